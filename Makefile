@@ -1,0 +1,45 @@
+# make book   set up .venv, execute what changed, build the HTML and print the path to open
+# make test   lint, types and tests          make bench   the benchmark
+# make lock   resolve the versions afresh    make clean   remove what was built (distclean: .venv too)
+
+PYTHON ?= python3
+PY := .venv/bin/python
+TORCH := torch==2.13.0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: book test bench lock clean distclean
+
+book: .venv/stamp
+	@$(PY) book/build.py
+
+test: .venv/stamp
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@$(PY) -m pytest
+
+bench: .venv/stamp
+	@$(PY) benchmarks/bench.py
+
+.venv/stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "fedgo needs Python 3.11 or newer with venv; '$(PYTHON)' is not. Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet -r requirements.lock
+	$(PY) -m pip install --quiet --no-deps -e .
+	@touch $@
+
+# A resolve in an empty environment. The local part of a version (torch's +cpu) is dropped: it names a wheel, not a release.
+lock:
+	@rm -rf .venv/lock && $(PYTHON) -m venv .venv/lock
+	.venv/lock/bin/pip install --quiet "$(TORCH)" -e ".[book,test]"
+	@.venv/lock/bin/pip freeze --all --exclude pip --exclude fedgo > .venv/lock/freeze
+	@{ echo "# Exact versions of everything installed; written by \`make lock\`."; \
+	  sed 's/+[^ ]*$$//' .venv/lock/freeze; } > requirements.lock
+	@rm -rf .venv/lock
+
+clean:
+	rm -rf _build book/_executed *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+distclean: clean
+	rm -rf .venv

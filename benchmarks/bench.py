@@ -1,0 +1,120 @@
+"""`make bench`: the paper's sizes on one thread, each with its aim and its ratio to the tests' plain transcription.
+
+The transcription is timed on a few steps (or rounds of the oracle) of one run and scaled up; its time per step
+does not depend on the step.
+"""
+
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import reference
+
+from fedgo import (
+    Langevin,
+    Network,
+    Problem,
+    Settings,
+    Start,
+    clustered,
+    fed_go_ucb,
+    hartmann6,
+    one_go_ucb,
+    shared_start,
+)
+from fedgo.experiments import GO_SETTINGS
+
+RUNS, ROUNDS = 10, 100
+LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
+
+
+def clock(task: Callable[..., object], *arguments: object) -> float:
+    """Seconds of one call, the better of two."""
+    times = []
+    for _ in range(2):
+        begin = time.perf_counter()
+        task(*arguments)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def plain_phase_two(
+    problem: Problem, start: Start, settings: Settings, gamma: float, index: Callable[..., float]
+) -> float:
+    """Estimated seconds of the transcription for the whole experiment, from one round of one run."""
+    noise = problem.tape(start.clients)[0].numpy()
+    means, w0 = problem.means[0].numpy(), start.w0[0].expand(start.clients, -1).numpy()
+    begin = time.perf_counter()
+    reference.phase_two(
+        problem.arms[0].numpy(),
+        lambda arm, t: means[arm] + problem.sigma * noise[t],
+        w0,
+        start.network.hidden,
+        start.clients,
+        start.clients,
+        settings.lam,
+        settings.beta,
+        gamma,
+        index,
+    )
+    return (time.perf_counter() - begin) * ROUNDS * RUNS
+
+
+def plain_oracle(network: Network, problem: Problem, start: Start, langevin: Langevin) -> float:
+    """Estimated seconds of the transcription of Algorithm 2, from ten rounds of one run."""
+    x = problem.arms[0, start.explored.arm[0]].numpy()
+    pairs = list(zip(x, start.explored.reward[0].tolist(), strict=True))
+    data = [pairs[i :: start.clients] for i in range(start.clients)]
+    noise = torch.randn(10, network.size, dtype=torch.float64).numpy()
+    begin = time.perf_counter()
+    reference.distributed_gld(
+        data, network.hidden, network.size, langevin.step, langevin.inverse_temperatures(), noise,
+        SimpleNamespace(up=0, down=0),
+    )  # fmt: skip
+    return (time.perf_counter() - begin) * langevin.rounds / 10 * RUNS
+
+
+def report(what: str, seconds: float, aim: float, plain: float) -> None:
+    """One row of the table."""
+    print(f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {plain / seconds:9,.0f} x", flush=True)
+
+
+def main() -> None:
+    """Run everything and print the table."""
+    torch.set_num_threads(1)
+    print(f"{RUNS} runs, T = {ROUNDS}, one thread{'ratio to plain':>62s}")
+    langevin = Langevin()
+    for problem, clients, fed_aim, one_aim in (
+        (hartmann6(RUNS), 20, 1.0, 2.0),
+        (clustered("magic", RUNS), 100, 1.5, 12.0),
+    ):
+        network = Network(problem.arms.shape[-1])
+        start = shared_start(problem, network, clients, ROUNDS, langevin)
+        label = f"N = {clients}, K = {problem.arms.shape[1]}, d_w = {network.size}"
+        if clients == 20:
+            seconds = clock(shared_start, problem, network, clients, ROUNDS, langevin)
+            report(f"GLD, {label}", seconds, 2.0, plain_oracle(network, problem, start, langevin))
+        for name, algorithm, aim, gamma in (
+            ("Fed-GO-UCB", fed_go_ucb, fed_aim, GO_SETTINGS.gamma),
+            ("One-GO-UCB", one_go_ucb, one_aim, 0.0),
+        ):
+            plain = plain_phase_two(problem, start, GO_SETTINGS, gamma, reference.first_order)
+            report(f"{name}, {label}", clock(algorithm, problem, start, GO_SETTINGS), aim, plain)
+        if clients == 20:
+            plain = plain_phase_two(problem, start, LINE_THREE, LINE_THREE.gamma, reference.ascent)
+            seconds = clock(fed_go_ucb, problem, start, LINE_THREE, "ascent")
+            report(f"Fed-GO-UCB by ascent, {label}", seconds, 60.0, plain)
+
+
+if __name__ == "__main__":
+    main()

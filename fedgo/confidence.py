@@ -1,0 +1,159 @@
+"""The confidence set of Phase II (eqs. 4–6), linearised at ŵ₀, in parameter space and in arm space.
+
+Data enter as a `Tally`: per arm the number of pulls n and the sum S of the residuals y − f_x(ŵ₀). With G the
+gradients ∇f_x(ŵ₀) as rows: Σ = λI + Gᵀdiag(n)G, b = Gᵀ(n∘Gŵ₀ + S), ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹GᵀS.
+The arms are finite and ŵ₀ is fixed, so V = GΣ⁻¹Gᵀ and f(ŵ₀) + G(ŵ − ŵ₀) carry every decision: one pull is a
+rank-one update of both, and no d_w × d_w matrix is needed.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo.checks import require
+
+
+class Tally(NamedTuple):
+    """Pulls ``counts`` and summed residuals ``sums`` per arm, both (..., K) float64."""
+
+    counts: Tensor
+    sums: Tensor
+
+    def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
+        return Tally(self.counts + other.counts, self.sums + other.sums)
+
+    def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
+        """Add one pull of ``arm`` (...) with ``residual`` (...) where ``turn`` (...) is 1."""
+        place = arm.unsqueeze(-1)
+        return Tally(
+            self.counts.scatter_add(-1, place, turn.unsqueeze(-1)),
+            self.sums.scatter_add(-1, place, (turn * residual).unsqueeze(-1)),
+        )
+
+
+class Coordinates(NamedTuple):
+    """G = ``features`` @ ``basis``ᵀ: arms (..., K, r) in an orthonormal ``basis`` (..., d_w, r), r = min(K, d_w)."""
+
+    features: Tensor
+    basis: Tensor
+
+
+def compress(gradients: Tensor) -> Coordinates:
+    """Coordinates of the gradients (..., K, d_w) in their own span: same Σ-norms, same log-determinants."""
+    basis, features = torch.linalg.qr(gradients.mT)
+    return Coordinates(features.mT, basis)
+
+
+class Posterior(NamedTuple):
+    """In arm space: ``covariance`` V = GΣ⁻¹Gᵀ (..., K, K) and ``mean`` f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) (..., K)."""
+
+    covariance: Tensor
+    mean: Tensor
+
+    @property
+    def variance(self) -> Tensor:
+        """‖g_x‖²_{Σ⁻¹} of every arm, (..., K)."""
+        return self.covariance.diagonal(dim1=-2, dim2=-1)
+
+    def gain(self, arm: Tensor) -> Tensor:
+        """ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) of pulling ``arm`` (...)."""
+        return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
+
+    def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor) -> "Posterior":
+        """One pull of ``arm`` (...) with ``reward`` (...) where ``turn`` (...) is 1: a rank-one update."""
+        place = arm.unsqueeze(-1)
+        arms = self.mean.shape[-1]
+        row = self.covariance.gather(-2, place.unsqueeze(-1).expand(*place.shape, arms)).squeeze(-2)
+        root = (1 + row.gather(-1, place)).sqrt()
+        row = row * (turn.unsqueeze(-1) / root)  # V_x/√(1 + V_xx), so that V − row rowᵀ stays symmetric
+        surprise = (reward - self.mean.gather(-1, place).squeeze(-1)).unsqueeze(-1) / root
+        flat = row.reshape(-1, arms)
+        covariance = torch.baddbmm(
+            self.covariance.reshape(-1, arms, arms), flat.unsqueeze(-1), flat.unsqueeze(-2), alpha=-1
+        )
+        return Posterior(covariance.view_as(self.covariance), self.mean + row * surprise)
+
+
+def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
+    """The posterior given all data of ``tally`` (..., K), from one r × r Cholesky factorisation.
+
+    ``features`` (..., K, r) are the arms' gradients (or their coordinates), ``offsets`` (..., K) = f_x(ŵ₀).
+    """
+    factor = precision_factor(features, lam, tally)
+    half: Tensor = torch.linalg.solve_triangular(factor, features.mT, upper=False)
+    covariance: Tensor = half.mT @ half
+    return Posterior(covariance, offsets + (covariance @ tally.sums.unsqueeze(-1)).squeeze(-1))
+
+
+def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
+    """Lower Cholesky factor (..., r, r) of Σ = λI + Σ_x n_x g_x g_xᵀ (eq. 6)."""
+    gram = (features * tally.counts.unsqueeze(-1)).mT @ features
+    gram.diagonal(dim1=-2, dim2=-1).add_(lam)
+    factor: Tensor = torch.linalg.cholesky(gram)
+    return factor
+
+
+def first_order(posterior: Posterior, beta: float) -> Tensor:
+    """The first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of every arm, (..., K)."""
+    return posterior.mean + math.sqrt(beta) * posterior.variance.clamp(min=0).sqrt()
+
+
+class Ball(NamedTuple):
+    """{w : ‖w − ŵ‖²_Σ ≤ β} (eq. 4): ``centre`` ŵ (..., d_w), ``sigma`` Σ (..., d_w, d_w), ``beta``."""
+
+    centre: Tensor
+    sigma: Tensor
+    beta: Tensor | float
+
+    def distance(self, w: Tensor) -> Tensor:
+        """‖w − ŵ‖²_Σ of points ``w`` (..., d_w)."""
+        away = (w - self.centre).unsqueeze(-1)
+        return (away.mT @ self.sigma @ away).squeeze(-1).squeeze(-1)
+
+    def contains(self, w: Tensor) -> Tensor:
+        """Whether ``w`` lies in the ball, up to a relative rounding error of 1e-9."""
+        return self.distance(w) <= torch.as_tensor(self.beta) * (1 + 1e-9)
+
+
+def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple[Tensor, Tensor]:
+    """Σ (..., d_w, d_w) (eq. 6) and b (..., d_w) of ``tally``, as the clients of Algorithm 1 hold them."""
+    sigma = (gradients * tally.counts.unsqueeze(-1)).mT @ gradients
+    sigma.diagonal(dim1=-2, dim2=-1).add_(lam)
+    predicted = (gradients @ w0.unsqueeze(-1)).squeeze(-1)
+    b = (gradients.mT @ (tally.counts * predicted + tally.sums).unsqueeze(-1)).squeeze(-1)
+    return sigma, b
+
+
+def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
+    """The confidence ball of ``tally``, its centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5)."""
+    require(lam > 0, "lam", lam, "give a positive regularisation weight λ")
+    sigma, b = statistics(gradients, w0, lam, tally)
+    centre = torch.cholesky_solve((b + lam * w0).unsqueeze(-1), torch.linalg.cholesky(sigma)).squeeze(-1)
+    return Ball(centre, sigma, beta)
+
+
+def radius(
+    information: Tensor,
+    pulls: Tensor,
+    syncs: Tensor | int,
+    *,
+    clients: int,
+    lam: float,
+    sigma: float,
+    distance: Tensor | float,
+    curvature: float,
+    delta: float,
+) -> Tensor:
+    """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (Lemma 4, sharp form).
+
+    √β = σ√(ln det Σ/det λI + 2 ln(π²N(p+1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|, with ``information`` the log-ratio,
+    ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*| and ``curvature`` C_h: the lemma's three terms,
+    with the proof's Cauchy–Schwarz step replaced by Gᵀ(λI + GGᵀ)⁻¹G ≤ I and a union over (p, i). Only a
+    simulation knows ρ₀.
+    """
+    require(0 < delta < 1, "delta", delta, "give a failure probability in (0, 1)")
+    union = 2 * math.log(math.pi**2 * clients / (3 * delta)) + 4 * torch.as_tensor(syncs + 1).log()
+    noise = sigma * (information + union).sqrt()
+    return (noise + math.sqrt(lam) * distance + curvature / 2 * distance**2 * pulls.sqrt()).square()

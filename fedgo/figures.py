@@ -1,0 +1,123 @@
+"""Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error.
+
+`draw_protocol` is the project's own drawing of the paper's Figure 1.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fedgo.simulate import Trace
+
+# Okabe and Ito's colours, which remain apart for colour-blind readers; the marker says the same without colour.
+STYLES: Mapping[str, tuple[str, str]] = {
+    "Fed-GO-UCB": ("#D55E00", "o"),
+    "One-GO-UCB": ("#0072B2", "s"),
+    "N-GO-UCB": ("#009E73", "^"),
+}
+_FALLBACK = ("#000000", "D")
+_POINTS = 400  # steps drawn of a curve; more make the file large and look the same
+
+
+def use_style() -> None:
+    """Set the book's matplotlib style: vector output, legible at the width of a phone."""
+    plt.rcParams.update(
+        {
+            "figure.figsize": (7, 3.2),
+            "figure.constrained_layout.use": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "font.size": 11,
+            "legend.frameon": False,
+            "lines.linewidth": 1.6,
+            "svg.fonttype": "path",
+            "svg.hashsalt": "fedgo",
+        }
+    )
+    try:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:  # outside a notebook there is no inline back end to set
+        return
+    set_matplotlib_formats("svg")
+
+
+def band(axes: Axes, name: str, values: Tensor, first: int = 1) -> None:
+    """Mean ± standard error over the runs of ``values`` (S, steps), drawn from step ``first`` on."""
+    colour, marker = STYLES.get(name, _FALLBACK)
+    drawn = np.unique(np.linspace(0, values.shape[1] - 1, _POINTS).round().astype(int))
+    steps = first + drawn
+    mean, error = (part[drawn] for part in mean_error(values))
+    axes.plot(steps, mean, color=colour, marker=marker, markevery=0.1, markersize=5, label=name)
+    axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
+
+
+def mean_error(values: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Mean and standard error over the first axis of ``values`` (S, …); with one run the error is 0."""
+    array = np.asarray(values, dtype=np.float64)
+    error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
+    return array.mean(0), error
+
+
+def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
+    """The layout of the paper's Figures 2 and 3: a row per problem, regret left, communication right."""
+    figure, grid = plt.subplots(len(rows), 2, figsize=(8, 3.1 * len(rows)), squeeze=False)
+    for (title, traces), (left, right) in zip(rows.items(), grid, strict=True):
+        sent = []
+        for trace in traces:
+            band(left, trace.algorithm, trace.cumulative_regret)
+            band(right, trace.algorithm, trace.communication)
+            sent += trace.communication[:, -1].tolist()
+        # logarithmic above the smallest total, so that an algorithm that sends nothing has its line at 0
+        least = 10.0 ** np.floor(np.log10(min([total for total in sent if total > 0], default=1)))
+        left.set(title=title, xlabel="steps", ylabel="cumulative regret")
+        right.set(title=title, xlabel="steps", ylabel="scalars sent")
+        right.set_yscale("symlog", linthresh=least)
+        right.set_ylim(bottom=-0.1 * least)
+    grid[0, 0].legend()
+    return figure
+
+
+def draw_protocol() -> Figure:
+    """The paper's Figure 1: clients around a server, Phase I (Algorithm 2) left and Phase II (a sync) right."""
+    figure, (one, two) = plt.subplots(1, 2, figsize=(8, 4.4))
+    _draw_star(one, "Phase I: uniform exploration", "averages gradients,\ntakes a Langevin step", "#0072B2")
+    _draw_star(two, "Phase II: optimistic exploration", "adds up statistics", "#D55E00")
+    for place in _PLACES:
+        one.text(place, 0.06, r"$x_t\sim\mathcal{U}(\mathcal{X})$", ha="center")
+        two.text(place, 0.06, r"argmax$_x$ max$_{\mathrm{Ball}}\,f_x$", ha="center", fontsize=9)
+    one.text(0.02, 0.52, "up\n" r"$\nabla\hat L_i(w^{(k)})$", ha="left", va="center")
+    one.text(0.98, 0.52, "down\n" r"$w^{(k)}$", ha="right", va="center")
+    one.text(0.5, -0.06, r"$n$ rounds, then $\hat w_0$ down: $(2n+1)Nd_w$ scalars", ha="center")
+    two.text(0.02, 0.52, "up\n" r"$\Delta\Sigma_i,\ \Delta b_i$", ha="left", va="center")
+    two.text(0.98, 0.52, "down\n" r"$\Sigma_g,\ b_g$", ha="right", va="center")
+    two.text(0.5, -0.06, r"only when line 6 fires: $2N(d_w^2+d_w)$ scalars", ha="center")
+    return figure
+
+
+_PLACES = (0.14, 0.5, 0.86)
+
+
+def _draw_star(axes: Axes, title: str, role: str, colour: str) -> None:
+    """A server above three of the N clients, an arrow up and an arrow down between each pair."""
+    axes.set(title=title, xlim=(0, 1), ylim=(-0.1, 1))
+    axes.axis("off")
+    box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": "black"}
+    axes.text(0.5, 0.88, f"server\n{role}", ha="center", va="center", bbox=box)
+    for place, name in zip(_PLACES, ("client $1$", "client $2$", "client $N$"), strict=True):
+        axes.text(place, 0.2, name, ha="center", va="center", bbox=box)
+        low, high = (place, 0.28), (0.5 + 0.45 * (place - 0.5), 0.74)
+        for shift, start, end, line in ((-0.02, low, high, "-"), (0.02, high, low, "--")):
+            axes.annotate(
+                "",
+                (end[0] + shift, end[1]),
+                (start[0] + shift, start[1]),
+                arrowprops={"arrowstyle": "->", "color": colour, "linestyle": line, "linewidth": 1.5},
+            )
+    axes.text(0.68, 0.2, "…", ha="center", va="center")

@@ -1,0 +1,147 @@
+"""Phase II for features g_x (Algorithm 1, lines 3–10): optimistic arm, ridge statistics, event-triggered sync.
+
+Each client holds Σ and b of the data it knows, in arm space. Client i synchronises everybody when
+(|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ; then every ΔΣ, Δb goes up, the sums come
+down, and every client's Δ is reset (a reset that the printed algorithm leaves out).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo.checks import require
+from fedgo.confidence import Posterior, Tally, condition, first_order
+from fedgo.star import Star, When
+
+Index = Callable[[Posterior, Tally], Tensor]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """λ = ``lam``, the squared radius β = ``beta``, the threshold γ = ``gamma`` (0: always, inf: never synchronise)."""
+
+    lam: float = 1.0
+    beta: float = 1.0
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(0 < self.lam < math.inf, "lam", self.lam, "give a positive regularisation weight λ")
+        require(0 <= self.beta < math.inf, "beta", self.beta, "give a finite squared radius β, at least 0")
+        require(self.gamma >= 0, "gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)")
+
+
+class Statistics(NamedTuple):
+    """The message (Σ, b) or (ΔΣ, Δb) of dimension d_w = ``dimension``, held as the tally that determines it.
+
+    ``tally`` (R, n, K) of n clients. It is charged as Algorithm 1 sends it: d_w² + d_w scalars per client.
+    """
+
+    tally: Tally
+    dimension: int
+
+    @property
+    def scalars(self) -> int:
+        """d_w² + d_w."""
+        return self.dimension * (self.dimension + 1)
+
+
+class State(NamedTuple):
+    """``posterior`` of every learner, its own data since the last sync (``fresh``, log-ratio ``gain``), all (S, M, …);
+    the ``server``'s tally of everything synchronised, (S, K)."""
+
+    posterior: Posterior
+    fresh: Tally
+    gain: Tensor
+    server: Tally
+
+    @property
+    def known(self) -> Tally:
+        """D_{t,i}: all the data in each learner's model, (S, M, K)."""
+        return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
+
+
+@dataclass(frozen=True)
+class EventTriggered:
+    """M = ``learners`` ridge learners per run on ``features`` (S, 1 or M, K, r) with ``offsets`` (S, 1 or M, K).
+
+    ``dimension`` d_w is that of the statistics sent; ``optimism`` gives the index, the first-order one unless said.
+    """
+
+    learners: int
+    features: Tensor
+    offsets: Tensor
+    dimension: int
+    settings: Settings
+    optimism: Index | None = None
+
+    def begin(self) -> State:
+        """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
+        runs, _, arms, _ = self.features.shape
+        fresh = Tally(*(torch.zeros(runs, self.learners, arms, dtype=torch.float64) for _ in range(2)))
+        server = Tally(*(torch.zeros(runs, arms, dtype=torch.float64) for _ in range(2)))
+        prior = condition(self.features, self.offsets, self.settings.lam, fresh)
+        return State(prior, fresh, torch.zeros(runs, self.learners, dtype=torch.float64), server)
+
+    def index(self, state: State) -> Tensor:
+        """Line 3: the optimistic value of every arm."""
+        if self.optimism is None:
+            return first_order(state.posterior, self.settings.beta)
+        return self.optimism(state.posterior, state.known)
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Line 6, for the statistics after the pull."""
+        pulls = state.fresh.counts.sum(-1) + 1
+        return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Lines 4–5."""
+        residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        return State(
+            state.posterior.absorb(arm, reward, turn),
+            state.fresh.record(arm, residual, turn),
+            state.gain + turn * state.posterior.gain(arm),
+            state.server,
+        )
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
+        run = when.run
+        sent = star.collect(Statistics(Tally(*(part[run] for part in state.fresh)), self.dimension), when)
+        total = Tally(*(part[run] for part in state.server)) + Tally(*(part.sum(1) for part in sent.tally))
+        down = Statistics(Tally(*(part.unsqueeze(1) for part in total)), self.dimension)
+        received = star.broadcast(down, when).tally
+        posterior = condition(self.features[run], self.offsets[run], self.settings.lam, received)
+        return State(
+            Posterior(*(_place(old, run, new) for old, new in zip(state.posterior, posterior, strict=True))),
+            Tally(*(part.index_fill(0, run, 0.0) for part in state.fresh)),
+            state.gain.index_fill(0, run, 0.0),
+            Tally(*(_place(old, run, new) for old, new in zip(state.server, total, strict=True))),
+        )
+
+
+@dataclass(frozen=True)
+class Immediate(EventTriggered):
+    """One model that all N clients share: every pull is synchronised at once.
+
+    The client that pulled uploads its ΔΣ, Δb (d_w² + d_w scalars, the others have nothing new to send) and all N
+    clients download Σ, b: (N + 1)(d_w² + d_w) scalars per step. Algorithm 1 with γ = 0 makes the same choices and
+    charges 2N(d_w² + d_w), since there all N clients upload.
+    """
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Always."""
+        return torch.ones_like(arm, dtype=torch.bool)
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Charge one upload and N downloads; the shared model is up to date already."""
+        star.collect(Statistics(state.fresh, self.dimension), when, senders=1)
+        star.broadcast(Statistics(state.fresh, self.dimension), when)
+        return state
+
+
+def _place(old: Tensor, run: Tensor, new: Tensor) -> Tensor:
+    return old.index_copy(0, run, new.expand(-1, *old.shape[1:]))

@@ -1,0 +1,181 @@
+"""The confidence set: definitions, arm space against parameter space, LinUCB as the linear case."""
+
+import math
+
+import pytest
+import torch
+
+from fedgo import Network, Tally, ball, compress, condition, first_order, radius, realizable, statistics
+
+
+def sample(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture(params=[(4, 9), (9, 4), (6, 6)], ids=["K<d", "K>d", "K=d"])
+def data(request):
+    """Gradients G (2, 3, K, d), ŵ₀, offsets f(ŵ₀) and a tally with arms never pulled."""
+    arms, size = request.param
+    gradients, w0, offsets = sample(2, 3, arms, size), sample(2, 3, size, seed=1), sample(2, 3, arms, seed=2)
+    counts = torch.randint(0, 4, (2, 3, arms), generator=torch.Generator().manual_seed(3)).double()
+    return gradients, w0, offsets, Tally(counts, counts.sqrt() * sample(2, 3, arms, seed=4))
+
+
+def pulls(tally, run, client):
+    """The tally as single data: (arm, residual) with the residuals of an arm adding up to its sum."""
+    for arm, (n, total) in enumerate(zip(*(part[run, client].tolist() for part in tally), strict=True)):
+        for _ in range(int(n)):
+            yield arm, total / n
+
+
+def test_sigma_and_b_are_their_definitions(data):
+    gradients, w0, offsets, tally = data
+    sigma, b = statistics(gradients, w0, 0.7, tally)
+    for run in range(2):
+        for client in range(3):
+            size = w0.shape[-1]
+            expected_sigma, expected_b = (
+                0.7 * torch.eye(size, dtype=torch.float64),
+                torch.zeros(size).double(),
+            )
+            for arm, residual in pulls(tally, run, client):
+                g, w = gradients[run, client, arm], w0[run, client]
+                y = offsets[run, client, arm] + residual
+                expected_sigma = expected_sigma + torch.outer(g, g)
+                expected_b = expected_b + g * (g @ w + y - offsets[run, client, arm])
+            torch.testing.assert_close(sigma[run, client], expected_sigma, rtol=0, atol=1e-12)
+            torch.testing.assert_close(b[run, client], expected_b, rtol=0, atol=1e-12)
+
+
+def test_the_centre_minimises_the_regularised_squared_error(data):
+    gradients, w0, _, tally = data
+    centre = ball(gradients, w0, 0.7, 1.0, tally).centre
+    away = (centre - w0).unsqueeze(-1)
+    fitted = (gradients @ away).squeeze(-1)
+    slope = 0.7 * away.squeeze(-1) + (
+        gradients.mT @ (tally.counts * fitted - tally.sums).unsqueeze(-1)
+    ).squeeze(-1)
+    torch.testing.assert_close(slope, torch.zeros_like(slope), rtol=0, atol=1e-10)
+
+
+def test_arm_space_is_parameter_space_seen_from_the_arms(data):
+    gradients, w0, offsets, tally = data
+    dense = ball(gradients, w0, 0.7, 2.0, tally)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(dense.sigma))
+    mean = offsets + (gradients @ (dense.centre - w0).unsqueeze(-1)).squeeze(-1)
+    for features in (gradients, compress(gradients).features):
+        posterior = condition(features, offsets, 0.7, tally)
+        torch.testing.assert_close(
+            posterior.covariance, gradients @ inverse @ gradients.mT, rtol=0, atol=1e-10
+        )
+        torch.testing.assert_close(posterior.mean, mean, rtol=0, atol=1e-10)
+
+
+def test_compressed_gradients_are_the_gradients_in_an_orthonormal_basis(data):
+    gradients = data[0]
+    features, basis = compress(gradients)
+    torch.testing.assert_close(features @ basis.mT, gradients, rtol=0, atol=1e-12)
+    eye = torch.eye(basis.shape[-1], dtype=torch.float64).expand(2, 3, -1, -1)
+    torch.testing.assert_close(basis.mT @ basis, eye, rtol=0, atol=1e-12)
+
+
+def test_one_pull_absorbed_is_one_pull_conditioned_on(data):
+    gradients, _, offsets, tally = data
+    arms = gradients.shape[-2]
+    arm = torch.randint(arms, (2, 3), generator=torch.Generator().manual_seed(5))
+    reward, turn = sample(2, 3, seed=6), torch.tensor([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]).double()
+    before = condition(gradients, offsets, 0.7, tally)
+    residual = reward - offsets.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+    after = condition(gradients, offsets, 0.7, tally.record(arm, residual, turn))
+    absorbed = before.absorb(arm, reward, turn)
+    torch.testing.assert_close(absorbed.covariance, after.covariance, rtol=0, atol=1e-11)
+    torch.testing.assert_close(absorbed.mean, after.mean, rtol=0, atol=1e-11)
+    assert torch.equal(absorbed.covariance, absorbed.covariance.mT)
+    logdets = [
+        torch.linalg.cholesky(statistics(gradients, sample(2, 3, gradients.shape[-1]), 0.7, part)[0])
+        .diagonal(dim1=-2, dim2=-1)
+        .log()
+        .sum(-1)
+        for part in (tally, tally.record(arm, residual, turn))
+    ]
+    torch.testing.assert_close(turn * before.gain(arm), 2 * (logdets[1] - logdets[0]), rtol=0, atol=1e-10)
+
+
+def test_two_thousand_absorbed_pulls_do_not_drift(data):
+    gradients, _, offsets, _ = data
+    shape = offsets.shape
+    tally, posterior = Tally(torch.zeros(shape).double(), torch.zeros(shape).double()), None
+    posterior = condition(gradients, offsets, 0.01, tally)
+    draw, turn = torch.Generator().manual_seed(7), torch.ones(shape[:2]).double()
+    for _ in range(2000):
+        arm = torch.randint(shape[-1], shape[:2], generator=draw)
+        reward = torch.randn(shape[:2], generator=draw, dtype=torch.float64)
+        posterior = posterior.absorb(arm, reward, turn)
+        residual = reward - offsets.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        tally = tally.record(arm, residual, turn)
+    fresh = condition(gradients, offsets, 0.01, tally)
+    torch.testing.assert_close(posterior.covariance, fresh.covariance, rtol=0, atol=1e-9)
+    torch.testing.assert_close(posterior.mean, fresh.mean, rtol=0, atol=1e-9)
+
+
+def test_for_a_model_linear_in_w_the_index_is_linucb():
+    x, counts = sample(5, 3), torch.tensor([2.0, 0.0, 1.0, 3.0, 0.0]).double()
+    total = counts * sample(5, seed=1)  # f_x(w) = xᵀw at ŵ₀ = 0: residuals are rewards
+    posterior = condition(x, torch.zeros(5).double(), 0.5, Tally(counts, total))
+    a = 0.5 * torch.eye(3).double() + sum(n * torch.outer(row, row) for n, row in zip(counts, x, strict=True))
+    theta = torch.linalg.lstsq(a, (x.T @ total)[:, None]).solution[:, 0]
+    width = torch.stack([torch.sqrt(row @ torch.linalg.lstsq(a, row[:, None]).solution[:, 0]) for row in x])
+    torch.testing.assert_close(first_order(posterior, 4.0), x @ theta + 2 * width, rtol=0, atol=1e-12)
+
+
+def test_no_leading_dimension_is_one_client_on_one_machine(data):
+    gradients, w0, offsets, tally = data
+    one = Tally(tally.counts[1, 2], tally.sums[1, 2])
+    alone = condition(gradients[1, 2], offsets[1, 2], 0.7, one)
+    batch = condition(gradients, offsets, 0.7, tally)
+    torch.testing.assert_close(alone.mean, batch.mean[1, 2], rtol=0, atol=1e-12)
+    arm, reward, turn = torch.tensor(1), torch.tensor(0.3).double(), torch.tensor(1.0).double()
+    assert alone.absorb(arm, reward, turn).covariance.shape == alone.covariance.shape
+    assert alone.gain(arm).shape == ()
+    centre = ball(gradients[1, 2], w0[1, 2], 0.7, 1.0, one).centre
+    torch.testing.assert_close(centre, ball(gradients, w0, 0.7, 1.0, tally).centre[1, 2], rtol=0, atol=1e-12)
+
+
+def test_the_radius_is_the_sum_of_its_three_terms():
+    information, n = torch.tensor(2.0).double(), torch.tensor(9.0).double()
+    options = {"clients": 4, "lam": 0.25, "sigma": 0.3, "distance": 0.2, "curvature": 5.0, "delta": 0.1}
+    union = 2 * math.log(math.pi**2 * 4 * 3**2 / 0.3)
+    expected = (0.3 * math.sqrt(2 + union) + 0.5 * 0.2 + 2.5 * 0.04 * 3) ** 2
+    torch.testing.assert_close(radius(information, n, 2, **options).item(), expected)
+
+
+def test_the_ball_of_that_radius_holds_the_truth():
+    """400 runs with w* known; the lemma allows a share δ/2 = 0.05 of failures at any of the 40 steps."""
+    network = Network(2, 3)
+    problem = realizable(network, 400, arms=8, sigma=0.3)
+    w0 = (
+        problem.truth
+        + 0.1 * torch.randn(400, network.size, generator=torch.Generator().manual_seed(1)).double()
+    )
+    gradients, offsets = network.gradients(w0, problem.arms), network.values(w0, problem.arms)
+    distance = (w0 - problem.truth).norm(dim=-1)
+    hessian = torch.func.hessian(lambda w, x: network.values(w, x.unsqueeze(0)).squeeze(0))
+    points = torch.func.vmap(torch.func.vmap(hessian, (None, 0)))
+    along = [points(problem.truth + part * (w0 - problem.truth), problem.arms) for part in (0.0, 0.5, 1.0)]
+    curvature = 1.2 * torch.linalg.matrix_norm(torch.stack(along), 2).max().item()
+    arm = torch.randint(8, (400, 40), generator=torch.Generator().manual_seed(2))
+    reward = problem.observe(arm, problem.tape(40))
+    tally = Tally(torch.zeros(400, 8).double(), torch.zeros(400, 8).double())
+    outside = torch.zeros(400, dtype=torch.bool)
+    for t in range(40):
+        now = arm[:, t]
+        residual = reward[:, t] - offsets.gather(1, now[:, None])[:, 0]
+        tally = tally.record(now, residual, torch.ones(400).double())
+        factor = torch.linalg.cholesky(statistics(gradients, w0, 1.0, tally)[0])
+        information = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        beta = radius(
+            information, torch.tensor(t + 1.0).double(), 0,
+            clients=1, lam=1.0, sigma=0.3, distance=distance, curvature=curvature, delta=0.1,
+        )  # fmt: skip
+        outside |= ~ball(gradients, w0, 1.0, beta, tally).contains(problem.truth)
+    assert outside.double().mean() <= 0.05

@@ -1,0 +1,102 @@
+"""Phase I and Algorithm 2: dealing, the Gibbs measure of a quadratic, and a default that fits."""
+
+import pytest
+import torch
+
+from fedgo import (
+    Langevin,
+    Network,
+    deal,
+    explore,
+    hartmann6,
+    langevin_rounds,
+    last,
+    phase_one_length,
+    shared_start,
+)
+
+
+class Line:
+    """f_x(w) = xᵀw, for which the loss is a quadratic."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def squared_loss(self, w, x, y, mask):
+        error = ((x @ w.unsqueeze(-1)).squeeze(-1) - y) * mask
+        return error.square().sum(-1), 2 * (error.unsqueeze(-1) * x).sum(-2)
+
+
+def ask(handler, w):
+    return handler(w)
+
+
+def test_phase_one_length_is_the_ceiling_of_the_root():
+    assert [phase_one_length(20, 100), phase_one_length(100, 100), phase_one_length(1, 1)] == [45, 100, 1]
+    assert phase_one_length(10, 10) == 10 and phase_one_length(101, 1) == 11
+
+
+def test_pulls_are_dealt_round_robin_and_padding_is_masked():
+    x = torch.arange(14.0, dtype=torch.float64).view(1, 7, 2)
+    y = torch.arange(7.0, dtype=torch.float64).view(1, 7)
+    shards = deal(x, y, 3)
+    assert shards.mask.tolist() == [[[1, 1, 1], [1, 1, 0], [1, 1, 0]]]
+    assert (shards.y * shards.mask)[0].tolist() == [[0, 3, 6], [1, 4, 0], [2, 5, 0]]
+    assert torch.equal(shards.x[0, 1, 1], x[0, 4])
+
+
+def test_exploration_is_uniform_over_the_arms():
+    problem = hartmann6(20, arms=5)
+    arm = explore(problem, 4, 1000).arm
+    share = torch.stack([(arm == k).double().mean() for k in range(5)])
+    assert (share - 0.2).abs().max() < 4 * (0.2 * 0.8 / 20_000) ** 0.5
+
+
+def test_gld_on_a_quadratic_recovers_the_gibbs_mean_and_covariance():
+    draw = torch.Generator().manual_seed(3)
+    x = torch.randn(1, 2, 6, 2, generator=draw, dtype=torch.float64).expand(40, -1, -1, -1)
+    y = torch.randn(1, 2, 6, generator=draw, dtype=torch.float64).expand(40, -1, -1)
+    shards = deal(x.reshape(40, 12, 2), y.reshape(40, 12), 3)
+    langevin = Langevin(rounds=3000, step=0.05, hot=20.0, cold=20.0)
+    sources = [torch.Generator().manual_seed(run) for run in range(40)]
+    path = torch.stack([w for w, _ in langevin_rounds(Line(2), shards, langevin, sources, ask)])[300:]
+    points, rewards = x[0].reshape(12, 2), y[0].reshape(12)
+    hessian = 2 / 12 * points.T @ points
+    mean = torch.cholesky_solve((2 / 12 * points.T @ rewards)[:, None], torch.linalg.cholesky(hessian))[:, 0]
+    # of the discrete chain: (2/τ₂)(2H − τ₁H²)⁻¹, which tends to the Gibbs covariance H⁻¹/τ₂ as τ₁ → 0
+    discrete = 2 / 20 * torch.cholesky_inverse(torch.linalg.cholesky(2 * hessian - 0.05 * hessian @ hessian))
+    found = path.flatten(0, 1)
+    torch.testing.assert_close(found.mean(0), mean, rtol=0, atol=0.02)
+    torch.testing.assert_close(found.T.cov(), discrete, rtol=0.06, atol=0.002)
+    gibbs = torch.cholesky_inverse(torch.linalg.cholesky(hessian)) / 20
+    torch.testing.assert_close(found.T.cov(), gibbs, rtol=0.1, atol=0.003)
+
+
+def test_from_zero_a_cold_chain_keeps_the_hidden_units_equal_and_the_default_does_not():
+    problem, network = hartmann6(3), Network(6)
+    shards = explore(problem, 20, 45).shards
+
+    def spread(langevin):
+        w = last(langevin_rounds(network, shards, langevin, problem.generators("langevin"), ask)).w
+        return network.split(w).w1.std(-2).mean().item()
+
+    assert spread(Langevin(rounds=200, hot=1e30, cold=1e30)) < 1e-9
+    assert spread(Langevin()) > 0.5
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_default_oracle_fits_hartmann(seed):
+    problem = hartmann6(10, seed=seed)
+    start = shared_start(problem, Network(6), 20, 100)
+    assert start.explored.arm.shape == (10, 45)
+    assert start.explored.reward.var(1).mean() > 0.1
+    assert start.loss.mean() <= 0.06
+
+
+def test_the_noise_of_a_private_client_is_its_own_and_that_of_a_run_does_not_depend_on_the_batch():
+    problem, network = hartmann6(3), Network(6, 4)
+    brief = Langevin(rounds=70, step=0.1)
+    batch = shared_start(problem, network, 4, 9, brief)
+    alone = shared_start(problem.only(2), network, 4, 9, brief)
+    torch.testing.assert_close(alone.w0[0], batch.w0[2], rtol=0, atol=1e-12)
+    assert len(batch.w0.flatten(0, 1).unique(dim=0)) == 3

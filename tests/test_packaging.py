@@ -1,0 +1,70 @@
+"""pyproject.toml, environment.yml and requirements.lock agree, and the lock names releases only."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+
+
+def lock_lines() -> list[str]:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def locked() -> dict[str, Version]:
+    pairs = (line.split("==") for line in lock_lines())
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def requirements() -> list[Requirement]:
+    extras = PROJECT["optional-dependencies"].values()
+    return [Requirement(text) for text in [*PROJECT["dependencies"], *(t for extra in extras for t in extra)]]
+
+
+def environment_pins() -> dict[str, Version]:
+    (pip,) = (entry["pip"] for entry in ENVIRONMENT["dependencies"] if isinstance(entry, dict))
+    assert pip[-1] == "-e ."
+    return {
+        canonicalize_name(name): Version(version) for name, version in (pin.split("==") for pin in pip[:-1])
+    }
+
+
+def test_every_lock_line_is_a_plain_pin():
+    """No address, path, hash or local version: they would tie the lock to the machine that wrote it."""
+    pin = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.]*")
+    assert [line for line in lock_lines() if not pin.fullmatch(line)] == []
+    assert len(locked()) == len(lock_lines())
+
+
+def test_torch_is_the_release_that_the_numbers_were_computed_with():
+    assert "torch==2.13.0" in lock_lines()
+
+
+def test_lock_satisfies_pyproject():
+    versions = locked()
+    wrong = [str(r) for r in requirements() if versions.get(canonicalize_name(r.name)) not in r.specifier]
+    assert wrong == []
+
+
+def test_every_requirement_has_a_lower_bound():
+    unbounded = [str(r) for r in requirements() if not any(s.operator in (">=", "==") for s in r.specifier)]
+    assert unbounded == []
+
+
+def test_environment_pins_what_pyproject_names_as_the_lock_does():
+    versions = locked()
+    direct = {canonicalize_name(r.name) for r in requirements()}
+    assert environment_pins() == {name: versions[name] for name in direct}
+
+
+def test_environment_python_is_supported():
+    (python,) = (entry for entry in ENVIRONMENT["dependencies"] if str(entry).startswith("python="))
+    assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(python.split("=")[1])

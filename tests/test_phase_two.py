@@ -1,0 +1,161 @@
+"""Phase II over the star: what the server knows, what is reset, what is charged, and what a batch must not change."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+
+from fedgo import (
+    EventTriggered,
+    Langevin,
+    Network,
+    Settings,
+    Trace,
+    compress,
+    fed_go_ucb,
+    hartmann6,
+    n_go_ucb,
+    one_go_ucb,
+    private_start,
+    shared_start,
+    simulate,
+    statistics,
+)
+from fedgo.phase_two import State
+
+BRIEF = Langevin(rounds=40, step=0.1)
+CLIENTS, ROUNDS = 5, 12
+
+
+@pytest.fixture(scope="module")
+def world():
+    problem, network = hartmann6(4, arms=9), Network(6, 3)
+    return problem, network, shared_start(problem, network, CLIENTS, ROUNDS, BRIEF)
+
+
+@dataclass(frozen=True)
+class Watched(EventTriggered):
+    """Keeps the state after every synchronisation."""
+
+    seen: list[tuple[torch.Tensor, torch.Tensor, State]] = field(default_factory=list)
+
+    def synchronise(self, state, star, when):
+        after = super().synchronise(state, star, when)
+        self.seen.append((*when, after))
+        return after
+
+
+@pytest.fixture(scope="module")
+def watched(world):
+    problem, network, start = world
+    arms = problem.arms.unsqueeze(1)
+    gradients = network.gradients(start.w0, arms)
+    learner = Watched(
+        CLIENTS,
+        compress(gradients).features,
+        network.values(start.w0, arms),
+        network.size,
+        Settings(0.5, 0.3, 0.3),
+    )
+    trace = simulate("watched", problem, learner, start.explored, CLIENTS, CLIENTS * ROUNDS)
+    assert len(learner.seen) > 4
+    return learner, trace
+
+
+def test_at_every_sync_the_server_holds_the_definitions_on_all_clients_data(world, watched):
+    problem, network, start = world
+    learner, trace = watched
+    gradients = network.gradients(start.w0[:, 0], problem.arms)
+    offsets = network.values(start.w0[:, 0], problem.arms)
+    for runs, steps, state in learner.seen:
+        for run, step in zip(runs.tolist(), steps.tolist(), strict=True):
+            arm = trace.arm[run, trace.phase_one : step + 1]
+            reward = trace.reward[run, trace.phase_one : step + 1]
+            g = gradients[run, arm]
+            residual = reward - offsets[run, arm]
+            sigma = 0.5 * torch.eye(network.size).double() + g.T @ g
+            b = g.T @ (g @ start.w0[run, 0] + residual)
+            server = type(state.server)(*(part[run] for part in state.server))
+            found = statistics(gradients[run], start.w0[run, 0], 0.5, server)
+            torch.testing.assert_close(found[0], sigma, rtol=0, atol=1e-11)
+            torch.testing.assert_close(found[1], b, rtol=0, atol=1e-11)
+
+
+def test_after_a_sync_every_clients_delta_is_reset_and_all_models_are_the_servers(watched):
+    learner, _ = watched
+    for runs, _, state in learner.seen:
+        for run in runs.tolist():
+            assert not state.fresh.counts[run].any() and not state.fresh.sums[run].any()
+            assert not state.gain[run].any()
+            assert (state.posterior.mean[run] == state.posterior.mean[run, :1]).all()
+            assert (state.posterior.covariance[run] == state.posterior.covariance[run, :1]).all()
+            assert torch.equal(state.known.counts[run, 3], state.server.counts[run])
+
+
+def test_a_sync_costs_2n_times_dw_squared_plus_dw(world):
+    problem, network, start = world
+    trace = fed_go_ucb(problem, start, Settings(0.5, 0.3, 0.3))
+    cost = CLIENTS * (network.size**2 + network.size)
+    second = slice(trace.phase_one, None)
+    assert trace.sync.any()
+    assert torch.equal(trace.up[:, second], cost * trace.sync[:, second].long())
+    assert torch.equal(trace.down[:, second], cost * trace.sync[:, second].long())
+
+
+def test_phase_one_costs_2n_rounds_and_the_broadcast(world):
+    problem, network, start = world
+    trace = fed_go_ucb(problem, start, Settings(0.5, 0.3, float("inf")))
+    total = (2 * BRIEF.rounds + 1) * CLIENTS * network.size
+    assert (trace.communication[:, trace.phase_one - 1] == total).all()
+    assert (trace.communication[:, : trace.phase_one - 1] == 0).all()
+    assert (trace.communication[:, -1] == total).all()
+
+
+def test_threshold_zero_syncs_at_every_step_and_infinity_never(world):
+    problem, _, start = world
+    always, never = (fed_go_ucb(problem, start, Settings(0.5, 0.3, gamma)) for gamma in (0.0, float("inf")))
+    assert always.sync[:, always.phase_one :].all() and not always.sync[:, : always.phase_one].any()
+    assert not never.sync.any()
+
+
+@pytest.mark.parametrize("argmax", ["first-order", "ascent"])
+def test_a_run_alone_is_that_run_in_a_batch(world, argmax):
+    problem, network, _ = world
+    settings = Settings(0.5, 0.3, 0.3)
+    batch = fed_go_ucb(problem, shared_start(problem, network, CLIENTS, ROUNDS, BRIEF), settings, argmax)
+    single = problem.only(2)
+    alone = fed_go_ucb(single, shared_start(single, network, CLIENTS, ROUNDS, BRIEF), settings, argmax)
+    for name in ("arm", "up", "down", "sync"):
+        assert torch.equal(getattr(alone, name)[0], getattr(batch, name)[2]), name
+    torch.testing.assert_close(alone.reward[0], batch.reward[2], rtol=0, atol=1e-12)
+    torch.testing.assert_close(alone.regret[0], batch.regret[2], rtol=0, atol=1e-12)
+
+
+def test_all_algorithms_meet_the_same_exploration_and_the_same_noise(world):
+    problem, network, start = world
+    private = private_start(problem, network, CLIENTS, ROUNDS, BRIEF)
+    settings = Settings(0.5, 0.3, 0.3)
+    traces = [
+        fed_go_ucb(problem, start, settings),
+        one_go_ucb(problem, start, settings),
+        n_go_ucb(problem, private, settings),
+    ]
+    noise = [trace.reward - problem.means.gather(1, trace.arm) for trace in traces]
+    for trace, own in zip(traces, noise, strict=True):
+        assert torch.equal(trace.arm[:, : trace.phase_one], traces[0].arm[:, : trace.phase_one])
+        torch.testing.assert_close(own, noise[0], rtol=0, atol=1e-12)
+        assert trace.arm.shape == (4, start.explored.arm.shape[1] + CLIENTS * ROUNDS)
+
+
+def test_a_trace_counts_phase_one_and_survives_its_file(world, tmp_path):
+    problem, _, start = world
+    trace = fed_go_ucb(problem, start, Settings(0.5, 0.3, 0.3))
+    torch.testing.assert_close(trace.regret, problem.regret(trace.arm))
+    torch.testing.assert_close(trace.cumulative_regret[:, -1], trace.regret.sum(1))
+    trace.save(tmp_path / "trace.npz")
+    loaded = Trace.load(tmp_path / "trace.npz")
+    assert (loaded.algorithm, loaded.problem, loaded.clients, loaded.phase_one) == (
+        "Fed-GO-UCB", "Hartmann6", CLIENTS, trace.phase_one,
+    )  # fmt: skip
+    for name in ("arm", "reward", "regret", "up", "down", "sync"):
+        assert torch.equal(getattr(loaded, name), getattr(trace, name))
