@@ -114,7 +114,7 @@ class Ball(NamedTuple):
 
     def contains(self, w: Tensor) -> Tensor:
         """Whether ``w`` lies in the ball, up to a relative rounding error of 1e-9."""
-        return self.distance(w) <= torch.as_tensor(self.beta) * (1 + 1e-9)
+        return self.distance(w) <= torch.as_tensor(self.beta, dtype=torch.float64) * (1 + 1e-9)
 
 
 def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ def radius(
     curvature: float,
     delta: float,
 ) -> Tensor:
-    """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (Lemma 4, sharp form).
+    """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (the paper's confidence lemma).
 
     √β = σ√(ln det Σ/det λI + 2 ln(π²N(p+1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|, with ``information`` the log-ratio,
     ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*| and ``curvature`` C_h: the lemma's three terms,

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pooch
 import unlzw3
 from numpy.typing import NDArray
 
@@ -127,6 +126,8 @@ def load(name: str, folder: str | Path | None = None, url: str | None = None) ->
                 f"{name}: the folder {str(folder)!r} (FEDGO_DATA or folder=) does not serve: {error}. "
                 f"To mend this, {by_hand}, or unset FEDGO_DATA to have it downloaded"
             ) from error
+
+    import pooch  # here: in a notebook its progress bars warn when they are loaded, and most users never download
 
     url = url or source.url
     archive = f"{name}.zip"
