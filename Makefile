@@ -7,7 +7,8 @@ PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: book test bench lock clean distclean
+# make tune  every setting of every grid on the tuning instances; rewrites fedgo/data/tuned.json
+.PHONY: book test bench tune lock clean distclean
 
 book: .venv/stamp
 	@$(PY) book/build.py
@@ -17,6 +18,9 @@ test: .venv/stamp
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(PY) -m pytest
+
+tune: .venv/stamp
+	@OMP_NUM_THREADS=1 $(PY) -m fedgo.tune
 
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py

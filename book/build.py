@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,39 @@ def stale(root: Path, name: str) -> list[str]:
     return [f"notebook {name} {state}; run `make book`"]
 
 
+def prose(text: str) -> list[str]:
+    """The lines of a page, those of its header and of fenced blocks empty; statements ({prf:…}) are prose too."""
+    lines, fences = [], ["---"] if text.startswith("---") else []
+    for number, line in enumerate(text.splitlines()):
+        fence = re.match(r"(`{3,}|:{3,}|---)(.*)", line)
+        closing = bool(fence and fences and fence[1] == fences[-1].lstrip("+") and not fence[2] and number)
+        visible = not closing and all(kept.startswith("+") for kept in fences)
+        if closing:
+            fences.pop()
+        elif fence and visible and fence[1] != "---":
+            fences.append(("+" if fence[2].startswith("{prf") else "") + fence[1])
+        lines.append(line if visible and not fence else "")
+    return lines
+
+
+def typed_measurements(text: str, name: str) -> list[str]:
+    """Gate: a number in prose is glued, or stands in a formula ($…$) because it is a constant, not a measurement."""
+    marked = r"\$\$.*?\$\$|\$[^$]+\$|\{[\w:-]+\}`[^`]*`|`[^`]*`|\]\([^)]*\)"
+    number = r"±\s*\d|\b\d+\.\d+\b|\b\d[\d,]*\s*(?:%|percent|times|seconds|million)"
+    # "95 %" is the level of every interval in the book, not a measurement
+    kept = re.sub(
+        marked,
+        lambda found: "\n" * found.group().count("\n"),
+        re.sub(r"95\s*%", "", "\n".join(prose(text))),
+        flags=re.DOTALL,
+    )
+    return [
+        f"{name}, line {kept.count(chr(10), 0, found.start()) + 1}: the number '{found.group()}' is typed into prose; "
+        "glue what was measured, and write a constant as a formula, $…$"
+        for found in re.finditer(number, kept)
+    ]
+
+
 def execute(root: Path, name: str, parameters: Mapping[str, Any], output: Path) -> None:
     """Run notebook `name`; put it, stamped and checked, at `output`, which a fault leaves as it was."""
     stamp = fingerprint(root, name)  # before reading: an edit made from here on leaves the output stale
@@ -195,17 +229,28 @@ def execute(root: Path, name: str, parameters: Mapping[str, Any], output: Path) 
 
 
 def execute_changed(root: Path, names: Iterable[str]) -> list[str]:
-    """Execute the notebooks that are not fresh; return their names."""
+    """Execute the notebooks that are not fresh, two at a time, the later (longer) ones first; return their names."""
     changed = [name for name in names if not is_fresh(root, name)]
-    for number, name in enumerate(changed, 1):
-        print(f"[{number}/{len(changed)}] notebooks/{name}.md", flush=True)
-        execute(root, name, {}, root / EXECUTED / f"{name}.ipynb")
+    with ProcessPoolExecutor(2) as pool:
+        running = {
+            pool.submit(execute, root, name, {}, root / EXECUTED / f"{name}.ipynb"): name
+            for name in reversed(changed)
+        }
+        try:
+            for number, finished in enumerate(as_completed(running), 1):
+                finished.result()
+                print(f"[{number}/{len(changed)}] notebooks/{running[finished]}.md", flush=True)
+        except BuildError:
+            pool.shutdown(cancel_futures=True)
+            raise
     return changed
 
 
 def check(root: Path, names: Iterable[str]) -> None:
     """Put every executed notebook through the gates."""
     faults: list[str] = []
+    for page in sorted([*(root / "notebooks").glob("*.md"), *(root / "book").glob("*.md")]):
+        faults += typed_measurements(page.read_text(encoding="utf-8"), str(page.relative_to(root)))
     for name in names:
         if not (found := stale(root, name)):
             executed = read_executed(root, name)

@@ -24,6 +24,10 @@ class Tally(NamedTuple):
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
         return Tally(self.counts + other.counts, self.sums + other.sums)
 
+    def of(self, run: Tensor) -> "Tally":
+        """The tallies of the runs ``run`` (first axis)."""
+        return Tally(self.counts[run], self.sums[run])
+
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
         """Add one pull of ``arm`` (...) with ``residual`` (...) where ``turn`` (...) is 1."""
         place = arm.unsqueeze(-1)

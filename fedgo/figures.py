@@ -19,6 +19,12 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "Fed-GO-UCB": ("#D55E00", "o"),
     "One-GO-UCB": ("#0072B2", "s"),
     "N-GO-UCB": ("#009E73", "^"),
+    "DisLinUCB": ("#CC79A7", "v"),
+    "Fed-GLB-UCB": ("#E69F00", "P"),
+    "ApproxDisKernelUCB": ("#56B4E9", "X"),
+    "Kernel UCB, at once": ("#332288", "*"),
+    "UCB1, shared": ("#444444", "d"),
+    "Uniform": ("#999999", "."),
 }
 _FALLBACK = ("#000000", "D")
 _POINTS = 400  # steps drawn of a curve; more make the file large and look the same

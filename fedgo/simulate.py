@@ -6,7 +6,8 @@ the synchronisation. The noise is indexed by (run, step), so the result is the s
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -78,6 +79,19 @@ class Trace:
         """C_t: scalars sent up and down until step t, the oracle included (S, steps)."""
         return (self.up + self.down).cumsum(1)
 
+    def first(self, runs: int) -> "Trace":
+        """The first ``runs`` runs."""
+        part: dict[str, Any] = {name: getattr(self, name)[:runs] for name in _ARRAYS}
+        return replace(self, **part)
+
+    @classmethod
+    def join(cls, traces: Sequence["Trace"]) -> "Trace":
+        """The runs of several traces of one experiment as one trace."""
+        whole: dict[str, Any] = {
+            name: torch.cat([getattr(trace, name) for trace in traces]) for name in _ARRAYS
+        }
+        return replace(traces[0], **whole)
+
     def save(self, path: str | Path) -> None:
         """Write everything to one ``.npz`` file."""
         columns = asdict(self)
@@ -108,11 +122,19 @@ class Explored(NamedTuple):
     reward: Tensor
     ledger: Ledger
 
+    @classmethod
+    def nothing(cls, runs: int) -> "Explored":
+        """Of an algorithm without a Phase I: T₀ = 0."""
+        blank = torch.zeros(runs, 0, dtype=torch.int64)
+        return cls(blank, blank.double(), Ledger.blank(runs, 0))
+
 
 def simulate(
     name: str, problem: Problem, learner: Learner[State], explored: Explored, clients: int, steps: int
 ) -> Trace:
     """Run ``steps`` steps of Phase II after ``explored`` and return the trace of both phases."""
+    require(clients >= 1, "clients", clients, "give N, at least one client")
+    require(steps >= 1, "steps", steps, "give at least one step of Phase II")
     runs, first = explored.arm.shape
     require(
         len(problem.runs) == runs,
@@ -153,6 +175,13 @@ def simulate(
             sync[when] = True
             state = learner.synchronise(state, star, when)
     return Trace(name, problem.name, clients, first, arms, rewards, problem.regret(arms), *ledger, sync)
+
+
+def place(state: Any, run: Tensor, new: Any) -> Any:
+    """``state`` (a tensor, or a tuple of such) with the rows ``run`` of its first axis replaced by ``new``."""
+    if isinstance(state, Tensor):
+        return state.index_copy(0, run, new.expand(-1, *state.shape[1:]))
+    return type(state)(*(place(old, run, part) for old, part in zip(state, new, strict=True)))
 
 
 def _extend(part: Tensor, steps: int) -> Tensor:

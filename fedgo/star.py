@@ -16,10 +16,11 @@ from fedgo.checks import require
 
 
 class Encoded(Protocol):
-    """A message that says itself how many scalars it costs to send to or from one client."""
+    """A message that says itself how many scalars it costs to send to or from one client, a number for each run
+    where runs differ, (n,) int64."""
 
     @property
-    def scalars(self) -> int: ...
+    def scalars(self) -> int | Tensor: ...
 
 
 Message = TypeVar("Message", bound=Tensor | Encoded)
@@ -68,5 +69,5 @@ class Star(NamedTuple):
         return self.collect(handler(self.broadcast(message, when)), when)
 
 
-def _scalars(message: Tensor | Encoded) -> int:
+def _scalars(message: Tensor | Encoded) -> int | Tensor:
     return math.prod(message.shape[2:]) if isinstance(message, Tensor) else message.scalars

@@ -229,3 +229,20 @@ def test_a_failing_cell_keeps_the_previous_output_and_is_named(project, monkeypa
     build.execute(project.root, "01_a", {"runs": 50}, other)
     assert nbformat.read(other, as_version=4).cells[-1].outputs[0].text == "50\n"
     assert output.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("prose", "refused"),
+    [
+        ("the regret was 241.7 after", "241.7"),
+        ("it fell by 40 % or so", "40 %"),
+        ("12 ± 3 on average", "± 3"),
+        ("it is 20 times cheaper", "20 times"),
+        ("{glue:text}`fall:.1f` % and $0.8$ at `x = 0.5`, see [a page](a-1.5.md), N = 20", None),
+        ("```{code-cell} ipython3\nx = 0.123\n```\n", None),
+        ("```{prf:theorem} Two\nWith probability 0.95.\n```\n", "0.95"),
+    ],
+)
+def test_a_measurement_typed_into_prose_is_refused(prose, refused):
+    faults = build.typed_measurements(f"---\nversion: 1.16\n---\n\n{prose}\n", "a.md")
+    assert (refused is None and not faults) or (refused is not None and f"'{refused}'" in faults[0])

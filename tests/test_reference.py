@@ -36,10 +36,8 @@ def instance(seed):
 
 
 def langevin_noise(source, rounds, size):
-    chunks = [
-        torch.randn(_CHUNK, size, generator=source, dtype=torch.float64) for _ in range(1 + rounds // _CHUNK)
-    ]
-    return torch.cat(chunks)[:rounds].numpy()
+    chunks = [torch.randn(_CHUNK, size, generator=source) for _ in range(1 + rounds // _CHUNK)]
+    return torch.cat(chunks)[:rounds].double().numpy()
 
 
 def reference_oracle(problem, network, clients, start, row, private):

@@ -1,0 +1,190 @@
+"""Fed-GLB-UCB (Li and Wang, NeurIPS 2022): a generalised linear model E[y] = μ(xᵀθ), one Newton step at a time.
+
+Between synchronisations a client takes online Newton steps θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ and collects b ← b + x xᵀθ
+(θ before the step); its index is xᵀA⁻¹b + √β‖x‖_{A⁻¹}, A = λI + Σ xxᵀ. On the same event as DisLinUCB the clients
+upload ΔA, fit θ to all data by accelerated gradient descent (2N d_x scalars a round) until the regularised loss per
+datum is within 1/(Nt)² of its minimum, and download A, b = (A − λI)θ and θ.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo.checks import require
+from fedgo.confidence import Tally
+from fedgo.phase_two import Settings
+from fedgo.problem import Problem
+from fedgo.simulate import Explored, Trace, place, simulate
+from fedgo.star import Star, When
+
+MOST_ROUNDS = 5000  # of one fit; reaching it is an error, not a silent stop
+
+
+class Link(NamedTuple):
+    """The link μ with the bounds c_μ = ``least`` ≤ μ' ≤ ``most`` that the Newton step and the descent use."""
+
+    mean: Callable[[Tensor], Tensor]
+    least: float
+    most: float
+
+
+LINKS = {
+    "identity": Link(lambda z: z, 1.0, 1.0),
+    "logistic": Link(torch.sigmoid, 0.1, 0.25),  # μ' ≥ 0.1 for |xᵀθ| ≤ 2
+}
+
+
+class State(NamedTuple):
+    """Per learner (S, N, …): A⁻¹, b, θ, all own data as a `Tally` of rewards, pulls and log-ratio since the sync.
+
+    ``gram`` (S, d, d) is the server's A and ``fitted`` (S, d) its θ, from which its next fit starts.
+    """
+
+    inverse: Tensor
+    b: Tensor
+    theta: Tensor
+    own: Tally
+    fresh: Tensor
+    gain: Tensor
+    gram: Tensor
+    fitted: Tensor
+
+
+@dataclass(frozen=True)
+class GeneralisedLinear:
+    """N = ``learners`` clients with generalised linear models on ``arms`` (S, K, d_x)."""
+
+    learners: int
+    arms: Tensor
+    settings: Settings
+    link: Link
+
+    def begin(self) -> State:
+        """A = λI, b = θ = 0."""
+        runs, arms, d = self.arms.shape
+        eye = torch.eye(d, dtype=torch.float64)
+        shape = (runs, self.learners)
+        blank = torch.zeros(*shape, arms, dtype=torch.float64)
+        vector = torch.zeros(*shape, d, dtype=torch.float64)
+        return State(
+            (eye / self.settings.lam).expand(*shape, d, d),
+            vector,
+            vector,
+            Tally(blank, blank),
+            blank,
+            torch.zeros(shape, dtype=torch.float64),
+            (self.settings.lam * eye).expand(runs, d, d),
+            vector[:, 0],
+        )
+
+    def index(self, state: State) -> Tensor:
+        """xᵀA⁻¹b + √β‖x‖_{A⁻¹}; μ increases, so the index is that of the linear part."""
+        arms = self.arms.unsqueeze(1)
+        seen = arms @ state.inverse
+        mean = (seen @ state.b.unsqueeze(-1)).squeeze(-1)
+        width = (seen * arms).sum(-1).clamp(min=0).sqrt()
+        return mean + math.sqrt(self.settings.beta) * width
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """The event of DisLinUCB, for A after the pull."""
+        _, width = self._pulled(state, arm)
+        return (state.fresh.sum(-1) + 1) * (state.gain + width.log1p()) > self.settings.gamma
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Absorb the pull into A and b, and take the online Newton step."""
+        x, width = self._pulled(state, arm)
+        predicted = (x * state.theta).sum(-1)
+        seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + width).sqrt().unsqueeze(-1)
+        taken = seen * turn.unsqueeze(-1)
+        inverse = state.inverse - taken.unsqueeze(-1) * taken.unsqueeze(-2)
+        slope = turn * (self.link.mean(predicted) - reward) / self.link.least
+        newton = (inverse @ x.unsqueeze(-1)).squeeze(-1) * slope.unsqueeze(-1)
+        return State(
+            inverse,
+            state.b + x * (turn * predicted).unsqueeze(-1),
+            state.theta - newton,
+            state.own.record(arm, reward, turn),
+            state.fresh.scatter_add(-1, arm.unsqueeze(-1), turn.unsqueeze(-1)),
+            state.gain + turn * width.log1p(),
+            state.gram,
+            state.fitted,
+        )
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Upload ΔA, fit θ over the star, download A, b and θ; the own data stay with their clients."""
+        run = when.run
+        arms = self.arms[run].unsqueeze(1)
+        uploaded = star.collect((arms * state.fresh[run].unsqueeze(-1)).mT @ arms, when)
+        gram = state.gram[run] + uploaded.sum(1)
+        own = state.own.of(run)
+        theta = self._fit(own, gram, state.fitted[run], star, when)
+        d = gram.shape[-1]
+        data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
+        b = (data @ theta.unsqueeze(-1)).squeeze(-1)
+        message = torch.cat([gram.flatten(1), b, theta], 1).unsqueeze(1)
+        star.broadcast(message, when)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
+        blank = torch.zeros_like(state.gain[run])
+        fresh = torch.zeros_like(own.counts)
+        new = State(inverse.unsqueeze(1), b.unsqueeze(1), theta.unsqueeze(1), own, fresh, blank, gram, theta)
+        after: State = place(state, run, new)
+        return after
+
+    def _pulled(self, state: State, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """x (S, N, d) and ‖x‖²_{A⁻¹} (S, N) of ``arm`` (S, N)."""
+        x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
+        return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
+
+    def _fit(self, own: Tally, gram: Tensor, theta: Tensor, star: Star, when: When) -> Tensor:
+        """Nesterov's descent, restarted where it goes uphill, on (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2] with m' = μ.
+
+        From ``theta`` (R, d); a run leaves when its gradient shows it to be within 1/(Nt)² of its minimum.
+        """
+        lam = self.settings.lam
+        pulls = own.counts.sum((1, 2)).unsqueeze(-1)
+        steep = (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam) / pulls
+        convex = lam / pulls
+        target = 1 / (self.learners * pulls).square()  # every step so far is somebody's pull: t = Σ n
+        theta, ahead, left = theta.clone(), theta.clone(), torch.arange(len(theta))
+        weight = torch.ones_like(pulls)
+        for _ in range(MOST_ROUNDS):
+            arms, counts, sums = self.arms[when.run[left]].unsqueeze(1), own.counts[left], own.sums[left]
+
+            def gradients(
+                point: Tensor, arms: Tensor = arms, counts: Tensor = counts, sums: Tensor = sums
+            ) -> Tensor:
+                predicted = self.link.mean((arms @ point.unsqueeze(-1)).squeeze(-1))
+                return (arms.mT @ (counts * predicted - sums).unsqueeze(-1)).squeeze(-1)
+
+            here = When(when.run[left], when.step[left])
+            replies = star.ask(gradients, ahead[left].unsqueeze(1), here)
+            gradient = (replies.sum(1) + lam * ahead[left]) / pulls[left]
+            done = gradient.square().sum(-1, keepdim=True) <= 2 * convex[left] * target[left]
+            moved = torch.where(done, ahead[left], ahead[left] - gradient / steep[left])
+            change = moved - theta[left]
+            uphill = (gradient * change).sum(-1, keepdim=True) > 0
+            old = torch.where(uphill, 1.0, weight[left])  # the momentum starts again where it points uphill
+            weight[left] = (1 + (1 + 4 * old.square()).sqrt()) / 2
+            ahead[left] = moved + (old - 1) / weight[left] * change
+            theta[left] = moved
+            left = left[~done.squeeze(-1)]
+            if not len(left):
+                return theta
+        raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ = {lam}")
+
+
+def fed_glb_ucb(
+    problem: Problem,
+    clients: int,
+    steps: int,
+    settings: Settings,
+    link: Literal["identity", "logistic"] = "identity",
+) -> Trace:
+    """``steps`` steps of Fed-GLB-UCB."""
+    require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
+    learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
+    return simulate("Fed-GLB-UCB", problem, learner, Explored.nothing(len(problem.runs)), clients, steps)

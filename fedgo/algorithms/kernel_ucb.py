@@ -1,0 +1,174 @@
+"""ApproxDisKernelUCB (Li, Wang, Wang and Wang, NeurIPS 2022): kernel UCB on Nyström features, k the RBF kernel.
+
+With a dictionary Z of arms, φ(x) = K_ZZ^{-1/2}k_Z(x) and A = λI + Σφφᵀ, the index is φᵀA⁻¹Σφy + √β σ(x),
+σ²(x) = (k(x,x) − φᵀφ)/λ + φᵀA⁻¹φ. A client synchronises everybody when the σ² that its own pulls had at the last
+synchronisation add up to more than γ. Then every client draws each of its data for the dictionary with probability
+min(1, q̄σ²(x)) and uploads what it drew, the server broadcasts the dictionary, the clients upload their statistics
+in its features and download the sums.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo.checks import require
+from fedgo.confidence import Posterior, Tally, condition
+from fedgo.phase_two import Settings
+from fedgo.problem import Problem
+from fedgo.simulate import Explored, Trace, place, simulate
+from fedgo.star import Star, When
+from fedgo.streams import generator
+
+_JITTER = 1e-10  # relative to k(x, x) = 1, against arms that nearly coincide
+
+
+def rbf(arms: Tensor, lengthscale: float) -> Tensor:
+    """k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs (..., K, K) of the arms (..., K, d_x), ℓ = ``lengthscale``."""
+    require(0 < lengthscale < float("inf"), "lengthscale", lengthscale, "give a positive length scale ℓ")
+    difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
+    return (-difference.square().sum(-1) / (2 * lengthscale**2)).exp()
+
+
+def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
+    """Features (..., K, K) of all arms for the 0/1 ``dictionary`` (..., K): φφᵀ = K_XZ K_ZZ⁻¹ K_ZX.
+
+    Columns of arms outside the dictionary are 0; with the full dictionary φφᵀ is the kernel.
+    """
+    inside = kernel * dictionary.unsqueeze(-1) * dictionary.unsqueeze(-2)
+    inside.diagonal(dim1=-2, dim2=-1).add_(1 - dictionary + _JITTER)
+    across = (kernel * dictionary.unsqueeze(-2)).mT
+    features: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(inside), across, upper=False)
+    return features.mT
+
+
+class State(NamedTuple):
+    """``posterior`` in the dictionary's features and ``rest`` = (k − φᵀφ)/λ, (S, N, K, …); σ² ``before`` the pulls
+    since the last sync, (S, N, K); all ``own`` data; the σ² ``spent`` since the last sync (S, N)."""
+
+    posterior: Posterior
+    rest: Tensor
+    before: Tensor
+    own: Tally
+    spent: Tensor
+
+
+class Sent(NamedTuple):
+    """A message of which only the size matters here, (n,) scalars per run."""
+
+    scalars: Tensor
+
+
+@dataclass(frozen=True)
+class NystroemKernel:
+    """N = ``learners`` clients on the kernel of ``problem``'s arms, sampling with q̄ = ``oversampling``.
+
+    Before the first synchronisation the dictionary is empty and all arms look alike: ties are broken by an
+    ``order`` of each client's own, (S, N, K).
+    """
+
+    learners: int
+    problem: Problem
+    kernel: Tensor
+    order: Tensor
+    settings: Settings
+    oversampling: float
+
+    def begin(self) -> State:
+        """No data and an empty dictionary: mean 0 and σ² = k(x, x)/λ."""
+        runs, arms, _ = self.kernel.shape
+        blank = torch.zeros(runs, self.learners, arms, dtype=torch.float64)
+        prior = torch.full_like(blank, 1 / self.settings.lam)
+        posterior = Posterior(torch.zeros(*blank.shape, arms, dtype=torch.float64), blank)
+        return State(posterior, prior, prior, Tally(blank, blank), blank[..., 0])
+
+    def index(self, state: State) -> Tensor:
+        """The upper confidence bound; equal arms in the client's own order."""
+        width = (self.settings.beta * _variance(state)).sqrt()
+        return state.posterior.mean + width + 1e-9 * self.order
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Whether the accumulated σ² exceeds γ with this pull."""
+        return state.spent + _at(state.before, arm) > self.settings.gamma
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Absorb the pull in the features of the current dictionary."""
+        return State(
+            state.posterior.absorb(arm, reward, turn),
+            state.rest,
+            state.before,
+            state.own.record(arm, reward, turn),
+            state.spent + turn * _at(state.before, arm),
+        )
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """A new dictionary, drawn with the current variances; then statistics in its features."""
+        run, lam = when.run, self.settings.lam
+        own = state.own.of(run)
+        chance = (self.oversampling * _variance(state)[run]).clamp(max=1)
+        missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if each of its data is
+        sources = (
+            generator(self.problem.seed, self.problem.runs[r], f"dictionary at {step}")
+            for r, step in zip(run.tolist(), when.step.tolist(), strict=True)
+        )
+        shape = own.counts.shape[1:]
+        uniform = torch.stack(
+            [torch.rand(shape, generator=source, dtype=torch.float64) for source in sources]
+        )
+        drawn = uniform < 1 - missed
+        dictionary = drawn.any(1)
+        d_x, members = self.problem.arms.shape[-1], dictionary.sum(1)
+        star.collect(Sent(d_x * drawn.sum((1, 2))), when, senders=1)  # the sum over the clients, who differ
+        star.broadcast(Sent(d_x * members), when)
+        star.collect(Sent(members * (members + 1)), when)
+        star.broadcast(Sent(members * (members + 1)), when)
+        kernel = self.kernel[run]
+        features = nystroem(kernel, dictionary.to(kernel.dtype))
+        total = Tally(*(part.sum(1) for part in own))
+        posterior = condition(features, torch.zeros_like(total.sums), lam, total)
+        rest = (kernel.diagonal(dim1=-2, dim2=-1) - features.square().sum(-1)).clamp(min=0) / lam
+        shared = State(
+            Posterior(posterior.covariance.unsqueeze(1), posterior.mean.unsqueeze(1)),
+            rest.unsqueeze(1),
+            (posterior.variance + rest).unsqueeze(1),
+            own,
+            torch.zeros_like(state.spent[run]),
+        )
+        after: State = place(state, run, shared)
+        return after
+
+
+def approx_dis_kernel_ucb(
+    problem: Problem,
+    clients: int,
+    steps: int,
+    settings: Settings,
+    lengthscale: float = 1.0,
+    oversampling: float = 10.0,
+) -> Trace:
+    """``steps`` steps of ApproxDisKernelUCB; ``settings.gamma`` is the threshold on the accumulated σ².
+
+    With q̄ = ``oversampling`` near 1 an arm pulled n times, whose σ² is about 1/n, leaves the redrawn dictionary about
+    once in three times and then looks new; the paper's theory wants q̄ well above 1.
+    """
+    require(0 < oversampling < float("inf"), "oversampling", oversampling, "give a positive q̄")
+    arms = problem.arms.shape[1]
+    order = torch.stack(
+        [
+            torch.rand(clients, arms, generator=source, dtype=torch.float64)
+            for source in problem.generators("order of ties")
+        ]
+    )
+    kernel = rbf(problem.arms, lengthscale)
+    learner = NystroemKernel(clients, problem, kernel, order, settings, oversampling)
+    start = Explored.nothing(len(problem.runs))
+    return simulate("ApproxDisKernelUCB", problem, learner, start, clients, steps)
+
+
+def _variance(state: State) -> Tensor:
+    return (state.posterior.variance + state.rest).clamp(min=0)
+
+
+def _at(values: Tensor, arm: Tensor) -> Tensor:
+    return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

@@ -1,0 +1,41 @@
+"""DisLinUCB (Wang, Hu, Chen and Wang, ICLR 2020): LinUCB on the arms themselves, synchronised on an event.
+
+θ = (A + λI)⁻¹b with A = Σ xxᵀ, b = Σ xy; the index is xᵀθ + √β‖x‖_{(A+λI)⁻¹}; client i synchronises everybody
+when n_i·ln(det A_i/det(A_i − ΔA_i)) > γ, at a cost of 2N(d_x² + d_x) scalars.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from fedgo.checks import require
+from fedgo.confidence import Posterior, Tally
+from fedgo.phase_two import EventTriggered, Settings
+from fedgo.problem import Problem
+from fedgo.simulate import Explored, Trace, simulate
+
+
+def dis_lin_ucb(
+    problem: Problem, clients: int, steps: int, settings: Settings, theorem_delta: float | None = None
+) -> Trace:
+    """``steps`` steps of DisLinUCB with the squared radius ``settings.beta``.
+
+    With ``theorem_delta`` = δ the radius is the paper's α = σ√(d ln(1 + n/(dλ)) + 2 ln(1/δ)) + √λ instead, n the
+    data that the client knows, 1 the bound on |θ|, and arms with |x| ≤ 1 (longer ones are outside its theorem).
+    """
+    require(
+        theorem_delta is None or 0 < theorem_delta < 1, "theorem_delta", theorem_delta, "give δ in (0, 1)"
+    )
+    arms = problem.arms.unsqueeze(1)
+    d_x = arms.shape[-1]
+
+    def theorem(posterior: Posterior, known: Tally) -> Tensor:
+        pulls = known.counts.sum(-1, keepdim=True)
+        log = d_x * (1 + pulls / (d_x * settings.lam)).log() + 2 * math.log(1 / (theorem_delta or 1))
+        alpha = problem.sigma * log.sqrt() + math.sqrt(settings.lam)
+        return posterior.mean + alpha * posterior.variance.clamp(min=0).sqrt()
+
+    optimism = None if theorem_delta is None else theorem
+    learner = EventTriggered(clients, arms, torch.zeros(arms.shape[:-1]).double(), d_x, settings, optimism)
+    return simulate("DisLinUCB", problem, learner, Explored.nothing(len(problem.runs)), clients, steps)

@@ -1,0 +1,89 @@
+"""Equal tuning: every algorithm has the same budget, and the file of winners is what the code's grids give."""
+
+import json
+
+import pytest
+
+from fedgo.experiments import (
+    ALGORITHMS,
+    EXPERIMENTS,
+    TUNED_FILE,
+    TUNING_RUNS,
+    TUNING_SEED,
+    evaluate,
+    tuned,
+    world,
+)
+from fedgo.tune import tune_algorithm
+
+BUDGET = 24
+
+
+@pytest.fixture(scope="module")
+def file():
+    return json.loads(TUNED_FILE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_the_same_number_of_settings(name):
+    grid = ALGORITHMS[name].grid
+    assert len(grid) == (1 if name == "Uniform" else BUDGET)
+    assert len({json.dumps(setting, sort_keys=True) for setting in grid}) == len(grid)
+
+
+def test_no_algorithm_has_its_threshold_tuned():
+    assert not any("gamma" in setting for algorithm in ALGORITHMS.values() for setting in algorithm.grid)
+
+
+def test_the_paper_compares_six_algorithms():
+    assert [name for name, algorithm in ALGORITHMS.items() if algorithm.in_paper] == [
+        "Fed-GO-UCB", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB",
+    ]  # fmt: skip
+
+
+def test_the_file_says_how_it_was_made(file):
+    assert file["about"] == {
+        "command": "make tune",
+        "criterion": "mean final regret, Phase I included",
+        "runs": TUNING_RUNS,
+        "seed": TUNING_SEED,
+    }
+
+
+def test_the_file_has_every_experiment_and_algorithm(file):
+    assert list(file["experiments"]) == list(EXPERIMENTS)
+    for found in file["experiments"].values():
+        assert list(found) == list(ALGORITHMS)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_file_has_the_grid_of_the_code_and_its_best_setting(file, name, algorithm):
+    found = file["experiments"][name][algorithm]
+    rows = found["grid"]
+    assert [row["setting"] for row in rows] == [dict(setting) for setting in ALGORITHMS[algorithm].grid]
+    assert all(row["regret"] > 0 and row["error"] >= 0 for row in rows)
+    best = min(row["regret"] for row in rows)
+    assert found["winner"] in [row["setting"] for row in rows if row["regret"] == best]  # 0.1 may hide a tie
+    assert tuned(name, algorithm) == found["winner"]
+
+
+@pytest.mark.parametrize("algorithm", ["DisLinUCB", "Uniform"])
+def test_tuning_again_gives_the_numbers_of_the_file(file, algorithm):
+    within = world("hartmann6", TUNING_RUNS, TUNING_SEED)
+    found = json.loads(json.dumps(tune_algorithm(within, algorithm)))
+    assert found == file["experiments"]["hartmann6"][algorithm]
+
+
+def test_no_evaluation_uses_the_tuning_instances():
+    with pytest.raises(ValueError, match=rf"seed is {TUNING_SEED}: .*tuning"):
+        evaluate("hartmann6", 1, TUNING_SEED, ["Uniform"])
+
+
+def test_an_evaluation_of_more_runs_than_fit_at_once_is_one_trace(file):
+    traces = evaluate("hartmann6", 12, algorithms=["DisLinUCB", "Uniform"])
+    few = evaluate("hartmann6", 2, algorithms=["DisLinUCB"])
+    assert set(traces) == {"DisLinUCB", "Uniform"}
+    for name, trace in traces.items():
+        assert trace.algorithm == name and len(trace.arm) == 12
+    assert traces["DisLinUCB"].first(2).arm.equal(few["DisLinUCB"].arm)
