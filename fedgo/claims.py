@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import bootstrap
 
-from fedgo.experiments import EXPERIMENTS, HIDDEN, World, world
+from fedgo.experiments import world
 from fedgo.network import Network
 from fedgo.simulate import Trace
 
+RESAMPLES = 2000
 CLAIMS_FILE = Path(__file__).parent / "data" / "claims.json"
 VERDICTS = ("reproduced", "partly", "not reproduced", "not testable")
 
@@ -81,7 +82,7 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
             statistic,
             paired=True,
             vectorized=True,
-            n_resamples=2000,
+            n_resamples=RESAMPLES,
             method="percentile",
             rng=np.random.default_rng(0),
         ).confidence_interval
@@ -137,22 +138,17 @@ def late_share(traces: Traces, experiments: Sequence[str], algorithm: str, below
 
 def sizes(traces: Traces, stated: Mapping[str, int]) -> list[Part]:
     """d_w of the paper's network on each experiment, against the number that a caption states."""
-    return [_exact(name, _within(name).network.size, value) for name, value in stated.items()]
+    return [_exact(name, world(name, 1).network.size, value) for name, value in stated.items()]
 
 
 def orders(traces: Traces, experiments: Sequence[str], d_w: int, d_x: int) -> list[Part]:
     """log₁₀ of d_w² and d_x², rounded, against the stated powers of ten."""
     parts = []
     for name in experiments:
-        network: Network = _within(name).network
+        network: Network = world(name, 1).network
         for label, size, power in (("d_w", network.size, d_w), ("d_x", network.d_x, d_x)):
             parts.append(_exact(f"{name}: log10 {label}²", round(2 * np.log10(size)), power))
     return parts
-
-
-def _within(name: str) -> World:
-    assert HIDDEN == 25 and name in EXPERIMENTS
-    return world(name, 1)
 
 
 def _exact(label: str, found: float, stated: float) -> Part:

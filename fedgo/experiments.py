@@ -30,6 +30,8 @@ TUNING_SEED = 1000
 TUNING_RUNS = 10
 TUNED_FILE = Path(__file__).parent / "data" / "tuned.json"
 
+_BATCH = 50
+
 Setting = Mapping[str, Any]
 
 
@@ -96,7 +98,7 @@ def _settings(setting: Setting) -> Settings:
     return Settings(**{key: setting[key] for key in ("lam", "beta", "gamma") if key in setting})
 
 
-_RIDGE = _grid(lam=(0.001, 0.01, 0.1, 1.0), beta=(0.01, 0.03, 0.1, 0.3, 1.0, 3.0))
+_RIDGE = _grid(lam=(0.0001, 0.001, 0.01, 0.1), beta=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
 _KERNEL = _grid(lengthscale=(0.3, 1.0, 3.0), lam=(0.01, 0.1), beta=(0.003, 0.03, 0.3, 3.0))
 
 # 24 settings each. The threshold γ is not tuned: for regret alone its best value is 0. It is 1 everywhere.
@@ -107,7 +109,7 @@ ALGORITHMS = {
     "DisLinUCB": Algorithm(lambda w, s: dis_lin_ucb(w.problem, w.clients, w.steps, _settings(s)), _RIDGE),
     "Fed-GLB-UCB": Algorithm(
         lambda w, s: fed_glb_ucb(w.problem, w.clients, w.steps, _settings(s), s["link"]),
-        _grid(link=("identity", "logistic"), lam=(0.1, 1.0, 10.0), beta=(0.01, 0.1, 1.0, 10.0)),
+        _grid(link=("identity", "logistic"), lam=(0.03, 0.1, 1.0), beta=(0.01, 0.1, 1.0, 10.0)),
     ),
     "ApproxDisKernelUCB": Algorithm(
         lambda w, s: approx_dis_kernel_ucb(w.problem, w.clients, w.steps, _settings(s), s["lengthscale"]),
@@ -120,7 +122,7 @@ ALGORITHMS = {
     ),
     "UCB1, shared": Algorithm(
         lambda w, s: shared_ucb1(w.problem, w.clients, w.steps, _settings(s)),
-        _grid(beta=tuple(round(10 ** (k / 8 - 2.5), 5) for k in range(24))),
+        _grid(beta=tuple(round(10 ** (k / 6 - 4), 6) for k in range(24))),
         in_paper=False,
     ),
     "Uniform": Algorithm(lambda w, s: uniform_random(w.problem, w.clients, w.steps), ({},), in_paper=False),
@@ -136,9 +138,8 @@ def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -
 
 def tuned(name: str, algorithm: str) -> Setting:
     """The setting of ``algorithm`` that ``make tune`` found best on the experiment ``name``."""
-    winner: Setting = json.loads(TUNED_FILE.read_text(encoding="utf-8"))["experiments"][name][algorithm][
-        "winner"
-    ]
+    found = json.loads(TUNED_FILE.read_text(encoding="utf-8"))["experiments"]
+    winner: Setting = found[name][algorithm]["winner"]
     return winner
 
 
@@ -147,7 +148,7 @@ def evaluate(
 ) -> dict[str, Trace]:
     """The traces of ``algorithms`` at their tuned settings on ``runs`` runs of the experiment ``name``.
 
-    The runs are taken ten at a time, which keeps them in the cache and changes nothing else; ``options`` go to the
+    The runs are taken fifty at a time, which bounds the memory and changes nothing else; ``options`` go to the
     problem.
     """
     unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
@@ -155,27 +156,8 @@ def evaluate(
     require(runs >= 1, "runs", runs, "give at least one run")
     require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
     parts: dict[str, list[Trace]] = {algorithm: [] for algorithm in algorithms}
-    for first in range(0, runs, 10):
-        within = world(name, range(first, min(first + 10, runs)), seed, **options)
+    for first in range(0, runs, _BATCH):
+        within = world(name, range(first, min(first + _BATCH, runs)), seed, **options)
         for algorithm, traces in parts.items():
             traces.append(ALGORITHMS[algorithm].run(within, tuned(name, algorithm)))
     return {algorithm: Trace.join(traces) for algorithm, traces in parts.items()}
-
-
-def starts(problem: Problem, clients: int, rounds: int) -> tuple[Start, Start]:
-    """Phase I of the GO algorithms on ``problem``: the oracle that all clients share, and one per client."""
-    shared = World(problem, clients, rounds)
-    return shared.shared, shared.private
-
-
-def go_traces(
-    problem: Problem, clients: int, rounds: int, settings: Settings = GO_SETTINGS
-) -> dict[str, Trace]:
-    """The traces of Fed-GO-UCB, One-GO-UCB and N-GO-UCB on ``problem``, by name."""
-    shared, private = starts(problem, clients, rounds)
-    traces = [
-        fed_go_ucb(problem, shared, settings),
-        one_go_ucb(problem, shared, settings),
-        n_go_ucb(problem, private, settings),
-    ]
-    return {trace.algorithm: trace for trace in traces}

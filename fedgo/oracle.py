@@ -16,12 +16,8 @@ from torch import Tensor
 from fedgo.checks import require, require_finite
 from fedgo.problem import Problem
 
-_CHUNK = (
-    64  # rounds of Langevin noise drawn at once, in single precision (five times as fast); w stays double
-)
-
-Handler = Callable[[Tensor], Tensor]
-Ask = Callable[[Handler, Tensor], Tensor]
+# Rounds of Langevin noise drawn at once, in single precision (five times as fast); w stays double.
+_CHUNK = 64
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,20 @@ class Shards(NamedTuple):
     def apart(self) -> "Shards":
         """Each client as a system of its own: (R·N, 1, m, …)."""
         return Shards(*(part.flatten(0, 1).unsqueeze(1) for part in self))
+
+
+class Gradients(NamedTuple):
+    """The gradients ∇L̂_i(w) of all clients, of which the server needs the sum ``total`` (R, d_w) only.
+
+    ``scalars`` is what each client sends: d_w.
+    """
+
+    total: Tensor
+    scalars: int
+
+
+Handler = Callable[[Tensor], Gradients]
+Ask = Callable[[Handler, Tensor], Gradients]
 
 
 class Exploration(NamedTuple):
@@ -129,28 +139,38 @@ def langevin_rounds(
 ) -> Iterator[Iterate]:
     """The n + 1 iterates of Algorithm 2 from w = 0, one exchange through ``ask`` per round.
 
-    ``ask(handler, w)`` carries w (R, 1, d_w) to the clients and their gradients (R, N, d_w) back: a star's
-    ``ask``, or a plain call where a client fits alone. ``generators`` gives z, one generator per row of w.
+    ``ask(handler, w)`` carries w (R, 1, d_w) to the clients and their `Gradients` back: a star's ``ask``, or a plain
+    call where a client fits alone. ``generators`` give z, each for an equal share of the R rows of w. A ``ValueError``
+    if the iterates diverge.
     """
+    data = [part.flatten(1, 2) for part in shards]
     total = shards.mask.sum((1, 2)).clamp(min=1)
     w = torch.zeros(len(total), model.size, dtype=torch.float64)
     loss = torch.zeros_like(total)
+    share = len(w) // len(generators)
 
-    def local_gradients(w: Tensor) -> Tensor:
+    def local_gradients(w: Tensor) -> Gradients:
         nonlocal loss
-        losses, gradients = model.squared_loss(w, *shards)
-        loss = losses.sum(1) / total
-        return gradients
+        losses, gradients = model.squared_loss(w.squeeze(1), *data)
+        loss = losses / total
+        return Gradients(gradients, model.size)
 
     noise = torch.empty(0)
     for k, cold in enumerate(langevin.inverse_temperatures()):
         if k % _CHUNK == 0:
-            shape = (_CHUNK, model.size)
-            noise = torch.stack([torch.randn(shape, generator=source) for source in generators], 1).double()
-        gradient = ask(local_gradients, w.unsqueeze(1)).sum(1) / total.unsqueeze(-1)
+            shape = (_CHUNK, share, model.size)
+            noise = torch.cat([torch.randn(shape, generator=source) for source in generators], 1)
+        gradient = ask(local_gradients, w.unsqueeze(1)).total / total.unsqueeze(-1)
         yield Iterate(w, loss)
-        w = w - langevin.step * gradient + math.sqrt(2 * langevin.step / cold) * noise[k % _CHUNK]
+        w = torch.add(w, gradient, alpha=-langevin.step)
+        w.add_(noise[k % _CHUNK], alpha=math.sqrt(2 * langevin.step / cold))
     local_gradients(w.unsqueeze(1))
+    require(
+        bool(w.isfinite().all()),
+        "the step size τ₁",
+        langevin.step,
+        "the oracle's iterates diverge; give a smaller one, or arms of smaller norm",
+    )
     yield Iterate(w, loss)
 
 

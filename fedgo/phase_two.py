@@ -8,7 +8,7 @@ down, and every client's Δ is reset (a reset that the printed algorithm leaves 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from fedgo.simulate import place
 from fedgo.star import Star, When
 
 Index = Callable[[Posterior, Tally], Tensor]
+Count = TypeVar("Count", int, Tensor)
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Statistics(NamedTuple):
     scalars: int
 
 
-def dense(dimension: int) -> int:
+def dense(dimension: Count) -> Count:
     """d² + d, the scalars of a d × d matrix and a vector."""
     return dimension * (dimension + 1)
 

@@ -100,3 +100,9 @@ def test_the_noise_of_a_private_client_is_its_own_and_that_of_a_run_does_not_dep
     alone = shared_start(problem.only(2), network, 4, 9, brief)
     torch.testing.assert_close(alone.w0[0], batch.w0[2], rtol=0, atol=1e-12)
     assert len(batch.w0.flatten(0, 1).unique(dim=0)) == 3
+
+
+def test_an_oracle_that_diverges_is_refused_with_its_step():
+    problem, network = hartmann6(2), Network(6, 4)
+    with pytest.raises(ValueError, match=r"step size τ₁ is 1000000.0: .*diverge.*smaller"):
+        shared_start(problem, network, 4, 9, Langevin(rounds=70, step=1e6))

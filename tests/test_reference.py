@@ -35,9 +35,10 @@ def instance(seed):
     return problem, network, clients, rounds, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)])
 
 
-def langevin_noise(source, rounds, size):
-    chunks = [torch.randn(_CHUNK, size, generator=source) for _ in range(1 + rounds // _CHUNK)]
-    return torch.cat(chunks)[:rounds].double().numpy()
+def langevin_noise(source, rounds, systems, size):
+    """z of every system, (systems, rounds, size)."""
+    chunks = [torch.randn(_CHUNK, systems, size, generator=source) for _ in range(1 + rounds // _CHUNK)]
+    return torch.cat(chunks)[:rounds].double().transpose(0, 1).numpy()
 
 
 def reference_oracle(problem, network, clients, start, row, private):
@@ -45,16 +46,14 @@ def reference_oracle(problem, network, clients, start, row, private):
     arm, reward = start.explored.arm[row].tolist(), start.explored.reward[row].tolist()
     pairs = [(problem.arms[row, a].numpy(), y) for a, y in zip(arm, reward, strict=True)]
     data = [pairs[i::clients] for i in range(clients)]
-    systems = (
-        {f"langevin of client {i}": [own] for i, own in enumerate(data)} if private else {"langevin": data}
-    )
-    cost, found = SimpleNamespace(up=0, down=0), []
-    for purpose, system in systems.items():
-        z = langevin_noise(generator(problem.seed, problem.runs[row], purpose), LANGEVIN.rounds, network.size)
-        tau2 = LANGEVIN.inverse_temperatures()
-        found.append(
-            reference.distributed_gld(system, network.hidden, network.size, LANGEVIN.step, tau2, z, cost)
-        )
+    systems = [[own] for own in data] if private else [data]
+    source = generator(problem.seed, problem.runs[row], "private langevin" if private else "langevin")
+    noise = langevin_noise(source, LANGEVIN.rounds, len(systems), network.size)
+    cost, tau2 = SimpleNamespace(up=0, down=0), LANGEVIN.inverse_temperatures()
+    found = [
+        reference.distributed_gld(system, network.hidden, network.size, LANGEVIN.step, tau2, z, cost)
+        for system, z in zip(systems, noise, strict=True)
+    ]
     return np.stack(found), cost
 
 

@@ -20,7 +20,6 @@ from fedgo.phase_two import EventTriggered, Immediate, Index, Settings
 from fedgo.problem import Problem
 from fedgo.simulate import Explored, Trace, simulate
 from fedgo.star import Ledger, Star, When
-from fedgo.streams import generator
 
 Argmax = Literal["first-order", "ascent"]
 
@@ -52,24 +51,15 @@ def shared_start(
 
     The oracle's n rounds (2nNd_w scalars) and the broadcast of ŵ₀ (Nd_w) are booked at the last step of Phase I.
     """
-    length = _length(problem, network, clients, rounds, length)
-    pulled = explore(problem, clients, length)
+    shards, explored = _pull(problem, network, clients, rounds, length)
     runs = torch.arange(len(problem.runs))
-    ledger = Ledger.blank(len(runs), length)
-    star, when = Star(clients, ledger), When(runs, torch.full_like(runs, length - 1))
-    fit = last(
-        langevin_rounds(
-            network,
-            pulled.shards,
-            langevin or Langevin(),
-            problem.generators("langevin"),
-            partial(star.ask, when=when),
-        )
-    )
+    star = Star(clients, explored.ledger)
+    when = When(runs, torch.full_like(runs, explored.arm.shape[1] - 1))
+    ask = partial(star.ask, when=when)
+    generators = problem.generators("langevin")
+    fit = last(langevin_rounds(network, shards, langevin or Langevin(), generators, ask))
     w0 = star.broadcast(fit.w.unsqueeze(1), when)
-    return Start(
-        network, clients, rounds, Explored(pulled.arm, pulled.reward, ledger), w0, fit.loss.unsqueeze(1)
-    )
+    return Start(network, clients, rounds, explored, w0, fit.loss.unsqueeze(1))
 
 
 def private_start(
@@ -84,22 +74,16 @@ def private_start(
 
     A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
     """
-    length = _length(problem, network, clients, rounds, length)
-    pulled = explore(problem, clients, length)
-    fits = [
-        last(
-            langevin_rounds(
-                network,
-                Shards(*(part[[place]] for part in pulled.shards)).apart(),
-                langevin or Langevin(),
-                [generator(problem.seed, run, f"langevin of client {i}") for i in range(clients)],
-                lambda handler, message: handler(message),
-            )
+    shards, explored = _pull(problem, network, clients, rounds, length)
+    fits = []
+    for place, source in enumerate(problem.generators("private langevin")):
+        # one run at a time: its N models stay in the cache
+        alone = Shards(*(part[[place]] for part in shards)).apart()
+        rounds_alone = langevin_rounds(
+            network, alone, langevin or Langevin(), [source], lambda handler, w: handler(w)
         )
-        for place, run in enumerate(problem.runs)  # one run at a time: its N models stay in the cache
-    ]
+        fits.append(last(rounds_alone))
     w0, loss = torch.stack([fit.w for fit in fits]), torch.stack([fit.loss for fit in fits])
-    explored = Explored(pulled.arm, pulled.reward, Ledger.blank(len(problem.runs), length))
     return Start(network, clients, rounds, explored, w0, loss)
 
 
@@ -148,9 +132,14 @@ def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> 
     return simulate(name, problem, learner, start.explored, start.clients, start.clients * start.rounds)
 
 
-def _length(problem: Problem, network: Network, clients: int, rounds: int, length: int | None) -> int:
+def _pull(
+    problem: Problem, network: Network, clients: int, rounds: int, length: int | None
+) -> tuple[Shards, Explored]:
+    """The uniform pulls of Phase I, dealt to the clients, and their bill, still blank."""
     d_x = problem.arms.shape[-1]
     require(network.d_x == d_x, "the network's d_x", network.d_x, f"the arms have dimension {d_x}")
     standard = phase_one_length(clients, rounds)
     require(length is None or length >= 1, "length", length, "give T₀, at least one exploratory pull")
-    return standard if length is None else length
+    pulled = explore(problem, clients, standard if length is None else length)
+    ledger = Ledger.blank(*pulled.arm.shape)
+    return pulled.shards, Explored(pulled.arm, pulled.reward, ledger)

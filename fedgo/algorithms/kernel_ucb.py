@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedgo.checks import require
 from fedgo.confidence import Posterior, Tally, condition
-from fedgo.phase_two import Settings
+from fedgo.phase_two import Settings, dense
 from fedgo.problem import Problem
 from fedgo.simulate import Explored, Trace, place, simulate
 from fedgo.star import Star, When
@@ -121,8 +121,8 @@ class NystroemKernel:
         d_x, members = self.problem.arms.shape[-1], dictionary.sum(1)
         star.collect(Sent(d_x * drawn.sum((1, 2))), when, senders=1)  # the sum over the clients, who differ
         star.broadcast(Sent(d_x * members), when)
-        star.collect(Sent(members * (members + 1)), when)
-        star.broadcast(Sent(members * (members + 1)), when)
+        star.collect(Sent(dense(members)), when)
+        star.broadcast(Sent(dense(members)), when)
         kernel = self.kernel[run]
         features = nystroem(kernel, dictionary.to(kernel.dtype))
         total = Tally(*(part.sum(1) for part in own))
