@@ -13,7 +13,7 @@ from fedgo.confidence import (
     radius,
     statistics,
 )
-from fedgo.network import Network
+from fedgo.network import Network, SingleUnit
 from fedgo.oracle import Langevin, deal, explore, langevin_rounds, last, phase_one_length
 from fedgo.phase_two import EventTriggered, Immediate, Settings
 from fedgo.problem import Problem, clustered, cosine8, hartmann6, realizable
@@ -31,6 +31,7 @@ __all__ = [
     "Posterior",
     "Problem",
     "Settings",
+    "SingleUnit",
     "Star",
     "Start",
     "Tally",

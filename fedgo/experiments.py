@@ -14,6 +14,7 @@ from fedgo.algorithms.go_ucb import Start, fed_go_ucb, n_go_ucb, one_go_ucb, pri
 from fedgo.algorithms.kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.lin_ucb import dis_lin_ucb
 from fedgo.checks import require
+from fedgo.encoding import Encoding
 from fedgo.network import Network
 from fedgo.oracle import phase_one_length
 from fedgo.phase_two import Settings
@@ -54,11 +55,15 @@ EXPERIMENTS = {
 
 @dataclass(frozen=True)
 class World:
-    """One problem with its N and T; Phase I is run when first asked for, and shared by whoever needs it."""
+    """One problem with its N and T; Phase I is run when first asked for, and shared by whoever needs it.
+
+    ``encoding`` is the form in which all algorithms send their statistics.
+    """
 
     problem: Problem
     clients: int
     rounds: int
+    encoding: Encoding = "dense"
 
     @property
     def steps(self) -> int:
@@ -73,7 +78,7 @@ class World:
     @cached_property
     def shared(self) -> Start:
         """Phase I of Fed-GO-UCB and One-GO-UCB."""
-        return shared_start(self.problem, self.network, self.clients, self.rounds)
+        return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
     @cached_property
     def private(self) -> Start:
@@ -94,8 +99,9 @@ def _grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
-def _settings(setting: Setting) -> Settings:
-    return Settings(**{key: setting[key] for key in ("lam", "beta", "gamma") if key in setting})
+def _settings(within: World, setting: Setting) -> Settings:
+    given = {key: setting[key] for key in ("lam", "beta", "gamma") if key in setting}
+    return Settings(**given, encoding=within.encoding)
 
 
 _RIDGE = _grid(lam=(0.0001, 0.001, 0.01, 0.1), beta=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
@@ -103,25 +109,25 @@ _KERNEL = _grid(lengthscale=(0.3, 1.0, 3.0), lam=(0.01, 0.1), beta=(0.003, 0.03,
 
 # 24 settings each. The threshold γ is not tuned: for regret alone its best value is 0. It is 1 everywhere.
 ALGORITHMS = {
-    "Fed-GO-UCB": Algorithm(lambda w, s: fed_go_ucb(w.problem, w.shared, _settings(s)), _RIDGE),
-    "One-GO-UCB": Algorithm(lambda w, s: one_go_ucb(w.problem, w.shared, _settings(s)), _RIDGE),
-    "N-GO-UCB": Algorithm(lambda w, s: n_go_ucb(w.problem, w.private, _settings(s)), _RIDGE),
-    "DisLinUCB": Algorithm(lambda w, s: dis_lin_ucb(w.problem, w.clients, w.steps, _settings(s)), _RIDGE),
+    "Fed-GO-UCB": Algorithm(lambda w, s: fed_go_ucb(w.problem, w.shared, _settings(w, s)), _RIDGE),
+    "One-GO-UCB": Algorithm(lambda w, s: one_go_ucb(w.problem, w.shared, _settings(w, s)), _RIDGE),
+    "N-GO-UCB": Algorithm(lambda w, s: n_go_ucb(w.problem, w.private, _settings(w, s)), _RIDGE),
+    "DisLinUCB": Algorithm(lambda w, s: dis_lin_ucb(w.problem, w.clients, w.steps, _settings(w, s)), _RIDGE),
     "Fed-GLB-UCB": Algorithm(
-        lambda w, s: fed_glb_ucb(w.problem, w.clients, w.steps, _settings(s), s["link"]),
+        lambda w, s: fed_glb_ucb(w.problem, w.clients, w.steps, _settings(w, s), s["link"]),
         _grid(link=("identity", "logistic"), lam=(0.03, 0.1, 1.0), beta=(0.01, 0.1, 1.0, 10.0)),
     ),
     "ApproxDisKernelUCB": Algorithm(
-        lambda w, s: approx_dis_kernel_ucb(w.problem, w.clients, w.steps, _settings(s), s["lengthscale"]),
+        lambda w, s: approx_dis_kernel_ucb(w.problem, w.clients, w.steps, _settings(w, s), s["lengthscale"]),
         _KERNEL,
     ),
     "Kernel UCB, at once": Algorithm(
-        lambda w, s: exact_kernel_ucb(w.problem, w.clients, w.steps, _settings(s), s["lengthscale"]),
+        lambda w, s: exact_kernel_ucb(w.problem, w.clients, w.steps, _settings(w, s), s["lengthscale"]),
         _KERNEL,
         in_paper=False,
     ),
     "UCB1, shared": Algorithm(
-        lambda w, s: shared_ucb1(w.problem, w.clients, w.steps, _settings(s)),
+        lambda w, s: shared_ucb1(w.problem, w.clients, w.steps, _settings(w, s)),
         _grid(beta=tuple(round(10 ** (k / 6 - 4), 6) for k in range(24))),
         in_paper=False,
     ),

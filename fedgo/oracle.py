@@ -8,12 +8,13 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedgo.checks import require, require_finite
+from fedgo.network import Parametric
 from fedgo.problem import Problem
 
 # Rounds of Langevin noise drawn at once, in single precision (five times as fast); w stays double.
@@ -74,6 +75,11 @@ Handler = Callable[[Tensor], Gradients]
 Ask = Callable[[Handler, Tensor], Gradients]
 
 
+def answer(handler: Handler, w: Tensor) -> Gradients:
+    """The ``Ask`` of whoever has the data at hand: nothing is sent."""
+    return handler(w)
+
+
 class Exploration(NamedTuple):
     """The uniform pulls of Phase I: ``arm`` and ``reward`` (S, T₀), and the same dealt to the clients."""
 
@@ -114,15 +120,6 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     )
 
 
-class Model(Protocol):
-    """What the oracle needs of a parametric class: d_w and the squared loss with its gradient, as `Network` has."""
-
-    @property
-    def size(self) -> int: ...
-
-    def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]: ...
-
-
 class Iterate(NamedTuple):
     """``w`` (R, d_w) before a round of Algorithm 2, and the training loss L̂(w) (R,) there (never sent)."""
 
@@ -131,7 +128,7 @@ class Iterate(NamedTuple):
 
 
 def langevin_rounds(
-    model: Model,
+    model: Parametric,
     shards: Shards,
     langevin: Langevin,
     generators: Sequence[torch.Generator],
@@ -139,8 +136,8 @@ def langevin_rounds(
 ) -> Iterator[Iterate]:
     """The n + 1 iterates of Algorithm 2 from w = 0, one exchange through ``ask`` per round.
 
-    ``ask(handler, w)`` carries w (R, 1, d_w) to the clients and their `Gradients` back: a star's ``ask``, or a plain
-    call where a client fits alone. ``generators`` give z, each for an equal share of the R rows of w. A ``ValueError``
+    ``ask(handler, w)`` carries w (R, 1, d_w) to the clients and their `Gradients` back: a star's ``ask``, or `answer`
+    where the data are at hand. ``generators`` give z, each for an equal share of the R rows of w. A ``ValueError``
     if the iterates diverge.
     """
     data = [part.flatten(1, 2) for part in shards]

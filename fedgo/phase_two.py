@@ -8,47 +8,38 @@ down, and every client's Δ is reset (a reset that the printed algorithm leaves 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedgo.checks import require
 from fedgo.confidence import Posterior, Tally, condition, first_order
+from fedgo.encoding import Encoding, Statistics, check_encoding, scalars
 from fedgo.simulate import place
 from fedgo.star import Star, When
 
 Index = Callable[[Posterior, Tally], Tensor]
-Count = TypeVar("Count", int, Tensor)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """λ = ``lam``, the squared radius β = ``beta``, the threshold γ = ``gamma`` (0: always, inf: never synchronise)."""
+    """λ = ``lam``, the squared radius β = ``beta``, the threshold γ = ``gamma`` (0: always, inf: never synchronise).
+
+    ``encoding`` is the form in which statistics are sent, the paper's dense one unless said; it decides what is
+    charged and nothing else.
+    """
 
     lam: float = 1.0
     beta: float = 1.0
     gamma: float = 1.0
+    encoding: Encoding = "dense"
 
     def __post_init__(self) -> None:
         require(0 < self.lam < math.inf, "lam", self.lam, "give a positive regularisation weight λ")
         require(0 <= self.beta < math.inf, "beta", self.beta, "give a finite squared radius β, at least 0")
         require(self.gamma >= 0, "gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)")
-
-
-class Statistics(NamedTuple):
-    """The message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, n, K) of n clients that determines it.
-
-    ``scalars`` is what it costs to send for one client: d_w² + d_w as Algorithm 1 sends it.
-    """
-
-    tally: Tally
-    scalars: int
-
-
-def dense(dimension: Count) -> Count:
-    """d² + d, the scalars of a d × d matrix and a vector."""
-    return dimension * (dimension + 1)
+        check_encoding(self.encoding)
 
 
 class State(NamedTuple):
@@ -80,10 +71,11 @@ class EventTriggered:
     settings: Settings
     optimism: Index | None = None
 
-    @property
-    def scalars(self) -> int:
-        """What the statistics of one client cost to send."""
-        return dense(self.dimension)
+    def statistics(self, tally: Tally) -> Statistics:
+        """The message of the statistics of ``tally`` (..., K)."""
+        arms = self.features.shape[-2]
+        pulls = tally.counts.sum(-1)
+        return Statistics(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> State:
         """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
@@ -118,10 +110,11 @@ class EventTriggered:
         """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
         run = when.run
         fresh = state.fresh.of(run)
-        sent = star.collect(Statistics(fresh, self.scalars), when)
-        total = state.server.of(run) + Tally(*(part.sum(1) for part in sent.tally))
-        down = Statistics(Tally(*(part.unsqueeze(1) for part in total)), self.scalars)
-        received = star.broadcast(down, when).tally
+        sent = star.collect(self.statistics(fresh), when).tally
+        news = Tally(*(part.sum(1) for part in sent))
+        # the server sends the news of this epoch; dense, that is as large as the total of the printed line 9
+        total = state.server.of(run) + star.broadcast(self.statistics(news), when).tally
+        received = Tally(*(part.unsqueeze(1) for part in total))
         posterior = condition(self.features[run], self.offsets[run], self.settings.lam, received)
         blank = Tally(*(torch.zeros_like(part) for part in fresh))
         new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
@@ -136,15 +129,10 @@ class Immediate(EventTriggered):
     The client that pulled uploads its ΔΣ, Δb (d_w² + d_w scalars, the others have nothing new to send) and all N
     clients download Σ, b: (N + 1)(d_w² + d_w) scalars per step. Algorithm 1 with γ = 0 makes the same choices and
     charges 2N(d_w² + d_w), since there all N clients upload. Where the pull itself is sent instead, ``datum`` is
-    its number of scalars.
+    its number of scalars (or an arm's number and the reward, if the encoding allows).
     """
 
     datum: int | None = None
-
-    @property
-    def scalars(self) -> int:
-        """What one upload or download costs."""
-        return dense(self.dimension) if self.datum is None else self.datum
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Always."""
@@ -152,7 +140,11 @@ class Immediate(EventTriggered):
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Charge one upload and N downloads; the shared model is up to date already."""
-        message = Statistics(state.fresh.of(when.run), self.scalars)
+        cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
+        if self.datum is not None:
+            dense = self.settings.encoding == "dense"
+            cost = torch.tensor(self.datum) if dense else cost.clamp(max=self.datum)
+        message = Statistics(state.fresh.of(when.run), cost.expand(len(when.run)))
         star.collect(message, when, senders=1)
         star.broadcast(message, when)
         return state

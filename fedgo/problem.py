@@ -13,7 +13,7 @@ from botorch.test_functions.synthetic import Cosine8, Hartmann
 from torch import Tensor
 
 from fedgo.checks import require, require_finite
-from fedgo.network import Network
+from fedgo.network import Parametric
 from fedgo.streams import generator, normal_tape
 
 
@@ -175,7 +175,7 @@ def cosine8(
 
 
 def realizable(
-    network: Network,
+    network: Parametric,
     runs: int | Sequence[int] = 10,
     *,
     arms: int = 50,

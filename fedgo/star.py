@@ -16,8 +16,8 @@ from fedgo.checks import require
 
 
 class Encoded(Protocol):
-    """A message that says itself how many scalars it costs to send to or from one client, a number for each run
-    where runs differ, (n,) int64."""
+    """A message that says itself how many scalars it costs to send: one number, one for each run (n,) where runs
+    differ, or one for each sender (n, senders) where clients do."""
 
     @property
     def scalars(self) -> int | Tensor: ...
@@ -56,7 +56,8 @@ class Star(NamedTuple):
         """Clients → server: deliver ``messages`` of ``senders`` clients (all of them unless said) per run."""
         count = self.clients if senders is None else senders
         require(0 <= count <= self.clients, "senders", count, f"at most the N = {self.clients} clients send")
-        self.ledger.up[when] += count * _scalars(messages)
+        each = torch.as_tensor(_scalars(messages))
+        self.ledger.up[when] += each.sum(1) if each.ndim == 2 else count * each
         return messages
 
     def broadcast(self, message: Message, when: When) -> Message:

@@ -323,7 +323,7 @@ def test_the_descent_reaches_the_optimum_of_scikit_learn(watch, link, lam):
     gram = torch.from_numpy(x.T @ x + lam * np.eye(x.shape[1]))[None]
     learner = GeneralisedLinear(10**5, problem.arms, Settings(lam), LINKS[link])
     when = When(torch.tensor([run]), torch.tensor([step]))
-    tight = learner._fit(own, gram, torch.zeros(1, x.shape[1]).double(), star, when)[0].numpy()
+    tight = learner._fit(own, gram, torch.zeros(1, x.shape[1]).double(), star.ask, when)[0].numpy()
     np.testing.assert_allclose(tight, theta, rtol=0, atol=2e-5)
 
 

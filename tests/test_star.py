@@ -4,7 +4,7 @@ import torch
 
 from fedgo import Ledger, Star, When
 from fedgo.confidence import Tally
-from fedgo.phase_two import Statistics, dense
+from fedgo.encoding import Statistics, scalars
 
 
 def zeros(*shape):
@@ -34,7 +34,7 @@ def test_charges_add_up_and_messages_arrive_unchanged():
 def test_statistics_cost_their_dense_size_and_only_senders_are_charged():
     star = Star(10, Ledger.blank(1, 1))
     when = When(torch.tensor([0]), torch.tensor([0]))
-    statistics = Statistics(Tally(zeros(1, 10, 4), zeros(1, 10, 4)), dense(201))
+    statistics = Statistics(Tally(zeros(1, 10, 4), zeros(1, 10, 4)), scalars("dense", 201, 3, 4))
     star.collect(statistics, when, senders=1)
     assert star.ledger.up.item() == 201**2 + 201 == 40_602
     star.broadcast(statistics, when)

@@ -16,12 +16,15 @@ from torch import Tensor
 
 from fedgo.checks import require
 from fedgo.confidence import Tally
+from fedgo.encoding import names_arms, scalars
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.simulate import Explored, Trace, place, simulate
 from fedgo.star import Star, When
 
-MOST_ROUNDS = 5000  # of one fit; reaching it is an error, not a silent stop
+MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
+
+Ask = Callable[[Callable[[Tensor], Tensor], Tensor, When], Tensor]
 
 
 class Link(NamedTuple):
@@ -36,6 +39,13 @@ LINKS = {
     "identity": Link(lambda z: z, 1.0, 1.0),
     "logistic": Link(torch.sigmoid, 0.1, 0.25),  # μ' ≥ 0.1 for |xᵀθ| ≤ 2
 }
+
+
+class Gram(NamedTuple):
+    """The message ΔA or A, ``matrix`` (R, ..., d, d), in one of the encodings."""
+
+    matrix: Tensor
+    scalars: Tensor
 
 
 class State(NamedTuple):
@@ -117,16 +127,20 @@ class GeneralisedLinear:
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Upload ΔA, fit θ over the star, download A, b and θ; the own data stay with their clients."""
         run = when.run
-        arms = self.arms[run].unsqueeze(1)
-        uploaded = star.collect((arms * state.fresh[run].unsqueeze(-1)).mT @ arms, when)
-        gram = state.gram[run] + uploaded.sum(1)
+        arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
+        pulls, (count, d) = state.fresh[run].sum(-1), arms.shape[-2:]
+        fresh = (arms * state.fresh[run].unsqueeze(-1)).mT @ arms
+        if names_arms(encoding):  # counts and sums go up, and the server fits alone
+            uploaded, ask = Gram(fresh, scalars("counts", d, pulls, count)), _answer
+        else:
+            uploaded, ask = Gram(fresh, scalars(encoding, d, pulls, count, vectors=0)), star.ask
+        gram = state.gram[run] + star.collect(uploaded, when).matrix.sum(1)
         own = state.own.of(run)
-        theta = self._fit(own, gram, state.fitted[run], star, when)
-        d = gram.shape[-1]
+        theta = self._fit(own, gram, state.fitted[run], ask, when)
         data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
         b = (data @ theta.unsqueeze(-1)).squeeze(-1)
-        message = torch.cat([gram.flatten(1), b, theta], 1).unsqueeze(1)
-        star.broadcast(message, when)
+        vectors = 2 * d if encoding == "dense" else d  # θ, and b, which follows from A and θ
+        star.broadcast(Gram(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         blank = torch.zeros_like(state.gain[run])
         fresh = torch.zeros_like(own.counts)
@@ -139,7 +153,7 @@ class GeneralisedLinear:
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
-    def _fit(self, own: Tally, gram: Tensor, theta: Tensor, star: Star, when: When) -> Tensor:
+    def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Ask, when: When) -> Tensor:
         """Nesterov's descent, restarted where it goes uphill, on (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2] with m' = μ.
 
         From ``theta`` (R, d); a run leaves when its gradient shows it to be within 1/(Nt)² of its minimum.
@@ -161,7 +175,7 @@ class GeneralisedLinear:
                 return (arms.mT @ (counts * predicted - sums).unsqueeze(-1)).squeeze(-1)
 
             here = When(when.run[left], when.step[left])
-            replies = star.ask(gradients, ahead[left].unsqueeze(1), here)
+            replies = ask(gradients, ahead[left].unsqueeze(1), here)
             gradient = (replies.sum(1) + lam * ahead[left]) / pulls[left]
             done = gradient.square().sum(-1, keepdim=True) <= 2 * convex[left] * target[left]
             moved = torch.where(done, ahead[left], ahead[left] - gradient / steep[left])
@@ -175,6 +189,11 @@ class GeneralisedLinear:
             if not len(left):
                 return theta
         raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ = {lam}")
+
+
+def _answer(handler: Callable[[Tensor], Tensor], message: Tensor, when: When) -> Tensor:
+    """The replies, at no charge: the server has the data."""
+    return handler(message)
 
 
 def fed_glb_ucb(

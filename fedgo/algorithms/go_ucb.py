@@ -14,8 +14,9 @@ from torch import Tensor
 from fedgo.ascent import line_three, view
 from fedgo.checks import require
 from fedgo.confidence import Posterior, Tally, compress
-from fedgo.network import Network
-from fedgo.oracle import Langevin, Shards, explore, langevin_rounds, last, phase_one_length
+from fedgo.encoding import Encoding, Sent, check_encoding, names_arms, scalars
+from fedgo.network import Network, Parametric
+from fedgo.oracle import Ask, Langevin, Shards, answer, explore, langevin_rounds, last, phase_one_length
 from fedgo.phase_two import EventTriggered, Immediate, Index, Settings
 from fedgo.problem import Problem
 from fedgo.simulate import Explored, Trace, simulate
@@ -31,7 +32,7 @@ class Start:
     ``explored`` holds the pulls and the scalars sent, ``loss`` (S, 1 or N) the training loss of ŵ₀.
     """
 
-    network: Network
+    network: Parametric
     clients: int
     rounds: int
     explored: Explored
@@ -41,21 +42,28 @@ class Start:
 
 def shared_start(
     problem: Problem,
-    network: Network,
+    network: Parametric,
     clients: int,
     rounds: int,
     langevin: Langevin | None = None,
     length: int | None = None,
+    encoding: Encoding = "dense",
 ) -> Start:
     """Phase I of Fed-GO-UCB and One-GO-UCB: T₀ = ``length`` pulls (⌈√(NT)⌉ unless said), one oracle over the star.
 
-    The oracle's n rounds (2nNd_w scalars) and the broadcast of ŵ₀ (Nd_w) are booked at the last step of Phase I.
+    The oracle's n rounds (2nNd_w scalars) and the broadcast of ŵ₀ (Nd_w) are booked at the last step of Phase I. With
+    an ``encoding`` that names arms, every client sends its counts and sums once and the server runs all rounds alone.
     """
+    check_encoding(encoding)
     shards, explored = _pull(problem, network, clients, rounds, length)
     runs = torch.arange(len(problem.runs))
     star = Star(clients, explored.ledger)
     when = When(runs, torch.full_like(runs, explored.arm.shape[1] - 1))
-    ask = partial(star.ask, when=when)
+    ask: Ask = partial(star.ask, when=when)
+    if names_arms(encoding):
+        cost = scalars("counts", network.size, shards.mask.sum(-1), problem.arms.shape[1])
+        star.collect(Sent(cost), when)
+        ask = answer
     generators = problem.generators("langevin")
     fit = last(langevin_rounds(network, shards, langevin or Langevin(), generators, ask))
     w0 = star.broadcast(fit.w.unsqueeze(1), when)
@@ -64,7 +72,7 @@ def shared_start(
 
 def private_start(
     problem: Problem,
-    network: Network,
+    network: Parametric,
     clients: int,
     rounds: int,
     langevin: Langevin | None = None,
@@ -79,9 +87,7 @@ def private_start(
     for place, source in enumerate(problem.generators("private langevin")):
         # one run at a time: its N models stay in the cache
         alone = Shards(*(part[[place]] for part in shards)).apart()
-        rounds_alone = langevin_rounds(
-            network, alone, langevin or Langevin(), [source], lambda handler, w: handler(w)
-        )
+        rounds_alone = langevin_rounds(network, alone, langevin or Langevin(), [source], answer)
         fits.append(last(rounds_alone))
     w0, loss = torch.stack([fit.w for fit in fits]), torch.stack([fit.loss for fit in fits])
     return Start(network, clients, rounds, explored, w0, loss)
@@ -119,6 +125,8 @@ def _linearise(
     coordinates = compress(start.network.gradients(start.w0, arms))
     optimism = None
     if argmax == "ascent":
+        if not isinstance(start.network, Network):
+            raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
         seen = view(start.network, start.w0, arms, coordinates)
 
         def optimism(posterior: Posterior, known: Tally) -> Tensor:
@@ -133,7 +141,7 @@ def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> 
 
 
 def _pull(
-    problem: Problem, network: Network, clients: int, rounds: int, length: int | None
+    problem: Problem, network: Parametric, clients: int, rounds: int, length: int | None
 ) -> tuple[Shards, Explored]:
     """The uniform pulls of Phase I, dealt to the clients, and their bill, still blank."""
     d_x = problem.arms.shape[-1]

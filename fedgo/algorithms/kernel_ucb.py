@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fedgo.checks import require
 from fedgo.confidence import Posterior, Tally, condition
-from fedgo.phase_two import Settings, dense
+from fedgo.encoding import Sent, names_arms, scalars
+from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.simulate import Explored, Trace, place, simulate
 from fedgo.star import Star, When
@@ -52,12 +53,6 @@ class State(NamedTuple):
     before: Tensor
     own: Tally
     spent: Tensor
-
-
-class Sent(NamedTuple):
-    """A message of which only the size matters here, (n,) scalars per run."""
-
-    scalars: Tensor
 
 
 @dataclass(frozen=True)
@@ -119,10 +114,13 @@ class NystroemKernel:
         drawn = uniform < 1 - missed
         dictionary = drawn.any(1)
         d_x, members = self.problem.arms.shape[-1], dictionary.sum(1)
-        star.collect(Sent(d_x * drawn.sum((1, 2))), when, senders=1)  # the sum over the clients, who differ
-        star.broadcast(Sent(d_x * members), when)
-        star.collect(Sent(dense(members)), when)
-        star.broadcast(Sent(dense(members)), when)
+        encoding = self.settings.encoding
+        datum = 1 if names_arms(encoding) else d_x
+        star.collect(Sent(datum * drawn.sum(2)), when)
+        star.broadcast(Sent(datum * members), when)
+        pulls, arms = own.counts.sum(-1), own.counts.shape[-1]
+        star.collect(Sent(scalars(encoding, members.unsqueeze(1), pulls, arms)), when)
+        star.broadcast(Sent(scalars(encoding, members, pulls.sum(1), arms)), when)
         kernel = self.kernel[run]
         features = nystroem(kernel, dictionary.to(kernel.dtype))
         total = Tally(*(part.sum(1) for part in own))

@@ -1,0 +1,123 @@
+"""The constants of Assumptions 2 and 3 for the two-layer network, in closed form: F, C_g, C_h, ζ and μ.
+
+Everything depends on a unit only through its outer weight W₂ⱼ and its input zⱼ = W₁ⱼx + c₁ⱼ, so a supremum over a
+set of parameters needs only the interval of z and the bound on |W₂ⱼ| there. With s = σ(z), B ≥ |W₂ⱼ| and
+r² = 1 + |x|² the unit's share of |∇f_x|² is s² + B²r²s²(1 − s)², and with v = 1 − 2s the norm of its block of ∇²f_x is
+(1 − v²)/8 · (Br²v + √(B²r⁴v² + 4r²)); both are maximised exactly, nothing is sampled.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo.checks import require
+from fedgo.network import Network
+
+
+class Region(NamedTuple):
+    """A set of parameters as the units see it at the arms.
+
+    ``low``, ``high`` (..., K, H): the interval of zⱼ; ``outer`` (..., H): the bound on |W₂ⱼ|; ``values`` (..., K, 2):
+    the interval of f_x; ``reach`` (..., K): r² = 1 + |x|². The intervals are attained for a `box`, and contain what a
+    `segment` attains.
+    """
+
+    low: Tensor
+    high: Tensor
+    outer: Tensor
+    values: Tensor
+    reach: Tensor
+
+
+def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
+    """The box ``low`` ≤ w ≤ ``high`` (..., d_w), say W = [0, 1]^d_w, at the ``arms`` (..., K, d_x)."""
+    require(bool((low <= high).all()), "low", "above high", "give the lower corner of the box first")
+    bottom, top = network.split(low), network.split(high)
+    rise, fall = arms.clamp(min=0), arms.clamp(max=0)
+    least = rise @ bottom.w1.mT + fall @ top.w1.mT + bottom.c1.unsqueeze(-2)
+    most = rise @ top.w1.mT + fall @ bottom.w1.mT + top.c1.unsqueeze(-2)
+    units = torch.stack([least, most]).sigmoid()
+    # a unit's output W₂σ lies between the least and the largest of the four products of the intervals' ends
+    products = torch.stack([weight.unsqueeze(-2) * unit for weight in (bottom.w2, top.w2) for unit in units])
+    ends = (
+        products.amin(0).sum(-1) + bottom.c2.unsqueeze(-1),
+        products.amax(0).sum(-1) + top.c2.unsqueeze(-1),
+    )
+    outer = torch.maximum(bottom.w2.abs(), top.w2.abs())
+    return Region(least, most, outer, torch.stack(ends, -1), _reach(arms))
+
+
+def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Region:
+    """The line from ``start`` to ``end`` (..., d_w): every zⱼ and W₂ⱼ is between its two values there."""
+    inputs = [arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in map(network.split, (start, end))]
+    least, most = torch.minimum(*inputs), torch.maximum(*inputs)
+    weights = [network.split(w).w2 for w in (start, end)]
+    products = torch.stack([w.unsqueeze(-2) * z.sigmoid() for w in weights for z in (least, most)])
+    levels = torch.stack([network.split(w).c2 for w in (start, end)]).unsqueeze(-1)
+    ends = (products.amin(0).sum(-1) + levels.amin(0), products.amax(0).sum(-1) + levels.amax(0))
+    outer = torch.maximum(*(w.abs() for w in weights))
+    return Region(least, most, outer, torch.stack(ends, -1), _reach(arms))
+
+
+def value_bound(region: Region) -> Tensor:
+    """F = sup |f_x(w)| over the region and the arms, (...) (Assumption 2)."""
+    return region.values.abs().amax((-2, -1))
+
+
+def gradient_bound(region: Region) -> Tensor:
+    """C_g = sup ‖∇f_x(w)‖₂ over the region and the arms, (...) (Assumption 2).
+
+    s² + cs²(1 − s)² with c = B²r² is stationary at s = (3 ± √(1 − 8/c))/4, if anywhere.
+    """
+    c = (region.outer.square().unsqueeze(-2) * region.reach.unsqueeze(-1)).clamp(min=1e-300)
+    ends = (region.low.sigmoid(), region.high.sigmoid())
+    root = (1 - 8 / c).clamp(min=0).sqrt()
+    candidates = [*ends, *((3 + sign * root) / 4 for sign in (-1, 1))]
+    # a stationary point outside the interval is moved to its end, which is a candidate anyway
+    inside = torch.stack([torch.minimum(torch.maximum(s, ends[0]), ends[1]) for s in candidates])
+    share = inside.square() * (1 + c * (1 - inside).square())
+    return (1 + share.amax(0).sum(-1)).sqrt().amax(-1)
+
+
+def curvature_bound(region: Region) -> Tensor:
+    """C_h = sup ‖∇²f_x(w)‖_op over the region and the arms, (...) (Assumption 2).
+
+    The Hessian has one block for each unit. In v = |1 − 2σ(z)| the block's norm has a single maximum on [0, 1), where
+    3a²v⁴ + (2a² + 16r²)v² = a² with a = Br².
+    """
+    reach = region.reach.unsqueeze(-1)
+    a2 = (region.outer.unsqueeze(-2) * reach).square()
+    half = a2 + 8 * reach
+    peak = (a2 / (half + (half.square() + 3 * a2.square()).sqrt())).sqrt()
+    ends = ((1 - 2 * region.low.sigmoid()).abs(), (1 - 2 * region.high.sigmoid()).abs())
+    zero = (region.low <= 0) & (region.high >= 0)
+    least, most = torch.where(zero, 0, torch.minimum(*ends)), torch.maximum(*ends)
+    v = torch.minimum(torch.maximum(peak, least), most)
+    return ((1 - v.square()) / 8 * (a2.sqrt() * v + (a2 * v.square() + 4 * reach).sqrt())).amax((-2, -1))
+
+
+class LossCurvature(NamedTuple):
+    """Of L(w) = E(f_x(w) − f_x(w*))² at w*, all (...): ``mu`` and ``zeta``, the extreme eigenvalues of ∇²L(w*) in
+    R^{d_w}, and ``mu_plus``, its smallest eigenvalue on the span of the gradients."""
+
+    mu: Tensor
+    mu_plus: Tensor
+    zeta: Tensor
+
+
+def loss_curvature(gradients: Tensor) -> LossCurvature:
+    """μ, μ₊ and ζ from the ``gradients`` J (..., K, d_w) at w*, where ∇²L(w*) = (2/K)JᵀJ (Assumption 3).
+
+    With K < d_w arms the Hessian is singular and μ = 0 exactly, at every w*; μ₊ = (2/K)σ_min(J)² > 0 where J has full
+    row rank. The latter is a number of this w*, it varies along the set of zeros of L.
+    """
+    arms, dimension = gradients.shape[-2:]
+    few = gradients if arms <= dimension else gradients.mT
+    values = 2 / arms * torch.linalg.eigvalsh(few @ few.mT).clamp(min=0)
+    least = values[..., 0]
+    return LossCurvature(torch.zeros_like(least) if arms < dimension else least, least, values[..., -1])
+
+
+def _reach(arms: Tensor) -> Tensor:
+    return 1 + arms.square().sum(-1)
