@@ -147,7 +147,7 @@ def radius(
     lam: float,
     sigma: float,
     distance: Tensor | float,
-    curvature: float,
+    curvature: Tensor | float,
     delta: float,
 ) -> Tensor:
     """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (the paper's confidence lemma).

@@ -2,8 +2,8 @@
 
 With k pulls of K public arms in d dimensions: "dense" d² + d, as the paper counts; "triangle" d(d + 3)/2, the
 symmetric half; "rows" k(d + 1), the gradients g_s with their residuals; "counts" 2 min(k, K), the pulls of every arm
-and their sums (or the pulls one by one), from which whoever knows the arms and ŵ₀ forms the rest; "cheapest" the
-least of the last three, and one scalar that says which.
+and their sums (or, for each pull, its arm's number and that arm's mean reward), from which whoever knows the arms and
+ŵ₀ forms the rest; "cheapest" the least of the last three, and one scalar that says which.
 """
 
 from typing import Literal, NamedTuple, get_args
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedgo.checks import require
-from fedgo.confidence import Tally
+from fedgo.confidence import Tally, compress
 
 Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
 
@@ -29,18 +29,25 @@ def names_arms(encoding: Encoding) -> bool:
 
 
 def scalars(
-    encoding: Encoding, dimension: int | Tensor, pulls: int | Tensor, arms: int, vectors: int = 1
+    encoding: Encoding,
+    dimension: int | Tensor,
+    pulls: int | Tensor,
+    arms: int,
+    vectors: int = 1,
+    news: Tensor | None = None,
 ) -> Tensor:
     """Scalars of the statistics of ``pulls`` data: a d × d matrix and ``vectors`` sums, (...) int64.
 
-    ``dimension`` d, ``pulls`` k and the result broadcast; ``arms`` is K.
+    ``dimension`` d, ``pulls`` k and the result broadcast; ``arms`` is K. Where the receiver has counts already, only
+    the ``news`` among the pulls are sent as counts.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
+    fresh = k if news is None else news.long()
     costs = {
         "dense": d * d + vectors * d + 0 * k,
         "triangle": d * (d + 1) // 2 + vectors * d + 0 * k,
         "rows": k * (d + vectors),
-        "counts": (1 + vectors) * k.clamp(max=arms) + 0 * d,
+        "counts": (1 + vectors) * fresh.clamp(max=arms) + 0 * d,
     }
     if encoding != "cheapest":
         return costs[encoding]
@@ -95,8 +102,9 @@ def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
     For linearly independent ``gradients`` G (..., K, d): diag(n) = G⁺ᵀΔΣG⁺ and S = G⁺ᵀΔb, so whoever knows arms and ŵ₀
     reads the counts out of the dense statistics; sending them reveals nothing more.
     """
-    factor = torch.linalg.cholesky(gradients @ gradients.mT)
-    left = torch.cholesky_solve(gradients @ matrix, factor)
-    counts = torch.cholesky_solve((left @ gradients.mT).mT, factor).diagonal(dim1=-2, dim2=-1)
-    sums = torch.cholesky_solve(gradients @ vector.unsqueeze(-1), factor).squeeze(-1)
-    return Tally(counts, sums)
+    factor, basis = compress(gradients)  # G = LQᵀ: forming GGᵀ instead would lose half the digits
+    inner = basis.mT @ matrix @ basis
+    for _ in range(2):
+        inner = torch.linalg.solve_triangular(factor.mT, inner, upper=True).mT
+    sums = torch.linalg.solve_triangular(factor.mT, basis.mT @ vector.unsqueeze(-1), upper=True)
+    return Tally(inner.diagonal(dim1=-2, dim2=-1), sums.squeeze(-1))

@@ -14,6 +14,8 @@ from torch import Tensor
 from fedgo.checks import require
 from fedgo.network import Network
 
+Interval = tuple[Tensor, Tensor]
+
 
 class Region(NamedTuple):
     """A set of parameters as the units see it at the arms.
@@ -37,27 +39,28 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
     rise, fall = arms.clamp(min=0), arms.clamp(max=0)
     least = rise @ bottom.w1.mT + fall @ top.w1.mT + bottom.c1.unsqueeze(-2)
     most = rise @ top.w1.mT + fall @ bottom.w1.mT + top.c1.unsqueeze(-2)
-    units = torch.stack([least, most]).sigmoid()
-    # a unit's output W₂σ lies between the least and the largest of the four products of the intervals' ends
-    products = torch.stack([weight.unsqueeze(-2) * unit for weight in (bottom.w2, top.w2) for unit in units])
-    ends = (
-        products.amin(0).sum(-1) + bottom.c2.unsqueeze(-1),
-        products.amax(0).sum(-1) + top.c2.unsqueeze(-1),
-    )
-    outer = torch.maximum(bottom.w2.abs(), top.w2.abs())
-    return Region(least, most, outer, torch.stack(ends, -1), _reach(arms))
+    return _region((least, most), (bottom.w2, top.w2), (bottom.c2, top.c2), arms)
 
 
 def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Region:
     """The line from ``start`` to ``end`` (..., d_w): every zⱼ and W₂ⱼ is between its two values there."""
-    inputs = [arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in map(network.split, (start, end))]
-    least, most = torch.minimum(*inputs), torch.maximum(*inputs)
-    weights = [network.split(w).w2 for w in (start, end)]
-    products = torch.stack([w.unsqueeze(-2) * z.sigmoid() for w in weights for z in (least, most)])
-    levels = torch.stack([network.split(w).c2 for w in (start, end)]).unsqueeze(-1)
-    ends = (products.amin(0).sum(-1) + levels.amin(0), products.amax(0).sum(-1) + levels.amax(0))
-    outer = torch.maximum(*(w.abs() for w in weights))
-    return Region(least, most, outer, torch.stack(ends, -1), _reach(arms))
+    one, two = network.split(start), network.split(end)
+    inputs = (arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in (one, two))
+    return _region(_span(*inputs), _span(one.w2, two.w2), _span(one.c2, two.c2), arms)
+
+
+def _span(one: Tensor, two: Tensor) -> Interval:
+    return torch.minimum(one, two), torch.maximum(one, two)
+
+
+def _region(inner: Interval, outer: Interval, level: Interval, arms: Tensor) -> Region:
+    """The region of z in ``inner``, W₂ in ``outer`` and c₂ in ``level``."""
+    # a unit's output W₂σ(z) lies between the least and the largest of the products of the intervals' ends
+    products = torch.stack([weight.unsqueeze(-2) * z.sigmoid() for weight in outer for z in inner])
+    ends = (products.amin(0), products.amax(0))
+    values = [end.sum(-1) + c2.unsqueeze(-1) for end, c2 in zip(ends, level, strict=True)]
+    largest = torch.maximum(*(weight.abs() for weight in outer))
+    return Region(*inner, largest, torch.stack(values, -1), 1 + arms.square().sum(-1))
 
 
 def value_bound(region: Region) -> Tensor:
@@ -88,8 +91,8 @@ def curvature_bound(region: Region) -> Tensor:
     """
     reach = region.reach.unsqueeze(-1)
     a2 = (region.outer.unsqueeze(-2) * reach).square()
-    half = a2 + 8 * reach
-    peak = (a2 / (half + (half.square() + 3 * a2.square()).sqrt())).sqrt()
+    half = 1 + 8 * reach / a2.clamp(min=1e-300)
+    peak = (half + (half.square() + 3).sqrt()).rsqrt()
     ends = ((1 - 2 * region.low.sigmoid()).abs(), (1 - 2 * region.high.sigmoid()).abs())
     zero = (region.low <= 0) & (region.high >= 0)
     least, most = torch.where(zero, 0, torch.minimum(*ends)), torch.maximum(*ends)
@@ -117,7 +120,3 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
     values = 2 / arms * torch.linalg.eigvalsh(few @ few.mT).clamp(min=0)
     least = values[..., 0]
     return LossCurvature(torch.zeros_like(least) if arms < dimension else least, least, values[..., -1])
-
-
-def _reach(arms: Tensor) -> Tensor:
-    return 1 + arms.square().sum(-1)

@@ -60,7 +60,7 @@ def finite_risk_printed(
 
     Invalid: the noise level does not appear, and neither does F² at ln(2/δ).
     """
-    _probability(delta)
+    _sample(size, data, delta)
     require(0 < alpha < 1, "alpha", alpha, "the bound divides by 1 − α: give α in (0, 1)")
     first = (1 + alpha) / (1 - alpha) * value**2 * math.log(size) * math.log(2) / (data * alpha)
     return first + 2 * math.log(2 / delta) / (data * alpha) + epsilon / (1 - alpha)
@@ -70,7 +70,7 @@ def finite_risk(
     size: int, data: int, delta: float, value: float, noise: float, epsilon: float = 0.0
 ) -> float:
     """E(f̃ − f*)² ≤ (16σ² + 32F²) ln(2|F|/δ)/t + 4ε with probability 1 − δ, for independent uniform x_s."""
-    _probability(delta)
+    _sample(size, data, delta)
     return (16 * noise**2 + 32 * value**2) * math.log(2 * size / delta) / data + 4 * epsilon
 
 
@@ -94,6 +94,7 @@ def regression_risk_printed(a: Assumptions, exploration: int, delta: float) -> f
 
 def optimisation_error(exploration: int) -> float:
     """ε ≤ 1/(C′T₀), what Lemmas 1 and 2 ask of the oracle."""
+    require(exploration >= 1, "exploration", exploration, "give T₀, at least one pull")
     return 1 / (C_RISK * exploration)
 
 
@@ -226,6 +227,7 @@ def require_regularisation(lam: float, slope: float) -> None:
 
 def excess_printed(beta: float, curvature: float, lam: float) -> float:
     """2βC_h/λ, the second-order part of the instantaneous regret as printed (lemma "Instantaneous regret")."""
+    _regularisation(lam)
     return 2 * beta * curvature / lam
 
 
@@ -243,12 +245,13 @@ def excess_first_order(curvature: float, distance: float) -> float:
 
 def synchronisations_printed(rounds: float, information: float, gamma: float) -> float:
     """P ≤ 2√(TR/γ) (false: a term R/γ is missing)."""
+    _threshold(gamma)
     return 2 * math.sqrt(rounds * information / gamma)
 
 
 def synchronisations(rounds: float, information: float, gamma: float) -> float:
     """P ≤ Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) for Λ ≥ ln det Σ_NT/det λI and round robin (at most √(TΛ/γ) + Λ/γ)."""
-    require(gamma > 0, "gamma", gamma, "with γ = 0 every step synchronises: P = NT")
+    _threshold(gamma)
     half = information / (2 * gamma)
     return half + math.sqrt(half**2 + rounds * information / gamma)
 
@@ -320,8 +323,9 @@ def theorem_setting_printed(
     a: Assumptions, clients: int, rounds: int, lam_scale: float = 1.0
 ) -> TheoremSetting:
     """T₀ = ⌈√NT⌉, λ = C_λ√NT, γ = d_wF⁴T/(μ²N) (Theorem 1); C_λ = ``lam_scale``."""
+    exploration = phase_one_length(clients, rounds)
     gamma = a.dimension * a.value**4 * rounds / (a.growth**2 * clients)
-    return TheoremSetting(phase_one_length(clients, rounds), lam_scale * math.sqrt(clients * rounds), gamma)
+    return TheoremSetting(exploration, lam_scale * math.sqrt(clients * rounds), gamma)
 
 
 def theorem_setting(a: Assumptions, clients: int, rounds: int, arms: int | None = None) -> TheoremSetting:
@@ -438,6 +442,16 @@ def theorem(
 
 def _probability(delta: float) -> None:
     require(0 < delta < 1, "delta", delta, "give a failure probability δ in (0, 1)")
+
+
+def _sample(size: int, data: int, delta: float) -> None:
+    _probability(delta)
+    require(size >= 1, "size", size, "give |F|, at least one function")
+    require(data >= 1, "data", data, "give t, at least one datum")
+
+
+def _threshold(gamma: float) -> None:
+    require(gamma > 0, "gamma", gamma, "with γ = 0 every step synchronises: P = NT")
 
 
 def _regularisation(lam: float) -> None:

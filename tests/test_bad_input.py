@@ -9,6 +9,7 @@ from fedgo import (
     Network,
     Problem,
     Settings,
+    SingleUnit,
     Trace,
     clustered,
     cosine8,
@@ -63,6 +64,11 @@ CASES = {
     "beta negative": (lambda: Settings(beta=-1.0), "beta is -1.0: .*at least 0"),
     "gamma negative": (lambda: Settings(gamma=-0.5), "gamma is -0.5: .*at least 0"),
     "gamma NaN": (lambda: Settings(gamma=float("nan")), "gamma is nan"),
+    "unknown encoding": (lambda: Settings(encoding="zip"), r"encoding is 'zip': .*'dense'.*'cheapest'"),
+    "unknown encoding, whole": (
+        lambda: shared_start(hartmann6(1), Network(6), 2, 2, encoding="zip"),
+        "encoding is 'zip'",
+    ),
     "no client": (lambda: phase_one_length(0, 10), "clients is 0: .*at least one"),
     "no round": (lambda: phase_one_length(10, 0), "rounds is 0: .*at least one"),
     "no client, whole": (lambda: shared_start(hartmann6(1), Network(6), 0, 5), "clients is 0"),
@@ -96,6 +102,13 @@ def start():
 def test_an_unknown_argmax(start):
     with pytest.raises(ValueError, match=r"argmax is 'guess'.*ascent"):
         fed_go_ucb(hartmann6(1), start, Settings(), "guess")
+
+
+def test_the_ascent_of_another_model():
+    unit = SingleUnit(6)
+    start = shared_start(hartmann6(1), unit, 2, 2, Langevin(rounds=2))
+    with pytest.raises(ValueError, match=r"argmax is 'ascent': .*Network.*'first-order'"):
+        fed_go_ucb(hartmann6(1), start, Settings(), "ascent")
 
 
 def test_a_shared_start_given_to_n_go_ucb(start):

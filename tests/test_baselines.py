@@ -12,7 +12,19 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from fedgo import EventTriggered, Ledger, Problem, Settings, Star, Tally, When, clustered, cosine8, hartmann6
+from fedgo import (
+    EventTriggered,
+    Langevin,
+    Ledger,
+    Problem,
+    Settings,
+    Star,
+    Tally,
+    When,
+    clustered,
+    cosine8,
+    hartmann6,
+)
 from fedgo.algorithms.controls import botorch_gp_ucb, exact_kernel_ucb, shared_ucb1, uniform_random
 from fedgo.algorithms.glb_ucb import LINKS, GeneralisedLinear, fed_glb_ucb
 from fedgo.algorithms.kernel_ucb import NystroemKernel, approx_dis_kernel_ucb, nystroem, rbf
@@ -654,6 +666,17 @@ def test_a_run_of_every_algorithm_alone_is_that_run_in_a_batch(tiny, name):
     for part in ("arm", "up", "down", "sync"):
         assert torch.equal(getattr(alone, part)[0], getattr(traces[name], part)[2]), part
     torch.testing.assert_close(alone.reward[0], traces[name].reward[2], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [*ALGORITHMS, "GP-UCB (BoTorch)"])
+def test_only_the_tape_is_drawn_from_the_generator_of_the_noise(watch, monkeypatch, name):
+    monkeypatch.setattr("fedgo.algorithms.go_ucb.Langevin", lambda: Langevin(rounds=3))
+    drawn, tapes = watch(Problem, "generators"), watch(Problem, "tape")
+    if name in ALGORITHMS:
+        ALGORITHMS[name].run(World(hartmann6(1, arms=4), 2, 2), middle(ALGORITHMS[name]))
+    else:
+        botorch_gp_ucb(hill(), 2, 6, 2.0, first=5)
+    assert [call.args[1] for call in drawn].count("noise") == len(tapes) >= 1
 
 
 def test_baselines_alone_and_in_a_batch_that_synchronises_at_different_times():

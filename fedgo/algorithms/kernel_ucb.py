@@ -45,14 +45,15 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 class State(NamedTuple):
-    """``posterior`` in the dictionary's features and ``rest`` = (k − φᵀφ)/λ, (S, N, K, …); σ² ``before`` the pulls
-    since the last sync, (S, N, K); all ``own`` data; the σ² ``spent`` since the last sync (S, N)."""
+    """``posterior`` in the dictionary's features and ``rest`` = (k − φᵀφ)/λ, (S, N, K, …); all ``own`` data; since the
+    last sync: σ² ``before`` it (S, N, K), the σ² ``spent`` and the number of ``fresh`` pulls (S, N)."""
 
     posterior: Posterior
     rest: Tensor
     before: Tensor
     own: Tally
     spent: Tensor
+    fresh: Tensor
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class NystroemKernel:
         blank = torch.zeros(runs, self.learners, arms, dtype=torch.float64)
         prior = torch.full_like(blank, 1 / self.settings.lam)
         posterior = Posterior(torch.zeros(*blank.shape, arms, dtype=torch.float64), blank)
-        return State(posterior, prior, prior, Tally(blank, blank), blank[..., 0])
+        return State(posterior, prior, prior, Tally(blank, blank), blank[..., 0], blank[..., 0])
 
     def index(self, state: State) -> Tensor:
         """The upper confidence bound; equal arms in the client's own order."""
@@ -95,6 +96,7 @@ class NystroemKernel:
             state.before,
             state.own.record(arm, reward, turn),
             state.spent + turn * _at(state.before, arm),
+            state.fresh + turn,
         )
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
@@ -114,13 +116,14 @@ class NystroemKernel:
         drawn = uniform < 1 - missed
         dictionary = drawn.any(1)
         d_x, members = self.problem.arms.shape[-1], dictionary.sum(1)
-        encoding = self.settings.encoding
-        datum = 1 if names_arms(encoding) else d_x
+        # with counts the form is fixed: to be sent the news only, one must have been sent all older counts
+        encoding = "counts" if names_arms(self.settings.encoding) else self.settings.encoding
+        datum = 1 if encoding == "counts" else d_x
         star.collect(Sent(datum * drawn.sum(2)), when)
         star.broadcast(Sent(datum * members), when)
-        pulls, arms = own.counts.sum(-1), own.counts.shape[-1]
-        star.collect(Sent(scalars(encoding, members.unsqueeze(1), pulls, arms)), when)
-        star.broadcast(Sent(scalars(encoding, members, pulls.sum(1), arms)), when)
+        pulls, news, arms = own.counts.sum(-1), state.fresh[run], own.counts.shape[-1]
+        star.collect(Sent(scalars(encoding, members.unsqueeze(1), pulls, arms, news=news)), when)
+        star.broadcast(Sent(scalars(encoding, members, pulls.sum(1), arms, news=news.sum(1))), when)
         kernel = self.kernel[run]
         features = nystroem(kernel, dictionary.to(kernel.dtype))
         total = Tally(*(part.sum(1) for part in own))
@@ -131,7 +134,8 @@ class NystroemKernel:
             rest.unsqueeze(1),
             (posterior.variance + rest).unsqueeze(1),
             own,
-            torch.zeros_like(state.spent[run]),
+            torch.zeros_like(news),
+            torch.zeros_like(news),
         )
         after: State = place(state, run, shared)
         return after

@@ -1,0 +1,409 @@
+"""The encodings: sizes of what is really packed, nothing lost, the same decisions, and every charge counted again."""
+
+from functools import cache
+
+import pytest
+import torch
+
+from fedgo import (
+    Langevin,
+    Network,
+    Problem,
+    Settings,
+    SingleUnit,
+    Tally,
+    fed_go_ucb,
+    one_go_ucb,
+    realizable,
+    shared_start,
+    statistics,
+)
+from fedgo.algorithms.glb_ucb import fed_glb_ucb
+from fedgo.algorithms.kernel_ucb import approx_dis_kernel_ucb
+from fedgo.algorithms.lin_ucb import dis_lin_ucb
+from fedgo.encoding import (
+    check_encoding,
+    names_arms,
+    pack_rows,
+    pack_triangle,
+    reveal,
+    scalars,
+    unpack_rows,
+    unpack_triangle,
+)
+from fedgo.experiments import ALGORITHMS, World
+
+ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
+BRIEF = Langevin(rounds=7, step=0.05)
+
+
+def sample(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# Messages
+
+
+def packed(arms, dimension, pulls, vectors=1):
+    """What every encoding of the same pulls really sends, as flat arrays."""
+    arm = torch.randint(arms, (pulls,), generator=torch.Generator().manual_seed(pulls))
+    gradients, residual = sample(arms, dimension)[arm], sample(pulls)
+    matrix, vector = gradients.T @ gradients, gradients.T @ residual
+    counts = torch.bincount(arm, minlength=arms).double()
+    sums = torch.zeros(arms).double().index_add(0, arm, residual)
+    upper = matrix[torch.triu(torch.ones_like(matrix)).bool()]
+    if vectors == 0:
+        short = counts if pulls > arms else arm
+        return {"dense": matrix, "triangle": upper, "rows": gradients, "counts": short}
+    short = torch.stack([counts, sums]) if pulls > arms else torch.stack([arm.double(), residual])
+    return {
+        "dense": torch.cat([matrix.flatten(), vector]),
+        "triangle": pack_triangle(matrix, vector),
+        "rows": pack_rows(gradients, residual),
+        "counts": short,
+    }
+
+
+@pytest.mark.parametrize("vectors", [0, 1])
+@pytest.mark.parametrize("pulls", [0, 1, 4, 5, 6, 30])
+@pytest.mark.parametrize("dimension", [1, 2, 7])
+def test_an_encoding_costs_the_size_of_what_it_packs(dimension, pulls, vectors):
+    sizes = {name: part.numel() for name, part in packed(5, dimension, pulls, vectors).items()}
+    for name, size in sizes.items():
+        assert scalars(name, dimension, pulls, 5, vectors).item() == size, name
+    header = 1
+    least = min(size for name, size in sizes.items() if name != "dense")
+    assert scalars("cheapest", dimension, pulls, 5, vectors).item() == header + least
+
+
+def test_the_costs_by_hand():
+    # d = 201, K = 50: d² + d, d(d + 3)/2, k(d + 1), 2 min(k, K)
+    costs = {name: [scalars(name, 201, k, 50).item() for k in (1, 50, 120)] for name in ENCODINGS}
+    assert costs["dense"] == [40_602] * 3 and costs["triangle"] == [20_502] * 3
+    assert costs["rows"] == [202, 10_100, 24_240]
+    assert costs["counts"] == [2, 100, 100] and costs["cheapest"] == [3, 101, 101]
+    assert [scalars("cheapest", d, 50, 50).item() for d in (1, 2, 30)] == [1 + 2, 1 + 5, 1 + 100]
+    assert [name for name in ENCODINGS if names_arms(name)] == ["counts", "cheapest"]
+
+
+def test_counts_that_are_known_are_not_sent_again():
+    known = {
+        name: [scalars(name, 3, 9, 5, news=torch.tensor(k)).item() for k in (0, 2, 9)] for name in ENCODINGS
+    }
+    assert known["counts"] == [0, 4, 10] and known["cheapest"] == [1, 5, 10]
+    assert known["dense"] == [12] * 3 and known["triangle"] == [9] * 3 and known["rows"] == [36] * 3
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_costs_broadcast_over_clients_and_dimensions(encoding):
+    pulls, dimension = torch.tensor([[0.0, 3.0, 9.0], [2.0, 7.0, 7.0]]).double(), torch.tensor([[2], [6]])
+    found = scalars(encoding, dimension, pulls, 7)
+    assert found.shape == (2, 3) and found.dtype == torch.int64
+    for run in range(2):
+        for client in range(3):
+            alone = scalars(encoding, int(dimension[run]), int(pulls[run, client]), 7)
+            assert alone.shape == () and found[run, client] == alone
+    assert scalars(encoding, 4, pulls, 7).shape == (2, 3)
+    assert scalars(encoding, dimension, 4, 7).shape == (2, 1)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 9])
+def test_the_triangle_comes_back_bit_by_bit(dimension):
+    rows, vector = sample(3, 2, 40, dimension), sample(3, 2, dimension, seed=1)
+    matrix = rows.mT @ rows
+    matrix = torch.where(torch.ones(dimension, dimension).triu().bool(), matrix, matrix.mT)
+    message = pack_triangle(matrix, vector)
+    assert message.shape == (3, 2, dimension * (dimension + 3) // 2)
+    found, other = unpack_triangle(message, dimension)
+    assert torch.equal(found, matrix) and torch.equal(other, vector)
+
+
+@pytest.mark.parametrize("pulls", [0, 1, 3, 20])
+def test_rows_add_up_to_the_statistics(pulls):
+    gradients, w0 = sample(6, 4), sample(4, seed=1)
+    arm = torch.randint(6, (pulls,), generator=torch.Generator().manual_seed(2))
+    residual = sample(pulls, seed=3)
+    tally = Tally(
+        torch.bincount(arm, minlength=6).double(), torch.zeros(6).double().index_add(0, arm, residual)
+    )
+    sigma, b = statistics(gradients, w0, 0.3, tally)
+    g = gradients[arm]
+    matrix, vector = unpack_rows(pack_rows(g, g @ w0 + residual))
+    torch.testing.assert_close(matrix + 0.3 * torch.eye(4).double(), sigma, rtol=0, atol=1e-12)
+    torch.testing.assert_close(vector, b, rtol=0, atol=1e-12)
+    around = unpack_rows(pack_rows(g, residual))[1]  # and around ŵ₀
+    torch.testing.assert_close(around, gradients.T @ tally.sums, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("arms", "dimension"), [(1, 1), (4, 9), (6, 6)])
+def test_the_dense_statistics_reveal_counts_and_sums(arms, dimension):
+    gradients = sample(2, 3, arms, dimension)
+    counts = torch.randint(0, 9, (2, 3, arms), generator=torch.Generator().manual_seed(1)).double()
+    sums = counts.sqrt() * sample(2, 3, arms, seed=2)
+    matrix = (gradients * counts.unsqueeze(-1)).mT @ gradients
+    vector = (gradients.mT @ sums.unsqueeze(-1)).squeeze(-1)
+    found = reveal(gradients, *unpack_triangle(pack_triangle(matrix, vector), dimension))
+    torch.testing.assert_close(found.counts, counts, rtol=0, atol=1e-8)
+    torch.testing.assert_close(found.sums, sums, rtol=0, atol=1e-8)
+
+
+def test_nearly_dependent_gradients_reveal_them_too():
+    left, right = (torch.linalg.qr(sample(d, 5, seed=d))[0] for d in (5, 8))
+    gradients = left * torch.logspace(0, -4, 5, dtype=torch.float64) @ right.T
+    tally = Tally(torch.arange(5.0).double(), sample(5))
+    matrix, vector = gradients.T * tally.counts @ gradients, gradients.T @ tally.sums
+    found = reveal(gradients, matrix, vector)
+    torch.testing.assert_close(found.counts, tally.counts, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.sums, tally.sums, rtol=0, atol=1e-9)
+
+
+def test_one_row_reveals_its_arm():
+    # of the network: ∂f/∂W₁ⱼ is ∂f/∂c₁ⱼ times x
+    network, x = Network(3, 4), sample(2, 3)
+    gradient = network.gradients(sample(network.size, seed=1), x)
+    layers = network.split(gradient)
+    torch.testing.assert_close(layers.w1 / layers.c1.unsqueeze(-1), x.unsqueeze(1).expand(2, 4, 3))
+
+
+# The same decisions
+
+
+@cache
+def small(encoding="dense", d_x=2):
+    problem = realizable(Network(d_x, 25), 3, arms=6, seed=d_x, sigma=0.3)
+    return World(problem, 3, 8, encoding)
+
+
+@cache
+def played(name, encoding, d_x=2):
+    """An algorithm with the setting in the middle of its grid, which synchronises now and then."""
+    algorithm = ALGORITHMS[name]
+    setting = dict(algorithm.grid[len(algorithm.grid) // 2])
+    if "lam" in setting:
+        setting["gamma"] = 4.0 if "Kernel" in name else 1.5
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedgo.algorithms.go_ucb.Langevin", lambda: BRIEF)
+        return algorithm.run(small(encoding, d_x), setting)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS[1:])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_encoding_changes_what_is_charged_and_nothing_else(name, encoding):
+    dense, other = played(name, "dense"), played(name, encoding)
+    assert other.algorithm == dense.algorithm and other.phase_one == dense.phase_one
+    for part in ("arm", "reward", "regret", "sync"):
+        assert torch.equal(getattr(other, part), getattr(dense, part)), part
+    same = name in ("N-GO-UCB", "Uniform", "UCB1, shared")
+    same |= name == "Kernel UCB, at once" and encoding != "counts"  # with d_x = 2 a datum is 3 scalars
+    for part in ("up", "down"):
+        charged, before = getattr(other, part), getattr(dense, part)
+        assert torch.equal(charged > 0, before > 0) and torch.equal(charged, before) == same, part
+        assert encoding != "triangle" or (charged <= before).all()
+
+
+def test_the_small_worlds_synchronise_now_and_then():
+    for name in ("Fed-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"):
+        assert 0.05 < played(name, "dense").sync.double().mean() < 0.6, name
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_cheapest_costs_at_most_each_other_and_one_scalar_a_message(name):
+    cheapest, clients = played(name, "cheapest"), 3
+    for part in ("up", "down"):
+        for encoding in ENCODINGS[:-1]:
+            other = getattr(played(name, encoding), part)
+            if name != "ApproxDisKernelUCB":
+                assert (getattr(cheapest, part) <= other + clients * (other > 0)).all(), encoding
+            elif encoding == "counts":  # its form is fixed: after a triangle the news would not be enough
+                assert torch.equal(getattr(cheapest, part), other)
+
+
+# Every charge counted again, one step after the other
+
+
+def cost(encoding, d, k, arms, vectors=1):
+    """Scalars of ΔΣ and of ``vectors`` sums of k pulls, for one receiver."""
+    sizes = {
+        "dense": d * d + vectors * d,
+        "triangle": d * (d + 1) // 2 + vectors * d,
+        "rows": k * (d + vectors),
+        "counts": (1 + vectors) * min(k, arms),
+    }
+    if encoding == "cheapest":
+        return 1 + min(sizes["triangle"], sizes["rows"], sizes["counts"])
+    return sizes[encoding]
+
+
+def recount(trace, row, clients, encoding, d, arms):
+    """Up and down of Phase II of an event-triggered learner with one model per client."""
+    up, down, fresh = [], [], [0] * clients
+    for t in range(trace.arm.shape[1] - trace.phase_one):
+        fresh[t % clients] += 1
+        sent = received = 0
+        if trace.sync[row, trace.phase_one + t]:
+            for pulls in fresh:
+                sent += cost(encoding, d, pulls, arms)
+            for _ in range(clients):
+                received += cost(encoding, d, sum(fresh), arms)
+            fresh = [0] * clients
+        up.append(sent)
+        down.append(received)
+    return up, down
+
+
+def model(kind):
+    """A class F, a problem of it and arms of which there are many or few."""
+    network = {"network": Network(2, 2), "one unit": SingleUnit(2), "line": SingleUnit(1)}[kind]
+    return network, realizable(network, 3, arms=4, seed=3, sigma=0.3)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.3, 2.0])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", ["network", "one unit", "line"])
+def test_the_bill_of_fed_go_ucb_counted_again(kind, encoding, gamma):
+    (network, problem), clients, rounds = model(kind), 4, 12
+    start = shared_start(problem, network, clients, rounds, BRIEF, encoding=encoding)
+    trace = fed_go_ucb(problem, start, Settings(0.3, 0.5, gamma, encoding))
+    first = trace.phase_one
+    assert trace.sync.any() and first == 7
+    for row in range(3):
+        up, down = recount(trace, row, clients, encoding, network.size, 4)
+        assert trace.up[row, first:].tolist() == up and trace.down[row, first:].tolist() == down
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(("clients", "length"), [(4, 7), (2, 13), (9, 5)])
+def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
+    network, problem = model("network")
+    start = shared_start(problem, network, clients, 3, BRIEF, length, encoding)
+    up = down = 0
+    if encoding in ("counts", "cheapest"):
+        for i in range(clients):
+            own = len(range(i, length, clients))
+            up += 2 * min(own, 4)
+    else:
+        for _ in range(BRIEF.rounds * clients):
+            up, down = up + network.size, down + network.size
+    down += clients * network.size
+    ledger = start.explored.ledger
+    assert ledger.up.tolist() == [[0] * (length - 1) + [up]] * 3
+    assert ledger.down.tolist() == [[0] * (length - 1) + [down]] * 3
+    dense = shared_start(problem, network, clients, 3, BRIEF, length)
+    assert torch.equal(start.w0, dense.w0) and torch.equal(start.loss, dense.loss)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", ["network", "one unit", "line"])
+def test_one_go_ucb_sends_every_pull_alone(kind, encoding):
+    (network, problem), clients = model(kind), 4
+    start = shared_start(problem, network, clients, 3, BRIEF, encoding=encoding)
+    trace = one_go_ucb(problem, start, Settings(0.3, 0.5, encoding=encoding))
+    each = cost(encoding, network.size, 1, 4)
+    assert (trace.up[:, trace.phase_one :] == each).all()
+    assert (trace.down[:, trace.phase_one :] == clients * each).all()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("d_x", [1, 2, 4])
+def test_the_bill_of_dis_lin_ucb_counted_again(d_x, encoding):
+    problem = realizable(SingleUnit(d_x), 3, arms=4, seed=3, sigma=0.3)
+    trace = dis_lin_ucb(problem, 3, 40, Settings(0.3, 0.5, 1.0, encoding))
+    assert 0.05 < trace.sync.double().mean() < 0.9
+    for row in range(3):
+        assert (trace.up[row].tolist(), trace.down[row].tolist()) == recount(trace, row, 3, encoding, d_x, 4)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("d_x", [1, 2, 4])
+def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
+    problem, clients, arms = realizable(SingleUnit(d_x), 2, arms=5, seed=3, sigma=0.3), 3, 5
+    dense, trace = (
+        fed_glb_ucb(problem, clients, 60, Settings(0.3, 0.5, 2.0, e), "logistic") for e in ("dense", encoding)
+    )
+    assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9
+    for row in range(2):
+        fresh = [0] * clients
+        for t in range(60):
+            fresh[t % clients] += 1
+            up = down = 0
+            if trace.sync[row, t]:
+                rounds, left = divmod(int(dense.up[row, t]) - clients * d_x**2, clients * d_x)
+                assert rounds >= 1 and left == 0
+                for pulls in fresh:
+                    # the fit over the star needs ΔA alone; with counts the sums go up as well, and no round follows
+                    if names_arms(encoding):
+                        up += cost("counts", d_x, pulls, arms)
+                    else:
+                        up += cost(encoding, d_x, pulls, arms, 0) + rounds * d_x
+                for _ in range(clients):
+                    down += cost(encoding, d_x, sum(fresh), arms, 0) + d_x
+                    down += d_x if encoding == "dense" else 0  # b, which follows from A and θ
+                    down += 0 if names_arms(encoding) else rounds * d_x
+                fresh = [0] * clients
+            assert (trace.up[row, t], trace.down[row, t]) == (up, down)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("d_x", [1, 3])
+def test_the_bill_of_the_nystroem_kernel_counted_again(d_x, encoding):
+    problem, clients, arms = realizable(SingleUnit(d_x), 2, arms=6, seed=3, sigma=0.3), 3, 6
+    dense, trace = (
+        approx_dis_kernel_ucb(problem, clients, 60, Settings(0.3, 0.5, 6.0, e), 0.4, 0.3)
+        for e in ("dense", encoding)
+    )
+    assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9
+    datum = 1 if names_arms(encoding) else d_x
+    for row in range(2):
+        own, fresh = [0] * clients, [0] * clients
+        for t in range(60):
+            own[t % clients] += 1
+            fresh[t % clients] += 1
+            up = down = 0
+            if trace.sync[row, t]:
+                # the dense bill names the m members of the dictionary, N(m d_x + m² + m), and the data drawn for it
+                (members,) = (
+                    m for m in range(arms + 1) if clients * (m * d_x + m * m + m) == dense.down[row, t]
+                )
+                drawn, left = divmod(int(dense.up[row, t]) - clients * (members**2 + members), d_x)
+                assert left == 0 and members <= drawn <= clients * members
+                # in new features all data go again, but counts that are known need not
+                form, pulls = ("counts", fresh) if names_arms(encoding) else (encoding, own)
+                up = datum * drawn + sum(cost(form, members, k, arms) for k in pulls)
+                down = clients * (datum * members + cost(form, members, sum(pulls), arms))
+                fresh = [0] * clients
+            assert (trace.up[row, t], trace.down[row, t]) == (up, down)
+
+
+@pytest.mark.parametrize("d_x", [1, 2])
+def test_what_is_sent_at_once_is_the_datum_or_the_number_of_its_arm(d_x):
+    # of kernel UCB: x and y, or the arm and y, and with the cheapest also which of them, if that is less
+    sizes = {"dense": d_x + 1, "triangle": d_x + 1, "rows": d_x + 1, "counts": 2, "cheapest": min(3, d_x + 1)}
+    for encoding, size in sizes.items():
+        kernel, ucb1 = (played(name, encoding, d_x) for name in ("Kernel UCB, at once", "UCB1, shared"))
+        assert (kernel.up == size).all() and (kernel.down == 3 * size).all()
+        assert (ucb1.up == 2).all() and (ucb1.down == 6).all()
+        for name in ("N-GO-UCB", "Uniform"):
+            assert not played(name, encoding).communication.any()
+
+
+def test_more_pulls_of_few_arms_cost_no_more_than_the_arms():
+    problem = Problem("p", sample(1, 3, 2), sample(1, 3, seed=1), (0,))
+    trace = dis_lin_ucb(problem, 2, 40, Settings(1.0, 1.0, 30.0, "counts"))
+    assert trace.sync.any() and trace.up.max() == 2 * 2 * 3 and trace.down.max() == 2 * 2 * 3
+
+
+# Names
+
+
+@pytest.mark.parametrize("name", ["zip", "Dense", ""])
+def test_an_unknown_encoding_is_refused_before_any_work(name):
+    network, problem = model("network")
+    calls = (
+        lambda: check_encoding(name),
+        lambda: Settings(encoding=name),
+        lambda: shared_start(problem, network, 2, 2, encoding=name),
+        lambda: ALGORITHMS["DisLinUCB"].run(World(problem, 2, 2, name), {"lam": 1.0}),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match=rf"encoding is '{name}': choose one of .*'dense'.*'cheapest'"):
+            call()

@@ -1,0 +1,206 @@
+"""The page of symbols is complete and true: every symbol of the paper is there, every name and every link resolves."""
+
+import importlib
+import inspect
+import io
+import re
+import sys
+from dataclasses import fields, is_dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT.parent / "shared/paper/fed-go-ucb.tex"
+PAGE = (ROOT / "book/notation.md").read_text(encoding="utf-8")
+BOOK = "## Symbols that this book adds"
+
+# The first column of the paper's notation table, its macros written out.
+TABLE = r"""
+\|A\|_\mathrm{op}  \mathrm{Ball}_t  \beta_t  C  \zeta  d_x  d_w  \delta  \varepsilon  \eta  f_w(\mathbf{x})
+f_\mathbf{x}(w)  \nabla f_\mathbf{x}(w)  \nabla^2 f_\mathbf{x}(w)  F  \iota  \iota'  \iota''  L(w)  \lambda  \mu  [T]
+N  \mathrm{Oracle}  n  \epsilon  \gamma  r_t  R_T  \Sigma_t  T_0  T  \mathcal{U}  w  w^*  \hat{w}_0  \hat{w}_{t,i}
+\mathcal{W}  \mathbf{x}  \mathbf{x}^*  \|\mathbf{x}\|_p  \|\mathbf{x}\|_A  \mathcal{X}  \mathcal{Y}
+"""
+
+# What the text, the algorithms and the proofs use beyond it, as far as it is more than a letter bound by a sum.
+OMITTED = r"""
+f  f_i  l  i  t  s  i_t  \mathbf{x}_t  y_t  \eta_t  \sigma  C_{NT}  R_{NT}  \mathcal{F}  \nabla f_w(\mathbf{x})
+D^l_{t,i}  D_{t,i}  \mathcal{D}_{t,i}  \mathcal{D}_t(i)  w^\star  C_g  C_h  \tau  C_i  C_j  c  b_{t,i}
+\Delta\Sigma_{t,i}  \Delta b_{t,i}  \Sigma_{t,g}  b_{t,g}  t_\text{last}  \hat{\mathbf{x}}  \hat L_{T_0}(w)
+\hat L_{T_0,i}(w)  \hat w^\star_0  \nu  \tau_1  \tau_2  w^{(k)}  k  K  z_k  \mathcal{N}  d  \mathbf{I}
+\Sigma_{t,i}  C_\lambda  C'  C''  R_\text{phase I + phase II}  C_\text{phase I + phase II}  R_\text{phase I}
+C_\text{phase I}  R_\text{phase II}  C_\text{phase II}  R_\text{good}  R_\text{bad}  P  p  t_p  t_B  R
+\beta_{NT}  \alpha  t_s  t_e  \Sigma_0  \eta_i  \mathcal{F}_i  F_t  X_i  \mathcal{H}  \Sigma  f^\star  f_0
+f^\star_t  \hat f_t  \tilde f_t  \tilde f  \tilde f_n  R(f)  \hat R(f)  \mathcal{E}(f)  \hat{\mathcal{E}}(f)
+c(f)  X  Y  \tilde w  \tilde{\mathcal{W}}  \tilde W  \tilde w_0  \delta_t  \delta_i  \nabla  f_1  f_2
+\bar\alpha  \bar A  \bar P  \hat f  W_1  c_1  W_2  c_2  x_{t,i}  y_{t,i}
+"""
+
+
+def load_links():
+    spec = spec_from_file_location("source_links", ROOT / "book/source_links.py")
+    module = module_from_spec(spec)
+    sys.modules["source_links"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+links = load_links()
+
+
+def plain(symbol: str) -> str:
+    """One form of a symbol: braces around a single thing, spaces and the two ways to set a norm do not count."""
+    symbol = re.sub(r"\\[lr]Vert|\\\|", "‖", symbol)
+    return re.sub(r"[{}\s]", "", symbol)
+
+
+def symbols(cell: str) -> list[str]:
+    return [plain(found) for found in re.findall(r"\$([^$]+)\$", cell)]
+
+
+def listed(text: str) -> list[str]:
+    return [plain(symbol) for symbol in re.split(r"\n|  ", text) if symbol]
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
+    cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+    return [row for row in cells if row[0] != "symbol"]
+
+
+def section(title: str) -> str:
+    return re.split(r"^(?:## |\(sec)", PAGE.partition(f"## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+ROWS = rows(PAGE)
+PAPERS = [symbol for row in rows(PAGE.partition(BOOK)[0]) for symbol in symbols(row[0])]
+NAMES = sorted(set(re.findall(r"\{src\}`([^`]*)`", PAGE)))
+
+
+def test_rows_have_four_cells_and_none_is_there_twice():
+    assert [row for row in ROWS if len(row) != 4 or not symbols(row[0]) or not all(row)] == []
+    keys = [(symbol, row[1]) for row in ROWS for symbol in symbols(row[0])]
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize("symbol", listed(TABLE + OMITTED))
+def test_every_symbol_of_the_paper_has_a_row(symbol):
+    assert symbol in PAPERS
+
+
+def test_the_list_is_the_papers_own_table():
+    if not PAPER.exists():
+        pytest.skip("the paper is not in the repository")
+    tex = PAPER.read_text(encoding="utf-8")
+    table = tex[tex.index(r"\label{tab:notations}") : tex.index(r"\end{table}", tex.index("tab:notations"))]
+    macros = {r"\bx": r"\mathbf{x}"} | {rf"\c{letter}": rf"\mathcal{{{letter}}}" for letter in "UWXY"}
+    first = re.findall(r"^\s*(\$[^&]*?)\s*&", table, re.MULTILINE)
+    printed = []
+    for cell in first:
+        for short, long in macros.items():
+            cell = re.sub(re.escape(short) + r"(?![a-zA-Z])", lambda _, long=long: long, cell)
+        separate = [cell] if "_{t,i}" in cell else cell.strip("$").split(",")
+        printed += [plain(part.strip("$")) for part in separate]
+    assert printed == listed(TABLE)
+
+
+def test_a_symbol_with_several_rows_is_in_the_list_of_those():
+    several = {symbol for symbol in PAPERS if PAPERS.count(symbol) > 1}
+    assert several - set(symbols(section("One symbol for several things"))) == set()
+
+
+def defined(name: str) -> tuple[object, str | None]:
+    """What the interpreter knows under ``name``: the object or, for a field, parameter or variable, its owner."""
+    parts = name.split(".")
+    size = next(
+        size
+        for size in range(len(parts), 0, -1)
+        if (ROOT.joinpath(*parts[:size]).with_suffix(".py")).is_file()
+    )
+    found: object = importlib.import_module(".".join(parts[:size]))
+    for position, part in enumerate(parts[size:], size):
+        own = vars(found).get(part) if inspect.ismodule(found) or inspect.isclass(found) else None
+        if inspect.isfunction(own) or inspect.isclass(own):
+            found = own
+            continue
+        if isinstance(own, property):
+            found = own.fget
+            continue
+        assert position == len(parts) - 1, f"{name}: {part} has no members"
+        if inspect.isfunction(found):
+            code = inspect.unwrap(found).__code__
+            known = code.co_varnames + code.co_cellvars
+        elif inspect.isclass(found):
+            known = [f.name for f in fields(found)] if is_dataclass(found) else found._fields
+        else:
+            known = vars(found)
+        assert part in known, f"{name} does not exist"
+        return found, part
+    return found, None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_resolves_and_its_line_defines_it(name):
+    owner, last = defined(name)
+    file, line = links.find(name)
+    text = (ROOT / file).read_text(encoding="utf-8").splitlines()[line - 1]
+    lines, first = inspect.getsourcelines(owner)
+    assert Path(inspect.getsourcefile(owner)).relative_to(ROOT).as_posix() == file
+    assert first <= line <= first + len(lines)
+    assert re.search(rf"\b{name.split('.')[-1]}\b", text)
+    if last is None:
+        assert re.match(r"\s*(?:def|class) ", text)
+
+
+def test_a_name_that_is_gone_is_refused():
+    for name in ("fedgo.nothing", "fedgo.theory.nothing", "fedgo.oracle.explore.nothing", "nothing"):
+        with pytest.raises(LookupError, match="nothing"):
+            links.find(name)
+    with pytest.raises(LookupError):  # a method's parameter is not the class'
+        links.find("fedgo.network.Network.mask")
+
+
+def test_the_role_links_to_an_anchor_that_its_page_has(tmp_path):
+    """Sphinx itself on a page of two names, one of them wrong."""
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace
+
+    (tmp_path / "index.rst").write_text(
+        "Names\n=====\n\n:src:`fedgo.confidence.Ball.sigma` :src:`fedgo.confidence.Ball.gone`\n"
+    )
+    warnings = io.StringIO()
+    with docutils_namespace():
+        app = Sphinx(
+            tmp_path, None, tmp_path / "html", tmp_path / "trees", "html",
+            confoverrides={"extensions": ["source_links"], "html_theme": "basic"}, status=None, warning=warnings,
+        )  # fmt: skip
+        app.build()
+    assert "does not define 'gone'" in warnings.getvalue()
+    _, line = links.find("fedgo.confidence.Ball.sigma")
+    page = (tmp_path / "html/index.html").read_text()
+    assert f'href="source/fedgo/confidence.html#line-{line}" title="fedgo/confidence.py, line {line}"' in page
+    source = (tmp_path / "html/source/fedgo/confidence.html").read_text()
+    (shown,) = re.findall(rf'<span id="line-{line}">(.*)', source)
+    assert re.sub("<[^>]*>", "", shown).split() == [str(line), "sigma:", "Tensor"]
+
+
+def test_every_linked_page_and_label_exists():
+    pages = [*(ROOT / "notebooks").glob("*.md"), *(ROOT / "book").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    labels = set(re.findall(r"^\(([\w-]+)\)=$", text, re.MULTILINE))
+    statements = set(re.findall(r"^:label: ([\w-]+)$", text, re.MULTILINE))
+    targets = re.findall(r"\]\(([^)]+)\)", PAGE)
+    missing = []
+    for target in targets:
+        if target.endswith(".ipynb"):
+            known = (ROOT / "notebooks" / target.removeprefix("_executed/")).with_suffix(".md").is_file()
+        elif target.endswith(".md"):
+            known = (ROOT / "book" / target).is_file()
+        else:
+            known = target in labels
+        if not known:
+            missing.append(target)
+    missing += set(re.findall(r"\{prf:ref\}`[^`<]*<([\w-]+)>`", PAGE)) - statements
+    assert targets and missing == []

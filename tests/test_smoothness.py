@@ -1,0 +1,369 @@
+"""F, C_g, C_h, μ and ζ in closed form against automatic differentiation, dense grids and corners of the box."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedgo import Network, SingleUnit
+from fedgo.smoothness import box, curvature_bound, gradient_bound, loss_curvature, segment, value_bound
+
+SIZES = [(1, 1, 1), (1, 3, 4), (2, 2, 3), (3, 1, 5)]  # d_x, H, K
+
+
+def sample(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def instance(size, seed, width=1.0):
+    """A network, the lower and upper corner of a random box, and arms."""
+    d_x, hidden, arms = size
+    network = Network(d_x, hidden)
+    ends = 2 * sample(2, network.size, seed=seed)
+    middle = ends.mean(0)
+    low, high = (middle + width * (end - middle) for end in (ends.amin(0), ends.amax(0)))
+    return network, low, high, 1.5 * sample(arms, d_x, seed=100 + seed)
+
+
+def inside(low, high, count, seed=0):
+    """Random points of the box, a third of their coordinates at an end of it."""
+    source = torch.Generator().manual_seed(seed)
+    share = torch.rand(count, len(low), generator=source, dtype=torch.float64)
+    return low + (1.5 * share - 0.25).clamp(0, 1) * (high - low)
+
+
+def hessian_norms(network, w, arms):
+    """‖∇²f_x(w)‖ by automatic differentiation, (n, K), at points ``w`` (n, d_w)."""
+    hessian = torch.func.hessian(lambda w, x: network.values(w, x.unsqueeze(0)).squeeze(0))
+    every = torch.func.vmap(torch.func.vmap(hessian, (None, 0)), (0, None))
+    return torch.linalg.eigvalsh(every(w, arms)).abs().amax(-1)
+
+
+def sweep(network, low, high, x, steps=801):
+    """Points (steps, d_w) of the box in which every zⱼ at ``x`` runs through all it can be, |W₂ⱼ| at its largest."""
+    bottom, top = network.split(low), network.split(high)
+    share = torch.linspace(0, 1, steps, dtype=torch.float64).view(-1, 1, 1)
+    least, most = (torch.where(x > 0, a, b) for a, b in ((bottom.w1, top.w1), (top.w1, bottom.w1)))
+    w1 = least + share * (most - least)
+    c1 = bottom.c1 + share.squeeze(-1) * (top.c1 - bottom.c1)
+    w2 = torch.where(bottom.w2.abs() > top.w2.abs(), bottom.w2, top.w2).expand(steps, -1)
+    return torch.cat([w1.flatten(1), c1, w2, bottom.c2.expand(steps, 1)], -1)
+
+
+def shares(network, gradients):
+    """Each unit's part of |∇f|², (n, H), of ``gradients`` (n, d_w)."""
+    parts = network.split(gradients)
+    return parts.w1.square().sum(-1) + parts.c1.square() + parts.w2.square()
+
+
+def composed(network, points, best):
+    """The point whose unit j is that of ``points[best[j]]``."""
+    layers = network.split(points)
+    unit = torch.arange(network.hidden)
+    parts = layers.w1[best, unit].flatten(), layers.c1[best, unit], layers.w2[best, unit], layers.c2[:1]
+    return torch.cat(parts)
+
+
+# A box
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("size", SIZES)
+def test_no_point_of_the_box_exceeds_a_bound(size, seed):
+    network, low, high, arms = instance(size, seed, (1.0, 0.2, 3.0)[seed % 3])
+    region, w = box(network, low, high, arms), inside(low, high, 300, seed)
+    value = network.values(w, arms)
+    assert (region.values[:, 0] <= value + 1e-12).all() and (value <= region.values[:, 1] + 1e-12).all()
+    assert value.abs().max() <= value_bound(region) + 1e-12
+    assert network.gradients(w, arms).norm(dim=-1).max() <= gradient_bound(region) + 1e-12
+    assert hessian_norms(network, w[:60], arms).max() <= curvature_bound(region) + 1e-12
+    layers = network.split(w)
+    z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
+    assert (region.low <= z + 1e-12).all() and (z <= region.high + 1e-12).all()
+    assert (layers.w2.abs() <= region.outer).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("size", [(1, 1, 2), (1, 2, 4), (2, 2, 3)])
+def test_the_values_and_f_are_attained_at_corners_of_the_box(size, seed):
+    network, low, high, arms = instance(size, seed)
+    corners = torch.stack([torch.stack(c) for c in itertools.product(*zip(low, high, strict=True))])
+    assert len(corners) == 2**network.size
+    value, region = network.values(corners, arms), box(network, low, high, arms)
+    torch.testing.assert_close(region.values, torch.stack([value.amin(0), value.amax(0)], -1))
+    torch.testing.assert_close(value_bound(region), value.abs().max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("size", SIZES)
+def test_c_g_is_attained_in_the_box(size, seed):
+    network, low, high, arms = instance(size, seed, (1.0, 0.2, 3.0)[seed % 3])
+    attained = []
+    for x in arms:
+        points = sweep(network, low, high, x)
+        best = shares(network, network.gradients(points, x.unsqueeze(0)).squeeze(1)).argmax(0)
+        w = composed(network, points, best)
+        assert ((low - 1e-12 <= w) & (w <= high + 1e-12)).all()
+        attained.append(network.gradients(w, x.unsqueeze(0)).norm())
+    bound = gradient_bound(box(network, low, high, arms))
+    assert max(attained) <= bound * (1 + 1e-12)
+    torch.testing.assert_close(max(attained), bound, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("size", SIZES)
+def test_c_h_is_attained_in_the_box(size, seed):
+    network, low, high, arms = instance(size, seed, (1.0, 0.2, 3.0)[seed % 3])
+    sweeps = [hessian_norms(network, sweep(network, low, high, x, 1501), x.unsqueeze(0)).max() for x in arms]
+    bound = curvature_bound(box(network, low, high, arms))
+    assert max(sweeps) <= bound * (1 + 1e-12)
+    torch.testing.assert_close(max(sweeps), bound, rtol=1e-4, atol=0)
+
+
+@given(st.floats(0, 12), st.floats(-6, 6), st.floats(0, 8), st.floats(-4, 4), st.sampled_from([-1.0, 1.0]))
+@settings(max_examples=150, deadline=None, derandomize=True)
+def test_one_unit_on_any_interval_is_the_maximum_over_a_grid(weight, start, length, x, sign):
+    network, arms = Network(1, 1), torch.tensor([[x]], dtype=torch.float64)
+    low = torch.tensor([0.0, start, sign * weight, 0.0], dtype=torch.float64)
+    region = box(network, low, low + torch.tensor([0.0, length, 0.0, 0.0], dtype=torch.float64), arms)
+    z = torch.linspace(start, start + length, 4001, dtype=torch.float64)
+    s, reach = z.sigmoid(), 1 + x**2
+    slope = s * (1 - s)
+    second = weight * reach * slope * (1 - 2 * s)
+    grid = {
+        gradient_bound: (1 + s**2 + weight**2 * reach * slope**2).sqrt().max(),
+        curvature_bound: ((second.abs() + (second**2 + 4 * reach * slope**2).sqrt()) / 2).max(),
+        value_bound: (weight * s).max(),
+    }
+    for bound, most in grid.items():
+        assert most <= bound(region) * (1 + 1e-12)
+        torch.testing.assert_close(bound(region), most, rtol=1e-5, atol=1e-15)
+
+
+def test_one_unit_on_the_unit_cube_by_hand():
+    network = Network(1, 1)
+    w, arms = torch.zeros(4).double(), torch.tensor([[1.0]]).double()
+    region = box(network, w, w + 1, arms)
+    top = 1 / (1 + math.exp(-2))  # z ∈ [0, 2], |W₂| ≤ 1, r² = 2
+    assert region.low.item() == 0 and region.high.item() == 2
+    assert region.outer.item() == 1 and region.reach.item() == 2
+    torch.testing.assert_close(region.values, torch.tensor([[0, top + 1]]).double())
+    assert value_bound(region).item() == pytest.approx(top + 1, rel=1e-14)
+    # c = 2 < 8: the share of |∇f|² increases in z
+    share = top**2 + 2 * (top * (1 - top)) ** 2
+    assert gradient_bound(region).item() == pytest.approx(math.sqrt(1 + share), rel=1e-14)
+    # 12u² + 40u = 4 for u = v², inside [0, tanh² 1]
+    u = (-10 + math.sqrt(112)) / 6
+    expected = (1 - u) / 8 * (2 * math.sqrt(u) + math.sqrt(4 * u + 8))
+    assert 0 < u < math.tanh(1) ** 2
+    assert curvature_bound(region).item() == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize(("d_x", "hidden"), [(1, 2), (3, 4)])
+def test_the_network_of_the_unit_cube_at_its_largest_arm(d_x, hidden):
+    network = Network(d_x, hidden)
+    w = torch.zeros(network.size).double()
+    region = box(network, w, w + 1, torch.ones(1, d_x).double())
+    top = 1 / (1 + math.exp(-(d_x + 1)))
+    assert value_bound(region).item() == pytest.approx(hidden * top + 1, rel=1e-14)
+    share = max(s**2 * (1 + (d_x + 1) * (1 - s) ** 2) for s in torch.linspace(0.5, top, 100_001).tolist())
+    assert gradient_bound(region).item() == pytest.approx(math.sqrt(1 + hidden * share), rel=1e-7)
+
+
+def test_a_box_of_one_point_has_the_gradient_and_hessian_there():
+    network, w, _, arms = instance((2, 3, 6), 3)
+    for region in (box(network, w, w, arms), segment(network, w, w, arms)):
+        torch.testing.assert_close(value_bound(region), network.values(w, arms).abs().max())
+        torch.testing.assert_close(gradient_bound(region), network.gradients(w, arms).norm(dim=-1).max())
+        norms = hessian_norms(network, w.unsqueeze(0), arms)
+        torch.testing.assert_close(curvature_bound(region), norms.max())
+
+
+def test_at_the_origin_the_bounds_are_those_of_half_open_units():
+    network, arms = Network(2, 5), torch.tensor([[3.0, 4.0], [0.0, 1.0]]).double()
+    origin = torch.zeros(network.size).double()
+    region = box(network, origin, origin, arms)
+    assert value_bound(region) == 0
+    assert gradient_bound(region).item() == pytest.approx(1.5, rel=1e-15)  # 1 + 5/4
+    assert curvature_bound(region).item() == pytest.approx(math.sqrt(26) / 4, rel=1e-15)  # r/4
+
+
+@pytest.mark.parametrize("weight", [1e4, 1e8, 1e30])
+def test_huge_outer_weights_leave_the_leading_terms(weight):
+    network, arms = Network(1, 1), torch.tensor([[2.0]]).double()
+    high = torch.tensor([9.0, 9.0, weight, 0.0], dtype=torch.float64)
+    region, r = box(network, -high, high, arms), math.sqrt(5)
+    # max σ′ = ¼ and max |σ″| = 1/(6√3)
+    assert gradient_bound(region).item() == pytest.approx(weight * r / 4, rel=1e-6)
+    assert curvature_bound(region).item() == pytest.approx(weight * 5 / (6 * math.sqrt(3)), rel=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-300, 1e-9])
+def test_tiny_outer_weights_leave_the_unit_itself(weight):
+    network, arms = Network(1, 1), torch.tensor([[2.0]]).double()
+    low = torch.tensor([0.0, -1.0, -weight, 0.0], dtype=torch.float64)
+    region = box(network, low, -low, arms)
+    top = 1 / (1 + math.exp(-1))
+    assert gradient_bound(region).item() == pytest.approx(math.sqrt(1 + top**2), rel=1e-12)
+    assert curvature_bound(region).item() == pytest.approx(math.sqrt(5) / 4, rel=1e-8)
+
+
+@pytest.mark.parametrize("bias", [-1e6, -40.0, 40.0, 1e6])
+def test_saturated_units_have_no_curvature_left(bias):
+    network, arms = Network(1, 1), torch.tensor([[2.0]]).double()
+    w = torch.tensor([0.0, bias, 3.0, 0.0], dtype=torch.float64)
+    region = box(network, w, w, arms)
+    assert gradient_bound(region).item() == pytest.approx(math.sqrt(2) if bias > 0 else 1, rel=1e-14)
+    assert 0 <= curvature_bound(region).item() < 1e-15
+
+
+def test_a_batch_of_boxes_is_every_box_alone():
+    network, low, high, arms = instance((2, 3, 4), 0)
+    other = instance((2, 3, 4), 1)
+    batch = box(network, *(torch.stack(pair) for pair in zip((low, high, arms), other[1:], strict=True)))
+    for bound in (value_bound, gradient_bound, curvature_bound):
+        found = bound(batch)
+        assert found.shape == (2,)
+        torch.testing.assert_close(found[0], bound(box(network, low, high, arms)))
+        torch.testing.assert_close(found[1], bound(box(*other)))
+    shared = box(network, torch.stack([low, other[1]]), torch.stack([high, other[2]]), arms)
+    torch.testing.assert_close(gradient_bound(shared)[0], gradient_bound(box(network, low, high, arms)))
+
+
+def test_a_larger_box_and_more_arms_have_larger_bounds():
+    network, low, high, arms = instance((2, 3, 5), 2)
+    for bound in (value_bound, gradient_bound, curvature_bound):
+        least = bound(box(network, low, high, arms[:2]))
+        assert (
+            least <= bound(box(network, low, high, arms)) <= bound(box(network, low - 0.3, high + 0.3, arms))
+        )
+
+
+def test_a_box_upside_down_is_refused():
+    network, low, high, arms = instance((2, 2, 2), 0)
+    with pytest.raises(ValueError, match=r"low is .*lower corner"):
+        box(network, high, low, arms)
+
+
+# A segment
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", SIZES)
+def test_a_segment_contains_its_line_and_lies_in_the_box_around_it(size, seed):
+    network, _, _, arms = instance(size, seed)
+    start, end = 2 * sample(2, network.size, seed=40 + seed)
+    region = segment(network, start, end, arms)
+    w = start + torch.linspace(0, 1, 201, dtype=torch.float64).unsqueeze(-1) * (end - start)
+    layers = network.split(w)
+    z, value = arms @ layers.w1.mT + layers.c1.unsqueeze(-2), network.values(w, arms)
+    torch.testing.assert_close(region.low, z.amin(0))
+    torch.testing.assert_close(region.high, z.amax(0))
+    torch.testing.assert_close(region.outer, layers.w2.abs().amax(0))
+    assert (region.values[:, 0] <= value + 1e-12).all() and (value <= region.values[:, 1] + 1e-12).all()
+    assert network.gradients(w, arms).norm(dim=-1).max() <= gradient_bound(region) + 1e-12
+    assert hessian_norms(network, w[::5], arms).max() <= curvature_bound(region) + 1e-12
+    hull = box(network, torch.minimum(start, end), torch.maximum(start, end), arms)
+    assert (hull.low <= region.low + 1e-12).all() and (region.high <= hull.high + 1e-12).all()
+    assert (hull.values[:, 0] <= region.values[:, 0] + 1e-12).all()
+    assert (region.values[:, 1] <= hull.values[:, 1] + 1e-12).all()
+    for bound in (value_bound, gradient_bound, curvature_bound):
+        assert bound(region) <= bound(hull) + 1e-12
+        torch.testing.assert_close(bound(region), bound(segment(network, end, start, arms)))
+
+
+def test_a_segment_is_smaller_than_the_box_where_inputs_move_against_each_other():
+    network, arms = Network(2, 1), torch.tensor([[1.0, 1.0]]).double()
+    start, end = torch.tensor([[-3.0, 3.0, 0.0, 1.0, 0.0], [3.0, -3.0, 0.0, 1.0, 0.0]]).double()
+    line, hull = segment(network, start, end, arms), box(network, torch.minimum(start, end), end.abs(), arms)
+    assert line.low == line.high == 0 and hull.low == -6 and hull.high == 6
+    assert gradient_bound(line).item() == pytest.approx(math.sqrt(1 + 1 / 4 + 3 / 16), rel=1e-15)
+    assert gradient_bound(line) < gradient_bound(hull)
+
+
+# The curvature of the loss
+
+
+def loss_hessian(network, truth, arms):
+    """∇²L(w*) by automatic differentiation."""
+    target = network.values(truth, arms)
+    return torch.func.hessian(lambda w: (network.values(w, arms) - target).square().mean())(truth)
+
+
+@pytest.mark.parametrize("arms", [1, 3, 8, 9, 10, 40])
+def test_the_curvature_of_the_loss_is_that_of_automatic_differentiation(arms):
+    network = Network(2, 2)
+    truth, x = 2 * sample(network.size, seed=5), 2 * sample(arms, 2, seed=6)
+    found = loss_curvature(network.gradients(truth, x))
+    spectrum = torch.linalg.eigvalsh(loss_hessian(network, truth, x))
+    torch.testing.assert_close(found.zeta, spectrum[-1])
+    rank = min(arms, network.size)
+    torch.testing.assert_close(found.mu_plus, spectrum[-rank], rtol=1e-6, atol=1e-14)
+    if arms < network.size:
+        assert found.mu == 0 < found.mu_plus
+    else:
+        torch.testing.assert_close(found.mu, found.mu_plus, rtol=0, atol=0)
+
+
+def test_the_curvature_of_the_loss_by_hand():
+    # H = (2/3)JᵀJ with JᵀJ = diag(4, 9), and JJᵀ = diag(4, 9) with two arms
+    tall = torch.tensor([[2.0, 0.0], [0.0, 3.0], [0.0, 0.0]]).double()
+    found = loss_curvature(tall)
+    assert [v.item() for v in found] == pytest.approx([8 / 3, 8 / 3, 6], rel=1e-14)
+    wide = torch.tensor([[2.0, 0.0, 0.0], [0.0, 3.0, 0.0]]).double()
+    assert [v.item() for v in loss_curvature(wide)] == pytest.approx([0, 4, 9], rel=1e-14)
+
+
+def test_with_fewer_arms_than_parameters_mu_is_zero_exactly_for_every_network():
+    network = Network(6)
+    gradients = network.gradients(sample(3, network.size), sample(3, 50, 6, seed=1))
+    found = loss_curvature(gradients)
+    assert (found.mu == 0).all() and (found.mu_plus > 0).all() and (found.zeta > found.mu_plus).all()
+
+
+def test_equal_arms_leave_nothing_of_mu_plus():
+    gradients = sample(4, 6)
+    assert loss_curvature(gradients).mu_plus > 0.01
+    assert 0 <= loss_curvature(torch.cat([gradients, gradients[:1]])).mu_plus < 1e-14
+
+
+def test_many_arms_in_a_plane_have_a_mu_of_rounding_size():
+    plane = torch.cat([sample(9, 2), torch.zeros(9, 1).double()], 1) @ sample(3, 3, seed=1)
+    found = loss_curvature(plane)
+    assert 0 <= found.mu == found.mu_plus < 1e-14 and found.zeta > 0.1
+
+
+def test_zeta_is_at_most_twice_the_square_of_c_g():
+    network, low, high, arms = instance((2, 3, 7), 4)
+    slope = gradient_bound(box(network, low, high, arms))
+    for w in inside(low, high, 20):
+        assert loss_curvature(network.gradients(w, arms)).zeta <= 2 * slope**2
+
+
+# The single unit
+
+
+def test_the_single_unit_has_the_gradients_and_the_loss_of_automatic_differentiation():
+    unit, w, x, y = SingleUnit(3), sample(2, 3), sample(2, 5, 3, seed=1), sample(2, 5, seed=2)
+    mask = torch.tensor([[1.0, 1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0]]).double()
+    assert unit.size == 3
+    torch.testing.assert_close(unit.values(w, x)[1, 4], torch.tanh(w[1] @ x[1, 4]))
+    torch.testing.assert_close(unit.gradients(w, x), torch.func.vmap(torch.func.jacrev(unit.values))(w, x))
+    w.requires_grad_()
+    loss, gradient = unit.squared_loss(w, x, y, mask)
+    expected = (mask * (y - unit.values(w, x)) ** 2).sum(-1)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), w)[0])
+
+
+def test_the_constants_of_the_single_unit_are_attained():
+    unit, x = SingleUnit(2), torch.tensor([[0.6, 0.8]], dtype=torch.float64)
+    w = torch.linspace(-4, 4, 4001, dtype=torch.float64).unsqueeze(-1) * x
+    most = 4 / (3 * math.sqrt(3))
+    norms = hessian_norms(unit, w, x)
+    assert norms.max() <= most + 1e-12 and norms.max().item() == pytest.approx(most, rel=1e-5)
+    slopes = unit.gradients(w, x).norm(dim=-1)
+    assert slopes.max().item() == pytest.approx(1, rel=1e-12) and unit.values(w, x).abs().max() < 1

@@ -1,0 +1,690 @@
+"""The bounds with explicit constants: by hand, by brute force, as inequalities, and the printed ones that fail."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from fedgo import Tally, condition, first_order, radius, theory
+from fedgo.theory import Assumptions
+
+PLAIN = Assumptions(dimension=5, value=2.0, slope=3.0, curvature=0.7, noise=0.4, growth=0.5)
+GROWN = replace(PLAIN, tail=0.8, exponent=1.5)
+INF = float("inf")
+
+cases = settings(max_examples=200, deadline=None, derandomize=True)
+positive, wide = st.floats(0.01, 100), st.floats(1e-3, 1e4)
+counts = st.integers(1, 500)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def line(start, end, steps):
+    return torch.linspace(start, end, steps, dtype=torch.float64)
+
+
+def about(expected):
+    return pytest.approx(expected, rel=1e-12)
+
+
+# Phase I: finite classes
+
+
+def test_the_risk_of_a_finite_class_by_hand():
+    # α = ½: 3·4·ln 8·ln 2/(50·½) + 2 ln 20/(50·½) + 0.1/½
+    printed = 3 * 4 * math.log(8) * math.log(2) / 25 + 2 * math.log(20) / 25 + 0.2
+    assert theory.finite_risk_printed(8, 50, 0.1, 2.0, 0.1) == about(printed)
+    # α = ¼: (5/3)·4·ln 8·ln 2/(12.5) + 2 ln 20/12.5 + 0.1/0.75
+    other = 5 / 3 * 4 * math.log(8) * math.log(2) / 12.5 + 2 * math.log(20) / 12.5 + 0.1 / 0.75
+    assert theory.finite_risk_printed(8, 50, 0.1, 2.0, 0.1, 0.25) == about(other)
+    # 16·9 + 32·4 = 272
+    assert theory.finite_risk(8, 50, 0.1, 2.0, 3.0, 0.1) == about(272 * math.log(160) / 50 + 0.4)
+    assert theory.finite_risk(1, 1, 0.5, 1.0, 0.0) == about(32 * math.log(4))
+
+
+def errors_of_minimisers(functions, truth, pulls, noise, epsilon):
+    """E(f̃ − f*)² of the worst ε-approximate minimiser in each of n runs, x uniform.
+
+    ``functions`` (M, X) on X equally likely points, ``truth`` one of their numbers, ``pulls`` and ``noise`` (n, t).
+    """
+    value = functions[:, pulls]
+    risk = (value - (value[truth] + noise)).square().mean(-1)
+    error = (functions - functions[truth]).square().mean(-1)
+    near = risk <= risk.amin(0) + epsilon
+    return torch.where(near, error.unsqueeze(1), 0).amax(0)
+
+
+@pytest.mark.parametrize(("sigma", "epsilon"), [(0.0, 0.0), (0.5, 0.0), (3.0, 0.0), (0.5, 0.2)])
+def test_the_risk_of_a_finite_class_holds_in_simulation(sigma, epsilon):
+    source = torch.Generator().manual_seed(1)
+    functions = 4 * torch.rand(30, 12, generator=source, dtype=torch.float64) - 2
+    for data in (20, 300):
+        pulls = torch.randint(12, (400, data), generator=source)
+        noise = sigma * torch.randn(400, data, generator=source, dtype=torch.float64)
+        error = errors_of_minimisers(functions, 0, pulls, noise, epsilon)
+        bound = theory.finite_risk(30, data, 0.1, 2.0, sigma, epsilon)
+        assert (error > bound).double().mean() <= 0.1
+        assert data > 20 or (error > 0).any() == (sigma + epsilon > 0)
+
+
+def test_the_printed_risk_fails_without_noise_where_two_functions_differ_rarely():
+    # g differs from f* by 2F = 4 on one of 50 points; 100 draws miss it with probability 0.98¹⁰⁰ = 0.13 > δ = 0.1
+    functions = torch.full((2, 50), 2.0).double()
+    functions[1, 0] = -2.0
+    pulls = torch.randint(50, (4000, 100), generator=torch.Generator().manual_seed(2))
+    error = errors_of_minimisers(functions, 0, pulls, torch.zeros(4000, 100).double(), 0.0)
+    frequency = (error > theory.finite_risk_printed(2, 100, 0.1, 2.0)).double().mean().item()
+    assert error.max().item() == about(16 / 50)
+    assert abs(frequency - 0.98**100) < 4 * math.sqrt(0.13 * 0.87 / 4000) and 0.98**100 > 0.1 < frequency
+    assert error.max() <= theory.finite_risk(2, 100, 0.1, 2.0, 0.0)
+
+
+def test_the_printed_risk_fails_where_the_noise_is_large():
+    # ±1 with σ = 10: the mean of 100 rewards has the wrong sign with probability Φ(−1) = 0.16 > δ = 0.05
+    functions = torch.tensor([[1.0], [-1.0]]).double()
+    pulls, noise = torch.zeros(4000, 100, dtype=torch.int64), 10 * normal(4000, 100)
+    error = errors_of_minimisers(functions, 0, pulls, noise, 0.0)
+    frequency = (error > theory.finite_risk_printed(2, 100, 0.05, 1.0)).double().mean().item()
+    assert abs(frequency - 0.1587) < 4 * math.sqrt(0.16 * 0.84 / 4000) and frequency > 0.05
+    assert error.max() == 4 and (error > theory.finite_risk(2, 100, 0.05, 1.0, 10.0)).double().mean() <= 0.05
+
+
+# Phase I: the net and the regression oracle
+
+
+@pytest.mark.parametrize("ball", [0.01, 0.07, 0.1, 0.125, 0.3, 0.49, 0.5, 0.7, 3.0])
+def test_in_one_dimension_the_net_is_the_smallest(ball):
+    # brute force: intervals of length 2ρ, each placed as far right as its left end may be
+    covered, size = 0.0, 0
+    while covered < 1 - 1e-12:
+        covered, size = covered + 2 * ball, size + 1
+    assert theory.covering(1, ball) == about(math.log(size))
+
+
+@pytest.mark.parametrize("ball", [0.06, 0.1, 0.2, 0.35, 0.5, 0.7, 0.71, 2.0])
+def test_in_two_dimensions_the_net_covers_and_has_that_size(ball):
+    side = round(math.exp(theory.covering(2, ball) / 2))
+    assert theory.covering(2, ball) == about(2 * math.log(side))
+    centre = (torch.arange(side) + 0.5).double() / side
+    net, points = torch.cartesian_prod(centre, centre), line(0, 1, 101)
+    away = torch.cdist(torch.cartesian_prod(points, points), net).amin(1)
+    assert away.max() <= ball + 1e-12
+    if side > 1:  # and with one cube less on every side its cubes are too large
+        assert math.sqrt(2) / (2 * (side - 1)) > ball
+
+
+@given(st.integers(1, 400), st.floats(1e-4, 10))
+@cases
+def test_the_net_is_never_smaller_than_its_volume(dimension, ball):
+    # ln of vol [0, 1]^d/vol of a ball
+    volume = math.lgamma(dimension / 2 + 1) - dimension / 2 * math.log(math.pi) - dimension * math.log(ball)
+    assert theory.covering(dimension, ball) >= max(volume, 0) - 1e-9
+    assert theory.covering(dimension, ball) >= theory.covering(dimension, 2 * ball)
+
+
+def test_the_papers_size_of_the_net_is_below_the_volume():
+    dimension, ball = 201, 0.01
+    volume = math.lgamma(dimension / 2 + 1) - dimension / 2 * math.log(math.pi) - dimension * math.log(ball)
+    assert dimension * math.log(1 / ball) < volume < theory.covering(dimension, ball)
+
+
+def test_the_logarithm_and_the_printed_risk_by_hand():
+    assert theory.iota(PLAIN, 100, 0.1) == about(math.log(49) + math.log(20))
+    assert theory.regression_risk_printed(PLAIN, 100, 0.1) == about(16 * 5 * 4 * math.log(980) / 100)
+    assert theory.optimisation_error(45) == about(1 / 720)
+    assert theory.squared_distance_printed(PLAIN, 100, 0.1) == about(32 * 5 * 4 * math.log(980) / 50)
+    assert (theory.C_NET, theory.C_RISK, theory.C_DISTANCE) == (8, 16, 32)
+
+
+def test_the_risk_of_the_oracle_by_hand():
+    # ρ = 0.1: ⌈√5/0.2⌉ = 12 cubes a side, u = ln 60, T₀ = 1000
+    u = math.log(60)
+    share = (u + 5 * math.log(12)) / 1000
+    spread = 1 + math.sqrt(2 * u / 1000) + math.sqrt(2 * share)
+    expected = (25 * 0.16 + 40 * 4) * share + 12.5 * 3 * 0.1 * 0.4 * spread + 6.25 * 0.3 + 17.5 * 0.09
+    assert theory.regression_risk(PLAIN, 1000, 0.1, 0.3, 0.1) == about(expected)
+    default = theory.regression_risk(PLAIN, 1000, 0.1)
+    assert default == about(theory.regression_risk(PLAIN, 1000, 0.1, 0.0, 1 / 3000))
+    silent = replace(PLAIN, noise=0.0)
+    share = (u + 5 * math.log(math.ceil(1500 * math.sqrt(5)))) / 1000
+    assert theory.regression_risk(silent, 1000, 0.1) == about(160 * share + 17.5e-6)
+
+
+def test_the_risk_of_the_oracle_holds_in_simulation_for_every_approximate_minimiser():
+    # f_x(w) = xw on W = [0, 1]: F = C_g = 1; the worst w of a fine grid with L̂ ≤ min L̂ + ε
+    model = Assumptions(1, 1.0, 1.0, 0.0, 0.5, 1.0)
+    x, w = torch.tensor([-1.0, 0.3, 0.9]).double(), line(0, 1, 501)
+    source = torch.Generator().manual_seed(4)
+    for data, epsilon in ((50, 0.0), (800, 0.0), (800, 0.01)):
+        pulled = x[torch.randint(3, (300, data), generator=source)]
+        reward = 0.8 * pulled + 0.5 * torch.randn(300, data, generator=source, dtype=torch.float64)
+        square, cross = pulled.square().mean(1, True), (pulled * reward).mean(1, True)
+        loss = square * w**2 - 2 * cross * w
+        near = loss <= loss.amin(1, True) + epsilon
+        error = x.square().mean() * torch.where(near, (w - 0.8).abs(), 0).amax(1).square()
+        bound = theory.regression_risk(model, data, 0.1, epsilon)
+        assert (error > bound).double().mean() <= 0.05 and error.max() > 1e-4
+
+
+@given(st.integers(1, 10**6), st.floats(0.001, 0.999), st.floats(0, 5))
+@cases
+def test_the_risk_of_the_oracle_grows_with_what_makes_it_harder(exploration, delta, epsilon):
+    risk = theory.regression_risk(PLAIN, exploration, delta, epsilon)
+    assert risk > theory.regression_risk(PLAIN, 4 * exploration, delta, epsilon)
+    assert risk > theory.regression_risk(PLAIN, exploration, (1 + delta) / 2, epsilon)
+    assert risk < theory.regression_risk(PLAIN, exploration, delta, epsilon + 0.1)
+    for harder in ({"noise": 0.5}, {"value": 2.5}, {"dimension": 6}):
+        assert risk < theory.regression_risk(replace(PLAIN, **harder), exploration, delta, epsilon)
+
+
+# Phase I: from the loss to the distance
+
+
+@given(positive, positive, st.floats(0.05, 1.9))
+@cases
+def test_the_growth_limit_is_where_the_branches_cross(growth, tail, exponent):
+    a = replace(PLAIN, growth=growth, tail=tail, exponent=exponent)
+    limit = theory.growth_limit(a)
+    assume(1e-280 < limit < 1e280)
+    distance = math.sqrt(2 * limit / growth)
+    assert tail * distance**exponent / 2 == pytest.approx(limit, rel=1e-9)
+
+
+def test_without_a_tail_the_growth_is_quadratic_everywhere():
+    assert theory.growth_limit(PLAIN) == INF
+    assert theory.squared_distance(PLAIN, 1e6) == about(4e6)
+    assert theory.exploration_needed(PLAIN, 3.0) == 0
+
+
+@pytest.mark.parametrize("exponent", [0.2, 0.5, 1.0, 1.5, 1.9])
+@pytest.mark.parametrize("tail", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("growth", [0.2, 1.0, 7.0])
+def test_the_distance_is_the_largest_that_the_growth_allows(growth, tail, exponent):
+    a = replace(PLAIN, growth=growth, tail=tail, exponent=exponent)
+    limit = theory.growth_limit(a)
+    far = line(0, 3 * math.sqrt(2 * limit / growth), 30_001)
+    least = torch.minimum(growth / 2 * far**2, tail / 2 * far**exponent)
+    for share in (1e-3, 0.2, 0.7, 0.99):
+        largest = far[least <= share * limit].max().item()
+        found = math.sqrt(theory.squared_distance(a, share * limit))
+        assert largest <= found <= largest + 2 * far[1].item()
+    beyond = far[least <= 1.2 * limit].max().item()
+    assert beyond > math.sqrt(2.4 * limit / growth) * 1.001  # the other branch allows more
+
+
+def test_the_exploration_needed_brings_the_printed_risk_to_the_growth_limit():
+    iota = 4.2
+    needed = theory.exploration_needed(GROWN, iota)
+    assert needed == about(32 * 5 * 4 * iota * 0.5**3 / 0.8**4)
+    assert theory.C_RISK * 5 * 4 * iota / needed == about(theory.growth_limit(GROWN))
+    # ζ/(μc²) = 10/(0.5·0.25) = 80 is the larger of the two
+    assert theory.exploration_needed(GROWN, iota, 10.0, 0.5) == about(32 * 5 * 4 * iota * 80)
+    assert theory.exploration_needed(GROWN, iota, 0.01, 1.0) == needed
+
+
+def test_the_horizon_makes_the_root_of_nt_as_long_as_the_exploration():
+    iota = 4.2
+    horizon = theory.horizon_needed(GROWN, 20, iota)
+    assert math.sqrt(20 * horizon) == about(theory.exploration_needed(GROWN, iota))
+    assert theory.horizon_needed(GROWN, 20, iota, printed=True) == about(horizon / 32)
+    longer = theory.horizon_needed(GROWN, 20, iota, 10.0, 0.5)
+    assert math.sqrt(20 * longer) == about(32 * 5 * 4 * iota * 80)
+
+
+def test_phase_one_sends_gradients_up_iterates_down_and_the_model():
+    assert theory.phase_one_scalars(3, 2, 7) == 3 * 2 * 7 + 3 * 2 * 7 + 2 * 7
+    assert theory.regret_phase_one(45, 3.5) == 315
+
+
+# The confidence set
+
+
+def test_the_bound_on_the_information_by_hand_and_where_it_is_an_equality():
+    assert theory.information_bound(5, 100, 3.0, 2.0) == about(5 * math.log(91))
+    # d orthogonal gradients of length C_g, each n/d times
+    sigma = 2 * torch.eye(5).double() + 20 * 9 * torch.eye(5)
+    ratio = torch.linalg.cholesky(sigma / 2).diagonal().log().sum() * 2
+    assert ratio.item() == about(theory.information_bound(5, 100, 3.0, 2.0))
+
+
+@pytest.mark.parametrize(("arms", "dimension"), [(3, 8), (8, 3), (5, 5)])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_information_is_at_most_its_bound(arms, dimension, seed):
+    gradients = 10.0 ** (seed / 4 - 1) * normal(arms, dimension, seed=seed)
+    slope = gradients.norm(dim=1).max().item()
+    arm = torch.randint(arms, (60,), generator=torch.Generator().manual_seed(seed))
+    for pulls in range(1, 61, 7):
+        pulled = gradients[arm[:pulls]]
+        for lam in (0.01, 1.0, 30.0):
+            sigma = torch.eye(dimension).double() + pulled.T @ pulled / lam
+            ratio = 2 * torch.linalg.cholesky(sigma).diagonal().log().sum().item()
+            bound = theory.information_bound(min(arms, dimension), pulls, slope, lam)
+            assert ratio <= bound <= theory.information_bound(dimension, pulls, slope, lam) + 1e-12
+
+
+@given(st.integers(1, 300), wide, wide, wide)
+@cases
+def test_the_bound_on_the_information_grows_in_d_n_and_c_g_and_falls_in_lam(dimension, pulls, slope, lam):
+    bound = theory.information_bound(dimension, pulls, slope, lam)
+    more = (
+        (dimension + 1, pulls, slope, lam),
+        (dimension, 2 * pulls, slope, lam),
+        (dimension, pulls, 2 * slope, lam),
+    )
+    for larger in (*more, (dimension, pulls, slope, lam / 2)):
+        assert bound <= theory.information_bound(*larger) * (1 + 1e-12)
+    assert bound <= pulls * slope**2 / lam * (1 + 1e-12)
+
+
+def test_the_printed_radius_by_hand():
+    # ρ² = 32·5·4·ln 980/(0.5·100), ln(1 + 60·9/(5·2)) = ln 55
+    rho2 = 12.8 * math.log(980)
+    information, union = 5 * math.log(55), math.log(math.pi**2 * 64**2 / 0.3)
+    found = theory.radius_printed(PLAIN, 2.0, 60, 64, 100, 0.1)
+    assert found.noise == about(4 * 0.16 * (information + 2 * union))
+    assert found.regularisation == about(8 * rho2)
+    assert found.linearisation == about(0.49 * rho2**2 * 60 * 2 * information)
+    assert found.total == about(found.noise + found.regularisation + found.linearisation)
+    lost = theory.radius_printed(PLAIN, 2.0, 60, 64, 100, 0.1, lost=True)
+    assert lost.noise == about(4 * 0.16 * (information + union)) and lost[1:] == found[1:]
+
+
+def test_the_lost_factor_of_the_union_bound_is_not_harmless():
+    # one datum at d = 1, λ = C_g²: η²/2 ≤ σ²(ln 2 + ln 1/δ_t²) has no room to lose ln 1/δ_t
+    delta, step = 1e-9, 3
+    one = Assumptions(1, 1.0, 1.0, 2.0, 1.0, 1.0)
+    union = math.log(math.pi**2 * step**2 / (3 * delta))
+    for lost, factor in ((True, 1), (False, 2)):
+        noise = theory.radius_printed(one, 1.0, step, step, 10, delta, lost).noise / 4
+        assert noise == about(math.log(4) + factor * union)
+        # ‖Σ g η‖² = (η₁ + η₂ + η₃)²/(λ + 3) exceeds it with probability erfc √(2·noise/3)
+        chance = math.erfc(math.sqrt(noise * 4 / 6))
+        assert (chance > delta / 2) == lost
+
+
+# Phase II
+
+
+def test_the_largest_increment_is_the_root_of_x_and_twice_ln_1_plus_x():
+    root = theory.LARGEST_INCREMENT
+    assert root == pytest.approx(2 * math.log1p(root), rel=0, abs=1e-15) and root > 2
+    for share in (1e-6, 0.01, 0.5, 0.999999):
+        assert share * root < 2 * math.log1p(share * root)
+    assert 1.000001 * root > 2 * math.log1p(1.000001 * root)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_potential_is_at_most_twice_the_information_where_lam_is_large_enough(seed):
+    gradients = normal(300, 4, seed=seed) * line(0.1, 3, 4)
+    slope = gradients.norm(dim=1).max().item()
+    lam = slope**2 / theory.LARGEST_INCREMENT * (1 + 1e-12)
+    sigma, potential = lam * torch.eye(4).double(), 0.0
+    for g in gradients:
+        half = torch.linalg.solve_triangular(torch.linalg.cholesky(sigma), g.unsqueeze(1), upper=False)
+        potential += half.square().sum().item()
+        sigma = sigma + torch.outer(g, g)
+        information = 2 * torch.linalg.cholesky(sigma / lam).diagonal().log().sum().item()
+        assert potential <= theory.potential_bound(information, lam, slope) * (1 + 1e-12)
+    assert theory.potential_bound(1.7, lam, slope) == about(3.4)
+
+
+@given(wide)
+@cases
+def test_one_datum_breaks_the_potential_lemma_below_the_least_lam_and_not_above(slope):
+    least = slope**2 / theory.LARGEST_INCREMENT
+    for lam, holds in ((least * 1.001, True), (least * 0.999, False)):
+        assert (slope**2 / lam <= 2 * math.log1p(slope**2 / lam)) == holds
+    theory.require_regularisation(least * 1.001, slope)
+    for refused in (theory.require_regularisation, lambda *a: theory.potential_bound(1.0, *a)):
+        with pytest.raises(ValueError, match=r"lam is .*λ ≥ C_g²/2\.5129"):
+            refused(least * 0.999, slope)
+
+
+def test_the_second_order_parts_by_hand():
+    assert theory.excess_printed(3.0, 0.7, 2.0) == about(2.1)
+    # s² = 1.5
+    assert theory.excess_in_ball(3.0, 0.7, 2.0, 0.4) == about(1.4 * (1.5 + 0.4 * math.sqrt(1.5)))
+    assert theory.excess_first_order(0.7, 0.4) == about(0.112)
+
+
+@given(positive, positive, positive, st.floats(0, 10))
+@cases
+def test_gradients_at_w0_cost_up_to_half_as_much_again(beta, curvature, lam, distance):
+    reach = math.sqrt(beta / lam)
+    printed = theory.excess_printed(beta, curvature, lam)
+    assert printed <= theory.excess_in_ball(beta, curvature, lam, distance) * (1 + 1e-12)
+    half = theory.excess_in_ball(beta, curvature, lam, reach / 2)
+    assert half == pytest.approx(1.5 * printed, rel=1e-9)
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.3, 1.0])
+def test_the_second_order_part_of_line_three_is_attained_by_a_parabola(distance):
+    # f(w) = C_hw²/2 around ŵ₀ = 0, w* = ρ₀ at the lower end of a ball of half-width s without data, Σ = λ
+    curvature, lam, beta = 0.7, 2.0, 1.3
+    reach = math.sqrt(beta / lam)
+    w = line(distance, distance + 2 * reach, 10_001)
+    regret = (curvature / 2 * (w**2 - distance**2)).max().item()  # ∇f(ŵ₀) = 0: only the second order is left
+    assert regret == pytest.approx(theory.excess_in_ball(beta, curvature, lam, distance), rel=1e-9)
+    assert (regret > theory.excess_printed(beta, curvature, lam) * (1 + 1e-9)) == (distance > 0)
+
+
+def test_the_second_order_part_of_the_first_order_index_is_attained_by_two_parabolas():
+    # ∓C_hw²/2 look alike at ŵ₀ = 0, whatever the data, and the index takes the first
+    curvature, distance, none = 0.7, 0.4, torch.zeros(2).double()
+    posterior = condition(none.unsqueeze(1), none, 1.0, Tally(none + 5, none + 3))
+    assert first_order(posterior, 9.0).argmax() == 0
+    values = [sign * curvature / 2 * distance**2 for sign in (-1, 1)]
+    assert values[1] - values[0] == about(theory.excess_first_order(curvature, distance))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_instantaneous_regret_is_at_most_its_bound_with_either_index(seed):
+    # f_x(w) = gᵀw + wᵀHw/2 with ‖H‖ = C_h around ŵ₀ = 0, and a ball that touches w*
+    arms, curvature, lam, beta = 6, 0.9, 0.5, 0.4
+    g, square = normal(arms, 2, seed=seed), normal(arms, 2, 2, seed=seed + 1)
+    square = square + square.mT
+    square = curvature * square / torch.linalg.matrix_norm(square, 2).view(-1, 1, 1)
+    rows, truth = normal(seed % 4, 2, seed=seed + 2), normal(2, seed=seed + 3)
+    sigma = lam * torch.eye(2).double() + rows.T @ rows
+    factor = torch.linalg.cholesky(sigma)
+
+    def outwards(points, scale):
+        """``points`` (n, 2) of the unit ball in the norm of Σ, scaled."""
+        return scale * torch.linalg.solve_triangular(factor.T, points.T, upper=True).T
+
+    def values(w):
+        return w @ g.T + torch.einsum("nd,kde,ne->nk", w, square, w) / 2
+
+    angle = normal(1, 2, seed=seed + 4)
+    centre = truth + outwards(angle / angle.norm(), math.sqrt(beta))[0]
+    width = torch.linalg.solve_triangular(factor, g.T, upper=False).norm(dim=0) * math.sqrt(beta)
+    regret = values(truth[None]).max() - values(truth[None])[0]
+    distance = truth.norm().item()
+    chosen = (g @ centre + width).argmax()
+    assert regret[chosen] <= 2 * width[chosen] + theory.excess_first_order(curvature, distance) + 1e-12
+    disc = normal(3000, 2, seed=seed + 5)
+    disc = disc / disc.norm(dim=1, keepdim=True) * line(0, 1, 3000).unsqueeze(1).sqrt()
+    ball = torch.cat([centre + outwards(disc, math.sqrt(beta)), truth[None]])
+    chosen = values(ball).amax(0).argmax()
+    assert regret[chosen] <= 2 * width[chosen] + theory.excess_in_ball(beta, curvature, lam, distance) + 1e-12
+
+
+@given(wide, wide, wide)
+@cases
+def test_the_synchronisations_solve_their_quadratic(rounds, information, gamma):
+    most = theory.synchronisations(rounds, information, gamma)
+    assert most**2 * gamma == pytest.approx((rounds + most) * information, rel=1e-9)
+    product, ratio = math.sqrt(rounds * information / gamma), information / gamma
+    assert max(product, ratio) <= most * (1 + 1e-12) and most <= (product + ratio) * (1 + 1e-12)
+    printed = theory.synchronisations_printed(rounds, information, gamma)
+    assert printed == pytest.approx(2 * product, rel=1e-12)
+    # the missing term decides where Λ/γ is large against T
+    assert (most > printed) == (ratio > 2.25 * rounds) or most == pytest.approx(printed)
+
+
+def test_the_synchronisations_by_hand():
+    assert theory.synchronisations(6, 1, 0.5) == about(1 + math.sqrt(13))
+    assert theory.synchronisations(100, 3, INF) == 0
+    assert theory.synchronisations_printed(6, 1, 0.5) == about(2 * math.sqrt(12))
+    assert theory.phase_two_scalars(3, 20, 201) == 3 * 20 * 2 * (201**2 + 201)
+
+
+def test_the_printed_number_of_synchronisations_fails_where_every_pull_fires():
+    # N = T = 100, one gradient of length 1, λ = 10⁶ and γ below every increment: all of NT = 10⁴ steps synchronise
+    clients = rounds = 100
+    lam, steps = 1e6, clients * rounds
+    gamma = math.log1p(1 / (lam + steps)) * 0.999
+    information = math.log1p(steps / lam)
+    assert all(math.log1p(1 / (lam + t)) > gamma for t in range(steps))
+    assert theory.synchronisations_printed(rounds, information, gamma) < steps / 4
+    assert steps <= theory.synchronisations(rounds, information, gamma)
+
+
+def test_the_printed_regrets_by_hand():
+    # excess 2: 2(2βC_h/λ)² = 8β²C_h²/λ²
+    good = math.sqrt(60) * math.sqrt(16 * math.e * 3 * 4 + 8 * 9 * 0.49 / 4 * 60)
+    assert theory.good_regret_printed(3.0, 4.0, 60, 0.7, 2.0) == about(good)
+    third = math.sqrt(60) * math.sqrt(16 * math.e * 3 * 4 + 18 * 9 * 0.49 / 4 * 60)
+    assert theory.good_regret_printed(3.0, 4.0, 60, 0.7, 2.0, 3.0) == about(third)
+    bad = 4 * 20 * math.sqrt(16 * 3 * 0.5 + 8 * 9 * 0.49 / 1.44)
+    assert theory.bad_regret_printed(3.0, 4.0, 20, 0.5, 0.7, 1.2) == about(bad)
+
+
+def test_the_regret_of_phase_two_by_hand():
+    found = theory.regret_phase_two(3.0, 2.7, 20, 5, 0.5, 1.5, 0.01)
+    assert found.good == about(2 * math.sqrt(2 * math.e * 3 * 100 * 2.7))
+    assert found.bad == about(2 * (2 * math.sqrt(2) * 20 * math.sqrt(1.5) + 3))  # ⌊2.7⌋ bad epochs
+    assert found.second_order == about(1)
+    assert theory.regret_phase_two(3.0, 0.99, 20, 5, 0.5, 1.5, 0.01).bad == 0
+    assert theory.regret_phase_two(3.0, 1.0, 20, 5, 0.5, 1.5, 0.01).bad == about(found.bad / 2)
+
+
+@given(wide, st.floats(0.01, 300), counts, counts, wide, positive, positive)
+@cases
+def test_the_parts_of_the_regret_add_up_and_grow(beta, information, clients, rounds, gamma, value, excess):
+    given_ = (beta, information, clients, rounds, gamma, value, excess)
+    found = theory.regret_phase_two(*given_)
+    assert found.total == about(found.good + found.bad + found.second_order)
+    assert all(part >= 0 for part in found)
+    for place in range(len(given_)):
+        more = [2 * number if place == i else number for i, number in enumerate(given_)]
+        larger = theory.regret_phase_two(*more)
+        assert all(a <= b for a, b in zip(found, larger, strict=True))
+
+
+def test_bad_epochs_are_fewer_than_the_information():
+    # epochs with a log-ratio above 1 that add up to Λ: at most ⌊Λ⌋, and ⌊Λ⌋ are possible where Λ is not whole
+    for information in (0.3, 1.0, 1.5, 2.0, 7.9):
+        most = max(n for n in range(20) if n == 0 or n * (1 + 1e-12) < information)
+        bad = theory.regret_phase_two(1.0, information, 1, 1, 0.0, 0.5, 0.0).bad
+        assert most <= bad == math.floor(information)
+
+
+# Theorem 1
+
+
+def test_the_settings_of_the_theorems_by_hand():
+    printed = theory.theorem_setting_printed(PLAIN, 20, 101, 1.3)
+    assert printed.exploration == 45 and printed.lam == about(1.3 * math.sqrt(2020))  # ⌈44.9…⌉
+    assert printed.gamma == about(5 * 16 * 101 / (0.25 * 20))
+    found = theory.theorem_setting(PLAIN, 20, 101)
+    assert found.exploration == 45 and found.lam == 9
+    assert found.gamma == about(101 / (20 * 5 * math.log(1 + 2020 / 5)))
+    few = theory.theorem_setting(PLAIN, 20, 101, arms=3)
+    assert few.gamma == about(101 / (20 * 3 * math.log(1 + 2020 / 3)))
+    assert theory.theorem_setting(PLAIN, 20, 101, arms=50) == found
+
+
+@given(counts, counts, st.integers(1, 300), positive)
+@cases
+def test_the_setting_of_the_repaired_theorem_meets_its_conditions(clients, rounds, dimension, slope):
+    a = replace(PLAIN, dimension=dimension, slope=slope)
+    setting = theory.theorem_setting(a, clients, rounds)
+    theory.require_regularisation(setting.lam, slope)
+    information = theory.information_bound(dimension, clients * rounds, slope, setting.lam)
+    # P ≤ √(TR/γ) + R/γ = R√N + R²N/T
+    most = theory.synchronisations(rounds, information, setting.gamma)
+    assert most <= (information * math.sqrt(clients) + information**2 * clients / rounds) * (1 + 1e-12)
+    assert setting.exploration - 1 < math.sqrt(clients * rounds) <= setting.exploration
+
+
+def test_the_error_of_the_printed_theorem_is_not_that_of_its_lemma():
+    assert theory.theorem_error_printed(2025) == about(8 / (32 * 45))
+    assert theory.theorem_error_printed(2025) > theory.optimisation_error(45)
+
+
+def test_the_printed_theorem_is_made_of_its_parts():
+    clients, rounds, delta, scale = 20, 100, 0.1, 1.7
+    steps = 2000
+    found = theory.theorem_printed(PLAIN, clients, rounds, delta, 30, scale)
+    gamma, lam = 5 * 16 * 100 / (0.25 * 20), 1.7 * math.sqrt(2000)
+    rho2 = 32 * 5 * 4 * (math.log(45 * 0.49) + math.log(20)) / (0.5 * 45)
+    information = 5 * math.log(1 + 2000 * 9 / (5 * lam))
+    beta = 4 * 0.16 * (information + 2 * math.log(math.pi**2 * steps**2 / 0.3)) + 4 * lam * rho2
+    beta += 0.49 * rho2**2 * steps * 2 * information
+    good = math.sqrt(steps) * math.sqrt(
+        16 * math.e * beta * information + 8 * (beta * 0.7 / lam) ** 2 * steps
+    )
+    bad = information * 20 * math.sqrt(16 * beta * gamma + 8 * (beta * 0.7 / scale) ** 2)
+    syncs = 2 * math.sqrt(100 * information / gamma)
+    assert found.phase_one == about(2 * 45 * 2) and found.phase_two == about(good + bad)
+    assert found.regret == about(180 + good + bad) and found.syncs == about(syncs)
+    assert found.scalars == about(2 * 30 * 20 * 5 + 2 * syncs * 20 * (25 + 5))
+
+
+def by_hand(a, clients, rounds, delta, oracle_rounds, rho2, setting, information, line_three):
+    """The repaired theorem written out."""
+    steps, (exploration, lam, gamma) = clients * rounds, setting
+    half = information / (2 * gamma)
+    syncs = min(half + math.sqrt(half**2 + rounds * information / gamma), steps)
+    log = information + 2 * math.log(math.pi**2 * clients * (syncs + 1) ** 2 / (3 * delta))
+    rho = math.sqrt(rho2)
+    beta = (a.noise * math.sqrt(log) + math.sqrt(lam) * rho + a.curvature / 2 * rho2 * math.sqrt(steps)) ** 2
+    kappa = 2 * a.curvature * (beta / lam + math.sqrt(beta / lam) * rho) if line_three else a.curvature * rho2
+    good = 2 * math.sqrt(2 * math.e * beta * steps * information)
+    each = 2 * math.sqrt(2) * clients * math.sqrt(beta * gamma) + 2 * a.value
+    scalars = (2 * oracle_rounds + 1) * clients * a.dimension
+    scalars += 2 * syncs * clients * (a.dimension**2 + a.dimension)
+    second = good + math.floor(information) * each + steps * kappa
+    return beta, (2 * exploration * a.value, second, syncs, scalars)
+
+
+@pytest.mark.parametrize("line_three", [False, True])
+@pytest.mark.parametrize(("clients", "rounds"), [(1, 1), (20, 100), (100, 3)])
+def test_the_repaired_theorem_is_made_of_its_parts(clients, rounds, line_three):
+    steps, lam = clients * rounds, 9.0
+    information = 5 * math.log(1 + steps / 5)
+    setting = theory.TheoremSetting(math.ceil(math.sqrt(steps)), lam, rounds / (clients * information))
+    rho2 = 2 * theory.regression_risk(PLAIN, setting.exploration, 0.1, 0.02) / 0.5
+    found = theory.theorem(PLAIN, clients, rounds, 0.1, 30, epsilon=0.02, line_three=line_three)
+    _, expected = by_hand(PLAIN, clients, rounds, 0.1, 30, rho2, setting, information, line_three)
+    assert tuple(found) == tuple(map(about, expected))
+    assert found.regret == about(expected[0] + expected[1])
+
+
+def test_what_is_given_to_the_repaired_theorem_is_used():
+    setting = theory.TheoremSetting(200, 4.0, 0.3)
+    found = theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.04, setting=setting, information=6.6)
+    beta, expected = by_hand(PLAIN, 20, 100, 0.1, 30, 0.04, setting, 6.6, False)
+    assert tuple(found) == tuple(map(about, expected))
+    # its radius is that of the confidence set, with P, NT and Λ at their largest
+    options = {"clients": 20, "lam": 4.0, "sigma": 0.4, "distance": 0.2, "curvature": 0.7, "delta": 0.1}
+    most = [torch.tensor(bound, dtype=torch.float64) for bound in (6.6, 2000, found.syncs)]
+    assert radius(*most, **options).item() == about(beta)
+    few = theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.04, arms=3)
+    three = theory.theorem_setting(PLAIN, 20, 100, arms=3)
+    _, expected = by_hand(PLAIN, 20, 100, 0.1, 30, 0.04, three, 3 * math.log(1 + 2000 / 3), False)
+    assert tuple(few) == tuple(map(about, expected))
+
+
+def test_there_are_no_more_synchronisations_than_steps():
+    setting = theory.TheoremSetting(10, 9.0, 1e-6)
+    assert theory.theorem(PLAIN, 4, 25, 0.1, 30, rho2=0.04, setting=setting).syncs == 100
+
+
+@given(st.floats(0, 4), st.floats(0.01, 0.9), wide, st.floats(0, 50))
+@cases
+def test_the_bounds_of_the_repaired_theorem_grow_with_rho_and_information(rho2, delta, gamma, information):
+    def bound(rho2=rho2, delta=delta, information=information, **options):
+        setting = theory.TheoremSetting(45, 9.0, gamma)
+        options |= {"rho2": rho2, "setting": setting, "information": information}
+        return theory.theorem(PLAIN, 20, 100, delta, 30, **options)
+
+    assert bound().phase_two <= bound(rho2=rho2 + 0.1).phase_two
+    assert bound().phase_two <= bound(delta=delta / 2).phase_two
+    assert bound().syncs <= bound(information=information + 1).syncs
+    assert bound().scalars <= bound(information=information + 1).scalars
+    assert bound().phase_two <= bound(line_three=True).phase_two * (1 + 1e-12)
+
+
+# Bad arguments
+
+SMALL = theory.TheoremSetting(10, 0.1, 1.0)
+
+BAD = {
+    "no parameter": (lambda: replace(PLAIN, dimension=0), "dimension is 0: give d_w"),
+    "F 0": (lambda: replace(PLAIN, value=0.0), "value is 0.0: give F > 0"),
+    "C_g negative": (lambda: replace(PLAIN, slope=-1.0), "slope is -1.0: give C_g > 0"),
+    "C_g NaN": (lambda: replace(PLAIN, slope=float("nan")), "slope is nan: give C_g > 0"),
+    "μ 0": (lambda: replace(PLAIN, growth=0.0), "growth is 0.0: give μ > 0.*fewer arms than parameters"),
+    "μ negative": (lambda: replace(PLAIN, growth=-1e-9), "growth is -1e-09: give μ > 0"),
+    "τ 0": (lambda: replace(PLAIN, tail=0.0), "tail is 0.0: give τ > 0"),
+    "C_h negative": (lambda: replace(PLAIN, curvature=-0.1), "curvature is -0.1: give C_h ≥ 0"),
+    "σ negative": (lambda: replace(PLAIN, noise=-0.1), "noise is -0.1: give σ ≥ 0"),
+    "γ of the growth 0": (lambda: replace(PLAIN, exponent=0.0), "exponent is 0.0: .*0 < γ < 2"),
+    "γ of the growth 2": (lambda: replace(PLAIN, exponent=2.0), "exponent is 2.0: .*0 < γ < 2"),
+    "α 1": (
+        lambda: theory.finite_risk_printed(2, 9, 0.1, 1.0, alpha=1.0),
+        r"alpha is 1.0: .*1 − α.*\(0, 1\)",
+    ),
+    "α 0": (lambda: theory.finite_risk_printed(2, 9, 0.1, 1.0, alpha=0.0), r"alpha is 0.0: .*\(0, 1\)"),
+    "T₀C_h² at 1": (lambda: theory.iota(replace(PLAIN, curvature=0.5), 4, 0.1), "T₀C_h² is 1.0.*ln.* > 0"),
+    "T₀C_h² below 1": (
+        lambda: theory.regression_risk_printed(replace(PLAIN, curvature=0.01), 100, 0.1),
+        "T₀C_h² is 0.01: the proof of Lemma 1 needs",
+    ),
+    "C_h 0": (lambda: theory.iota(replace(PLAIN, curvature=0.0), 100, 0.1), "T₀C_h² is 0.0"),
+    "net of no radius": (lambda: theory.covering(3, 0.0), "radius is 0.0: give ρ > 0"),
+    "negative net": (
+        lambda: theory.regression_risk(PLAIN, 9, 0.1, radius=-1.0),
+        "radius is -1.0: give ρ > 0",
+    ),
+    "no exploration": (lambda: theory.regression_risk(PLAIN, 0, 0.1), "exploration is 0: give T₀"),
+    "risk at the growth limit": (
+        lambda: theory.squared_distance(GROWN, theory.growth_limit(GROWN)),
+        r"risk is 1\.63.*Lemma 2 needs L\(ŵ₀\) < 1\.64.*quadratic range",
+    ),
+    "risk of the theorem": (lambda: theory.theorem(GROWN, 20, 100, 0.1, 30), "risk is .*Lemma 2 needs"),
+    "λ 0, information": (lambda: theory.information_bound(5, 10, 1.0, 0.0), "lam is 0.0: give λ > 0"),
+    "λ 0, line 3": (lambda: theory.excess_in_ball(1.0, 1.0, 0.0, 1.0), "lam is 0.0: give λ > 0"),
+    "λ 0, radius": (lambda: theory.radius_printed(PLAIN, 0.0, 9, 9, 100, 0.1), "lam is 0.0: give λ > 0"),
+    "λ too small": (lambda: theory.potential_bound(1.0, 3.5, 3.0), r"lam is 3.5: .*λ ≥ C_g²/2.5129 = 3.58"),
+    "λ too small, theorem": (
+        lambda: theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.1, setting=SMALL),
+        r"lam is 0.1: .*λ ≥ C_g²/2.5129",
+    ),
+    "γ 0": (
+        lambda: theory.synchronisations(10, 1.0, 0.0),
+        "gamma is 0.0: with γ = 0 every step synchronises",
+    ),
+    "γ negative": (lambda: theory.synchronisations(10, 1.0, -1.0), "gamma is -1.0"),
+    "γ 0, theorem": (
+        lambda: theory.theorem(PLAIN, 9, 9, 0.1, 30, rho2=0.1, setting=SMALL._replace(lam=9.0, gamma=0.0)),
+        "gamma is 0.0: .*P = NT",
+    ),
+    "no client": (lambda: theory.theorem_setting(PLAIN, 0, 10), "clients is 0"),
+    "no round": (lambda: theory.theorem_setting(PLAIN, 10, 0), "rounds is 0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_argument_names_the_condition(case):
+    call, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+WITH_DELTA = {
+    "finite_risk_printed": lambda delta: theory.finite_risk_printed(2, 10, delta, 1.0),
+    "finite_risk": lambda delta: theory.finite_risk(2, 10, delta, 1.0, 1.0),
+    "iota": lambda delta: theory.iota(PLAIN, 100, delta),
+    "regression_risk_printed": lambda delta: theory.regression_risk_printed(PLAIN, 100, delta),
+    "regression_risk": lambda delta: theory.regression_risk(PLAIN, 100, delta),
+    "squared_distance_printed": lambda delta: theory.squared_distance_printed(PLAIN, 100, delta),
+    "radius_printed": lambda delta: theory.radius_printed(PLAIN, 1.0, 10, 10, 100, delta),
+    "theorem_printed": lambda delta: theory.theorem_printed(PLAIN, 20, 100, delta, 30),
+    "theorem": lambda delta: theory.theorem(PLAIN, 20, 100, delta, 30),
+    "theorem, ρ₀ given": lambda delta: theory.theorem(PLAIN, 20, 100, delta, 30, rho2=0.1),
+}
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, 1.5, float("nan")])
+@pytest.mark.parametrize("name", WITH_DELTA)
+def test_a_failure_probability_outside_the_unit_interval_is_named(name, delta):
+    with pytest.raises(ValueError, match=rf"delta is {delta}: .*\(0, 1\)"):
+        WITH_DELTA[name](delta)
