@@ -8,16 +8,30 @@ TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # make tune  every setting of every grid on the tuning instances; rewrites fedgo/data/tuned.json
-.PHONY: book test bench tune lock clean distclean
+.PHONY: book test bench tune lock clean distclean chromium pdf
 
 book: .venv/stamp
 	@$(PY) book/build.py
 
-test: .venv/stamp
+test: .venv/stamp chromium
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(PY) -m pytest
+
+# The tests of the site need a browser. Where there is none, Debian's is installed if that takes no password.
+APT := apt-get -qq -o DPkg::Lock::Timeout=60
+chromium:
+	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome google-chrome-stable; do \
+	  command -v "$$name" >/dev/null 2>&1 && exit 0; done; \
+	root=; [ "$$(id -u)" = 0 ] || root='sudo -n'; \
+	timeout 300 $$root sh -c 'export DEBIAN_FRONTEND=noninteractive; install="$(APT) install -y --no-install-recommends chromium"; \
+	  $$install || { $(APT) update && $$install; }' </dev/null >/dev/null 2>&1 \
+	  || echo "There is no Chromium, and it could not be installed: the tests of the site will be skipped."
+
+# make pdf   the built book as one PDF, _build/fedgo.pdf
+pdf: .venv/stamp chromium
+	@$(PY) book/pdf.py
 
 tune: .venv/stamp
 	@OMP_NUM_THREADS=1 $(PY) -m fedgo.tune

@@ -173,11 +173,11 @@ def typed_measurements(text: str, name: str) -> list[str]:
     """Gate: a number in prose is glued, or stands in a formula ($…$) because it is a constant, not a measurement."""
     marked = r"\$\$.*?\$\$|\$[^$]+\$|\{[\w:-]+\}`[^`]*`|`[^`]*`|\]\([^)]*\)"
     number = r"±\s*\d|\b\d+\.\d+\b|\b\d[\d,]*\s*(?:%|percent|times|seconds|million)"
-    # "95 %" is the level of every interval in the book, not a measurement
+    # "95 %" is the level of every interval in the book and "Section 5.1" a place in the paper: no measurements
     kept = re.sub(
         marked,
         lambda found: "\n" * found.group().count("\n"),
-        re.sub(r"95\s*%", "", "\n".join(prose(text))),
+        re.sub(r"95\s*%|Sections? \d\.\d", "", "\n".join(prose(text))),
         flags=re.DOTALL,
     )
     return [

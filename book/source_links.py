@@ -1,4 +1,4 @@
-"""A page for every module of fedgo, and {src}`fedgo.confidence.Ball.sigma`, a link to the line that defines the name.
+"""Pages of source with an anchor at every line, and {src}`fedgo.confidence.Ball.sigma`, a link to the definition.
 
 A name is a module's, or a class, function, field, parameter or local variable below it. It is looked up in the syntax
 tree whenever the book is built: no line number is written down, and a name that is gone stops the build.
@@ -50,15 +50,18 @@ def find(dotted: str, root: Path = ROOT) -> tuple[str, int]:
 
 def page_name(file: str) -> str:
     """The page of the book that shows ``file``."""
-    return f"source/{file.removesuffix('.py')}"
+    return f"source/{file.removesuffix('.py').removesuffix('.md')}"
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The page of every module; line 7 has the anchor ``line-7``."""
-    for path in sorted((ROOT / "fedgo").rglob("*.py")):
+    """The page of every module and of every notebook's text; line 7 has the anchor ``line-7``."""
+    for path in sorted([*(ROOT / "fedgo").rglob("*.py"), *(ROOT / "notebooks").glob("*.md")]):
         file = path.relative_to(ROOT).as_posix()
         code = app.builder.highlighter.highlight_block(  # type: ignore[attr-defined]
-            path.read_text(encoding="utf-8"), "python", linenos="inline", linespans="line"
+            path.read_text(encoding="utf-8"),
+            "python" if path.suffix == ".py" else "text",
+            linenos="inline",
+            linespans="line",
         )
         heading = file.replace("/", "/<wbr>")
         yield page_name(file), {"title": file, "body": f"<h1>{heading}</h1>{code}"}, "page.html"

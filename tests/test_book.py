@@ -18,6 +18,7 @@ kernelspec: {display_name: Python 3, language: python, name: python3}
 PARAMETERS = "```{code-cell} ipython3\n:tags: [parameters]\n\nruns = 10\n```\n"
 FIGURE = {"figure": {"name": "fig-a", "caption": "A."}, "image": {"alt": "A line."}}
 PNG = nbformat.v4.new_output("display_data", data={"image/png": "aaaa"})
+ERROR = nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
 
 
 def cell(code: str) -> str:
@@ -60,6 +61,12 @@ def dry(project, monkeypatch):
 
 def executed(*cells):
     return nbformat.v4.new_notebook(cells=list(cells))
+
+
+def set_environment(project, monkeypatch) -> None:
+    """What `main` sets, until the end of the test."""
+    for key, value in build.kernel_environment(project.root / "book/_executed").items():
+        monkeypatch.setenv(key, value)
 
 
 def run(project) -> list[str]:
@@ -127,9 +134,8 @@ def test_gate_truncated_output_is_not_fresh(dry):
 
 
 def test_gate_error_output():
-    error = nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
     good = nbformat.v4.new_code_cell("1")
-    bad = nbformat.v4.new_code_cell("\nf(x)\ng(x)", outputs=[error])
+    bad = nbformat.v4.new_code_cell("\nf(x)\ng(x)", outputs=[ERROR])
     assert build.error_outputs(executed(good), "a") == []
     assert build.error_outputs(executed(good, bad), "a") == [
         "notebook a, cell 1 (f(x)): error output ValueError: no"
@@ -164,20 +170,90 @@ def test_gate_figure_without_alternative_text():
     assert fault.endswith("its figure has no mystnb.image.alt")
 
 
-def test_gates_see_a_fault_planted_in_an_executed_notebook(dry):
+def plant(**changes):
+    """A change of the last cell of the first executed notebook."""
+
+    def change(root: Path) -> None:
+        path = root / "book/_executed/01_a.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        notebook.cells[-1].update(changes)
+        nbformat.write(notebook, path)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (None, "built"),
+        (plant(outputs=[ERROR]), "notebook 01_a, cell 1 (print(runs)): error output ValueError: no"),
+        (plant(metadata={"mystnb": FIGURE}), "cell 1 (print(runs)): declares a figure but has no image"),
+        (lambda root: (root / "book/_executed/02_b.ipynb").unlink(), "notebook 02_b has not been executed"),
+        (lambda root: (root / "fedgo/new.py").touch(), "notebook 01_a changed since it was executed"),
+        (lambda root: (root / "book/a.md").write_text("took 3.5 s"), "book/a.md, line 1: the number '3.5'"),
+    ],
+)
+def test_the_build_stops_at_every_gate(dry, monkeypatch, fault, message):
+    """From the command line: no page is built, and the exit says why."""
+
+    def built(root: Path) -> Path:
+        sys.exit("built")
+
     run(dry)
-    path = dry.root / "book/_executed/01_a.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells[-1].metadata["mystnb"] = FIGURE
-    nbformat.write(notebook, path)
-    with pytest.raises(build.BuildError, match=r"notebook 01_a, cell 1 .*no image"):
-        build.check(dry.root, dry.names)
+    if fault:
+        fault(dry.root)
+    monkeypatch.setattr(build, "ROOT", dry.root)
+    monkeypatch.setattr(build, "build_html", built)
+    set_environment(dry, monkeypatch)
+    with pytest.raises(SystemExit) as stopped:
+        build.main(["--no-execute"])
+    assert message in stopped.value.code
 
 
-def test_gate_unknown_parameter(project):
+def test_gate_missing_reference(tmp_path):
+    """With Jupyter Book itself: references that lead somewhere are built, and each that does not is named."""
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (tmp_path / "_config.yml").write_text(
+        "title: A book\nbibtex_bibfiles: [some.bib]\nsphinx: {extra_extensions: [sphinx_proof]}\n"
+    )
+    (tmp_path / "some.bib").write_text("@misc{known2024, title = {A}, author = {B, C}, year = 2024}\n")
+    page = tmp_path / "index.md"
+    page.write_text(
+        "(here)=\n# A page\n\n{ref}`here` {eq}`one` {cite:p}`known2024`\n\n"
+        "```{math}\n:label: one\n1\n```\n\n```{bibliography}\n```\n"
+    )
+    assert build.build_html(tmp_path).is_file()
+    gone = {
+        "gone-ref": "{ref}`gone-ref`",
+        "gone-eq": "{eq}`gone-eq`",
+        "gone-fig": "{numref}`gone-fig`",
+        "gone-lemma": "{prf:ref}`gone-lemma`",
+        "gone2024": "{cite:p}`gone2024`",
+        "gone.Class": "{py:class}`gone.Class`",
+        "gone-page": "[a page](gone-page.md)",
+        "gone-image": "![an image](gone-image.png)",
+        "gone_number": "{glue:text}`gone_number:.1f`",
+    }
+    page.write_text(page.read_text() + "\n\n".join(["", *gone.values()]))
+    with pytest.raises(build.BuildError) as fault:
+        build.build_html(tmp_path)
+    assert [name for name in gone if name not in str(fault.value)] == []
+
+
+def test_the_book_silences_no_warning():
+    settings = (ROOT / "_config.yml").read_text(encoding="utf-8")
+    assert [name for name in ("suppress_warnings", "nitpick_ignore") if name in settings] == []
+
+
+def test_gate_unknown_parameter(project, monkeypatch):
     output = project.root / "out.ipynb"
-    with pytest.raises(build.BuildError, match="01_a has no parameter 'run'; it has: runs"):
+    fault = "01_a has no parameter 'run'; it has: runs"
+    with pytest.raises(build.BuildError, match=fault):
         build.execute(project.root, "01_a", {"run": 5}, output)
+    monkeypatch.setattr(build, "ROOT", project.root)
+    set_environment(project, monkeypatch)
+    with pytest.raises(SystemExit, match=fault):
+        build.main(["--only", "01_a", "-p", "run", "5", "--output", str(output)])
     assert not output.exists()
 
 
@@ -202,8 +278,7 @@ def test_a_failing_cell_keeps_the_previous_output_and_is_named(project, monkeypa
     spec.write_text('{"argv": ["/no/such/python"], "display_name": "Python 3", "language": "python"}')
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(project.root / "home"))
     monkeypatch.setenv("MPLBACKEND", "agg")
-    for key, value in build.kernel_environment(project.root / "book/_executed").items():
-        monkeypatch.setenv(key, value)
+    set_environment(project, monkeypatch)
     source = project.root / "notebooks/01_a.md"
     output = project.root / "book/_executed/01_a.ipynb"
     code = "import os, sys\nprint(runs, os.environ['OMP_NUM_THREADS'], sys.executable)"
