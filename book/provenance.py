@@ -67,7 +67,9 @@ def annotate(app: Sphinx, docname: str, source: list[str]) -> None:
     buttons = links(name, repository(app.config.fedgo_repository), app.config.fedgo_branch)
     row = " ".join(f'<a href="{escape(target)}">{label}</a>' for label, target in buttons.items())
     title["source"] = f'{head}\n# {heading}\n\n<p class="open-in">{row}</p>\n{rest}'
-    notebook["cells"].append({"cell_type": "markdown", "metadata": {}, "source": foot(stamp, shown)})
+    notebook["cells"].append(
+        {"cell_type": "markdown", "id": "origin", "metadata": {}, "source": foot(stamp, shown)}
+    )
     source[0] = json.dumps(notebook)
 
 
