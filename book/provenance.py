@@ -41,7 +41,7 @@ def first_lines(text: str, cells: list[Any]) -> list[int]:
     """The line of ``text``, the notebook's own, at which each of its ``cells`` begins."""
     lines, position = [], 0
     for cell in cells:
-        found = text.find(cell["source"].strip("\n"), position)
+        found = text.find("".join(cell["source"]).strip("\n"), position)
         position = found if found >= 0 else position
         lines.append(text.count("\n", 0, position) + 1)
     return lines
@@ -56,7 +56,7 @@ def annotate(app: Sphinx, docname: str, source: list[str]) -> None:
     stamp = notebook["metadata"]["fedgo"]
     text = (ROOT / f"notebooks/{name}.md").read_text(encoding="utf-8")
     shown = f"../../{page_name(f'notebooks/{name}.md')}.html"
-    for cell, line in zip(notebook["cells"], first_lines(text, _joined(notebook["cells"])), strict=True):
+    for cell, line in zip(notebook["cells"], first_lines(text, notebook["cells"]), strict=True):
         figure = cell["metadata"].get("mystnb", {}).get("figure")
         if figure:
             drawn = f'<a class="drawn-by" href="{shown}#line-{line}">source</a>'
@@ -115,10 +115,6 @@ def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any]
     context["script_files"] = [
         f for f in files if "thebe" not in f"{f} {getattr(f, 'attributes', '')}".lower()
     ]
-
-
-def _joined(cells: list[Any]) -> list[dict[str, str]]:
-    return [{"source": "".join(cell["source"])} for cell in cells]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

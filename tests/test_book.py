@@ -1,12 +1,12 @@
 """The book's build executes what changed and nothing else, and each gate refuses the fault planted for it."""
 
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
+from book_modules import load
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -25,15 +25,7 @@ def cell(code: str) -> str:
     return f"\n```{{code-cell}} ipython3\n{code}\n```\n"
 
 
-def load_build():
-    spec = spec_from_file_location("book_build", ROOT / "book/build.py")
-    module = module_from_spec(spec)
-    sys.modules["book_build"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-build = load_build()
+build = load("build")
 
 
 @pytest.fixture

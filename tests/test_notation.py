@@ -4,12 +4,11 @@ import importlib
 import inspect
 import io
 import re
-import sys
 from dataclasses import fields, is_dataclass
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from book_modules import load
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER = ROOT.parent / "shared/paper/fed-go-ucb.tex"
@@ -39,15 +38,7 @@ c(f)  X  Y  \tilde w  \tilde{\mathcal{W}}  \tilde W  \tilde w_0  \delta_t  \delt
 """
 
 
-def load_links():
-    spec = spec_from_file_location("source_links", ROOT / "book/source_links.py")
-    module = module_from_spec(spec)
-    sys.modules["source_links"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-links = load_links()
+links = load("source_links", "source_links")
 
 
 def plain(symbol: str) -> str:

@@ -1,10 +1,10 @@
 """The PDF has every page of the book in order, an outline, and links that stay inside it or lead to the web."""
 
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from book_modules import load
 from pypdf import PdfReader
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,15 +35,7 @@ PAGES = {
 }
 
 
-def load_pdf():
-    spec = spec_from_file_location("book_pdf", ROOT / "book/pdf.py")
-    module = module_from_spec(spec)
-    sys.modules["book_pdf"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-pdf = load_pdf()
+pdf = load("pdf")
 
 try:
     pdf.chromium()

@@ -3,26 +3,17 @@
 import json
 import os
 import subprocess
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import jupytext
 import papermill
 import pytest
+from book_modules import load
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def load_runtimes():
-    spec = spec_from_file_location("book_runtimes", ROOT / "book/runtimes.py")
-    module = module_from_spec(spec)
-    sys.modules["book_runtimes"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-runtimes = load_runtimes()
+runtimes = load("runtimes")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem)

@@ -165,16 +165,13 @@ class GeneralisedLinear:
         target = 1 / (self.learners * pulls).square()  # every step so far is somebody's pull: t = Σ n
         theta, ahead, left = theta.clone(), theta.clone(), torch.arange(len(theta))
         weight = torch.ones_like(pulls)
+        arms, data, here = self.arms[when.run].unsqueeze(1), own, when
+
+        def gradients(point: Tensor) -> Tensor:
+            predicted = self.link.mean((arms @ point.unsqueeze(-1)).squeeze(-1))
+            return (arms.mT @ (data.counts * predicted - data.sums).unsqueeze(-1)).squeeze(-1)
+
         for _ in range(MOST_ROUNDS):
-            arms, counts, sums = self.arms[when.run[left]].unsqueeze(1), own.counts[left], own.sums[left]
-
-            def gradients(
-                point: Tensor, arms: Tensor = arms, counts: Tensor = counts, sums: Tensor = sums
-            ) -> Tensor:
-                predicted = self.link.mean((arms @ point.unsqueeze(-1)).squeeze(-1))
-                return (arms.mT @ (counts * predicted - sums).unsqueeze(-1)).squeeze(-1)
-
-            here = When(when.run[left], when.step[left])
             replies = ask(gradients, ahead[left].unsqueeze(1), here)
             gradient = (replies.sum(1) + lam * ahead[left]) / pulls[left]
             done = gradient.square().sum(-1, keepdim=True) <= 2 * convex[left] * target[left]
@@ -185,9 +182,12 @@ class GeneralisedLinear:
             weight[left] = (1 + (1 + 4 * old.square()).sqrt()) / 2
             ahead[left] = moved + (old - 1) / weight[left] * change
             theta[left] = moved
-            left = left[~done.squeeze(-1)]
-            if not len(left):
-                return theta
+            if done.any():
+                stay = ~done.squeeze(-1)
+                left, arms, data = left[stay], arms[stay], data.of(stay)
+                here = When(here.run[stay], here.step[stay])
+                if not len(left):
+                    return theta
         raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ = {lam}")
 
 
