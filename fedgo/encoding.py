@@ -34,17 +34,20 @@ def scalars(
     pulls: int | Tensor,
     arms: int,
     vectors: int = 1,
+    news: Tensor | None = None,
 ) -> Tensor:
     """Scalars of the statistics of ``pulls`` data: a d × d matrix and ``vectors`` sums, (...) int64.
 
-    ``dimension`` d, ``pulls`` k and the result broadcast; ``arms`` is K.
+    ``dimension`` d, ``pulls`` k and the result broadcast; ``arms`` is K. Where the receiver has counts already, only
+    the ``news`` among the pulls are sent as counts.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
+    fresh = k if news is None else news.long()
     costs = {
         "dense": d * d + vectors * d + 0 * k,
         "triangle": d * (d + 1) // 2 + vectors * d + 0 * k,
         "rows": k * (d + vectors),
-        "counts": (1 + vectors) * k.clamp(max=arms) + 0 * d,
+        "counts": (1 + vectors) * fresh.clamp(max=arms) + 0 * d,
     }
     if encoding != "cheapest":
         return costs[encoding]

@@ -121,9 +121,9 @@ class NystroemKernel:
         datum = 1 if encoding == "counts" else d_x
         star.collect(Sent(datum * drawn.sum(2)), when)
         star.broadcast(Sent(datum * members), when)
-        arms, pulls = own.counts.shape[-1], state.fresh[run] if encoding == "counts" else own.counts.sum(-1)
-        star.collect(Sent(scalars(encoding, members.unsqueeze(1), pulls, arms)), when)
-        star.broadcast(Sent(scalars(encoding, members, pulls.sum(1), arms)), when)
+        pulls, news, arms = own.counts.sum(-1), state.fresh[run], own.counts.shape[-1]
+        star.collect(Sent(scalars(encoding, members.unsqueeze(1), pulls, arms, news=news)), when)
+        star.broadcast(Sent(scalars(encoding, members, pulls.sum(1), arms, news=news.sum(1))), when)
         kernel = self.kernel[run]
         features = nystroem(kernel, dictionary.to(kernel.dtype))
         total = Tally(*(part.sum(1) for part in own))
@@ -134,8 +134,8 @@ class NystroemKernel:
             rest.unsqueeze(1),
             (posterior.variance + rest).unsqueeze(1),
             own,
-            torch.zeros_like(state.spent[run]),
-            torch.zeros_like(state.fresh[run]),
+            torch.zeros_like(news),
+            torch.zeros_like(news),
         )
         after: State = place(state, run, shared)
         return after
