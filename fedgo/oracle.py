@@ -16,6 +16,7 @@ from torch import Tensor
 from fedgo.checks import require, require_finite
 from fedgo.network import Parametric
 from fedgo.problem import Problem
+from fedgo.star import Handler, Summed
 
 # Rounds of Langevin noise drawn at once, in single precision (five times as fast); w stays double.
 _CHUNK = 64
@@ -61,31 +62,15 @@ class Shards(NamedTuple):
         return Shards(*(part.flatten(0, 1).unsqueeze(1) for part in self))
 
 
-class Gradients(NamedTuple):
-    """The gradients ∇L̂_i(w) of all clients, of which the server needs the sum ``total`` (R, d_w) only.
-
-    ``scalars`` is what each client sends: d_w.
-    """
-
-    total: Tensor
-    scalars: int
-
-
-Handler = Callable[[Tensor], Gradients]
-Ask = Callable[[Handler, Tensor], Gradients]
-
-
-def answer(handler: Handler, w: Tensor) -> Gradients:
-    """The ``Ask`` of whoever has the data at hand: nothing is sent."""
-    return handler(w)
-
-
 class Exploration(NamedTuple):
     """The uniform pulls of Phase I: ``arm`` and ``reward`` (S, T₀), and the same dealt to the clients."""
 
     arm: Tensor
     reward: Tensor
     shards: Shards
+
+
+Ask = Callable[[Handler, Tensor], Summed]
 
 
 def phase_one_length(clients: int, rounds: int) -> int:
@@ -136,9 +121,9 @@ def langevin_rounds(
 ) -> Iterator[Iterate]:
     """The n + 1 iterates of Algorithm 2 from w = 0, one exchange through ``ask`` per round.
 
-    ``ask(handler, w)`` carries w (R, 1, d_w) to the clients and their `Gradients` back: a star's ``ask``, or `answer`
-    where the data are at hand. ``generators`` give z, each for an equal share of the R rows of w. A ``ValueError``
-    if the iterates diverge.
+    ``ask(handler, w)`` carries w (R, 1, d_w) to the clients and the sum of their gradients back: a star's ``ask``,
+    or `answer` where the data are at hand. ``generators`` give z, each for an equal share of the R rows of w. A
+    ``ValueError`` if the iterates diverge.
     """
     data = [part.flatten(1, 2) for part in shards]
     total = shards.mask.sum((1, 2)).clamp(min=1)
@@ -146,11 +131,11 @@ def langevin_rounds(
     loss = torch.zeros_like(total)
     share = len(w) // len(generators)
 
-    def local_gradients(w: Tensor) -> Gradients:
+    def local_gradients(w: Tensor) -> Summed:
         nonlocal loss
         losses, gradients = model.squared_loss(w.squeeze(1), *data)
         loss = losses / total
-        return Gradients(gradients, model.size)
+        return Summed(gradients, model.size)
 
     noise = torch.empty(0)
     for k, cold in enumerate(langevin.inverse_temperatures()):

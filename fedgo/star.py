@@ -23,6 +23,14 @@ class Encoded(Protocol):
     def scalars(self) -> int | Tensor: ...
 
 
+class Summed(NamedTuple):
+    """The replies of all clients where the server needs only their sum ``total`` (R, …); each sends ``scalars``."""
+
+    total: Tensor
+    scalars: int
+
+
+Handler = Callable[[Tensor], Summed]
 Message = TypeVar("Message", bound=Tensor | Encoded)
 Reply = TypeVar("Reply", bound=Tensor | Encoded)
 
@@ -57,17 +65,22 @@ class Star(NamedTuple):
         count = self.clients if senders is None else senders
         require(0 <= count <= self.clients, "senders", count, f"at most the N = {self.clients} clients send")
         each = torch.as_tensor(_scalars(messages))
-        self.ledger.up[when] += each.sum(1) if each.ndim == 2 else count * each
+        self.ledger.up.index_put_(when, each.sum(1) if each.ndim == 2 else count * each, accumulate=True)
         return messages
 
     def broadcast(self, message: Message, when: When) -> Message:
         """Server → all N clients: deliver one ``message`` per run, charged N times."""
-        self.ledger.down[when] += self.clients * _scalars(message)
+        self.ledger.down.index_put_(when, torch.as_tensor(self.clients * _scalars(message)), accumulate=True)
         return message
 
     def ask(self, handler: Callable[[Message], Reply], message: Message, when: When) -> Reply:
         """One round: every client gets ``message`` and sends back ``handler(message)``."""
         return self.collect(handler(self.broadcast(message, when)), when)
+
+
+def answer(handler: Handler, message: Tensor, when: When | None = None) -> Summed:
+    """What takes the place of ``Star.ask`` where the server has the data itself: nothing is sent."""
+    return handler(message)
 
 
 def _scalars(message: Tensor | Encoded) -> int | Tensor:

@@ -20,11 +20,11 @@ from fedgo.encoding import names_arms, scalars
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.simulate import Explored, Trace, place, simulate
-from fedgo.star import Star, When
+from fedgo.star import Handler, Star, Summed, When, answer
 
 MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
 
-Ask = Callable[[Callable[[Tensor], Tensor], Tensor, When], Tensor]
+Ask = Callable[[Handler, Tensor, When], Summed]
 
 
 class Link(NamedTuple):
@@ -130,10 +130,11 @@ class GeneralisedLinear:
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
         pulls, (count, d) = state.fresh[run].sum(-1), arms.shape[-2:]
         fresh = (arms * state.fresh[run].unsqueeze(-1)).mT @ arms
+        ask: Ask = star.ask
         if names_arms(encoding):  # counts and sums go up, and the server fits alone
-            uploaded, ask = Gram(fresh, scalars("counts", d, pulls, count)), _answer
+            uploaded, ask = Gram(fresh, scalars("counts", d, pulls, count)), answer
         else:
-            uploaded, ask = Gram(fresh, scalars(encoding, d, pulls, count, vectors=0)), star.ask
+            uploaded = Gram(fresh, scalars(encoding, d, pulls, count, vectors=0))
         gram = state.gram[run] + star.collect(uploaded, when).matrix.sum(1)
         own = state.own.of(run)
         theta = self._fit(own, gram, state.fitted[run], ask, when)
@@ -158,42 +159,63 @@ class GeneralisedLinear:
 
         From ``theta`` (R, d); a run leaves when its gradient shows it to be within 1/(Nt)² of its minimum.
         """
-        lam = self.settings.lam
+        lam, fitted = self.settings.lam, theta.clone()
         pulls = own.counts.sum((1, 2)).unsqueeze(-1)
-        steep = (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam) / pulls
-        convex = lam / pulls
         target = 1 / (self.learners * pulls).square()  # every step so far is somebody's pull: t = Σ n
-        theta, ahead, left = theta.clone(), theta.clone(), torch.arange(len(theta))
-        weight = torch.ones_like(pulls)
-        arms, data, here = self.arms[when.run].unsqueeze(1), own, when
+        now = _Descent(
+            row=torch.arange(len(theta)),
+            run=when.run,
+            step=when.step,
+            arms=self.arms[when.run],
+            counts=own.counts.sum(1),
+            sums=own.sums.sum(1),
+            pulls=pulls,
+            size=pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam),
+            small=(2 * lam / pulls * target).squeeze(-1),
+            theta=theta,
+            ahead=theta,
+            weight=torch.ones_like(pulls),
+        )
 
-        def gradients(point: Tensor) -> Tensor:
-            predicted = self.link.mean((arms @ point.unsqueeze(-1)).squeeze(-1))
-            return (arms.mT @ (data.counts * predicted - data.sums).unsqueeze(-1)).squeeze(-1)
+        def gradients(point: Tensor) -> Summed:  # the clients', summed at once
+            error = now.counts * self.link.mean((now.arms @ point.mT).squeeze(-1)) - now.sums
+            return Summed((error.unsqueeze(-2) @ now.arms).squeeze(-2), point.shape[-1])
 
         for _ in range(MOST_ROUNDS):
-            replies = ask(gradients, ahead[left].unsqueeze(1), here)
-            gradient = (replies.sum(1) + lam * ahead[left]) / pulls[left]
-            done = gradient.square().sum(-1, keepdim=True) <= 2 * convex[left] * target[left]
-            moved = torch.where(done, ahead[left], ahead[left] - gradient / steep[left])
-            change = moved - theta[left]
-            uphill = (gradient * change).sum(-1, keepdim=True) > 0
-            old = torch.where(uphill, 1.0, weight[left])  # the momentum starts again where it points uphill
-            weight[left] = (1 + (1 + 4 * old.square()).sqrt()) / 2
-            ahead[left] = moved + (old - 1) / weight[left] * change
-            theta[left] = moved
+            total = ask(gradients, now.ahead.unsqueeze(1), When(now.run, now.step)).total
+            gradient = torch.add(total, now.ahead, alpha=lam) / now.pulls
+            done = gradient.square().sum(-1) <= now.small
             if done.any():
-                stay = ~done.squeeze(-1)
-                left, arms, data = left[stay], arms[stay], data.of(stay)
-                here = When(here.run[stay], here.step[stay])
-                if not len(left):
-                    return theta
+                fitted[now.row[done]] = now.ahead[done]
+                now, gradient = _Descent(*(part[~done] for part in now)), gradient[~done]
+                if not len(now.row):
+                    return fitted
+            moved = torch.addcmul(now.ahead, gradient, now.size, value=-1)
+            change = moved - now.theta
+            uphill = (gradient * change).sum(-1, keepdim=True) > 0
+            weight = now.weight.masked_fill(uphill, 1.0)  # the momentum starts again where it points uphill
+            heavier = (1 + (1 + 4 * weight.square()).sqrt()) / 2
+            ahead = torch.addcmul(moved, (weight - 1) / heavier, change)
+            now = now._replace(theta=moved, ahead=ahead, weight=heavier)
         raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ = {lam}")
 
 
-def _answer(handler: Callable[[Tensor], Tensor], message: Tensor, when: When) -> Tensor:
-    """The replies, at no charge: the server has the data."""
-    return handler(message)
+class _Descent(NamedTuple):
+    """The runs that are not fitted yet, a row each: ``row`` of the result, run and step; arms (·, K, d), pulls of all
+    clients and sums of their rewards (·, K); n and step size (·, 1), squared gradient to end at (·,); the iterates."""
+
+    row: Tensor
+    run: Tensor
+    step: Tensor
+    arms: Tensor
+    counts: Tensor
+    sums: Tensor
+    pulls: Tensor
+    size: Tensor
+    small: Tensor
+    theta: Tensor
+    ahead: Tensor
+    weight: Tensor
 
 
 def fed_glb_ucb(

@@ -16,13 +16,15 @@ from fedgo.checks import require
 from fedgo.confidence import Posterior, Tally, compress
 from fedgo.encoding import Encoding, Sent, check_encoding, names_arms, scalars
 from fedgo.network import Network, Parametric
-from fedgo.oracle import Ask, Langevin, Shards, answer, explore, langevin_rounds, last, phase_one_length
+from fedgo.oracle import Ask, Langevin, Shards, explore, langevin_rounds, last, phase_one_length
 from fedgo.phase_two import EventTriggered, Immediate, Index, Settings
 from fedgo.problem import Problem
 from fedgo.simulate import Explored, Trace, simulate
-from fedgo.star import Ledger, Star, When
+from fedgo.star import Ledger, Star, When, answer
 
 Argmax = Literal["first-order", "ascent"]
+
+_CACHED = 100  # private models fitted at once: so many stay in the cache
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,16 @@ def private_start(
     A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
     """
     shards, explored = _pull(problem, network, clients, rounds, length)
+    generators = problem.generators("private langevin")
+    at_once = max(1, _CACHED // clients)
     fits = []
-    for place, source in enumerate(problem.generators("private langevin")):
-        # one run at a time: its N models stay in the cache
-        alone = Shards(*(part[[place]] for part in shards)).apart()
-        rounds_alone = langevin_rounds(network, alone, langevin or Langevin(), [source], answer)
+    for first in range(0, len(generators), at_once):
+        some = slice(first, first + at_once)
+        alone = Shards(*(part[some] for part in shards)).apart()
+        rounds_alone = langevin_rounds(network, alone, langevin or Langevin(), generators[some], answer)
         fits.append(last(rounds_alone))
-    w0, loss = torch.stack([fit.w for fit in fits]), torch.stack([fit.loss for fit in fits])
+    w0 = torch.cat([fit.w for fit in fits]).unflatten(0, (-1, clients))
+    loss = torch.cat([fit.loss for fit in fits]).unflatten(0, (-1, clients))
     return Start(network, clients, rounds, explored, w0, loss)
 
 
