@@ -98,19 +98,14 @@ SOURCES = {
 def load(name: str, folder: str | Path | None = None, url: str | None = None) -> Table:
     """Read a data set from a local folder, or download it once into the user's cache, and verify it.
 
-    Args:
-        name: "magic" (19,020 rows, d = 10) or "shuttle" (58,000 rows, d = 9, training and test rows).
-        folder: holds magic04.data, or shuttle.trn (or shuttle.trn.Z) and shuttle.tst. Where neither
-            ``folder`` nor ``url`` is given, the environment variable FEDGO_DATA names the folder; where that
-            is unset too, UCI's archive is downloaded into pooch's cache for "fedgo" (or into FEDGO_CACHE).
-        url: a mirror of UCI's archive. Its content is verified like UCI's own.
+    ``name`` is "magic" (19,020 rows, d = 10) or "shuttle" (58,000 rows, d = 9, training and test rows). ``folder``
+    holds magic04.data, or shuttle.trn (or shuttle.trn.Z) and shuttle.tst; ``url`` is a mirror of UCI's archive, whose
+    content is verified like UCI's own. With neither, the environment variable FEDGO_DATA names the folder; where that
+    is unset too, UCI's archive is downloaded into pooch's cache for "fedgo" (or into FEDGO_CACHE).
 
-    Returns:
-        ``Table`` with attributes of shape (rows, d) and labels of shape (rows,).
-
-    Raises:
-        ValueError: unknown name; folder and url together; no network; an archive or a file that is missing,
-            damaged or not the published data. A damaged archive is deleted from the cache.
+    Returns attributes (rows, d) and labels (rows,). A ``ValueError`` for an unknown name, for folder and url together,
+    and where there is no network or an archive or a file is missing, damaged or not the published data; a damaged
+    archive is deleted from the cache.
     """
     source = _source(name)
     require(folder is None or url is None, "(folder, url)", (folder, url), "give at most one of them")
@@ -162,16 +157,10 @@ def checksum(table: Table) -> str:
 def cluster_arms(table: Table, name: str, clusters: int = 20) -> Arms:
     """Cluster the min-max scaled rows of a data set (k-means, best of 10 starts, fixed seed) into arms.
 
-    Args:
-        table: attributes of shape (rows, d), d = 10 for magic and 9 for shuttle; labels of shape (rows,).
-        name: the data set, which says what the positive class is and whether a constant 1 is appended.
-        clusters: how many arms; 20 in the paper.
-
-    Returns:
-        ``Arms`` with features of shape (clusters, 10), whatever order k-means numbers its clusters in.
-
-    Raises:
-        ValueError: unknown name, a table of the wrong shape, or fewer distinct rows than clusters.
+    ``table`` has attributes (rows, d), d = 10 for magic and 9 for shuttle, and labels (rows,). ``name`` says what the
+    positive class is and whether a constant 1 is appended. Returns features (``clusters``, 10), in whatever order
+    k-means numbers its clusters. A ``ValueError`` for an unknown name, a table of the wrong shape, or fewer distinct
+    rows than clusters.
     """
     from sklearn.cluster import KMeans  # here, as this import takes a second
 

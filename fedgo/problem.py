@@ -183,7 +183,7 @@ def realizable(
     sigma: float = 0.1,
     scale: float = 1.0,
 ) -> Problem:
-    """f = f_{w*} with w* ~ N(0, ``scale``²I) per run and uniform arms in [0,1]^d_x: Assumption 1 holds exactly."""
+    """f = f_{w*} and uniform arms in [0,1]^d_x: Assumption 1 holds exactly; w* ~ N(0, s²I), s = ``scale``."""
     numbers = _run_numbers(runs)
     truth = torch.stack([normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]).mul(
         scale

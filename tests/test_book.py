@@ -1,11 +1,13 @@
 """The book's build executes what changed and nothing else, and each gate refuses the fault planted for it."""
 
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
+import yaml
 from book_modules import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -233,8 +235,14 @@ def test_gate_missing_reference(tmp_path):
 
 
 def test_the_book_silences_no_warning():
-    settings = (ROOT / "_config.yml").read_text(encoding="utf-8")
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]
     assert [name for name in ("suppress_warnings", "nitpick_ignore") if name in settings] == []
+    ((kind, ignored),) = settings["nitpick_ignore_regex"]  # in signatures: types that have no page here
+    assert kind == "py:class"
+    assert re.fullmatch(ignored, "torch.Tensor")
+    assert not any(
+        re.fullmatch(ignored, f"fedgo.{name}") for name in ("star.Star", "confidence.Ball", "Gone")
+    )
 
 
 def test_gate_unknown_parameter(project, monkeypatch):

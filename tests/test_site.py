@@ -8,7 +8,6 @@ import functools
 import io
 import os
 import re
-import shutil
 from collections import defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import nbformat
 import numpy as np
 import pytest
+from book_modules import load
 from bs4 import BeautifulSoup
 from PIL import Image
 from playwright.sync_api import Error, sync_playwright
@@ -27,8 +27,11 @@ from fedgo.explorer import explorer
 ROOT = Path(__file__).resolve().parents[1]
 SITE = Path(os.environ.get("FEDGO_SITE", ROOT / "_build/html")).resolve()
 TREE = SITE.parents[1]  # of the sources that the site was built from
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+pdf = load("pdf")
+try:
+    CHROMIUM: str | None = pdf.chromium()
+except pdf.PdfError:
+    CHROMIUM = None
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
 EXPLORED = "book/_executed/04_phase_two.html"
 

@@ -1,0 +1,50 @@
+"""Settings of Sphinx's autodoc for the pages of names: docstrings are plain text, and every name links to its source.
+
+The docstrings are written to be read in a terminal, so what reStructuredText would take for markup is escaped.
+"""
+
+import re
+
+from source_links import find, page_name
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+# a literal stays as it is; elsewhere |x|, w* and names_like_this are text
+_LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)
+
+
+def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Escape ``lines``, a docstring, in place."""
+    parts = _LITERAL.split("\n".join(lines))
+    parts[::2] = [re.sub(r"([|*_\\])", r"\\\1", part) for part in parts[::2]]
+    parts[1::2] = [rf"\ {part}\ " for part in parts[1::2]]  # markup needs an edge; this one leaves no trace
+    lines[:] = "".join(parts).split("\n")
+
+
+def fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+    """Leave out the fields of named tuples: the docstring of the class describes them."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
+def source_page(domain: str, info: dict[str, str]) -> str | None:
+    """Where the site shows the line that defines a name; None for what a class inherits."""
+    try:
+        file, line = find(f"{info['module']}.{info['fullname']}")
+    except LookupError:
+        return None
+    return f"../../{page_name(file)}.html#line-{line}"
+
+
+def configure(app: Sphinx, config: Config) -> None:
+    """What ``_config.yml`` cannot hold: a function."""
+    config.linkcode_resolve = source_page
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls."""
+    app.setup_extension("sphinx.ext.autodoc")
+    app.setup_extension("sphinx.ext.linkcode")
+    app.connect("autodoc-process-docstring", plain)
+    app.connect("autodoc-skip-member", fields)
+    app.connect("config-inited", configure)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,63 @@
+"""The pages of names: every module is there, docstrings lose nothing, links hold, and what the how-to shows runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from book_modules import load
+from docutils.core import publish_doctree
+
+load("source_links", "source_links")
+names = load("names")
+
+ROOT = Path(__file__).resolve().parents[1]
+INTERNAL = {"fedgo.checks", "fedgo.streams", "fedgo.explorer"}
+
+
+def test_every_module_is_on_one_page():
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "book/api").glob("*.md"))
+    shown = re.findall(r"automodule:: (\S+)", pages)
+    files = (path.relative_to(ROOT).with_suffix("") for path in (ROOT / "fedgo").rglob("*.py"))
+    modules = {".".join(file.parts) for file in files if file.name != "__init__"}
+    assert sorted(shown) == sorted(modules - INTERNAL)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "w* and f_{w*}, |x| ≤ 1, d_w_ and *all*",
+        "``basis``ᵀ of ``features`` @ `Star`, then `ball`.",
+        "N(0, ``scale``²I) \\ and __init__",
+    ],
+)
+def test_a_docstring_is_shown_as_it_is_written(text):
+    lines = [text]
+    names.plain(None, "function", "f", None, None, lines)
+    source = "\n".join([".. default-role:: code", "", *lines])  # as in _config.yml
+    tree = publish_doctree(source, settings_overrides={"report_level": 1, "halt_level": 2})
+    assert tree.astext() == text.replace("`", "")
+
+
+def test_a_name_links_to_its_line_and_an_inherited_one_to_nothing():
+    link = names.source_page("py", {"module": "fedgo.star", "fullname": "Star.collect"})
+    page, _, line = link.partition(".html#line-")
+    assert page == "../../source/fedgo/star"
+    shown = (ROOT / "fedgo/star.py").read_text(encoding="utf-8").splitlines()[int(line) - 1]
+    assert shown.strip().startswith("def collect(")
+    assert names.source_page("py", {"module": "fedgo.star", "fullname": "Star.index"}) is None
+
+
+def test_the_examples_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "book/use.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 2
+    found: dict = {}
+    exec("\n".join(blocks), found)
+    for name in ("trace", "mine"):
+        assert found[name].arm.shape[0] == 5
+        assert (found[name].regret >= 0).all()
+    assert (tmp_path / "mine.npz").is_file()
+    late = found["mine"].regret[:, -100:].mean()
+    assert late < found["problem"].regret(torch.arange(40).expand(5, -1)).mean() / 2  # it learns
