@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
+from fedgo.algorithms.controls import botorch_gp_ucb, exact_kernel_ucb, shared_ucb1, uniform_random
 from fedgo.algorithms.glb_ucb import fed_glb_ucb
 from fedgo.algorithms.go_ucb import Start, fed_go_ucb, n_go_ucb, one_go_ucb, private_start, shared_start
 from fedgo.algorithms.kernel_ucb import approx_dis_kernel_ucb
@@ -132,6 +132,17 @@ ALGORITHMS = {
         in_paper=False,
     ),
     "Uniform": Algorithm(lambda w, s: uniform_random(w.problem, w.clients, w.steps), ({},), in_paper=False),
+}
+
+# Centralised Bayesian optimisation as a yardstick, too slow for whole experiments: the same budget, but on the first
+# YARDSTICK_STEPS steps of one of them.
+YARDSTICK, YARDSTICK_ON, YARDSTICK_STEPS = "GP-UCB (BoTorch)", "hartmann6", 150
+YARDSTICKS = {
+    YARDSTICK: Algorithm(
+        lambda w, s: botorch_gp_ucb(w.problem, w.clients, YARDSTICK_STEPS, s["beta"]),
+        _grid(beta=tuple(round(10 ** (k / 6 - 2), 4) for k in range(24))),
+        in_paper=False,
+    )
 }
 
 

@@ -19,6 +19,9 @@ from fedgo.experiments import (
     TUNED_FILE,
     TUNING_RUNS,
     TUNING_SEED,
+    YARDSTICK_ON,
+    YARDSTICKS,
+    Algorithm,
     Setting,
     World,
     world,
@@ -26,11 +29,11 @@ from fedgo.experiments import (
 from fedgo.figures import mean_error
 
 
-def tune_algorithm(within: World, algorithm: str) -> dict[str, Any]:
-    """The winner of the algorithm's grid on ``within``, and mean and standard error of every setting."""
+def tune_algorithm(within: World, algorithm: Algorithm) -> dict[str, Any]:
+    """The winner of the ``algorithm``'s grid on ``within``, and mean and standard error of every setting."""
     rows: list[tuple[float, float, Setting]] = []
-    for setting in ALGORITHMS[algorithm].grid:
-        final = ALGORITHMS[algorithm].run(within, setting).cumulative_regret[:, -1]
+    for setting in algorithm.grid:
+        final = algorithm.run(within, setting).cumulative_regret[:, -1]
         mean, error = mean_error(final)
         rows.append((float(mean), float(error), setting))
     winner = min(rows, key=lambda row: row[0])[2]
@@ -42,12 +45,13 @@ def tune_algorithm(within: World, algorithm: str) -> dict[str, Any]:
 
 
 def tune_experiment(name: str, algorithms: Sequence[str]) -> dict[str, object]:
-    """The results of ``algorithms`` on the experiment ``name``."""
+    """The results of ``algorithms`` on the experiment ``name``, without yardsticks that do not run there."""
     torch.set_num_threads(1)
     within = world(name, TUNING_RUNS, TUNING_SEED)
     found: dict[str, object] = {}
-    for algorithm in algorithms:
-        result = found[algorithm] = tune_algorithm(within, algorithm)
+    known = ALGORITHMS | (YARDSTICKS if name == YARDSTICK_ON else {})
+    for algorithm in [algorithm for algorithm in algorithms if algorithm in known]:
+        result = found[algorithm] = tune_algorithm(within, known[algorithm])
         print(f"{name}: {algorithm} {result['winner']}", flush=True)
     return found
 
@@ -70,4 +74,4 @@ def main(algorithms: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or tuple(ALGORITHMS))
+    main(sys.argv[1:] or (*ALGORITHMS, *YARDSTICKS))
