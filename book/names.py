@@ -13,12 +13,31 @@ from sphinx.config import Config
 _LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)
 
 
+# x_{s−1}, d_w, R_good, K_ZZ and x^{a/2}
+_LOW = re.compile(r"_\{([^{}]+)\}|(?<=(?<![a-z_])[A-Za-z])_([a-z]+|[A-Z]+|λ)")
+_HIGH = re.compile(r"\^\{([^{}]+)\}")
+
+
+def _lowered(text: str) -> str:
+    """Subscripts and superscripts as such, any other underscore as text."""
+    text = _LOW.sub(lambda found: rf"\ :sub:`{found[1] or found[2]}`\ ", text)
+    text = _HIGH.sub(r"\\ :sup:`\1`\\ ", text)
+    return text.replace("_", r"\_")
+
+
 def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Escape ``lines``, a docstring, in place."""
     parts = _LITERAL.split("\n".join(lines))
-    parts[::2] = [re.sub(r"([|*_\\])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [_lowered(re.sub(r"([|*\\])", r"\\\1", part)) for part in parts[::2]]
     parts[1::2] = [rf"\ {part}\ " for part in parts[1::2]]  # markup needs an edge; this one leaves no trace
     lines[:] = "".join(parts).split("\n")
+
+
+def interface(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str, returned: str
+) -> tuple[str, None] | None:
+    """A protocol has no constructor of its own; the one that Python makes up is not shown."""
+    return ("", None) if getattr(obj, "_is_protocol", False) else None
 
 
 def fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
@@ -46,5 +65,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinx.ext.linkcode")
     app.connect("autodoc-process-docstring", plain)
     app.connect("autodoc-skip-member", fields)
+    app.connect("autodoc-process-signature", interface)
     app.connect("config-inited", configure)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

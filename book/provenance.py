@@ -6,6 +6,7 @@ metadata, and the notebooks to download and to open elsewhere are written beside
 
 import json
 import os
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[1]
 EXECUTED = "book/_executed/"
+ONE_PANEL = (
+    540  # points; a phone shows what is wider through a window that scrolls, or its text would be too small
+)
 OPEN = "open"  # the folder of the site with notebooks to open elsewhere
 
 
@@ -47,6 +51,14 @@ def first_lines(text: str, cells: list[Any]) -> list[int]:
     return lines
 
 
+def width(cell: dict[str, Any]) -> float:
+    """The width in points of the drawing among a cell's outputs."""
+    drawings = ["".join(out.get("data", {}).get("image/svg+xml", "")) for out in cell["outputs"]]
+    return max(
+        [float(found[1]) for text in drawings if (found := re.search(r'width="([\d.]+)pt"', text))], default=0
+    )
+
+
 def annotate(app: Sphinx, docname: str, source: list[str]) -> None:
     """Add the links below the title, the source to every figure's caption, and the foot."""
     if not docname.startswith(EXECUTED):
@@ -61,6 +73,8 @@ def annotate(app: Sphinx, docname: str, source: list[str]) -> None:
         if figure:
             drawn = f'<a class="drawn-by" href="{shown}#line-{line}">source</a>'
             figure["caption"] = f"{figure['caption'].rstrip()} {drawn}"
+            if width(cell) > ONE_PANEL:
+                figure["classes"] = "wide"
     title = notebook["cells"][0]
     head, _, rest = ("\n" + "".join(title["source"])).partition("\n# ")
     heading, _, rest = rest.partition("\n")

@@ -75,8 +75,9 @@ class SourceLink(SphinxRole):
         code = nodes.literal()
         for part in self.text.split("."):
             if code.children:  # where a narrow column may break the line
-                code += [nodes.raw("", "<wbr>", format="html"), nodes.Text(".")]
-            code += nodes.Text(part)
+                code += [nodes.raw("", "<wbr>", format="html"), nodes.Text(f".{part}")]
+            else:
+                code += nodes.Text(part)
         try:
             file, line = find(self.text)
         except LookupError as error:

@@ -154,7 +154,7 @@ def radius(
 
     √β = σ√(ln det Σ/det λI + 2 ln(π²N(p+1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|, with ``information`` the log-ratio,
     ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*| and ``curvature`` C_h: the lemma's three terms,
-    with the proof's Cauchy–Schwarz step replaced by Gᵀ(λI + GGᵀ)⁻¹G ≤ I and a union over (p, i). Only a
+    with the proof's Cauchy–Schwarz step replaced by G(λI + GᵀG)⁻¹Gᵀ ≤ I and a union over (p, i). Only a
     simulation knows ρ₀.
     """
     require(0 < delta < 1, "delta", delta, "give a failure probability in (0, 1)")

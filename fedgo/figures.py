@@ -1,8 +1,9 @@
 """Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error.
 
-`draw_protocol` is the project's own drawing of the paper's Figure 1.
+`draw_protocol` is the project's own drawing of the paper's Figure 1; `number` prints what is too large or too small.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 
 import matplotlib.pyplot as plt
@@ -26,7 +27,7 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "UCB1, shared": ("#444444", "d"),
     "Uniform": ("#999999", "."),
 }
-_FALLBACK = ("#000000", "D")
+_FALLBACK = ("#000000", ">")
 _POINTS = 400  # steps drawn of a curve; more make the file large and look the same
 
 
@@ -60,7 +61,17 @@ def band(axes: Axes, name: str, values: Tensor, first: int = 1) -> None:
     drawn = np.unique(np.linspace(0, values.shape[1] - 1, _POINTS).round().astype(int))
     steps = first + drawn
     mean, error = (part[drawn] for part in mean_error(values))
-    axes.plot(steps, mean, color=colour, marker=marker, markevery=0.1, markersize=5, label=name)
+    # every algorithm's markers have places of their own, so that no curve quite hides another that it lies on
+    turn = 4 * list(STYLES).index(name) % len(STYLES) if name in STYLES else 0
+    axes.plot(
+        steps,
+        mean,
+        color=colour,
+        marker=marker,
+        markevery=(0.1 * turn / len(STYLES), 0.1),
+        markersize=5,
+        label=name,
+    )
     axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
 
 
@@ -69,6 +80,17 @@ def mean_error(values: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.
     array = np.asarray(values, dtype=np.float64)
     error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
     return array.mean(0), error
+
+
+def number(value: float, digits: int = 2) -> str:
+    """``value`` for a table or a sentence: plain from 0.001 to 99,999, else as TeX, a·10ᵇ, with ``digits`` digits."""
+    if value == 0 or not math.isfinite(value):
+        return "0" if value == 0 else r"$\infty$" if value > 0 else r"$-\infty$" if value < 0 else "–"
+    leading, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if -3 <= power < 5:
+        return f"{value:,.{max(digits - 1 - power, 0)}f}".replace("-", "−")
+    return f"$10^{{{power}}}$" if leading == "1" else rf"${leading}\cdot10^{{{power}}}$"
 
 
 def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
@@ -86,24 +108,24 @@ def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
         right.set(title=title, xlabel="steps", ylabel="scalars sent")
         right.set_yscale("symlog", linthresh=least)
         right.set_ylim(bottom=-0.1 * least)
-    grid[0, 0].legend()
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
 def draw_protocol() -> Figure:
     """The paper's Figure 1: clients around a server, Phase I (Algorithm 2) left and Phase II (a sync) right."""
-    figure, (one, two) = plt.subplots(1, 2, figsize=(8, 4.4))
+    figure, (one, two) = plt.subplots(1, 2, figsize=(9, 4.4))
     _draw_star(one, "Phase I: uniform exploration", "averages gradients,\ntakes a Langevin step", "#0072B2")
     _draw_star(two, "Phase II: optimistic exploration", "adds up statistics", "#D55E00")
-    for place in _PLACES:
-        one.text(place, 0.06, r"$x_t\sim\mathcal{U}(\mathcal{X})$", ha="center")
-        two.text(place, 0.06, r"argmax$_x$ max$_{\mathrm{Ball}}\,f_x$", ha="center", fontsize=9)
-    one.text(0.02, 0.52, "up\n" r"$\nabla\hat L_i(w^{(k)})$", ha="left", va="center")
-    one.text(0.98, 0.52, "down\n" r"$w^{(k)}$", ha="right", va="center")
+    one.text(0.5, 0.06, r"in turn, $x_t\sim\mathcal{U}(\mathcal{X})$", ha="center")
+    two.text(0.5, 0.06, r"in turn, $x_t=$ argmax$_x$ max$_{\mathrm{Ball}}\,f_x$", ha="center")
+    one.text(-0.02, 0.56, "up\n" r"$\nabla\hat L_i(w^{(k)})$", ha="left", va="center")
+    one.text(0.98, 0.56, "down\n" r"$w^{(k)}$", ha="right", va="center")
     one.text(0.5, -0.06, r"$n$ rounds, then $\hat w_0$ down: $(2n+1)Nd_w$ scalars", ha="center")
-    two.text(0.02, 0.52, "up\n" r"$\Delta\Sigma_i,\ \Delta b_i$", ha="left", va="center")
-    two.text(0.98, 0.52, "down\n" r"$\Sigma_g,\ b_g$", ha="right", va="center")
+    two.text(0.0, 0.56, "up\n" r"$\Delta\Sigma_i,\ \Delta b_i$", ha="left", va="center")
+    two.text(0.98, 0.56, "down\n" r"$\Sigma_g,\ b_g$", ha="right", va="center")
     two.text(0.5, -0.06, r"only when line 6 fires: $2N(d_w^2+d_w)$ scalars", ha="center")
+    figure.set_layout_engine("constrained", wspace=0.12)
     return figure
 
 

@@ -269,7 +269,7 @@ def regret_phase_one(exploration: int, value: float) -> float:
 def good_regret_printed(
     beta: float, information: float, steps: int, curvature: float, lam: float, excess: float = 2.0
 ) -> float:
-    """R_good ≤ √NT √(16eβR + 2(κ)²NT), κ = 2βC_h/λ as printed (8β²C_h²NT/λ²) or 3βC_h/λ with ``excess`` 3 (18)."""
+    """R_good ≤ √(NT)·√(16eβR + 2κ²NT), κ = ``excess`` · βC_h/λ: 2 as printed (2κ² = 8β²C_h²/λ²), 3 as corrected."""
     return math.sqrt(steps) * math.sqrt(
         16 * math.e * beta * information + 2 * (excess * beta * curvature / lam) ** 2 * steps
     )
@@ -278,7 +278,7 @@ def good_regret_printed(
 def bad_regret_printed(
     beta: float, information: float, clients: int, gamma: float, curvature: float, lam_scale: float
 ) -> float:
-    """R_bad ≤ RN√(16βγ + 8β²C_h²/C_λ²) as printed (false where an epoch gives a client more than √NT pulls)."""
+    """R_bad ≤ RN√(16βγ + 8β²C_h²/C_λ²) as printed (false where an epoch gives a client more than √(NT) pulls)."""
     return information * clients * math.sqrt(16 * beta * gamma + 8 * (beta * curvature / lam_scale) ** 2)
 
 
@@ -322,14 +322,14 @@ class TheoremSetting(NamedTuple):
 def theorem_setting_printed(
     a: Assumptions, clients: int, rounds: int, lam_scale: float = 1.0
 ) -> TheoremSetting:
-    """T₀ = ⌈√NT⌉, λ = C_λ√NT, γ = d_wF⁴T/(μ²N) (Theorem 1); C_λ = ``lam_scale``."""
+    """T₀ = ⌈√(NT)⌉, λ = C_λ√(NT), γ = d_wF⁴T/(μ²N) (Theorem 1); C_λ = ``lam_scale``."""
     exploration = phase_one_length(clients, rounds)
     gamma = a.dimension * a.value**4 * rounds / (a.growth**2 * clients)
     return TheoremSetting(exploration, lam_scale * math.sqrt(clients * rounds), gamma)
 
 
 def theorem_setting(a: Assumptions, clients: int, rounds: int, arms: int | None = None) -> TheoremSetting:
-    """T₀ = ⌈√NT⌉, λ = C_g² and γ = T/(NR), which a learner can compute (the repaired theorem)."""
+    """T₀ = ⌈√(NT)⌉, λ = C_g² and γ = T/(NR), which a learner can compute (the repaired theorem)."""
     lam = a.slope**2
     dimension = a.dimension if arms is None else min(arms, a.dimension)
     information = information_bound(dimension, clients * rounds, a.slope, lam)
@@ -344,13 +344,13 @@ def horizon_needed(
     concordance: float = 1.0,
     printed: bool = False,
 ) -> float:
-    """T ≥ C²d_w²F⁴ι²/N · max{…}², which makes √NT ≥ `exploration_needed`; ``printed`` has C for C²."""
+    """T ≥ C²d_w²F⁴ι²/N · max{…}², which makes √(NT) ≥ `exploration_needed`; ``printed`` has C for C²."""
     needed = exploration_needed(a, iota_, zeta, concordance) ** 2 / clients
     return needed / C_DISTANCE if printed else needed
 
 
 def theorem_error_printed(steps: int) -> float:
-    """ε ≤ 8/(C√NT) (Theorem 1); it is 1/(C′T₀) of the lemmas only if C = 8C′."""
+    """ε ≤ 8/(C√(NT)) (Theorem 1); it is 1/(C′T₀) of the lemmas only if C = 8C′."""
     return 8 / (C_DISTANCE * math.sqrt(steps))
 
 

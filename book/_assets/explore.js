@@ -15,7 +15,7 @@ function explore(box) {
   const gamma = element("label", {}, "γ ", slider, shown);
   controls.append(problem.label, algorithm.label, gamma);
   const panels = ["cumulative regret", "scalars sent", "synchronisations, run by run"].map((title) => {
-    const svg = drawing("svg", { viewBox: "0 0 320 210", role: "img" });
+    const svg = drawing("svg", { viewBox: "0 0 320 214", role: "img" });
     box.append(svg);
     return { svg, title };
   });
@@ -27,12 +27,12 @@ function explore(box) {
   const draw = () => {
     const by = data.problems[problem.select.value][algorithm.select.value];
     const { regret, sent, syncs, count } = by.sweep[slider.value];
-    const most = { regret: Math.max(...by.sweep.map((s) => s.regret.at(-1))), sent: Math.max(...by.sweep.map((s) => s.sent.at(-1)), 1) };
+    const most = (key) => ceiling(Math.max(...by.sweep.map((s) => s[key].at(-1)), 1));
     const name = data.gammas[slider.value];
     shown.textContent = ` = ${name}`;
     slider.setAttribute("aria-valuetext", name);
-    curve(panels[0], by.steps, regret, most.regret, by.colour);
-    curve(panels[1], by.steps, sent, most.sent, by.colour);
+    curve(panels[0], by, regret, most("regret"));
+    curve(panels[1], by, sent, most("sent"));
     ticks(panels[2], by.steps.at(-1), by.phase_one, syncs, by.colour);
     text.textContent =
       `${algorithm.select.value} on ${problem.select.value}, γ = ${name}: final regret ${round(regret.at(-1))}, ` +
@@ -43,12 +43,12 @@ function explore(box) {
   draw();
 }
 
-const LEFT = 58, RIGHT = 314, TOP = 26, BOTTOM = 182;
+const LEFT = 58, RIGHT = 314, TOP = 36, BOTTOM = 186;
 
-function curve({ svg, title }, steps, values, most, colour) {
+function curve({ svg, title }, { steps, phase_one, colour }, values, most) {
   const x = (step) => LEFT + ((RIGHT - LEFT) * step) / steps.at(-1);
   const y = (value) => BOTTOM - ((BOTTOM - TOP) * value) / most;
-  frame(svg, title, steps.at(-1));
+  frame(svg, title, steps.at(-1), phase_one);
   for (const share of [0, 0.5, 1]) {
     svg.append(drawing("text", { x: LEFT - 4, y: y(share * most) + 4, "text-anchor": "end" }, short(share * most)));
   }
@@ -58,10 +58,9 @@ function curve({ svg, title }, steps, values, most, colour) {
 }
 
 function ticks({ svg, title }, last, first, syncs, colour) {
-  frame(svg, title, last);
+  frame(svg, title, last, first);
   const row = (BOTTOM - TOP) / syncs.length;
   const x = (step) => LEFT + ((RIGHT - LEFT) * step) / last;
-  svg.append(drawing("line", { x1: x(first), x2: x(first), y1: TOP, y2: BOTTOM, class: "faint" }));
   syncs.forEach((run, k) =>
     run.forEach((step) => {
       const top = TOP + k * row + 0.15 * row;
@@ -71,10 +70,12 @@ function ticks({ svg, title }, last, first, syncs, colour) {
   svg.setAttribute("aria-label", `${title}: ${syncs.map((run) => run.length).join(", ")} in the runs`);
 }
 
-function frame(svg, title, last) {
+function frame(svg, title, last, first) {
+  const end = LEFT + ((RIGHT - LEFT) * first) / last;
   svg.replaceChildren(
     drawing("text", { x: 0, y: 15 }, title),
     drawing("path", { d: `M${LEFT},${TOP}V${BOTTOM}H${RIGHT}`, class: "axis" }),
+    drawing("path", { d: `M${end},${TOP}V${BOTTOM}`, class: "faint" }),
     drawing("text", { x: LEFT, y: BOTTOM + 18 }, "0"),
     drawing("text", { x: RIGHT, y: BOTTOM + 18, "text-anchor": "end" }, `step ${last}`),
   );
@@ -97,6 +98,12 @@ function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
   node.append(...children);
   return node;
+}
+
+// the least of 1, 2, 4, 5, 10 times a power of ten that is not below the value, so that its half is a plain number too
+function ceiling(value) {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 4, 5, 10].map((step) => step * unit).find((top) => top >= value * 0.999);
 }
 
 const round = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
