@@ -120,7 +120,7 @@ def ratios(
                 pair = (traces[experiment][own], traces[experiment][other])
                 estimate, low, high = interval(_ratio, *(_final(trace, quantity) for trace in pair))
                 holds = (below is None or high < below) and (above is None or low > above)
-                parts.append(Part(f"{experiment}: {own} / {other}", estimate, low, high, holds))
+                parts.append(Part(f"{pair[0].problem}: {own} / {other}", estimate, low, high, holds))
     return parts
 
 
@@ -132,7 +132,7 @@ def late_share(traces: Traces, experiments: Sequence[str], algorithm: str, below
         sent = (trace.up + trace.down)[:, trace.phase_one :].double()
         late, whole = (part.sum(1).numpy() for part in (sent[:, sent.shape[1] // 2 :], sent))
         estimate, low, high = interval(_ratio, late, whole)
-        parts.append(Part(f"{experiment}: second half / all", estimate, low, high, high < below))
+        parts.append(Part(f"{trace.problem}: second half / all", estimate, low, high, high < below))
     return parts
 
 

@@ -12,6 +12,7 @@ from fedgo import (
     langevin_rounds,
     last,
     phase_one_length,
+    private_start,
     shared_start,
 )
 
@@ -100,6 +101,17 @@ def test_the_noise_of_a_private_client_is_its_own_and_that_of_a_run_does_not_dep
     alone = shared_start(problem.only(2), network, 4, 9, brief)
     torch.testing.assert_close(alone.w0[0], batch.w0[2], rtol=0, atol=1e-12)
     assert len(batch.w0.flatten(0, 1).unique(dim=0)) == 3
+
+
+@pytest.mark.parametrize("clients", [3, 40, 101])
+def test_private_fits_of_a_run_do_not_depend_on_how_many_are_fitted_at_once(clients):
+    problem, network, brief = hartmann6(5, arms=8), Network(6, 3), Langevin(rounds=70)
+    start = private_start(problem, network, clients, 20, brief)
+    assert start.w0.shape == (5, clients, network.size) and start.loss.shape == (5, clients)
+    for run in range(5):
+        alone = private_start(problem.only(run), network, clients, 20, brief)
+        assert torch.allclose(start.w0[run], alone.w0[0], atol=1e-12, rtol=0)
+        assert torch.allclose(start.loss[run], alone.loss[0], atol=1e-12, rtol=0)
 
 
 def test_an_oracle_that_diverges_is_refused_with_its_step():

@@ -10,13 +10,15 @@ from fedgo.experiments import (
     TUNED_FILE,
     TUNING_RUNS,
     TUNING_SEED,
+    YARDSTICK,
     YARDSTICK_ON,
+    YARDSTICK_STEPS,
     YARDSTICKS,
     evaluate,
     tuned,
     world,
 )
-from fedgo.tune import tune_algorithm
+from fedgo.tune import tune_algorithm, tune_experiment
 
 BUDGET = 24
 EVERY = ALGORITHMS | YARDSTICKS
@@ -89,3 +91,12 @@ def test_an_evaluation_of_more_runs_than_fit_at_once_is_one_trace(file):
     for name, trace in traces.items():
         assert trace.algorithm == name and len(trace.arm) == 12
     assert traces["DisLinUCB"].first(2).arm.equal(few["DisLinUCB"].arm)
+
+
+def test_the_yardstick_runs_as_tuned_and_on_one_experiment_only(monkeypatch):
+    calls = []
+    monkeypatch.setattr("fedgo.experiments.botorch_gp_ucb", lambda *arguments: calls.append(arguments))
+    within = world(YARDSTICK_ON, 2)
+    YARDSTICKS[YARDSTICK].run(within, {"beta": 0.7})
+    assert calls == [(within.problem, within.clients, YARDSTICK_STEPS, 0.7)]
+    assert tune_experiment(next(name for name in EXPERIMENTS if name != YARDSTICK_ON), [YARDSTICK]) == {}

@@ -43,3 +43,9 @@ def test_a_formula_among_words_and_two_in_a_row_are_as_they_were():
     found = paragraph(formula(), nodes.Text(","), formula(), nodes.strong("", "."))
     assert found.astext() == "x,x."
     assert [part.astext() for part in found.findall(nodes.inline)] == ["x,"]
+
+
+def test_a_formula_that_comes_first_takes_nothing_from_the_end():
+    found = paragraph(formula(), nodes.Text(" opens ("))
+    assert found.astext() == "x opens ("
+    assert not list(found.findall(nodes.inline))
