@@ -28,7 +28,7 @@ def table(stamps: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
     for name, stamp in stamps.items():
         runs_first = sorted(stamp["parameters"].items(), key=lambda item: item[0] != "runs")
-        parameters = " ".join(f"`{key}\u00a0=\u00a0{value}`" for key, value in runs_first)
+        parameters = " ".join(f"`{key} = {value}`" for key, value in runs_first)
         rows.append(
             f"| `{name}` | [](/{EXECUTED}{name}.ipynb) | {parameters} | {duration(stamp['seconds'])} |"
         )
