@@ -13,8 +13,8 @@ from sphinx.config import Config
 _LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)
 
 
-# x_{s−1}, d_w, R_good, K_ZZ and x^{a/2}
-_LOW = re.compile(r"_\{([^{}]+)\}|(?<=(?<![a-z_])[A-Za-z])_([a-z]+|[A-Z]+|λ)")
+# x_{s−1}, d_w, R_phaseII, K_ZZ and x^{a/2}
+_LOW = re.compile(r"_\{([^{}]+)\}|(?<=(?<![a-z_])[A-Za-z])_([a-z]+I{0,2}|[A-Z]+|λ)")
 _HIGH = re.compile(r"\^\{([^{}]+)\}")
 
 

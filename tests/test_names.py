@@ -27,7 +27,7 @@ def test_every_module_is_on_one_page():
     ("text", "shown"),
     [
         ("w* and f_{w*}, |x| ≤ 1, *all*", "w* and fw*, |x| ≤ 1, *all*"),
-        ("d_wF², C_gρ, K_ZZ^{-1/2}, R_good", "dwF², Cgρ, KZZ-1/2, Rgood"),
+        ("d_wF², C_gρ, K_ZZ^{-1/2}, R_phaseII.", "dwF², Cgρ, KZZ-1/2, RphaseII."),
         ("``basis``ᵀ of ``features`` @ `Star`, then `ball`.", "basisᵀ of features @ Star, then ball."),
         ("N(0, ``scale``²I) \\ and __init__, log_ratio_", "N(0, scale²I) \\ and __init__, log_ratio_"),
     ],

@@ -15,7 +15,7 @@ function explore(box) {
   const gamma = element("label", {}, "γ ", slider, shown);
   controls.append(problem.label, algorithm.label, gamma);
   const panels = ["cumulative regret", "scalars sent", "synchronisations, run by run"].map((title) => {
-    const svg = drawing("svg", { viewBox: "0 0 320 214", role: "img" });
+    const svg = drawing("svg", { viewBox: "0 0 320 216", role: "img" });
     box.append(svg);
     return { svg, title };
   });
@@ -43,7 +43,7 @@ function explore(box) {
   draw();
 }
 
-const LEFT = 58, RIGHT = 314, TOP = 36, BOTTOM = 186;
+const LEFT = 64, RIGHT = 314, TOP = 36, BOTTOM = 186;
 
 function curve({ svg, title }, { steps, phase_one, colour }, values, most) {
   const x = (step) => LEFT + ((RIGHT - LEFT) * step) / steps.at(-1);
@@ -73,11 +73,11 @@ function ticks({ svg, title }, last, first, syncs, colour) {
 function frame(svg, title, last, first) {
   const end = LEFT + ((RIGHT - LEFT) * first) / last;
   svg.replaceChildren(
-    drawing("text", { x: 0, y: 15 }, title),
+    drawing("text", { x: 0, y: 18 }, title),
     drawing("path", { d: `M${LEFT},${TOP}V${BOTTOM}H${RIGHT}`, class: "axis" }),
     drawing("path", { d: `M${end},${TOP}V${BOTTOM}`, class: "faint" }),
-    drawing("text", { x: LEFT, y: BOTTOM + 18 }, "0"),
-    drawing("text", { x: RIGHT, y: BOTTOM + 18, "text-anchor": "end" }, `step ${last}`),
+    drawing("text", { x: LEFT, y: BOTTOM + 22 }, "0"),
+    drawing("text", { x: RIGHT, y: BOTTOM + 22, "text-anchor": "end" }, `step ${last}`),
   );
 }
 
