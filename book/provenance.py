@@ -16,6 +16,7 @@ import jupytext
 import nbformat
 from source_links import page_name
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 ROOT = Path(__file__).resolve().parents[1]
 EXECUTED = "book/_executed/"
@@ -23,6 +24,11 @@ ONE_PANEL = (
     540  # points; a phone shows what is wider through a window that scrolls, or its text would be too small
 )
 OPEN = "open"  # the folder of the site with notebooks to open elsewhere
+
+
+def notebook_names(environment: BuildEnvironment) -> list[str]:
+    """The notebooks that have a page in the book."""
+    return sorted(name.removeprefix(EXECUTED) for name in environment.found_docs if name.startswith(EXECUTED))
 
 
 def repository(configured: str) -> str:
@@ -115,12 +121,10 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
         "# Where fedgo is not installed, as on Colab: install it, then restart the kernel if asked to.\n"
         f'try:\n    import fedgo\nexcept ImportError:\n    %pip install --quiet "{package}"'
     )
-    for docname in sorted(app.env.found_docs):
-        if docname.startswith(EXECUTED):
-            name = docname.removeprefix(EXECUTED)
-            notebook = jupytext.read(ROOT / f"notebooks/{name}.md")
-            notebook.cells.insert(1, nbformat.v4.new_code_cell(install))
-            nbformat.write(notebook, folder / f"{name}.ipynb")
+    for name in notebook_names(app.env):
+        notebook = jupytext.read(ROOT / f"notebooks/{name}.md")
+        notebook.cells.insert(1, nbformat.v4.new_code_cell(install))
+        nbformat.write(notebook, folder / f"{name}.ipynb")
 
 
 def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from provenance import EXECUTED, notebook_names
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-
-EXECUTED = "book/_executed/"
 
 
 def duration(seconds: float) -> str:
@@ -42,11 +41,10 @@ class Runtimes(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """The table, of the notebooks that are in the book."""
         stamps = {}
-        for docname in sorted(self.env.found_docs):
-            if docname.startswith(EXECUTED):
-                file = Path(self.env.doc2path(docname))
-                self.env.note_dependency(str(file))
-                stamps[file.stem] = json.loads(file.read_text(encoding="utf-8"))["metadata"]["fedgo"]
+        for name in notebook_names(self.env):
+            file = Path(self.env.doc2path(f"{EXECUTED}{name}"))
+            self.env.note_dependency(str(file))
+            stamps[name] = json.loads(file.read_text(encoding="utf-8"))["metadata"]["fedgo"]
         return self.parse_text_to_nodes("\n".join(table(stamps)))
 
 

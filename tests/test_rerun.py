@@ -13,6 +13,8 @@ from book_modules import load
 ROOT = Path(__file__).resolve().parents[1]
 
 
+for name in ("source_links", "provenance"):
+    load(name, name)
 runtimes = load("runtimes")
 
 
