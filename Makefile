@@ -7,7 +7,7 @@ PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# make tune  every setting of every grid on the tuning instances; rewrites fedgo/data/tuned.json
+# make tune  every setting of every grid on the tuning instances; rewrites fedgo/paper/data/tuned.json
 .PHONY: book test bench tune lock clean distclean chromium pdf
 
 book: .venv/stamp
@@ -34,7 +34,7 @@ pdf: .venv/stamp chromium
 	@$(PY) book/pdf.py
 
 tune: .venv/stamp
-	@OMP_NUM_THREADS=1 $(PY) -m fedgo.tune
+	@OMP_NUM_THREADS=1 $(PY) -m fedgo.paper.tune
 
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py

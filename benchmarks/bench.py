@@ -32,7 +32,7 @@ from fedgo import (
     one_go_ucb,
     shared_start,
 )
-from fedgo.experiments import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evaluate
+from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evaluate
 
 RUNS, ROUNDS = 10, 100
 LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
@@ -72,8 +72,8 @@ def plain_phase_two(
 
 def plain_oracle(network: Network, problem: Problem, start: Start, langevin: Langevin) -> float:
     """Estimated seconds of the transcription of Algorithm 2, from ten rounds of one run."""
-    x = problem.arms[0, start.explored.arm[0]].numpy()
-    pairs = list(zip(x, start.explored.reward[0].tolist(), strict=True))
+    x = problem.arms[0, start.exploration.arm[0]].numpy()
+    pairs = list(zip(x, start.exploration.reward[0].tolist(), strict=True))
     data = [pairs[i :: start.clients] for i in range(start.clients)]
     noise = torch.randn(10, network.size, dtype=torch.float64).numpy()
     begin = time.perf_counter()

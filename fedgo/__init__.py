@@ -1,61 +1,81 @@
-"""fedgo: "Communication-Efficient Federated Non-Linear Bandit Optimization" as code to run and to check."""
+"""fedgo: "Communication-Efficient Federated Non-Linear Bandit Optimization" as code to run and to check.
 
-from fedgo.algorithms.go_ucb import Start, fed_go_ucb, n_go_ucb, one_go_ucb, private_start, shared_start
-from fedgo.confidence import (
-    Ball,
-    Coordinates,
-    Posterior,
-    Tally,
-    ball,
-    compress,
-    condition,
-    first_order,
-    radius,
-    statistics,
-)
+`from fedgo import …` has the paper's algorithms, every control, the problems and what they are made of. Importing it
+loads torch and numpy; a name that needs more (BoTorch's test functions, say) is loaded when first asked for (SPEC 1).
+"""
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
+from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
+from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
+from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
+from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
+from fedgo.langevin import Langevin
 from fedgo.network import Network, SingleUnit
-from fedgo.oracle import Langevin, deal, explore, langevin_rounds, last, phase_one_length
+from fedgo.phase_one import Exploration, Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import EventTriggered, Immediate, Settings
-from fedgo.problem import Problem, clustered, cosine8, hartmann6, realizable
-from fedgo.simulate import Trace, simulate
-from fedgo.star import Ledger, Star, When
+from fedgo.problem import Problem, realizable
+from fedgo.simulation import Learner, Trace, simulate
+
+if TYPE_CHECKING:
+    from fedgo.algorithms.gp_ucb import gp_ucb
+    from fedgo.paper.experiments import evaluate
+    from fedgo.paper.problems import clustered, cosine8, hartmann6
+
+__version__ = version("fedgo")
 
 __all__ = [
-    "Ball",
-    "Coordinates",
     "EventTriggered",
+    "Exploration",
     "Immediate",
     "Langevin",
-    "Ledger",
+    "Learner",
     "Network",
-    "Posterior",
     "Problem",
     "Settings",
     "SingleUnit",
-    "Star",
     "Start",
-    "Tally",
     "Trace",
-    "When",
-    "ball",
+    "__version__",
+    "approx_dis_kernel_ucb",
     "clustered",
-    "compress",
-    "condition",
     "cosine8",
-    "deal",
-    "explore",
+    "dis_lin_ucb",
+    "evaluate",
+    "exact_kernel_ucb",
+    "fed_glb_ucb",
     "fed_go_ucb",
-    "first_order",
+    "gp_ucb",
     "hartmann6",
-    "langevin_rounds",
-    "last",
     "n_go_ucb",
     "one_go_ucb",
     "phase_one_length",
     "private_start",
-    "radius",
     "realizable",
     "shared_start",
+    "shared_ucb1",
     "simulate",
-    "statistics",
+    "uniform_random",
 ]
+
+_LATER = {
+    "clustered": "fedgo.paper.problems",
+    "cosine8": "fedgo.paper.problems",
+    "evaluate": "fedgo.paper.experiments",
+    "gp_ucb": "fedgo.algorithms.gp_ucb",
+    "hartmann6": "fedgo.paper.problems",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'fedgo' has no attribute '{name}'")
+    found = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

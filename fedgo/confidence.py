@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
 
 
 class Tally(NamedTuple):
@@ -23,6 +23,15 @@ class Tally(NamedTuple):
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
         return Tally(self.counts + other.counts, self.sums + other.sums)
+
+    @classmethod
+    def blank(cls, *shape: int) -> "Tally":
+        """No pulls, of ``shape`` (..., K)."""
+        return cls(*(torch.zeros(shape, dtype=torch.float64) for _ in range(2)))
+
+    def summed(self) -> "Tally":
+        """The tallies of all clients (R, N, K) together, (R, K)."""
+        return Tally(self.counts.sum(1), self.sums.sum(1))
 
     def of(self, run: Tensor) -> "Tally":
         """The tallies of the runs ``run`` (first axis)."""
@@ -136,28 +145,3 @@ def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally:
     sigma, b = statistics(gradients, w0, lam, tally)
     centre = torch.cholesky_solve((b + lam * w0).unsqueeze(-1), torch.linalg.cholesky(sigma)).squeeze(-1)
     return Ball(centre, sigma, beta)
-
-
-def radius(
-    information: Tensor,
-    pulls: Tensor,
-    syncs: Tensor | int,
-    *,
-    clients: int,
-    lam: float,
-    sigma: float,
-    distance: Tensor | float,
-    curvature: Tensor | float,
-    delta: float,
-) -> Tensor:
-    """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (the paper's confidence lemma).
-
-    √β = σ√(ln det Σ/det λI + 2 ln(π²N(p+1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|, with ``information`` the log-ratio,
-    ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*| and ``curvature`` C_h: the lemma's three terms,
-    with the proof's Cauchy–Schwarz step replaced by G(λI + GᵀG)⁻¹Gᵀ ≤ I and a union over (p, i). Only a
-    simulation knows ρ₀.
-    """
-    require(0 < delta < 1, "delta", delta, "give a failure probability in (0, 1)")
-    union = 2 * math.log(math.pi**2 * clients / (3 * delta)) + 4 * torch.as_tensor(syncs + 1).log()
-    noise = sigma * (information + union).sqrt()
-    return (noise + math.sqrt(lam) * distance + curvature / 2 * distance**2 * pulls.sqrt()).square()

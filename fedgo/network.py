@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
 
 
 class Parametric(Protocol):

@@ -8,17 +8,17 @@ down, and every client's Δ is reset (a reset that the printed algorithm leaves 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
 from fedgo.confidence import Posterior, Tally, condition, first_order
-from fedgo.encoding import Encoding, Statistics, check_encoding, scalars
-from fedgo.simulate import place
-from fedgo.star import Star, When
+from fedgo.messages import Encoding, check_encoding, scalars
+from fedgo.star import Message, Star, When
 
+AnyState = TypeVar("AnyState", bound="tuple[Any, ...]")
 Index = Callable[[Posterior, Tally], Tensor]
 
 
@@ -71,17 +71,15 @@ class EventTriggered:
     settings: Settings
     optimism: Index | None = None
 
-    def statistics(self, tally: Tally) -> Statistics:
-        """The message of the statistics of ``tally`` (..., K)."""
-        arms = self.features.shape[-2]
-        pulls = tally.counts.sum(-1)
-        return Statistics(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
+    def statistics(self, tally: Tally) -> Message[Tally]:
+        """The message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, ..., K) that determines it."""
+        pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
+        return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> State:
         """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
         runs, _, arms, _ = self.features.shape
-        fresh = Tally(*(torch.zeros(runs, self.learners, arms, dtype=torch.float64) for _ in range(2)))
-        server = Tally(*(torch.zeros(runs, arms, dtype=torch.float64) for _ in range(2)))
+        fresh, server = Tally.blank(runs, self.learners, arms), Tally.blank(runs, arms)
         prior = condition(self.features, self.offsets, self.settings.lam, fresh)
         return State(prior, fresh, torch.zeros(runs, self.learners, dtype=torch.float64), server)
 
@@ -110,16 +108,15 @@ class EventTriggered:
         """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
         run = when.run
         fresh = state.fresh.of(run)
-        sent = star.collect(self.statistics(fresh), when).tally
-        news = Tally(*(part.sum(1) for part in sent))
+        sent = star.collect(self.statistics(fresh), when)
+        news = sent.summed()
         # the server sends the news of this epoch; dense, that is as large as the total of the printed line 9
-        total = state.server.of(run) + star.broadcast(self.statistics(news), when).tally
+        total = state.server.of(run) + star.broadcast(self.statistics(news), when)
         received = Tally(*(part.unsqueeze(1) for part in total))
         posterior = condition(self.features[run], self.offsets[run], self.settings.lam, received)
-        blank = Tally(*(torch.zeros_like(part) for part in fresh))
+        blank = Tally.blank(*fresh.counts.shape)
         new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
-        after: State = place(state, run, new)
-        return after
+        return place(state, run, new)
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,18 @@ class Immediate(EventTriggered):
         if self.datum is not None:
             dense = self.settings.encoding == "dense"
             cost = torch.tensor(self.datum) if dense else cost.clamp(max=self.datum)
-        message = Statistics(state.fresh.of(when.run), cost.expand(len(when.run)))
+        message = Message(state.fresh.of(when.run), cost.expand(len(when.run)))
         star.collect(message, when, senders=1)
         star.broadcast(message, when)
         return state
+
+
+def place(state: AnyState, run: Tensor, new: AnyState) -> AnyState:
+    """``state`` (a tuple of tensors or such tuples) with the rows ``run`` of each first axis replaced by ``new``."""
+    return type(state)(*(_placed(old, run, part) for old, part in zip(state, new, strict=True)))
+
+
+def _placed(old: Any, run: Tensor, new: Any) -> Any:
+    if isinstance(old, Tensor):
+        return old.index_copy(0, run, new.expand(-1, *old.shape[1:]))
+    return place(old, run, new)

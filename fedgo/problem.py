@@ -3,18 +3,16 @@
 Everything has a leading axis of S independent runs; run r of seed s is the same alone and in any batch.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from botorch.test_functions.synthetic import Cosine8, Hartmann
 from torch import Tensor
 
-from fedgo.checks import require, require_finite
+from fedgo._checks import require, require_finite
+from fedgo._streams import generator, normal_tape
 from fedgo.network import Parametric
-from fedgo.streams import generator, normal_tape
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Problem:
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)
 
 
-def _uniform_arms(
+def uniform_arms(
     name: str,
     mean: Callable[[Tensor], Tensor],
     bounds: tuple[float, float],
@@ -107,7 +105,7 @@ def _uniform_arms(
     sigma: float,
 ) -> Problem:
     """``arms`` points per run, uniform in the cube ``bounds``^d_x, drawn anew for every run."""
-    numbers = _run_numbers(runs)
+    numbers = run_numbers(runs)
     require(arms >= 1, "arms", arms, "give at least one arm")
     require(seed >= 0, "seed", seed, "give a seed of at least 0")
     low, high = bounds
@@ -122,56 +120,11 @@ def _uniform_arms(
     return Problem(name, points, means, numbers, seed, sigma)
 
 
-def _run_numbers(runs: int | Sequence[int]) -> tuple[int, ...]:
+def run_numbers(runs: int | Sequence[int]) -> tuple[int, ...]:
+    """The numbers of ``runs`` runs from 0, or those given."""
     numbers = tuple(range(runs)) if isinstance(runs, int) else tuple(runs)
     require(len(numbers) >= 1 and min(numbers) >= 0, "runs", runs, "give at least one run, numbered from 0")
     return numbers
-
-
-@contextmanager
-def _double_precision() -> Iterator[None]:
-    """BoTorch's tables are in the default dtype, whatever ``dtype`` says: Hartmann's would be wrong by 4e-8."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
-def hartmann6(
-    runs: int | Sequence[int] = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1
-) -> Problem:
-    """Hartmann's function on [0,1]⁶, reward −f₁ = Σ ᾱ exp(−Σ Ā(x − P̄)²) ∈ (0, 3.33] (Section 6, appendix D).
-
-    The paper's table of P̄ lacks its factor 1e-4; BoTorch's function has it.
-    """
-    with _double_precision():
-        function = Hartmann(dim=6, dtype=torch.float64)
-    return _uniform_arms(
-        "Hartmann6", lambda x: -function.evaluate_true(x), (0.0, 1.0), 6, runs, arms, seed, sigma
-    )
-
-
-def cosine8(
-    runs: int | Sequence[int] = 10,
-    *,
-    arms: int = 50,
-    seed: int = 0,
-    sigma: float = 0.1,
-    negated: bool = True,
-) -> Problem:
-    """The cosine mixture on [−1,1]⁸: reward −f₂ as the appendix says, or f₂ itself with ``negated=False``.
-
-    f₂ = 0.1 Σ cos(5πx) − Σ x² has its maximum 0.8 at 0; −f₂ is largest at the corners of the cube.
-    """
-    with _double_precision():
-        function = Cosine8(dtype=torch.float64)
-    sign = -1.0 if negated else 1.0
-    name = "Cosine8" if negated else "Cosine8 as printed"
-    return _uniform_arms(
-        name, lambda x: sign * function.evaluate_true(x), (-1.0, 1.0), 8, runs, arms, seed, sigma
-    )
 
 
 def realizable(
@@ -184,35 +137,11 @@ def realizable(
     scale: float = 1.0,
 ) -> Problem:
     """f = f_{w*} and uniform arms in [0,1]^d_x: Assumption 1 holds exactly; w* ~ N(0, s²I), s = ``scale``."""
-    numbers = _run_numbers(runs)
+    numbers = run_numbers(runs)
     truth = torch.stack([normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]).mul(
         scale
     )
-    problem = _uniform_arms(
+    problem = uniform_arms(
         "realizable", lambda x: x.sum(-1), (0.0, 1.0), network.d_x, numbers, arms, seed, sigma
     )
     return replace(problem, means=network.values(truth, problem.arms), truth=truth)
-
-
-def clustered(
-    name: Literal["magic", "shuttle"],
-    runs: int | Sequence[int] = 10,
-    *,
-    seed: int = 0,
-    sigma: float = 0.1,
-    reward: Literal["gaussian", "bernoulli"] = "gaussian",
-) -> Problem:
-    """MagicTelescope or Shuttle as 20 arms: cluster centroids and their share of the positive class.
-
-    The arms are the same in every run (only the noise differs); they come from the file that
-    ``python -m fedgo.datasets`` regenerates from the raw data.
-    """
-    titles = {"magic": "MagicTelescope", "shuttle": "Shuttle"}
-    require(name in titles, "name", name, f"choose one of {tuple(titles)}")
-    numbers = _run_numbers(runs)
-    from fedgo.datasets import shipped_arms  # here: `python -m fedgo.datasets` must be the first to load it
-
-    table = shipped_arms(name)
-    arms = torch.as_tensor(table.features, dtype=torch.float64).expand(len(numbers), -1, -1)
-    means = torch.as_tensor(table.means, dtype=torch.float64).expand(len(numbers), -1)
-    return Problem(titles[name], arms, means, numbers, seed, sigma, reward)

@@ -1,38 +1,29 @@
 """The star: N clients around one server; the one place where messages are delivered and their scalars counted.
 
-The communication cost C_NT is "the total amount of real numbers being transferred" (Section 3). Messages have
-shape (runs, clients, …), a client axis of one for what the server says to all; the cost of a message is the
-product of the remaining dimensions, or its own ``scalars`` where it is stored in another form than it is sent in.
+The communication cost C_NT is "the total amount of real numbers being transferred" (Section 3). What crosses the star
+is a `Message`: a content as the receiver uses it, with leading axes (runs, clients, …) and a client axis of one for
+what the server says to all, and the number of scalars that it costs to send.
 """
 
-import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
+
+Content = TypeVar("Content")
+Reply = TypeVar("Reply")
 
 
-class Encoded(Protocol):
-    """A message that says itself how many scalars it costs to send: one number, one for each run (n,) where runs
-    differ, or one for each sender (n, senders) where clients do."""
+class Message(NamedTuple, Generic[Content]):
+    """What is delivered, and what it costs: ``scalars`` is one number, one for each run (R,) where runs differ, or one
+    for each sender (R, senders) where clients do. The content may be held in another form than it is sent in."""
 
-    @property
-    def scalars(self) -> int | Tensor: ...
-
-
-class Summed(NamedTuple):
-    """The replies of all clients where the server needs only their sum ``total`` (R, …); each sends ``scalars``."""
-
-    total: Tensor
-    scalars: int
-
-
-Handler = Callable[[Tensor], Summed]
-Message = TypeVar("Message", bound=Tensor | Encoded)
-Reply = TypeVar("Reply", bound=Tensor | Encoded)
+    content: Content
+    scalars: int | Tensor
 
 
 class When(NamedTuple):
@@ -40,6 +31,12 @@ class When(NamedTuple):
 
     run: Tensor
     step: Tensor
+
+
+# A round with the clients: they get a tensor, and a handler says what they reply, their sum where that is all the
+# server needs. `Star.at` gives the Ask that sends both ways, `answer` is the one of a server that has the data itself.
+Handler = Callable[[Tensor], Message[Reply]]
+Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 
 
 class Ledger(NamedTuple):
@@ -60,28 +57,28 @@ class Star(NamedTuple):
     clients: int
     ledger: Ledger
 
-    def collect(self, messages: Message, when: When, senders: int | None = None) -> Message:
-        """Clients → server: deliver ``messages`` of ``senders`` clients (all of them unless said) per run."""
+    def collect(self, message: Message[Content], when: When, senders: int | None = None) -> Content:
+        """Clients → server: deliver the ``message`` of ``senders`` clients (all of them unless said) per run."""
         count = self.clients if senders is None else senders
         require(0 <= count <= self.clients, "senders", count, f"at most the N = {self.clients} clients send")
-        each = torch.as_tensor(_scalars(messages))
+        each = torch.as_tensor(message.scalars)
         self.ledger.up.index_put_(when, each.sum(1) if each.ndim == 2 else count * each, accumulate=True)
-        return messages
+        return message.content
 
-    def broadcast(self, message: Message, when: When) -> Message:
+    def broadcast(self, message: Message[Content], when: When) -> Content:
         """Server → all N clients: deliver one ``message`` per run, charged N times."""
-        self.ledger.down.index_put_(when, torch.as_tensor(self.clients * _scalars(message)), accumulate=True)
-        return message
+        self.ledger.down.index_put_(when, torch.as_tensor(self.clients * message.scalars), accumulate=True)
+        return message.content
 
-    def ask(self, handler: Callable[[Message], Reply], message: Message, when: When) -> Reply:
-        """One round: every client gets ``message`` and sends back ``handler(message)``."""
+    def ask(self, handler: Handler[Reply], message: Message[Tensor], when: When) -> Reply:
+        """One round: every client gets ``message`` and sends back what ``handler`` makes of it."""
         return self.collect(handler(self.broadcast(message, when)), when)
 
+    def at(self, when: When) -> Ask:
+        """`ask`, booked at ``when``."""
+        return partial(self.ask, when=when)
 
-def answer(handler: Handler, message: Tensor, when: When | None = None) -> Summed:
-    """What takes the place of ``Star.ask`` where the server has the data itself: nothing is sent."""
-    return handler(message)
 
-
-def _scalars(message: Tensor | Encoded) -> int | Tensor:
-    return math.prod(message.shape[2:]) if isinstance(message, Tensor) else message.scalars
+def answer(handler: Handler[Reply], message: Message[Tensor]) -> Reply:
+    """What takes the place of `Star.ask` where the server has the data itself: nothing is sent."""
+    return handler(message.content).content

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedgo import Network, Tally, ball, compress
-from fedgo.ascent import _slope, line_three, points, view
+from fedgo import Network
+from fedgo.confidence import Tally, ball, compress
+from fedgo.line_three import _slope, line_three, points, view
 
 
 def setting(hidden=4, arms=7, d_x=3, seed=0):

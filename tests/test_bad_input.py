@@ -13,15 +13,15 @@ from fedgo import (
     Trace,
     clustered,
     cosine8,
-    deal,
     fed_go_ucb,
     hartmann6,
     n_go_ucb,
     phase_one_length,
     private_start,
-    radius,
     shared_start,
 )
+from fedgo.phase_one import deal
+from fedgo.theory.confidence import radius
 
 ARMS, MEANS = torch.rand(2, 3, 4).double(), torch.rand(2, 3).double()
 

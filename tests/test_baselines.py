@@ -12,25 +12,16 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from fedgo import (
-    EventTriggered,
-    Langevin,
-    Ledger,
-    Problem,
-    Settings,
-    Star,
-    Tally,
-    When,
-    clustered,
-    cosine8,
-    hartmann6,
-)
-from fedgo.algorithms.controls import botorch_gp_ucb, exact_kernel_ucb, shared_ucb1, uniform_random
-from fedgo.algorithms.glb_ucb import LINKS, GeneralisedLinear, fed_glb_ucb
-from fedgo.algorithms.kernel_ucb import NystroemKernel, approx_dis_kernel_ucb, nystroem, rbf
-from fedgo.algorithms.lin_ucb import dis_lin_ucb
-from fedgo.experiments import ALGORITHMS, World
-from fedgo.streams import generator
+from fedgo import EventTriggered, Langevin, Problem, Settings, clustered, cosine8, hartmann6
+from fedgo._streams import generator
+from fedgo.algorithms.approx_dis_kernel_ucb import NystroemKernel, approx_dis_kernel_ucb, nystroem, rbf
+from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
+from fedgo.algorithms.gp_ucb import gp_ucb
+from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
+from fedgo.algorithms.fed_glb_ucb import LINKS, GeneralisedLinear, fed_glb_ucb
+from fedgo.confidence import Tally
+from fedgo.paper.experiments import ALGORITHMS, World
+from fedgo.star import Ledger, Star, When
 
 INF = float("inf")
 
@@ -70,7 +61,7 @@ def watch(monkeypatch):
 
         def watched(*args, **options):
             result = method(*args, **options)
-            calls.append(SimpleNamespace(args=args, result=result))
+            calls.append(SimpleNamespace(args=args, kwargs=options, result=result))
             return result
 
         monkeypatch.setattr(owner, name, watched)
@@ -335,7 +326,7 @@ def test_the_descent_reaches_the_optimum_of_scikit_learn(watch, link, lam):
     gram = torch.from_numpy(x.T @ x + lam * np.eye(x.shape[1]))[None]
     learner = GeneralisedLinear(10**5, problem.arms, Settings(lam), LINKS[link])
     when = When(torch.tensor([run]), torch.tensor([step]))
-    tight = learner._fit(own, gram, torch.zeros(1, x.shape[1]).double(), star.ask, when)[0].numpy()
+    tight = learner._fit(own, gram, torch.zeros(1, x.shape[1]).double(), star.at, when)[0].numpy()
     np.testing.assert_allclose(tight, theta, rtol=0, atol=2e-5)
 
 
@@ -347,7 +338,7 @@ def test_the_ledger_of_fed_glb_ucb_by_hand(watch, link):
     d, syncs = problem.arms.shape[-1], int(trace.sync.sum())
     booked = torch.zeros(40, dtype=torch.int64)
     for call in asks:
-        booked[call.args[3].step] += 4 * d
+        booked[call.kwargs["when"].step] += 4 * d
     assert syncs > 2 and len(asks) > syncs
     assert torch.equal(trace.up[0], booked + trace.sync[0] * 4 * d * d)
     assert torch.equal(trace.down[0], booked + trace.sync[0] * 4 * (d * d + 2 * d))
@@ -607,7 +598,7 @@ def hill(runs=1):
 
 def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
     problem = hill()
-    trace, blind = botorch_gp_ucb(problem, 3, 25, 2.0, first=6, refit=8), uniform_random(problem, 3, 25)
+    trace, blind = gp_ucb(problem, 3, 25, 2.0, first=6, refit=8), uniform_random(problem, 3, 25)
     assert (
         trace.arm.shape == (1, 25) and trace.phase_one == 0 and 0 <= trace.arm.min() <= trace.arm.max() < 10
     )
@@ -620,18 +611,18 @@ def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
 
 def test_a_run_of_botorchs_gp_ucb_alone_is_that_run_in_a_batch():
     problem = hill(2)
-    batch, alone = (botorch_gp_ucb(p, 3, 14, 2.0, first=6, refit=4) for p in (problem, problem.only(1)))
+    batch, alone = (gp_ucb(p, 3, 14, 2.0, first=6, refit=4) for p in (problem, problem.only(1)))
     assert torch.equal(alone.arm[0], batch.arm[1])
 
 
 def test_botorchs_gp_ucb_warns_of_nothing_outside_the_unit_cube():
-    trace = botorch_gp_ucb(cosine8(1, arms=8), 2, 14, 2.0, first=8, refit=3)
+    trace = gp_ucb(cosine8(1, arms=8), 2, 14, 2.0, first=8, refit=3)
     assert trace.arm.shape == (1, 14)
 
 
 def test_botorchs_gp_ucb_plays_uniformly_while_all_rewards_are_equal():
     problem = Problem("zero", hill().arms, torch.zeros(1, 10).double(), (0,), reward="bernoulli")
-    few, more = (botorch_gp_ucb(problem, 2, 14, 2.0, first=first) for first in (3, 14))
+    few, more = (gp_ucb(problem, 2, 14, 2.0, first=first) for first in (3, 14))
     assert torch.equal(few.arm, more.arm)
 
 
@@ -675,7 +666,7 @@ def test_only_the_tape_is_drawn_from_the_generator_of_the_noise(watch, monkeypat
     if name in ALGORITHMS:
         ALGORITHMS[name].run(World(hartmann6(1, arms=4), 2, 2), middle(ALGORITHMS[name]))
     else:
-        botorch_gp_ucb(hill(), 2, 6, 2.0, first=5)
+        gp_ucb(hill(), 2, 6, 2.0, first=5)
     assert [call.args[1] for call in drawn].count("noise") == len(tapes) >= 1
 
 
@@ -707,8 +698,8 @@ BAD = {
     "link 'probit'": lambda p: fed_glb_ucb(p, 2, 4, Settings(), "probit"),
     "theorem_delta 0": lambda p: dis_lin_ucb(p, 2, 4, Settings(), 0.0),
     "theorem_delta 1": lambda p: dis_lin_ucb(p, 2, 4, Settings(), 1.0),
-    "first 0": lambda p: botorch_gp_ucb(p, 2, 4, 1.0, first=0),
-    "first 5": lambda p: botorch_gp_ucb(p, 2, 4, 1.0, first=5),
+    "first 0": lambda p: gp_ucb(p, 2, 4, 1.0, first=0),
+    "first 5": lambda p: gp_ucb(p, 2, 4, 1.0, first=5),
 }
 
 
@@ -720,7 +711,7 @@ def test_a_bad_setting_is_named(case):
 
 
 def test_a_descent_that_does_not_arrive_is_an_error(monkeypatch):
-    monkeypatch.setattr("fedgo.algorithms.glb_ucb.MOST_ROUNDS", 2)
+    monkeypatch.setattr("fedgo.algorithms.fed_glb_ucb.MOST_ROUNDS", 2)
     with pytest.raises(ArithmeticError, match="2 rounds; raise λ"):
         fed_glb_ucb(hartmann6(1, arms=5), 2, 20, Settings(0.01, 1.0, 0.0), "logistic")
 

@@ -33,13 +33,13 @@ build = load("build")
 @pytest.fixture
 def project(tmp_path):
     """A project of two notebooks."""
-    for folder in ("notebooks", "fedgo/data", "book"):
+    for folder in ("notebooks", "fedgo/paper/data", "book"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "_toc.yml").write_text(
         "- file: book/_executed/01_a\n- file: book/_executed/02_b\n# - file: book/_executed/03_c"
     )
     (tmp_path / "fedgo/__init__.py").write_text("")
-    (tmp_path / "fedgo/data/arms.csv").write_text("1,2\n")
+    (tmp_path / "fedgo/paper/data/arms.csv").write_text("1,2\n")
     (tmp_path / "requirements.lock").write_text("numpy==2.4.6\n")
     for name in ("01_a", "02_b"):
         (tmp_path / f"notebooks/{name}.md").write_text(HEADER + PARAMETERS + cell("print(runs)"))
@@ -89,7 +89,7 @@ def test_second_run_executes_nothing(dry):
     [
         ("notebooks/02_b.md", ["02_b"]),
         ("fedgo/__init__.py", ["01_a", "02_b"]),
-        ("fedgo/data/arms.csv", ["01_a", "02_b"]),
+        ("fedgo/paper/data/arms.csv", ["01_a", "02_b"]),
         ("requirements.lock", ["01_a", "02_b"]),
         ("fedgo/new.py", ["01_a", "02_b"]),
         ("README.md", []),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.claims import VERDICTS, Claim, claims, interval, judge, paired_difference
-from fedgo.experiments import ALGORITHMS, EXPERIMENTS
-from fedgo.simulate import Trace
+from fedgo.paper.claims import VERDICTS, Claim, claims, interval, judge, paired_difference
+from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS
+from fedgo.simulation import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 

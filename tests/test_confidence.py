@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from fedgo import Network, Tally, ball, compress, condition, first_order, radius, realizable, statistics
+from fedgo import Network, realizable
+from fedgo.confidence import Tally, ball, compress, condition, first_order, statistics
+from fedgo.theory.confidence import radius
 
 
 def sample(*shape, seed=0):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fedgo.datasets import SOURCES, Table, checksum, cluster_arms, load, shipped_arms
+from fedgo.paper.datasets import SOURCES, Table, checksum, cluster_arms, load, shipped_arms
 
 RAW = Path(os.environ.get("FEDGO_DATA") or Path(__file__).parents[2] / "shared" / "data")
 NAMES = tuple(SOURCES)

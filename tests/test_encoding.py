@@ -11,27 +11,18 @@ from fedgo import (
     Problem,
     Settings,
     SingleUnit,
-    Tally,
     fed_go_ucb,
     one_go_ucb,
     realizable,
     shared_start,
-    statistics,
 )
-from fedgo.algorithms.glb_ucb import fed_glb_ucb
-from fedgo.algorithms.kernel_ucb import approx_dis_kernel_ucb
-from fedgo.algorithms.lin_ucb import dis_lin_ucb
-from fedgo.encoding import (
-    check_encoding,
-    names_arms,
-    pack_rows,
-    pack_triangle,
-    reveal,
-    scalars,
-    unpack_rows,
-    unpack_triangle,
-)
-from fedgo.experiments import ALGORITHMS, World
+from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
+from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
+from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
+from fedgo.confidence import Tally, statistics
+from fedgo.messages import check_encoding, names_arms, scalars
+from fedgo.paper.experiments import ALGORITHMS, World
+from fedgo.theory.packing import pack_rows, pack_triangle, reveal, unpack_rows, unpack_triangle
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
 BRIEF = Langevin(rounds=7, step=0.05)
@@ -285,7 +276,7 @@ def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
         for _ in range(BRIEF.rounds * clients):
             up, down = up + network.size, down + network.size
     down += clients * network.size
-    ledger = start.explored.ledger
+    ledger = start.exploration.ledger
     assert ledger.up.tolist() == [[0] * (length - 1) + [up]] * 3
     assert ledger.down.tolist() == [[0] * (length - 1) + [down]] * 3
     dense = shared_start(problem, network, clients, 3, BRIEF, length)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from fedgo.figures import STYLES, band, number
+from fedgo.paper.figures import STYLES, band, number
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedgo import Network, SingleUnit, cosine8, hartmann6
-from fedgo.interpolation import interpolate
+from fedgo.theory.interpolation import interpolate
 
 
 @pytest.mark.parametrize("problem", [hartmann6(3), cosine8(3, arms=20)])
@@ -49,7 +49,7 @@ def test_a_parameter_that_fits_stays_where_it_is():
 
 
 def test_more_arms_than_parameters_are_refused(monkeypatch):
-    monkeypatch.setattr("fedgo.interpolation._MOST_STEPS", 50)
+    monkeypatch.setattr("fedgo.theory.interpolation._MOST_STEPS", 50)
     problem = hartmann6(1)
     with pytest.raises(ArithmeticError, match="no parameter fits all arms"):
         interpolate(Network(6, 2), torch.zeros(1, 17, dtype=torch.float64), problem.arms, problem.means)

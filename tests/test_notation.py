@@ -146,7 +146,7 @@ def test_every_name_resolves_and_its_line_defines_it(name):
 
 
 def test_a_name_that_is_gone_is_refused():
-    for name in ("fedgo.nothing", "fedgo.theory.nothing", "fedgo.oracle.explore.nothing", "nothing"):
+    for name in ("fedgo.nothing", "fedgo.theory.nothing", "fedgo.langevin.explore.nothing", "nothing"):
         with pytest.raises(LookupError, match="nothing"):
             links.find(name)
     with pytest.raises(LookupError):  # a method's parameter is not the class'

@@ -3,18 +3,9 @@
 import pytest
 import torch
 
-from fedgo import (
-    Langevin,
-    Network,
-    deal,
-    explore,
-    hartmann6,
-    langevin_rounds,
-    last,
-    phase_one_length,
-    private_start,
-    shared_start,
-)
+from fedgo import Langevin, Network, hartmann6, phase_one_length, private_start, shared_start
+from fedgo.langevin import langevin_rounds, last
+from fedgo.phase_one import deal, explore
 
 
 class Line:
@@ -48,7 +39,7 @@ def test_pulls_are_dealt_round_robin_and_padding_is_masked():
 
 def test_exploration_is_uniform_over_the_arms():
     problem = hartmann6(20, arms=5)
-    arm = explore(problem, 4, 1000).arm
+    arm = explore(problem, 1000).arm
     share = torch.stack([(arm == k).double().mean() for k in range(5)])
     assert (share - 0.2).abs().max() < 4 * (0.2 * 0.8 / 20_000) ** 0.5
 
@@ -75,7 +66,7 @@ def test_gld_on_a_quadratic_recovers_the_gibbs_mean_and_covariance():
 
 def test_from_zero_a_cold_chain_keeps_the_hidden_units_equal_and_the_default_does_not():
     problem, network = hartmann6(3), Network(6)
-    shards = explore(problem, 20, 45).shards
+    shards = explore(problem, 45).shards(problem.arms, 20)
 
     def spread(langevin):
         w = last(langevin_rounds(network, shards, langevin, problem.generators("langevin"), ask)).w
@@ -89,8 +80,8 @@ def test_from_zero_a_cold_chain_keeps_the_hidden_units_equal_and_the_default_doe
 def test_the_default_oracle_fits_hartmann(seed):
     problem = hartmann6(10, seed=seed)
     start = shared_start(problem, Network(6), 20, 100)
-    assert start.explored.arm.shape == (10, 45)
-    assert start.explored.reward.var(1).mean() > 0.1
+    assert start.exploration.arm.shape == (10, 45)
+    assert start.exploration.reward.var(1).mean() > 0.1
     assert start.loss.mean() <= 0.06
 
 

@@ -11,7 +11,6 @@ from fedgo import (
     Network,
     Settings,
     Trace,
-    compress,
     fed_go_ucb,
     hartmann6,
     n_go_ucb,
@@ -19,8 +18,8 @@ from fedgo import (
     private_start,
     shared_start,
     simulate,
-    statistics,
 )
+from fedgo.confidence import compress, statistics
 from fedgo.phase_two import State
 
 BRIEF = Langevin(rounds=40, step=0.1)
@@ -57,7 +56,7 @@ def watched(world):
         network.size,
         Settings(0.5, 0.3, 0.3),
     )
-    trace = simulate("watched", problem, learner, start.explored, CLIENTS, CLIENTS * ROUNDS)
+    trace = simulate("watched", problem, learner, start.exploration, CLIENTS, CLIENTS * ROUNDS)
     assert len(learner.seen) > 4
     return learner, trace
 
@@ -144,7 +143,7 @@ def test_all_algorithms_meet_the_same_exploration_and_the_same_noise(world):
     for trace, own in zip(traces, noise, strict=True):
         assert torch.equal(trace.arm[:, : trace.phase_one], traces[0].arm[:, : trace.phase_one])
         torch.testing.assert_close(own, noise[0], rtol=0, atol=1e-12)
-        assert trace.arm.shape == (4, start.explored.arm.shape[1] + CLIENTS * ROUNDS)
+        assert trace.arm.shape == (4, start.exploration.arm.shape[1] + CLIENTS * ROUNDS)
 
 
 def test_a_trace_counts_phase_one_and_survives_its_file(world, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fedgo import Network, clustered, cosine8, hartmann6, realizable
-from fedgo.streams import generator, normal_tape
+from fedgo._streams import generator, normal_tape
 
 ALPHA = np.array([1.0, 1.2, 3.0, 3.2])
 A = np.array(

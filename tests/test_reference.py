@@ -18,8 +18,8 @@ from fedgo import (
     realizable,
     shared_start,
 )
-from fedgo.oracle import _CHUNK
-from fedgo.streams import generator
+from fedgo._streams import generator
+from fedgo.langevin import _CHUNK
 
 LANGEVIN = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 GAMMAS = (0.0, 0.003, 0.03, 0.3, 3.0, float("inf"))
@@ -43,7 +43,7 @@ def langevin_noise(source, rounds, systems, size):
 
 def reference_oracle(problem, network, clients, start, row, private):
     """Algorithm 2 on the Phase I data of ``row``: one ŵ₀ on everybody's data, or one per client on its own."""
-    arm, reward = start.explored.arm[row].tolist(), start.explored.reward[row].tolist()
+    arm, reward = start.exploration.arm[row].tolist(), start.exploration.reward[row].tolist()
     pairs = [(problem.arms[row, a].numpy(), y) for a, y in zip(arm, reward, strict=True)]
     data = [pairs[i::clients] for i in range(clients)]
     systems = [[own] for own in data] if private else [data]
@@ -60,7 +60,7 @@ def reference_oracle(problem, network, clients, start, row, private):
 def reference_trace(
     problem, network, clients, rounds, settings, start, row, gamma, index=reference.first_order
 ):
-    length = start.explored.arm.shape[1]
+    length = start.exploration.arm.shape[1]
     noise = problem.tape(length + clients * rounds)[row, length:].numpy()
     means = problem.means[row].numpy()
     w0 = start.w0[row].expand(clients, -1).numpy()
@@ -142,7 +142,7 @@ def test_the_oracle_is_algorithm_2(seed, private):
     for row in range(3):
         w0, cost = reference_oracle(problem, network, clients, start, row, private)
         np.testing.assert_allclose(start.w0[row].numpy(), w0, rtol=0, atol=1e-12)
-        up, down = (part[row].sum() for part in start.explored.ledger)
+        up, down = (part[row].sum() for part in start.exploration.ledger)
         broadcast = clients * network.size  # of ŵ₀ after Algorithm 2
         assert (up, down) == ((0, 0) if private else (cost.up, cost.down + broadcast))
         assert private or cost.up == cost.down == LANGEVIN.rounds * clients * network.size

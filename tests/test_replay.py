@@ -11,23 +11,23 @@ import torch
 
 from fedgo import (
     EventTriggered,
+    Exploration,
     Langevin,
     Network,
     Problem,
     Settings,
     SingleUnit,
     Start,
-    compress,
     fed_go_ucb,
     private_start,
     realizable,
     shared_start,
     simulate,
 )
-from fedgo.algorithms.lin_ucb import dis_lin_ucb
-from fedgo.replay import replay
-from fedgo.simulate import Explored
+from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
+from fedgo.confidence import compress
 from fedgo.theory import LARGEST_INCREMENT, information_bound, potential_bound, synchronisations
+from fedgo.theory.replay import replay
 
 BRIEF = Langevin(rounds=12, step=0.05)
 INF = float("inf")
@@ -164,7 +164,7 @@ def protocol(seed):
     network = SingleUnit(d_x) if seed % 2 else Network(d_x, int(draw.integers(1, 4)))
     problem = realizable(network, 2, arms=int(draw.integers(1, 12)), seed=seed)
     w0 = torch.from_numpy(draw.normal(size=(2, 1, network.size)))
-    start = Start(network, clients, rounds, Explored.nothing(2), w0, torch.zeros(2, 1))
+    start = Start(network, clients, rounds, Exploration.nothing(2), w0, torch.zeros(2, 1))
     arms = problem.arms.unsqueeze(1)
     gradients = network.gradients(w0, arms)
     slope = gradients.norm(dim=-1).max().item()
@@ -186,7 +186,7 @@ def protocol(seed):
         Settings(lam, 1.0, gamma),
         whim,
     )
-    trace = simulate("random", problem, learner, start.explored, clients, clients * rounds)
+    trace = simulate("random", problem, learner, start.exploration, clients, clients * rounds)
     return SimpleNamespace(
         found=replay(start, problem.arms, trace, lam),
         sync=trace.sync,

@@ -22,7 +22,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from playwright.sync_api import Error, sync_playwright
 
-from fedgo.explorer import explorer
+from fedgo.paper.explorer import explorer
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = Path(os.environ.get("FEDGO_SITE", ROOT / "_build/html")).resolve()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgo import Network, SingleUnit
-from fedgo.smoothness import box, curvature_bound, gradient_bound, loss_curvature, segment, value_bound
+from fedgo.theory.smoothness import box, curvature_bound, gradient_bound, loss_curvature, segment, value_bound
 
 SIZES = [(1, 1, 1), (1, 3, 4), (2, 2, 3), (3, 1, 5)]  # d_x, H, K
 

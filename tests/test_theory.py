@@ -8,8 +8,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedgo import Tally, condition, first_order, radius, theory
+from fedgo import theory
+from fedgo.confidence import Tally, condition, first_order
 from fedgo.theory import Assumptions
+from fedgo.theory.confidence import radius
 
 PLAIN = Assumptions(dimension=5, value=2.0, slope=3.0, curvature=0.7, noise=0.4, growth=0.5)
 GROWN = replace(PLAIN, tail=0.8, exponent=1.5)

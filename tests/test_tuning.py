@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedgo.experiments import (
+from fedgo.paper.experiments import (
     ALGORITHMS,
     EXPERIMENTS,
     TUNED_FILE,
@@ -18,7 +18,7 @@ from fedgo.experiments import (
     tuned,
     world,
 )
-from fedgo.tune import tune_algorithm, tune_experiment
+from fedgo.paper.tune import tune_algorithm, tune_experiment
 
 BUDGET = 24
 EVERY = ALGORITHMS | YARDSTICKS
@@ -95,7 +95,7 @@ def test_an_evaluation_of_more_runs_than_fit_at_once_is_one_trace(file):
 
 def test_the_yardstick_runs_as_tuned_and_on_one_experiment_only(monkeypatch):
     calls = []
-    monkeypatch.setattr("fedgo.experiments.botorch_gp_ucb", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr("fedgo.paper.experiments.gp_ucb", lambda *arguments: calls.append(arguments))
     within = world(YARDSTICK_ON, 2)
     YARDSTICKS[YARDSTICK].run(within, {"beta": 0.7})
     assert calls == [(within.problem, within.clients, YARDSTICK_STEPS, 0.7)]

@@ -1,19 +1,15 @@
-"""Controls that the paper does not have: uniform play, UCB1 on shared counts, exact kernel UCB, BoTorch's GP-UCB."""
+"""Controls that the paper does not have: uniform play, UCB1 on shared counts, exact kernel UCB."""
 
 import torch
-from botorch.acquisition.analytic import UpperConfidenceBound
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from botorch.models.transforms import Standardize
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from fedgo.algorithms.kernel_ucb import rbf
-from fedgo.checks import require
+from fedgo._checks import require
+from fedgo.algorithms.approx_dis_kernel_ucb import rbf
 from fedgo.confidence import Posterior, Tally
+from fedgo.phase_one import Exploration
 from fedgo.phase_two import Immediate, Settings
 from fedgo.problem import Problem
-from fedgo.simulate import Explored, Trace, simulate
+from fedgo.simulation import Trace, simulate
 
 
 def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
@@ -46,7 +42,7 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
         return torch.where(known.counts > 0, index, torch.inf)
 
     learner = Immediate(1, unit, torch.zeros(runs, 1, arms).double(), arms, settings, ucb1, datum=2)
-    return simulate("UCB1, shared", problem, learner, Explored.nothing(runs), clients, steps)
+    return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
 
 
 def exact_kernel_ucb(
@@ -61,46 +57,4 @@ def exact_kernel_ucb(
     runs, d_x = len(problem.runs), problem.arms.shape[-1]
     offsets = torch.zeros(features.shape[:-1], dtype=torch.float64)
     learner = Immediate(1, features, offsets, features.shape[-1], settings, datum=d_x + 1)
-    return simulate("Kernel UCB, at once", problem, learner, Explored.nothing(runs), clients, steps)
-
-
-def botorch_gp_ucb(
-    problem: Problem, clients: int, steps: int, beta: float, first: int = 10, refit: int = 25
-) -> Trace:
-    """Centralised Bayesian optimisation as a reference: BoTorch's SingleTaskGP and its upper confidence bound.
-
-    ``first`` uniform pulls, then the arm of largest bound; the hyperparameters are fitted anew every ``refit`` steps.
-    Slow (a Gaussian process on every datum), so for few runs and steps. A pull is charged as in `exact_kernel_ucb`.
-    """
-    require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
-    require(refit >= 1, "refit", refit, "fit the hyperparameters every so many steps, at least 1")
-    require(1 <= first <= steps, "first", first, f"give 1 to {steps} = steps uniform pulls")
-    runs, arms, d_x = problem.arms.shape
-    tape = problem.tape(steps)
-    low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
-    cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)  # as BoTorch's priors expect
-    pulled = torch.stack([torch.randint(arms, (steps,), generator=s) for s in problem.generators("botorch")])
-    reward = problem.observe(pulled, tape)
-    for run in range(runs):
-        x, state = cube[run], None
-        for t in range(first, steps):
-            past = pulled[run, :t]
-            if (reward[run, :t] == reward[run, 0]).all():
-                continue  # equal rewards have no scale; the uniform pull stays
-            model = SingleTaskGP(x[past], reward[run, :t, None], outcome_transform=Standardize(1))
-            if state is None or (t - first) % refit == 0:
-                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-                state = {name: v for name, v in model.state_dict().items() if "outcome_transform" not in name}
-            else:
-                model.load_state_dict(state, strict=False)
-            with torch.no_grad():
-                pulled[run, t] = UpperConfidenceBound(model.eval(), beta=beta)(x.unsqueeze(-2)).argmax()
-            only = problem.only(run)
-            reward[run, t] = only.observe(pulled[run : run + 1, t : t + 1], tape[run : run + 1, t : t + 1])[
-                0, 0
-            ]
-    up = torch.full((runs, steps), d_x + 1)
-    return Trace(
-        "GP-UCB (BoTorch)", problem.name, clients, 0, pulled, reward, problem.regret(pulled), up, clients * up,
-        torch.ones(runs, steps, dtype=torch.bool),
-    )  # fmt: skip
+    return simulate("Kernel UCB, at once", problem, learner, Exploration.nothing(runs), clients, steps)

@@ -1,4 +1,4 @@
-"""`make tune`: every setting of every grid on instances that no evaluation uses; writes fedgo/data/tuned.json.
+"""`make tune`: every setting of every grid on instances that no evaluation uses; writes fedgo/paper/data/tuned.json.
 
 The criterion is the mean final regret over the tuning runs, Phase I included, the same runs for every algorithm.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from fedgo.experiments import (
+from fedgo.paper.experiments import (
     ALGORITHMS,
     EXPERIMENTS,
     TUNED_FILE,
@@ -26,7 +26,7 @@ from fedgo.experiments import (
     World,
     world,
 )
-from fedgo.figures import mean_error
+from fedgo.paper.figures import mean_error
 
 
 def tune_algorithm(within: World, algorithm: Algorithm) -> dict[str, Any]:

@@ -14,17 +14,16 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
 from fedgo.confidence import Tally
-from fedgo.encoding import names_arms, scalars
-from fedgo.phase_two import Settings
+from fedgo.messages import names_arms, scalars
+from fedgo.phase_one import Exploration
+from fedgo.phase_two import Settings, place
 from fedgo.problem import Problem
-from fedgo.simulate import Explored, Trace, place, simulate
-from fedgo.star import Handler, Star, Summed, When, answer
+from fedgo.simulation import Trace, simulate
+from fedgo.star import Ask, Message, Star, When, answer
 
 MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
-
-Ask = Callable[[Handler, Tensor, When], Summed]
 
 
 class Link(NamedTuple):
@@ -39,13 +38,6 @@ LINKS = {
     "identity": Link(lambda z: z, 1.0, 1.0),
     "logistic": Link(torch.sigmoid, 0.1, 0.25),  # μ' ≥ 0.1 for |xᵀθ| ≤ 2
 }
-
-
-class Gram(NamedTuple):
-    """The message ΔA or A, ``matrix`` (R, ..., d, d), in one of the encodings."""
-
-    matrix: Tensor
-    scalars: Tensor
 
 
 class State(NamedTuple):
@@ -130,92 +122,83 @@ class GeneralisedLinear:
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
         pulls, (count, d) = state.fresh[run].sum(-1), arms.shape[-2:]
         fresh = (arms * state.fresh[run].unsqueeze(-1)).mT @ arms
-        ask: Ask = star.ask
-        if names_arms(encoding):  # counts and sums go up, and the server fits alone
-            uploaded, ask = Gram(fresh, scalars("counts", d, pulls, count)), answer
-        else:
-            uploaded = Gram(fresh, scalars(encoding, d, pulls, count, vectors=0))
-        gram = state.gram[run] + star.collect(uploaded, when).matrix.sum(1)
+        packed = names_arms(encoding)  # counts and sums go up, and the server fits alone
+        cost = scalars("counts", d, pulls, count) if packed else scalars(encoding, d, pulls, count, vectors=0)
+        gram = state.gram[run] + star.collect(Message(fresh, cost), when).sum(1)
         own = state.own.of(run)
-        theta = self._fit(own, gram, state.fitted[run], ask, when)
+        theta = self._fit(own, gram, state.fitted[run], (lambda _: answer) if packed else star.at, when)
         data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
         b = (data @ theta.unsqueeze(-1)).squeeze(-1)
         vectors = 2 * d if encoding == "dense" else d  # θ, and b, which follows from A and θ
-        star.broadcast(Gram(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
+        star.broadcast(Message(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         blank = torch.zeros_like(state.gain[run])
         fresh = torch.zeros_like(own.counts)
         new = State(inverse.unsqueeze(1), b.unsqueeze(1), theta.unsqueeze(1), own, fresh, blank, gram, theta)
-        after: State = place(state, run, new)
-        return after
+        return place(state, run, new)
 
     def _pulled(self, state: State, arm: Tensor) -> tuple[Tensor, Tensor]:
         """x (S, N, d) and ‖x‖²_{A⁻¹} (S, N) of ``arm`` (S, N)."""
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
-    def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Ask, when: When) -> Tensor:
-        """Nesterov's descent, restarted where it goes uphill, on (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2] with m' = μ.
+    def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
+        """θ (R, d) that minimises (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2], m' = μ, to within 1/(Nt)², from ``theta``.
 
-        From ``theta`` (R, d); a run leaves when its gradient shows it to be within 1/(Nt)² of its minimum.
+        Each step of the descent is a round of ``ask``: the clients' gradients, of which the server needs the sum.
         """
-        lam, fitted = self.settings.lam, theta.clone()
-        pulls = own.counts.sum((1, 2)).unsqueeze(-1)
+        lam, total = self.settings.lam, own.summed()
+        pulls = total.counts.sum(-1, keepdim=True)
         target = 1 / (self.learners * pulls).square()  # every step so far is somebody's pull: t = Σ n
-        now = _Descent(
-            row=torch.arange(len(theta)),
-            run=when.run,
-            step=when.step,
-            arms=self.arms[when.run],
-            counts=own.counts.sum(1),
-            sums=own.sums.sum(1),
-            pulls=pulls,
-            size=pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam),
-            small=(2 * lam / pulls * target).squeeze(-1),
-            theta=theta,
-            ahead=theta,
-            weight=torch.ones_like(pulls),
-        )
+        size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
 
-        def gradients(point: Tensor) -> Summed:  # the clients', summed at once
-            error = now.counts * self.link.mean((now.arms @ point.mT).squeeze(-1)) - now.sums
-            return Summed((error.unsqueeze(-2) @ now.arms).squeeze(-2), point.shape[-1])
+        def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
+            exchange = ask(When(when.run[left], when.step[left]))
+            arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
 
-        for _ in range(MOST_ROUNDS):
-            total = ask(gradients, now.ahead.unsqueeze(1), When(now.run, now.step)).total
-            gradient = torch.add(total, now.ahead, alpha=lam) / now.pulls
-            done = gradient.square().sum(-1) <= now.small
-            if done.any():
-                fitted[now.row[done]] = now.ahead[done]
-                now, gradient = _Descent(*(part[~done] for part in now)), gradient[~done]
-                if not len(now.row):
-                    return fitted
-            moved = torch.addcmul(now.ahead, gradient, now.size, value=-1)
-            change = moved - now.theta
-            uphill = (gradient * change).sum(-1, keepdim=True) > 0
-            weight = now.weight.masked_fill(uphill, 1.0)  # the momentum starts again where it points uphill
-            heavier = (1 + (1 + 4 * weight.square()).sqrt()) / 2
-            ahead = torch.addcmul(moved, (weight - 1) / heavier, change)
-            now = now._replace(theta=moved, ahead=ahead, weight=heavier)
-        raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ = {lam}")
+            def gradients(point: Tensor) -> Message[Tensor]:
+                error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
+                return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
+
+            def gradient(point: Tensor) -> Tensor:
+                summed: Tensor = exchange(gradients, Message(point.unsqueeze(1), point.shape[-1]))
+                return torch.add(summed, point, alpha=lam) / n
+
+            return gradient
+
+        # F is λ/n-strongly convex: it is within |∇F|²n/(2λ) of its minimum
+        return descend(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
 
 
-class _Descent(NamedTuple):
-    """The runs that are not fitted yet, a row each: ``row`` of the result, run and step; arms (·, K, d), pulls of all
-    clients and sums of their rewards (·, K); n and step size (·, 1), squared gradient to end at (·,); the iterates."""
+def descend(
+    objective: Callable[[Tensor], Callable[[Tensor], Tensor]], start: Tensor, size: Tensor, small: Tensor
+) -> Tensor:
+    """Nesterov's descent on R functions F at once, from ``start`` (R, d), each until |∇F|² ≤ ``small`` (R,).
 
-    row: Tensor
-    run: Tensor
-    step: Tensor
-    arms: Tensor
-    counts: Tensor
-    sums: Tensor
-    pulls: Tensor
-    size: Tensor
-    small: Tensor
-    theta: Tensor
-    ahead: Tensor
-    weight: Tensor
+    θ⁺ = z − s∇F(z), w⁺ = (1 + √(1 + 4w²))/2, z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ) with step s = ``size`` (R, 1); the momentum
+    starts again (w = 1) where it points uphill (O'Donoghue and Candès 2015). ``objective(left)`` is asked for ∇F of the
+    functions ``left`` (n,) whenever some are finished. An ``ArithmeticError`` after `MOST_ROUNDS` steps.
+    """
+    fitted, left, gradient = start.clone(), torch.arange(len(start)), objective(torch.arange(len(start)))
+    theta = ahead = start
+    weight = torch.ones_like(size)
+    for _ in range(MOST_ROUNDS):
+        slope = gradient(ahead)
+        done = slope.square().sum(-1) <= small
+        if done.any():
+            fitted[left[done]] = ahead[done]
+            if done.all():
+                return fitted
+            rows = (left, slope, theta, ahead, weight, size, small)
+            left, slope, theta, ahead, weight, size, small = (part[~done] for part in rows)
+            gradient = objective(left)
+        moved = torch.addcmul(ahead, slope, size, value=-1)
+        change = moved - theta
+        uphill = (slope * change).sum(-1, keepdim=True) > 0
+        weight = weight.masked_fill(uphill, 1.0)
+        heavier = (1 + (1 + 4 * weight.square()).sqrt()) / 2
+        theta, ahead, weight = moved, torch.addcmul(moved, (weight - 1) / heavier, change), heavier
+    raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ")
 
 
 def fed_glb_ucb(
@@ -228,4 +211,4 @@ def fed_glb_ucb(
     """``steps`` steps of Fed-GLB-UCB."""
     require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
     learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
-    return simulate("Fed-GLB-UCB", problem, learner, Explored.nothing(len(problem.runs)), clients, steps)
+    return simulate("Fed-GLB-UCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)

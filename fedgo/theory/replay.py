@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.algorithms.go_ucb import Start
-from fedgo.checks import require
+from fedgo._checks import require
 from fedgo.confidence import Posterior, Tally, compress, condition
-from fedgo.simulate import Trace
+from fedgo.phase_one import Start
+from fedgo.simulation import Trace
 
 
 class Replay(NamedTuple):

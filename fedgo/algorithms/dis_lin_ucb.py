@@ -9,11 +9,12 @@ import math
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
 from fedgo.confidence import Posterior, Tally
+from fedgo.phase_one import Exploration
 from fedgo.phase_two import EventTriggered, Settings
 from fedgo.problem import Problem
-from fedgo.simulate import Explored, Trace, simulate
+from fedgo.simulation import Trace, simulate
 
 
 def dis_lin_ucb(
@@ -38,4 +39,4 @@ def dis_lin_ucb(
 
     optimism = None if theorem_delta is None else theorem
     learner = EventTriggered(clients, arms, torch.zeros(arms.shape[:-1]).double(), d_x, settings, optimism)
-    return simulate("DisLinUCB", problem, learner, Explored.nothing(len(problem.runs)), clients, steps)
+    return simulate("DisLinUCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)

@@ -9,13 +9,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
+from fedgo.phase_one import Exploration
 from fedgo.problem import Problem
 from fedgo.star import Ledger, Star, When
 
@@ -115,27 +116,13 @@ class Trace:
 _ARRAYS = tuple(field.name for field in fields(Trace) if field.type is Tensor)
 
 
-class Explored(NamedTuple):
-    """The steps of Phase I, all (S, T₀): arms, rewards, and the scalars that its oracle sent."""
-
-    arm: Tensor
-    reward: Tensor
-    ledger: Ledger
-
-    @classmethod
-    def nothing(cls, runs: int) -> "Explored":
-        """Of an algorithm without a Phase I: T₀ = 0."""
-        blank = torch.zeros(runs, 0, dtype=torch.int64)
-        return cls(blank, blank.double(), Ledger.blank(runs, 0))
-
-
 def simulate(
-    name: str, problem: Problem, learner: Learner[State], explored: Explored, clients: int, steps: int
+    name: str, problem: Problem, learner: Learner[State], exploration: Exploration, clients: int, steps: int
 ) -> Trace:
-    """Run ``steps`` steps of Phase II after ``explored`` and return the trace of both phases."""
+    """Run ``steps`` steps of Phase II after ``exploration`` and return the trace of both phases."""
     require(clients >= 1, "clients", clients, "give N, at least one client")
     require(steps >= 1, "steps", steps, "give at least one step of Phase II")
-    runs, first = explored.arm.shape
+    runs, first = exploration.arm.shape
     require(
         len(problem.runs) == runs,
         "the number of runs",
@@ -145,9 +132,9 @@ def simulate(
     learners = learner.learners
     total = first + steps
     noise = problem.tape(total)
-    arms, rewards = _extend(explored.arm, steps), _extend(explored.reward, steps)
+    arms, rewards = _extend(exploration.arm, steps), _extend(exploration.reward, steps)
     sync = torch.zeros(runs, total, dtype=torch.bool)
-    ledger = Ledger(*(_extend(part, steps) for part in explored.ledger))
+    ledger = Ledger(*(_extend(part, steps) for part in exploration.ledger))
     star = Star(clients, ledger)
     seat = torch.arange(learners)
     position = torch.full((runs,), first)
@@ -175,13 +162,6 @@ def simulate(
             sync[when] = True
             state = learner.synchronise(state, star, when)
     return Trace(name, problem.name, clients, first, arms, rewards, problem.regret(arms), *ledger, sync)
-
-
-def place(state: Any, run: Tensor, new: Any) -> Any:
-    """``state`` (a tensor, or a tuple of such) with the rows ``run`` of its first axis replaced by ``new``."""
-    if isinstance(state, Tensor):
-        return state.index_copy(0, run, new.expand(-1, *state.shape[1:]))
-    return type(state)(*(place(old, run, part) for old, part in zip(state, new, strict=True)))
 
 
 def _extend(part: Tensor, steps: int) -> Tensor:

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from fedgo.checks import require
-from fedgo.experiments import ALGORITHMS, Setting, World
-from fedgo.figures import STYLES
+from fedgo._checks import require
+from fedgo.paper.experiments import ALGORITHMS, Setting, World
+from fedgo.paper.figures import STYLES
 
 _POINTS = 60  # of a curve
 _ROWS = 5  # runs whose synchronisations are shown

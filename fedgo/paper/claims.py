@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import bootstrap
 
-from fedgo.experiments import world
 from fedgo.network import Network
-from fedgo.simulate import Trace
+from fedgo.paper.experiments import world
+from fedgo.simulation import Trace
 
 RESAMPLES = 2000
 CLAIMS_FILE = Path(__file__).parent / "data" / "claims.json"

@@ -8,18 +8,20 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedgo.algorithms.controls import botorch_gp_ucb, exact_kernel_ucb, shared_ucb1, uniform_random
-from fedgo.algorithms.glb_ucb import fed_glb_ucb
-from fedgo.algorithms.go_ucb import Start, fed_go_ucb, n_go_ucb, one_go_ucb, private_start, shared_start
-from fedgo.algorithms.kernel_ucb import approx_dis_kernel_ucb
-from fedgo.algorithms.lin_ucb import dis_lin_ucb
-from fedgo.checks import require
-from fedgo.encoding import Encoding
+from fedgo._checks import require
+from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
+from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
+from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
+from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
+from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
+from fedgo.algorithms.gp_ucb import gp_ucb
+from fedgo.messages import Encoding
 from fedgo.network import Network
-from fedgo.oracle import phase_one_length
+from fedgo.paper.problems import clustered, cosine8, hartmann6
+from fedgo.phase_one import Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import Settings
-from fedgo.problem import Problem, clustered, cosine8, hartmann6
-from fedgo.simulate import Trace
+from fedgo.problem import Problem
+from fedgo.simulation import Trace
 
 HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 
@@ -86,11 +88,14 @@ class World:
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
 
+Run = Callable[[World, Setting], Trace]
+
+
 @dataclass(frozen=True)
 class Algorithm:
     """How to run an algorithm with a setting from its ``grid``, and whether the paper compares with it."""
 
-    run: Callable[[World, Setting], Trace]
+    run: Run
     grid: tuple[Setting, ...]
     in_paper: bool = True
 
@@ -99,39 +104,47 @@ def _grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
-def _settings(within: World, setting: Setting) -> Settings:
-    given = {key: setting[key] for key in ("lam", "beta", "gamma") if key in setting}
-    return Settings(**given, encoding=within.encoding)
+def _from_start(run: Callable[[Problem, Start, Settings], Trace], private: bool = False) -> Run:
+    """An algorithm that Phase I prepares, as the registry calls it."""
+
+    def within(world: World, setting: Setting) -> Trace:
+        start = world.private if private else world.shared
+        return run(world.problem, start, Settings(**setting, encoding=world.encoding))
+
+    return within
+
+
+def _from_scratch(run: Callable[..., Trace], *own: str) -> Run:
+    """An algorithm that makes all T₀ + NT steps itself; ``own`` names its parameters beside those of `Settings`."""
+
+    def within(world: World, setting: Setting) -> Trace:
+        others = {name: value for name, value in setting.items() if name not in own}
+        parameters = {name: setting[name] for name in own}
+        settings = Settings(**others, encoding=world.encoding)
+        return run(world.problem, world.clients, world.steps, settings, **parameters)
+
+    return within
 
 
 _RIDGE = _grid(lam=(0.0001, 0.001, 0.01, 0.1), beta=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
+_GLB = _grid(link=("identity", "logistic"), lam=(0.03, 0.1, 1.0), beta=(0.01, 0.1, 1.0, 10.0))
 _KERNEL = _grid(lengthscale=(0.3, 1.0, 3.0), lam=(0.01, 0.1), beta=(0.003, 0.03, 0.3, 3.0))
+_UCB1 = _grid(beta=tuple(round(10 ** (k / 6 - 4), 6) for k in range(24)))
+_NO_CHOICE: tuple[Setting, ...] = ({},)
 
 # 24 settings each. The threshold γ is not tuned: for regret alone its best value is 0. It is 1 everywhere.
 ALGORITHMS = {
-    "Fed-GO-UCB": Algorithm(lambda w, s: fed_go_ucb(w.problem, w.shared, _settings(w, s)), _RIDGE),
-    "One-GO-UCB": Algorithm(lambda w, s: one_go_ucb(w.problem, w.shared, _settings(w, s)), _RIDGE),
-    "N-GO-UCB": Algorithm(lambda w, s: n_go_ucb(w.problem, w.private, _settings(w, s)), _RIDGE),
-    "DisLinUCB": Algorithm(lambda w, s: dis_lin_ucb(w.problem, w.clients, w.steps, _settings(w, s)), _RIDGE),
-    "Fed-GLB-UCB": Algorithm(
-        lambda w, s: fed_glb_ucb(w.problem, w.clients, w.steps, _settings(w, s), s["link"]),
-        _grid(link=("identity", "logistic"), lam=(0.03, 0.1, 1.0), beta=(0.01, 0.1, 1.0, 10.0)),
+    "Fed-GO-UCB": Algorithm(_from_start(fed_go_ucb), _RIDGE),
+    "One-GO-UCB": Algorithm(_from_start(one_go_ucb), _RIDGE),
+    "N-GO-UCB": Algorithm(_from_start(n_go_ucb, private=True), _RIDGE),
+    "DisLinUCB": Algorithm(_from_scratch(dis_lin_ucb), _RIDGE),
+    "Fed-GLB-UCB": Algorithm(_from_scratch(fed_glb_ucb, "link"), _GLB),
+    "ApproxDisKernelUCB": Algorithm(_from_scratch(approx_dis_kernel_ucb, "lengthscale"), _KERNEL),
+    "Kernel UCB, at once": Algorithm(_from_scratch(exact_kernel_ucb, "lengthscale"), _KERNEL, in_paper=False),
+    "UCB1, shared": Algorithm(_from_scratch(shared_ucb1), _UCB1, in_paper=False),
+    "Uniform": Algorithm(
+        lambda world, _: uniform_random(world.problem, world.clients, world.steps), _NO_CHOICE, in_paper=False
     ),
-    "ApproxDisKernelUCB": Algorithm(
-        lambda w, s: approx_dis_kernel_ucb(w.problem, w.clients, w.steps, _settings(w, s), s["lengthscale"]),
-        _KERNEL,
-    ),
-    "Kernel UCB, at once": Algorithm(
-        lambda w, s: exact_kernel_ucb(w.problem, w.clients, w.steps, _settings(w, s), s["lengthscale"]),
-        _KERNEL,
-        in_paper=False,
-    ),
-    "UCB1, shared": Algorithm(
-        lambda w, s: shared_ucb1(w.problem, w.clients, w.steps, _settings(w, s)),
-        _grid(beta=tuple(round(10 ** (k / 6 - 4), 6) for k in range(24))),
-        in_paper=False,
-    ),
-    "Uniform": Algorithm(lambda w, s: uniform_random(w.problem, w.clients, w.steps), ({},), in_paper=False),
 }
 
 # Centralised Bayesian optimisation as a yardstick, too slow for whole experiments: the same budget, but on the first
@@ -139,7 +152,7 @@ ALGORITHMS = {
 YARDSTICK, YARDSTICK_ON, YARDSTICK_STEPS = "GP-UCB (BoTorch)", "hartmann6", 150
 YARDSTICKS = {
     YARDSTICK: Algorithm(
-        lambda w, s: botorch_gp_ucb(w.problem, w.clients, YARDSTICK_STEPS, s["beta"]),
+        lambda w, s: gp_ucb(w.problem, w.clients, YARDSTICK_STEPS, s["beta"]),
         _grid(beta=tuple(round(10 ** (k / 6 - 2), 4) for k in range(24))),
         in_paper=False,
     )

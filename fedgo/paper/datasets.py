@@ -4,7 +4,7 @@
 
 (section "Real-world dataset", after Filippi et al. 2010). The attributes are min-max scaled to [0, 1], the
 paper's X; scaling by the standard deviation instead leaves Shuttle with clusters of a single row. The arms
-ship with the package (``shipped_arms``); ``python -m fedgo.datasets`` computes them anew from UCI's files.
+ship with the package (``shipped_arms``); ``python -m fedgo.paper.datasets`` computes them anew from UCI's files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import unlzw3
 from numpy.typing import NDArray
 
-from fedgo.checks import require
+from fedgo._checks import require
 
 _SHIPPED = Path(__file__).parent / "data"
 _UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
@@ -265,7 +265,7 @@ def _ship(name: str) -> Path:
         f"Received: {len(table.labels)} rows; sha256 of the sorted table {checksum(table)}",
         "Computed: attributes min-max scaled to [0, 1]; k-means with 20 clusters. One row per cluster: its",
         f"number of rows, mean reward (share of class {source.positive}), centroid{', 1' * len(constant)}.",
-        f"Regenerate: python -m fedgo.datasets (scikit-learn {sklearn.__version__}, numpy {np.__version__})",
+        f"Regenerate: python -m fedgo.paper.datasets (scikit-learn {sklearn.__version__}, numpy {np.__version__})",
         ",".join(["size", "mean_reward", *source.attributes, *constant]),
     ]
     lines = [f"# {line}" for line in about]

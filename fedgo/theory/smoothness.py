@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
 from fedgo.network import Network
 
 Interval = tuple[Tensor, Tensor]

@@ -13,14 +13,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.checks import require
+from fedgo._checks import require
+from fedgo._streams import generator
 from fedgo.confidence import Posterior, Tally, condition
-from fedgo.encoding import Sent, names_arms, scalars
-from fedgo.phase_two import Settings
+from fedgo.messages import names_arms, scalars
+from fedgo.phase_one import Exploration
+from fedgo.phase_two import Settings, place
 from fedgo.problem import Problem
-from fedgo.simulate import Explored, Trace, place, simulate
-from fedgo.star import Star, When
-from fedgo.streams import generator
+from fedgo.simulation import Trace, simulate
+from fedgo.star import Message, Star, When
 
 _JITTER = 1e-10  # relative to k(x, x) = 1, against arms that nearly coincide
 
@@ -101,44 +102,56 @@ class NystroemKernel:
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """A new dictionary, drawn with the current variances; then statistics in its features."""
-        run, lam = when.run, self.settings.lam
-        own = state.own.of(run)
-        chance = (self.oversampling * _variance(state)[run]).clamp(max=1)
+        own, fresh = state.own.of(when.run), state.fresh[when.run]
+        drawn = self._draw(_variance(state)[when.run], own, when)
+        self._charge(drawn, own, fresh, star, when)
+        return place(state, when.run, self._refit(drawn.any(1), own, when.run))
+
+    def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
+        """Which arms each client draws, (R, N, K) bool: each of its data with probability min(1, q̄σ²)."""
+        chance = (self.oversampling * variance).clamp(max=1)
         missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if each of its data is
         sources = (
             generator(self.problem.seed, self.problem.runs[r], f"dictionary at {step}")
-            for r, step in zip(run.tolist(), when.step.tolist(), strict=True)
+            for r, step in zip(when.run.tolist(), when.step.tolist(), strict=True)
         )
-        shape = own.counts.shape[1:]
         uniform = torch.stack(
-            [torch.rand(shape, generator=source, dtype=torch.float64) for source in sources]
+            [torch.rand(missed.shape[1:], generator=source, dtype=torch.float64) for source in sources]
         )
-        drawn = uniform < 1 - missed
+        return uniform < 1 - missed
+
+    def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
+        """The four messages: the arms drawn up, the dictionary down, the statistics in its features up and down."""
+        d_x, arms = self.problem.arms.shape[-1], own.counts.shape[-1]
         dictionary = drawn.any(1)
-        d_x, members = self.problem.arms.shape[-1], dictionary.sum(1)
+        members = dictionary.sum(1)
         # with counts the form is fixed: to be sent the news only, one must have been sent all older counts
         encoding = "counts" if names_arms(self.settings.encoding) else self.settings.encoding
         datum = 1 if encoding == "counts" else d_x
-        star.collect(Sent(datum * drawn.sum(2)), when)
-        star.broadcast(Sent(datum * members), when)
-        pulls, news, arms = own.counts.sum(-1), state.fresh[run], own.counts.shape[-1]
-        star.collect(Sent(scalars(encoding, members.unsqueeze(1), pulls, arms, news=news)), when)
-        star.broadcast(Sent(scalars(encoding, members, pulls.sum(1), arms, news=news.sum(1))), when)
-        kernel = self.kernel[run]
+        star.collect(Message(drawn, datum * drawn.sum(2)), when)
+        star.broadcast(Message(dictionary, datum * members), when)
+        pulls, total = own.counts.sum(-1), own.summed()
+        up = scalars(encoding, members.unsqueeze(1), pulls, arms, news=fresh)
+        star.collect(Message(own, up), when)
+        down = scalars(encoding, members, pulls.sum(1), arms, news=fresh.sum(1))
+        star.broadcast(Message(total, down), when)
+
+    def _refit(self, dictionary: Tensor, own: Tally, run: Tensor) -> State:
+        """The state that all clients of the runs share after a synchronisation, with their ``own`` data (R, N, K)."""
+        kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
-        total = Tally(*(part.sum(1) for part in own))
+        total = own.summed()
         posterior = condition(features, torch.zeros_like(total.sums), lam, total)
         rest = (kernel.diagonal(dim1=-2, dim2=-1) - features.square().sum(-1)).clamp(min=0) / lam
-        shared = State(
+        blank = torch.zeros_like(own.counts[..., 0])
+        return State(
             Posterior(posterior.covariance.unsqueeze(1), posterior.mean.unsqueeze(1)),
             rest.unsqueeze(1),
             (posterior.variance + rest).unsqueeze(1),
             own,
-            torch.zeros_like(news),
-            torch.zeros_like(news),
+            blank,
+            blank,
         )
-        after: State = place(state, run, shared)
-        return after
 
 
 def approx_dis_kernel_ucb(
@@ -164,7 +177,7 @@ def approx_dis_kernel_ucb(
     )
     kernel = rbf(problem.arms, lengthscale)
     learner = NystroemKernel(clients, problem, kernel, order, settings, oversampling)
-    start = Explored.nothing(len(problem.runs))
+    start = Exploration.nothing(len(problem.runs))
     return simulate("ApproxDisKernelUCB", problem, learner, start, clients, steps)
 
 

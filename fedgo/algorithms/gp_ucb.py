@@ -1,0 +1,54 @@
+"""Centralised Bayesian optimisation as a yardstick: GP-UCB (Srinivas et al. 2010) with BoTorch's Gaussian process."""
+
+import torch
+from botorch.acquisition.analytic import UpperConfidenceBound
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Standardize
+from gpytorch.mlls import ExactMarginalLogLikelihood
+
+from fedgo._checks import require
+from fedgo.problem import Problem
+from fedgo.simulation import Trace
+
+
+def gp_ucb(
+    problem: Problem, clients: int, steps: int, beta: float, first: int = 10, refit: int = 25
+) -> Trace:
+    """BoTorch's SingleTaskGP on all data, and the arm of the largest mean + √β·standard deviation.
+
+    ``first`` uniform pulls, then the arm of largest bound; the hyperparameters are fitted anew every ``refit`` steps.
+    Slow (a Gaussian process on every datum), so for few runs and steps. A pull is charged as in `exact_kernel_ucb`.
+    """
+    require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
+    require(refit >= 1, "refit", refit, "fit the hyperparameters every so many steps, at least 1")
+    require(1 <= first <= steps, "first", first, f"give 1 to {steps} = steps uniform pulls")
+    runs, arms, d_x = problem.arms.shape
+    tape = problem.tape(steps)
+    low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
+    cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)  # as BoTorch's priors expect
+    pulled = torch.stack([torch.randint(arms, (steps,), generator=s) for s in problem.generators("botorch")])
+    reward = problem.observe(pulled, tape)
+    for run in range(runs):
+        x, state = cube[run], None
+        for t in range(first, steps):
+            past = pulled[run, :t]
+            if (reward[run, :t] == reward[run, 0]).all():
+                continue  # equal rewards have no scale; the uniform pull stays
+            model = SingleTaskGP(x[past], reward[run, :t, None], outcome_transform=Standardize(1))
+            if state is None or (t - first) % refit == 0:
+                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+                state = {name: v for name, v in model.state_dict().items() if "outcome_transform" not in name}
+            else:
+                model.load_state_dict(state, strict=False)
+            with torch.no_grad():
+                pulled[run, t] = UpperConfidenceBound(model.eval(), beta=beta)(x.unsqueeze(-2)).argmax()
+            only = problem.only(run)
+            reward[run, t] = only.observe(pulled[run : run + 1, t : t + 1], tape[run : run + 1, t : t + 1])[
+                0, 0
+            ]
+    up = torch.full((runs, steps), d_x + 1)
+    return Trace(
+        "GP-UCB (BoTorch)", problem.name, clients, 0, pulled, reward, problem.regret(pulled), up, clients * up,
+        torch.ones(runs, steps, dtype=torch.bool),
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""Phase I (Algorithm 1, lines 1–2): T₀ uniform pulls in turn, and an oracle that fits ŵ₀ to them.
+
+The oracle is Algorithm 2 (`fedgo.langevin`), over the star in Fed-GO-UCB and One-GO-UCB, and alone on each client's own
+data in N-GO-UCB. What Phase II needs of all this is a `Start`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import require, require_finite
+from fedgo.langevin import Langevin, Shards, langevin_rounds, last
+from fedgo.messages import Encoding, check_encoding, names_arms, scalars
+from fedgo.network import Parametric
+from fedgo.problem import Problem
+from fedgo.star import Ledger, Message, Star, When, answer
+
+_CACHED = 100  # private models fitted at once: so many stay in the cache
+
+
+def phase_one_length(clients: int, rounds: int) -> int:
+    """T₀ = ⌈√(NT)⌉ (Theorem 1)."""
+    require(clients >= 1, "clients", clients, "give N, at least one client")
+    require(rounds >= 1, "rounds", rounds, "give T, at least one round")
+    return math.isqrt(clients * rounds - 1) + 1
+
+
+class Exploration(NamedTuple):
+    """The steps of Phase I, all (S, T₀): arms, rewards, and the scalars that its oracle sent."""
+
+    arm: Tensor
+    reward: Tensor
+    ledger: Ledger
+
+    @classmethod
+    def nothing(cls, runs: int) -> "Exploration":
+        """Of an algorithm without a Phase I: T₀ = 0."""
+        blank = torch.zeros(runs, 0, dtype=torch.int64)
+        return cls(blank, blank.double(), Ledger.blank(runs, 0))
+
+    def shards(self, arms: Tensor, clients: int) -> Shards:
+        """The data of each of the ``clients`` on ``arms`` (S, K, d_x); step t was made by client t mod N."""
+        x = arms.gather(1, self.arm.unsqueeze(-1).expand(-1, -1, arms.shape[2]))
+        return deal(x, self.reward, clients)
+
+
+def explore(problem: Problem, length: int) -> Exploration:
+    """T₀ = ``length`` uniform pulls, and their bill, still blank."""
+    arms = problem.arms.shape[1]
+    arm = torch.stack(
+        [torch.randint(arms, (length,), generator=source) for source in problem.generators("pulls")]
+    )
+    return Exploration(arm, problem.observe(arm, problem.tape(length)), Ledger.blank(*arm.shape))
+
+
+def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
+    """Deal the data ``x`` (R, T₀, d_x), ``y`` (R, T₀) round robin to ``clients`` clients, padded to equal length."""
+    require(clients >= 1, "clients", clients, "give N, at least one client")
+    require_finite("rewards y", y)
+    length = -(-y.shape[1] // clients)
+    pad = length * clients - y.shape[1]
+    mask = torch.nn.functional.pad(torch.ones_like(y), (0, pad))
+    x = torch.nn.functional.pad(x, (0, 0, 0, pad))
+    y = torch.nn.functional.pad(y, (0, pad))
+    return Shards(
+        *(part.unflatten(1, (length, clients)).transpose(1, 2).contiguous() for part in (x, y, mask))
+    )
+
+
+@dataclass(frozen=True)
+class Start:
+    """What Phase I leaves: ŵ₀ = ``w0`` (S, 1, d_w), or (S, N, d_w) where each client has its own, and its loss.
+
+    ``exploration`` holds the pulls and the scalars sent, ``loss`` (S, 1 or N) the training loss of ŵ₀.
+    """
+
+    network: Parametric
+    clients: int
+    rounds: int
+    exploration: Exploration
+    w0: Tensor
+    loss: Tensor
+
+
+def shared_start(
+    problem: Problem,
+    network: Parametric,
+    clients: int,
+    rounds: int,
+    langevin: Langevin | None = None,
+    length: int | None = None,
+    encoding: Encoding = "dense",
+) -> Start:
+    """Phase I of Fed-GO-UCB and One-GO-UCB: T₀ = ``length`` pulls (⌈√(NT)⌉ unless said), one oracle over the star.
+
+    The oracle's n rounds (2nNd_w scalars) and the broadcast of ŵ₀ (Nd_w) are booked at the last step of Phase I. With
+    an ``encoding`` that names arms, every client sends its counts and sums once and the server runs all rounds alone.
+    """
+    check_encoding(encoding)
+    exploration, shards = _explore(problem, network, clients, rounds, length)
+    runs = torch.arange(len(problem.runs))
+    star = Star(clients, exploration.ledger)
+    when = When(runs, torch.full_like(runs, exploration.arm.shape[1] - 1))
+    ask = star.at(when)
+    if names_arms(encoding):
+        cost = scalars("counts", network.size, shards.mask.sum(-1), problem.arms.shape[1])
+        star.collect(Message(shards, cost), when)
+        ask = answer
+    generators = problem.generators("langevin")
+    fit = last(langevin_rounds(network, shards, langevin or Langevin(), generators, ask))
+    w0 = star.broadcast(Message(fit.w.unsqueeze(1), network.size), when)
+    return Start(network, clients, rounds, exploration, w0, fit.loss.unsqueeze(1))
+
+
+def private_start(
+    problem: Problem,
+    network: Parametric,
+    clients: int,
+    rounds: int,
+    langevin: Langevin | None = None,
+    length: int | None = None,
+) -> Start:
+    """Phase I of N-GO-UCB: the same pulls, each client fits its own ŵ₀ to its own share; nothing is sent.
+
+    A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
+    """
+    exploration, shards = _explore(problem, network, clients, rounds, length)
+    generators = problem.generators("private langevin")
+    at_once = max(1, _CACHED // clients)
+    fits = []
+    for first in range(0, len(generators), at_once):
+        some = slice(first, first + at_once)
+        alone = Shards(*(part[some] for part in shards)).apart()
+        rounds_alone = langevin_rounds(network, alone, langevin or Langevin(), generators[some], answer)
+        fits.append(last(rounds_alone))
+    w0 = torch.cat([fit.w for fit in fits]).unflatten(0, (-1, clients))
+    loss = torch.cat([fit.loss for fit in fits]).unflatten(0, (-1, clients))
+    return Start(network, clients, rounds, exploration, w0, loss)
+
+
+def _explore(
+    problem: Problem, network: Parametric, clients: int, rounds: int, length: int | None
+) -> tuple[Exploration, Shards]:
+    """The uniform pulls of Phase I, and the same dealt to the clients."""
+    d_x = problem.arms.shape[-1]
+    require(network.d_x == d_x, "the network's d_x", network.d_x, f"the arms have dimension {d_x}")
+    standard = phase_one_length(clients, rounds)
+    require(length is None or length >= 1, "length", length, "give T₀, at least one exploratory pull")
+    exploration = explore(problem, standard if length is None else length)
+    return exploration, exploration.shards(problem.arms, clients)

@@ -1,0 +1,116 @@
+"""The analysis of Phase II: potential, second-order part, synchronisations and the regret of good and bad epochs.
+
+A function with ``_printed`` is the paper's statement, kept to be tested; the one without is proved in the book.
+"""
+
+import math
+from typing import NamedTuple
+
+from fedgo._checks import require
+from fedgo.theory.assumptions import check_regularisation, check_threshold
+
+# The largest x with x ≤ 2 ln(1 + x): the elliptical potential lemma needs C_g²/λ ≤ 2.51….
+LARGEST_INCREMENT = 2.512862417252339
+
+
+def potential_bound(information: float, lam: float, slope: float) -> float:
+    """Σ_s ‖g_s‖²_{Σ_{s−1}⁻¹} ≤ 2 ln det Σ/det λI (elliptical potential lemma), along one sequence of growing Σ.
+
+    A ``ValueError`` unless λ ≥ C_g²/2.5129, without which the lemma is false.
+    """
+    require_regularisation(lam, slope)
+    return 2 * information
+
+
+def require_regularisation(lam: float, slope: float) -> None:
+    """The condition λ ≥ C_g²/2.5129 of the elliptical potential lemma, which the paper does not state."""
+    least = slope**2 / LARGEST_INCREMENT
+    require(
+        lam >= least,
+        "lam",
+        lam,
+        f"the elliptical potential lemma needs λ ≥ C_g²/2.5129 = {least:.4g}",
+    )
+
+
+def excess_printed(beta: float, curvature: float, lam: float) -> float:
+    """2βC_h/λ, the second-order part of the instantaneous regret as printed (lemma "Instantaneous regret")."""
+    check_regularisation(lam)
+    return 2 * beta * curvature / lam
+
+
+def excess_in_ball(beta: float, curvature: float, lam: float, distance: float) -> float:
+    """κ = 2C_h(s² + sρ₀), s² = β/λ: line 3 over Ball ∩ W with gradients at ŵ₀ (3βC_h/λ where ρ₀ ≤ s/2)."""
+    check_regularisation(lam)
+    reach = math.sqrt(beta / lam)
+    return 2 * curvature * (reach**2 + reach * distance)
+
+
+def excess_first_order(curvature: float, distance: float) -> float:
+    """κ = C_hρ₀² for the first-order index: r_t ≤ 2√β‖g_t‖ + κ, with no β in it."""
+    return curvature * distance**2
+
+
+def synchronisations_printed(rounds: float, information: float, gamma: float) -> float:
+    """P ≤ 2√(TR/γ) (false: a term R/γ is missing)."""
+    check_threshold(gamma)
+    return 2 * math.sqrt(rounds * information / gamma)
+
+
+def synchronisations(rounds: float, information: float, gamma: float) -> float:
+    """P ≤ Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) for Λ ≥ ln det Σ_NT/det λI and round robin (at most √(TΛ/γ) + Λ/γ)."""
+    check_threshold(gamma)
+    half = information / (2 * gamma)
+    return half + math.sqrt(half**2 + rounds * information / gamma)
+
+
+def phase_two_scalars(syncs: float, clients: int, dimension: int) -> float:
+    """C_phaseII = 2PN(d_w² + d_w)."""
+    return 2 * syncs * clients * dimension * (dimension + 1)
+
+
+def regret_phase_one(exploration: int, value: float) -> float:
+    """R_phaseI ≤ 2T₀F."""
+    return 2 * exploration * value
+
+
+def good_regret_printed(
+    beta: float, information: float, steps: int, curvature: float, lam: float, excess: float = 2.0
+) -> float:
+    """R_good ≤ √(NT)·√(16eβR + 2κ²NT), κ = ``excess`` · βC_h/λ: 2 as printed (2κ² = 8β²C_h²/λ²), 3 as corrected."""
+    return math.sqrt(steps) * math.sqrt(
+        16 * math.e * beta * information + 2 * (excess * beta * curvature / lam) ** 2 * steps
+    )
+
+
+def bad_regret_printed(
+    beta: float, information: float, clients: int, gamma: float, curvature: float, lam_scale: float
+) -> float:
+    """R_bad ≤ RN√(16βγ + 8β²C_h²/C_λ²) as printed (false where an epoch gives a client more than √(NT) pulls)."""
+    return information * clients * math.sqrt(16 * beta * gamma + 8 * (beta * curvature / lam_scale) ** 2)
+
+
+class PhaseTwoRegret(NamedTuple):
+    """The repaired R_phaseII ≤ R_good + R_bad + the second-order part, which is summed once over all steps."""
+
+    good: float
+    bad: float
+    second_order: float
+
+    @property
+    def total(self) -> float:
+        """Their sum."""
+        return sum(self)
+
+
+def regret_phase_two(
+    beta: float, information: float, clients: int, rounds: int, gamma: float, value: float, excess: float
+) -> PhaseTwoRegret:
+    """2√(2eβNTΛ) + ⌊Λ⌋(2√2 N√(βγ) + 2F) + NTκ, κ = ``excess``, Λ = ``information``, β bounding every β_{t,i}.
+
+    Holds where w* lies in every ball and λ ≥ C_g²/2.5129 (`require_regularisation`); Λ may be realised or R.
+    """
+    steps = clients * rounds
+    good = 2 * math.sqrt(2 * math.e * beta * steps * information)
+    bad = math.floor(information) * (2 * math.sqrt(2) * clients * math.sqrt(beta * gamma) + 2 * value)
+    return PhaseTwoRegret(good, bad, steps * excess)

@@ -1,0 +1,161 @@
+"""Theorem 1 as printed and repaired: R_total ≤ R_phaseI + R_good + R_bad and C_total = C_phaseI + C_phaseII.
+
+"ln" is natural throughout; distances are to the w* named (any zero of L; the nearest to ŵ₀ is best).
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from fedgo.phase_one import phase_one_length
+from fedgo.theory.assumptions import Assumptions
+from fedgo.theory.confidence import information_bound, radius, radius_printed
+from fedgo.theory.phase_one import (
+    C_DISTANCE,
+    exploration_needed,
+    phase_one_scalars,
+    regression_risk,
+    squared_distance,
+)
+from fedgo.theory.phase_two import (
+    bad_regret_printed,
+    excess_first_order,
+    excess_in_ball,
+    good_regret_printed,
+    phase_two_scalars,
+    regret_phase_one,
+    regret_phase_two,
+    require_regularisation,
+    synchronisations,
+    synchronisations_printed,
+)
+
+
+class TheoremSetting(NamedTuple):
+    """T₀, λ and γ of a theorem."""
+
+    exploration: int
+    lam: float
+    gamma: float
+
+
+def theorem_setting_printed(
+    a: Assumptions, clients: int, rounds: int, lam_scale: float = 1.0
+) -> TheoremSetting:
+    """T₀ = ⌈√(NT)⌉, λ = C_λ√(NT), γ = d_wF⁴T/(μ²N) (Theorem 1); C_λ = ``lam_scale``."""
+    exploration = phase_one_length(clients, rounds)
+    gamma = a.dimension * a.value**4 * rounds / (a.growth**2 * clients)
+    return TheoremSetting(exploration, lam_scale * math.sqrt(clients * rounds), gamma)
+
+
+def theorem_setting(a: Assumptions, clients: int, rounds: int, arms: int | None = None) -> TheoremSetting:
+    """T₀ = ⌈√(NT)⌉, λ = C_g² and γ = T/(NR), which a learner can compute (the repaired theorem)."""
+    lam = a.slope**2
+    dimension = a.dimension if arms is None else min(arms, a.dimension)
+    information = information_bound(dimension, clients * rounds, a.slope, lam)
+    return TheoremSetting(phase_one_length(clients, rounds), lam, rounds / (clients * information))
+
+
+def horizon_needed(
+    a: Assumptions,
+    clients: int,
+    iota_: float,
+    zeta: float = 0.0,
+    concordance: float = 1.0,
+    printed: bool = False,
+) -> float:
+    """T ≥ C²d_w²F⁴ι²/N · max{…}², which makes √(NT) ≥ `exploration_needed`; ``printed`` has C for C²."""
+    needed = exploration_needed(a, iota_, zeta, concordance) ** 2 / clients
+    return needed / C_DISTANCE if printed else needed
+
+
+def theorem_error_printed(steps: int) -> float:
+    """ε ≤ 8/(C√(NT)) (Theorem 1); it is 1/(C′T₀) of the lemmas only if C = 8C′."""
+    return 8 / (C_DISTANCE * math.sqrt(steps))
+
+
+class Totals(NamedTuple):
+    """Bounds on the regret of both phases, on P and on the scalars sent."""
+
+    phase_one: float
+    phase_two: float
+    syncs: float
+    scalars: float
+
+    @property
+    def regret(self) -> float:
+        """R_phaseI + R_phaseII."""
+        return self.phase_one + self.phase_two
+
+
+def theorem_printed(
+    a: Assumptions, clients: int, rounds: int, delta: float, oracle_rounds: int, lam_scale: float = 1.0
+) -> Totals:
+    """Theorem 1 with the constants of its own proof: radius, R_good, R_bad and P as printed, at its T₀, λ and γ."""
+    steps = clients * rounds
+    setting = theorem_setting_printed(a, clients, rounds, lam_scale)
+    beta = radius_printed(a, setting.lam, steps, steps, setting.exploration, delta).total
+    information = information_bound(a.dimension, steps, a.slope, setting.lam)
+    good = good_regret_printed(beta, information, steps, a.curvature, setting.lam)
+    bad = bad_regret_printed(beta, information, clients, setting.gamma, a.curvature, lam_scale)
+    syncs = synchronisations_printed(rounds, information, setting.gamma)
+    first = phase_one_scalars(oracle_rounds, clients, a.dimension) - clients * a.dimension
+    return Totals(
+        regret_phase_one(setting.exploration, a.value),
+        good + bad,
+        syncs,
+        first + phase_two_scalars(syncs, clients, a.dimension),
+    )
+
+
+def theorem(
+    a: Assumptions,
+    clients: int,
+    rounds: int,
+    delta: float,
+    oracle_rounds: int,
+    *,
+    rho2: float | None = None,
+    setting: TheoremSetting | None = None,
+    information: float | None = None,
+    epsilon: float = 0.0,
+    arms: int | None = None,
+    line_three: bool = False,
+) -> Totals:
+    """The repaired theorem: with probability 1 − δ regret and scalars are at most these.
+
+    ``rho2`` is a bound on ρ₀² (from `regression_risk` unless given), ``setting`` that of `theorem_setting` unless
+    given, ``information`` Λ (its bound R unless given), ``arms`` the number K of arms if finite. The index is the
+    first-order one, or line 3 over Ball ∩ W with ``line_three``.
+    """
+    steps = clients * rounds
+    setting = theorem_setting(a, clients, rounds, arms) if setting is None else setting
+    require_regularisation(setting.lam, a.slope)
+    if rho2 is None:
+        rho2 = squared_distance(a, regression_risk(a, setting.exploration, delta, epsilon))
+    dimension = a.dimension if arms is None else min(arms, a.dimension)
+    if information is None:
+        information = information_bound(dimension, steps, a.slope, setting.lam)
+    syncs = min(synchronisations(rounds, information, setting.gamma), steps)
+    rho = math.sqrt(rho2)
+    most = [torch.tensor(bound, dtype=torch.float64) for bound in (information, steps, syncs)]
+    beta = radius(
+        *most,
+        clients=clients,
+        lam=setting.lam,
+        sigma=a.noise,
+        distance=rho,
+        curvature=a.curvature,
+        delta=delta,
+    ).item()
+    excess = (
+        excess_in_ball(beta, a.curvature, setting.lam, rho)
+        if line_three
+        else excess_first_order(a.curvature, rho)
+    )
+    second = regret_phase_two(beta, information, clients, rounds, setting.gamma, a.value, excess)
+    scalars = phase_one_scalars(oracle_rounds, clients, a.dimension) + phase_two_scalars(
+        syncs, clients, a.dimension
+    )
+    return Totals(regret_phase_one(setting.exploration, a.value), second.total, syncs, scalars)
