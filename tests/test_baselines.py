@@ -661,7 +661,7 @@ def test_a_run_of_every_algorithm_alone_is_that_run_in_a_batch(tiny, name):
 
 @pytest.mark.parametrize("name", [*ALGORITHMS, "GP-UCB (BoTorch)"])
 def test_only_the_tape_is_drawn_from_the_generator_of_the_noise(watch, monkeypatch, name):
-    monkeypatch.setattr("fedgo.algorithms.go_ucb.Langevin", lambda: Langevin(rounds=3))
+    monkeypatch.setattr("fedgo.phase_one.Langevin", lambda: Langevin(rounds=3))
     drawn, tapes = watch(Problem, "generators"), watch(Problem, "tape")
     if name in ALGORITHMS:
         ALGORITHMS[name].run(World(hartmann6(1, arms=4), 2, 2), middle(ALGORITHMS[name]))

@@ -173,7 +173,7 @@ def played(name, encoding, d_x=2):
     if "lam" in setting:
         setting["gamma"] = 4.0 if "Kernel" in name else 1.5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedgo.algorithms.go_ucb.Langevin", lambda: BRIEF)
+        patch.setattr("fedgo.phase_one.Langevin", lambda: BRIEF)
         return algorithm.run(small(encoding, d_x), setting)
 
 

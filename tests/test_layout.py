@@ -30,7 +30,11 @@ def imports(text: str) -> list[str]:
     """Every module of the package that ``text`` imports, at its top or inside a function."""
     nodes = list(ast.walk(ast.parse(text)))
     named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    return [n for n in [*named, *(str(n.module) for n in nodes if isinstance(n, ast.ImportFrom))] if n[:5] == "fedgo"]
+    return [
+        n
+        for n in [*named, *(str(n.module) for n in nodes if isinstance(n, ast.ImportFrom))]
+        if n[:5] == "fedgo"
+    ]
 
 
 def faults(file: str, text: str) -> list[str]:
@@ -40,7 +44,9 @@ def faults(file: str, text: str) -> list[str]:
 
 def test_no_wing_imports_one_above_it():
     files = {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
-    face = files.pop("__init__.py")  # the one file that may name every wing, as it loads those above when asked
+    face = files.pop(
+        "__init__.py"
+    )  # the one file that may name every wing, as it loads those above when asked
     assert [fault for file, text in files.items() for fault in faults(file, text)] == []
     eager = ast.Module([n for n in ast.parse(face).body if not isinstance(n, ast.If)], [])
     assert {wing(module) for module in imports(ast.unparse(eager))} == {"core", "algorithms"}

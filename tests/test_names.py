@@ -12,7 +12,7 @@ load("source_links", "source_links")
 names = load("names")
 
 ROOT = Path(__file__).resolve().parents[1]
-INTERNAL = {"fedgo._checks", "fedgo._streams", "fedgo.paper.explorer"}
+INTERNAL = {"fedgo._checks", "fedgo._streams"}
 
 
 def test_every_module_is_on_one_page():

@@ -6,6 +6,7 @@ import torch
 from fedgo import Langevin, Network, hartmann6, phase_one_length, private_start, shared_start
 from fedgo.langevin import langevin_rounds, last
 from fedgo.phase_one import deal, explore
+from fedgo.star import answer
 
 
 class Line:
@@ -17,10 +18,6 @@ class Line:
     def squared_loss(self, w, x, y, mask):
         error = ((x @ w.unsqueeze(-1)).squeeze(-1) - y) * mask
         return error.square().sum(-1), 2 * (error.unsqueeze(-1) * x).sum(-2)
-
-
-def ask(handler, w):
-    return handler(w)
 
 
 def test_phase_one_length_is_the_ceiling_of_the_root():
@@ -51,7 +48,7 @@ def test_gld_on_a_quadratic_recovers_the_gibbs_mean_and_covariance():
     shards = deal(x.reshape(40, 12, 2), y.reshape(40, 12), 3)
     langevin = Langevin(rounds=3000, step=0.05, hot=20.0, cold=20.0)
     sources = [torch.Generator().manual_seed(run) for run in range(40)]
-    path = torch.stack([w for w, _ in langevin_rounds(Line(2), shards, langevin, sources, ask)])[300:]
+    path = torch.stack([w for w, _ in langevin_rounds(Line(2), shards, langevin, sources, answer)])[300:]
     points, rewards = x[0].reshape(12, 2), y[0].reshape(12)
     hessian = 2 / 12 * points.T @ points
     mean = torch.cholesky_solve((2 / 12 * points.T @ rewards)[:, None], torch.linalg.cholesky(hessian))[:, 0]
@@ -69,7 +66,7 @@ def test_from_zero_a_cold_chain_keeps_the_hidden_units_equal_and_the_default_doe
     shards = explore(problem, 45).shards(problem.arms, 20)
 
     def spread(langevin):
-        w = last(langevin_rounds(network, shards, langevin, problem.generators("langevin"), ask)).w
+        w = last(langevin_rounds(network, shards, langevin, problem.generators("langevin"), answer)).w
         return network.split(w).w1.std(-2).mean().item()
 
     assert spread(Langevin(rounds=200, hot=1e30, cold=1e30)) < 1e-9

@@ -26,7 +26,10 @@ def locked() -> dict[str, Version]:
 
 def requirements() -> list[Requirement]:
     extras = PROJECT["optional-dependencies"].values()
-    return [Requirement(text) for text in [*PROJECT["dependencies"], *(t for extra in extras for t in extra)]]
+    named = [
+        Requirement(text) for text in [*PROJECT["dependencies"], *(t for extra in extras for t in extra)]
+    ]
+    return [requirement for requirement in named if requirement.name != "fedgo"]  # an extra may name another
 
 
 def environment_pins() -> dict[str, Version]:
