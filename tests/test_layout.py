@@ -78,3 +78,13 @@ def test_every_public_name_is_there_and_nothing_else_pretends_to_be():
     assert set(fedgo.__all__) <= set(dir(fedgo))
     with pytest.raises(AttributeError, match="no attribute 'experiments_of_mine'"):
         fedgo.experiments_of_mine  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "algorithms").glob("[a-z]*.py")), ids=lambda path: path.stem
+)
+def test_an_algorithms_file_links_its_paper_and_shows_its_entry_point_first(path):
+    module = ast.parse(path.read_text("utf-8"))
+    first = next(node for node in module.body if isinstance(node, ast.FunctionDef))
+    assert "https://" in ast.get_docstring(module)
+    assert first.name in fedgo.__all__ and ast.unparse(first.returns) == "Trace"

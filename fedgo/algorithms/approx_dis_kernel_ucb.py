@@ -1,4 +1,5 @@
-"""ApproxDisKernelUCB (Li, Wang, Wang and Wang, NeurIPS 2022): kernel UCB on Nyström features, k the RBF kernel.
+"""ApproxDisKernelUCB: kernel UCB on Nyström features, k the RBF kernel (Li, H. Wang, M. Wang and H. Wang, NeurIPS
+2022, https://arxiv.org/abs/2206.04835).
 
 With a dictionary Z of arms, φ(x) = K_ZZ^{-1/2}k_Z(x) and A = λI + Σφφᵀ, the index is φᵀA⁻¹Σφy + √β σ(x),
 σ²(x) = (k(x,x) − φᵀφ)/λ + φᵀA⁻¹φ. A client synchronises everybody when the σ² that its own pulls had at the last
@@ -26,25 +27,6 @@ from fedgo.star import Message, Star, When
 _JITTER = 1e-10  # relative to k(x, x) = 1, against arms that nearly coincide
 
 
-def rbf(arms: Tensor, lengthscale: float) -> Tensor:
-    """k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs (..., K, K) of the arms (..., K, d_x), ℓ = ``lengthscale``."""
-    require(0 < lengthscale < float("inf"), "lengthscale", lengthscale, "give a positive length scale ℓ")
-    difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
-    return (-difference.square().sum(-1) / (2 * lengthscale**2)).exp()
-
-
-def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
-    """Features (..., K, K) of all arms for the 0/1 ``dictionary`` (..., K): φφᵀ = K_XZ K_ZZ⁻¹ K_ZX.
-
-    Columns of arms outside the dictionary are 0; with the full dictionary φφᵀ is the kernel.
-    """
-    inside = kernel * dictionary.unsqueeze(-1) * dictionary.unsqueeze(-2)
-    inside.diagonal(dim1=-2, dim2=-1).add_(1 - dictionary + _JITTER)
-    across = (kernel * dictionary.unsqueeze(-2)).mT
-    features: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(inside), across, upper=False)
-    return features.mT
-
-
 class State(NamedTuple):
     """``posterior`` in the dictionary's features and ``rest`` = (k − φᵀφ)/λ, (S, N, K, …); all ``own`` data; since the
     last sync: σ² ``before`` it (S, N, K), the σ² ``spent`` and the number of ``fresh`` pulls (S, N)."""
@@ -55,6 +37,33 @@ class State(NamedTuple):
     own: Tally
     spent: Tensor
     fresh: Tensor
+
+
+def approx_dis_kernel_ucb(
+    problem: Problem,
+    clients: int,
+    steps: int,
+    settings: Settings,
+    lengthscale: float = 1.0,
+    oversampling: float = 10.0,
+) -> Trace:
+    """``steps`` steps of ApproxDisKernelUCB; ``settings.gamma`` is the threshold on the accumulated σ².
+
+    With q̄ = ``oversampling`` near 1 an arm pulled n times, whose σ² is about 1/n, leaves the redrawn dictionary about
+    once in three times and then looks new; the paper's theory wants q̄ well above 1.
+    """
+    require(0 < oversampling < float("inf"), "oversampling", oversampling, "give a positive q̄")
+    arms = problem.arms.shape[1]
+    order = torch.stack(
+        [
+            torch.rand(clients, arms, generator=source, dtype=torch.float64)
+            for source in problem.generators("order of ties")
+        ]
+    )
+    kernel = rbf(problem.arms, lengthscale)
+    learner = NystroemKernel(clients, problem, kernel, order, settings, oversampling)
+    start = Exploration.nothing(len(problem.runs))
+    return simulate("ApproxDisKernelUCB", problem, learner, start, clients, steps)
 
 
 @dataclass(frozen=True)
@@ -154,31 +163,23 @@ class NystroemKernel:
         )
 
 
-def approx_dis_kernel_ucb(
-    problem: Problem,
-    clients: int,
-    steps: int,
-    settings: Settings,
-    lengthscale: float = 1.0,
-    oversampling: float = 10.0,
-) -> Trace:
-    """``steps`` steps of ApproxDisKernelUCB; ``settings.gamma`` is the threshold on the accumulated σ².
+def rbf(arms: Tensor, lengthscale: float) -> Tensor:
+    """k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs (..., K, K) of the arms (..., K, d_x), ℓ = ``lengthscale``."""
+    require(0 < lengthscale < float("inf"), "lengthscale", lengthscale, "give a positive length scale ℓ")
+    difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
+    return (-difference.square().sum(-1) / (2 * lengthscale**2)).exp()
 
-    With q̄ = ``oversampling`` near 1 an arm pulled n times, whose σ² is about 1/n, leaves the redrawn dictionary about
-    once in three times and then looks new; the paper's theory wants q̄ well above 1.
+
+def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
+    """Features (..., K, K) of all arms for the 0/1 ``dictionary`` (..., K): φφᵀ = K_XZ K_ZZ⁻¹ K_ZX.
+
+    Columns of arms outside the dictionary are 0; with the full dictionary φφᵀ is the kernel.
     """
-    require(0 < oversampling < float("inf"), "oversampling", oversampling, "give a positive q̄")
-    arms = problem.arms.shape[1]
-    order = torch.stack(
-        [
-            torch.rand(clients, arms, generator=source, dtype=torch.float64)
-            for source in problem.generators("order of ties")
-        ]
-    )
-    kernel = rbf(problem.arms, lengthscale)
-    learner = NystroemKernel(clients, problem, kernel, order, settings, oversampling)
-    start = Exploration.nothing(len(problem.runs))
-    return simulate("ApproxDisKernelUCB", problem, learner, start, clients, steps)
+    inside = kernel * dictionary.unsqueeze(-1) * dictionary.unsqueeze(-2)
+    inside.diagonal(dim1=-2, dim2=-1).add_(1 - dictionary + _JITTER)
+    across = (kernel * dictionary.unsqueeze(-2)).mT
+    features: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(inside), across, upper=False)
+    return features.mT
 
 
 def _variance(state: State) -> Tensor:

@@ -1,4 +1,10 @@
-"""Controls that the paper does not have: uniform play, UCB1 on shared counts, exact kernel UCB."""
+"""Controls that the paper does not have: uniform play, UCB1 on shared counts, exact kernel UCB.
+
+Shared UCB1 plays argmax_x of the mean + √(2β ln t/n) (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002,
+https://doi.org/10.1023/A:1013689704352), kernel UCB that of the mean + √β‖φ(x)‖_{Σ⁻¹} on features φ of the RBF kernel,
+whose mean and width are those of kernel ridge regression (Valko et al., UAI 2013, https://arxiv.org/abs/1309.6869).
+State and steps are those of `fedgo.phase_two.Immediate`.
+"""
 
 import torch
 from torch import Tensor
@@ -27,7 +33,7 @@ def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
 
 
 def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """UCB1 (Auer, Cesa-Bianchi and Fischer 2002) on counts that all share at once, blind to the features.
+    """UCB1 on counts that all share at once, blind to the features.
 
     The index is the mean reward of the arm plus √(2β ln t/n); β = 1 is UCB1 for rewards in [0, 1]. A pull is sent as
     an arm's number and a reward: 2 scalars up and 2N down.

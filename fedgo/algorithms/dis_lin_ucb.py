@@ -1,7 +1,8 @@
-"""DisLinUCB (Wang, Hu, Chen and Wang, ICLR 2020): LinUCB on the arms themselves, synchronised on an event.
+"""DisLinUCB: LinUCB on the arms themselves (Wang, Hu, Chen and Wang, ICLR 2020, https://arxiv.org/abs/1904.06309).
 
 θ = (A + λI)⁻¹b with A = Σ xxᵀ, b = Σ xy; the index is xᵀθ + √β‖x‖_{(A+λI)⁻¹}; client i synchronises everybody
-when n_i·ln(det A_i/det(A_i − ΔA_i)) > γ, at a cost of 2N(d_x² + d_x) scalars.
+when n_i·ln(det A_i/det(A_i − ΔA_i)) > γ, at a cost of 2N(d_x² + d_x) scalars. State and steps are those of
+`fedgo.phase_two`, with the arms as features.
 """
 
 import math
@@ -12,7 +13,7 @@ from torch import Tensor
 from fedgo._checks import require
 from fedgo.confidence import Posterior, Tally
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import EventTriggered, Settings
+from fedgo.phase_two import EventTriggered, Index, Settings
 from fedgo.problem import Problem
 from fedgo.simulation import Trace, simulate
 
@@ -25,18 +26,23 @@ def dis_lin_ucb(
     With ``theorem_delta`` = δ the radius is the paper's α = σ√(d ln(1 + n/(dλ)) + 2 ln(1/δ)) + √λ instead, n the
     data that the client knows, 1 the bound on |θ|, and arms with |x| ≤ 1 (longer ones are outside its theorem).
     """
-    require(
-        theorem_delta is None or 0 < theorem_delta < 1, "theorem_delta", theorem_delta, "give δ in (0, 1)"
-    )
     arms = problem.arms.unsqueeze(1)
     d_x = arms.shape[-1]
-
-    def theorem(posterior: Posterior, known: Tally) -> Tensor:
-        pulls = known.counts.sum(-1, keepdim=True)
-        log = d_x * (1 + pulls / (d_x * settings.lam)).log() + 2 * math.log(1 / (theorem_delta or 1))
-        alpha = problem.sigma * log.sqrt() + math.sqrt(settings.lam)
-        return posterior.mean + alpha * posterior.variance.clamp(min=0).sqrt()
-
-    optimism = None if theorem_delta is None else theorem
+    optimism = None
+    if theorem_delta is not None:
+        require(0 < theorem_delta < 1, "theorem_delta", theorem_delta, "give δ in (0, 1)")
+        optimism = _theorem(d_x, problem.sigma, settings.lam, theorem_delta)
     learner = EventTriggered(clients, arms, torch.zeros(arms.shape[:-1]).double(), d_x, settings, optimism)
     return simulate("DisLinUCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
+
+
+def _theorem(d_x: int, sigma: float, lam: float, delta: float) -> Index:
+    """The index with the paper's radius α."""
+
+    def index(posterior: Posterior, known: Tally) -> Tensor:
+        pulls = known.counts.sum(-1, keepdim=True)
+        log = d_x * (1 + pulls / (d_x * lam)).log() + 2 * math.log(1 / delta)
+        alpha = sigma * log.sqrt() + math.sqrt(lam)
+        return posterior.mean + alpha * posterior.variance.clamp(min=0).sqrt()
+
+    return index

@@ -1,4 +1,4 @@
-"""Fed-GLB-UCB (Li and Wang, NeurIPS 2022): a generalised linear model E[y] = μ(xᵀθ), one Newton step at a time.
+"""Fed-GLB-UCB: a generalised linear model E[y] = μ(xᵀθ) (Li and Wang, NeurIPS 2022, https://arxiv.org/abs/2202.01087).
 
 Between synchronisations a client takes online Newton steps θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ and collects b ← b + x xᵀθ
 (θ before the step); its index is xᵀA⁻¹b + √β‖x‖_{A⁻¹}, A = λI + Σ xxᵀ. On the same event as DisLinUCB the clients
@@ -54,6 +54,19 @@ class State(NamedTuple):
     gain: Tensor
     gram: Tensor
     fitted: Tensor
+
+
+def fed_glb_ucb(
+    problem: Problem,
+    clients: int,
+    steps: int,
+    settings: Settings,
+    link: Literal["identity", "logistic"] = "identity",
+) -> Trace:
+    """``steps`` steps of Fed-GLB-UCB."""
+    require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
+    learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
+    return simulate("Fed-GLB-UCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
 
 
 @dataclass(frozen=True)
@@ -199,16 +212,3 @@ def descend(
         heavier = (1 + (1 + 4 * weight.square()).sqrt()) / 2
         theta, ahead, weight = moved, torch.addcmul(moved, (weight - 1) / heavier, change), heavier
     raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ")
-
-
-def fed_glb_ucb(
-    problem: Problem,
-    clients: int,
-    steps: int,
-    settings: Settings,
-    link: Literal["identity", "logistic"] = "identity",
-) -> Trace:
-    """``steps`` steps of Fed-GLB-UCB."""
-    require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
-    learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
-    return simulate("Fed-GLB-UCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)

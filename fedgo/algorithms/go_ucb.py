@@ -1,7 +1,11 @@
-"""Fed-GO-UCB (Algorithm 1) and its two extremes, One-GO-UCB and N-GO-UCB (Section 6 of the paper, ICLR 2024).
+"""Fed-GO-UCB and its two extremes (Li, Liu and Wang, ICLR 2024, https://arxiv.org/abs/2311.01695).
 
-All three are Phase II on the gradients ∇f_x(ŵ₀): Fed-GO-UCB synchronises on an event, One-GO-UCB at every step,
-N-GO-UCB never, with N oracles that each fit one client's own Phase I data.
+Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀) around the oracle's ŵ₀:
+
+    Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
+
+Fed-GO-UCB synchronises on an event, One-GO-UCB at every step, N-GO-UCB (Section 6) never, with N oracles that each fit
+one client's own Phase I data. State and steps are those of `fedgo.phase_two`.
 """
 
 from typing import Literal

@@ -1,4 +1,7 @@
-"""Centralised Bayesian optimisation as a yardstick: GP-UCB (Srinivas et al. 2010) with BoTorch's Gaussian process."""
+"""GP-UCB with BoTorch's Gaussian process, a yardstick (Srinivas et al., ICML 2010, https://arxiv.org/abs/0912.3995).
+
+The arm of the largest mean + √β·standard deviation under all data, whoever collected them.
+"""
 
 import torch
 from botorch.acquisition.analytic import UpperConfidenceBound
