@@ -12,9 +12,14 @@ def require(condition: bool, name: str, received: Any, remedy: str) -> None:
         raise ValueError(f"{name} is {received!r}: {remedy}")
 
 
-def require_finite(name: str, values: Tensor) -> None:
-    """Raise a ``ValueError`` that names the first entry of ``values`` that is NaN or infinite."""
-    bad = (~torch.isfinite(values)).nonzero()
+def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> None:
+    """Raise a ``ValueError`` that names the first entry of ``values`` where ``condition`` (of its shape) fails."""
+    bad = (~condition).nonzero()
     if len(bad):
         where = tuple(bad[0].tolist())
-        require(False, f"{name}[{', '.join(map(str, where))}]", values[where].item(), "give finite numbers")
+        require(False, f"{name}[{', '.join(map(str, where))}]", values[where].item(), remedy)
+
+
+def require_finite(name: str, values: Tensor) -> None:
+    """Raise a ``ValueError`` that names the first entry of ``values`` that is NaN or infinite."""
+    require_each(torch.isfinite(values), name, values, "give finite numbers")

@@ -55,8 +55,9 @@ class Network:
 
     def split(self, w: Tensor) -> Layers:
         """The layers of flat parameters ``w`` (..., d_w), as views."""
-        if w.shape[-1] != self.size:
-            require(False, "w", tuple(w.shape), f"the last dimension must be d_w = {self.size}")
+        require(
+            w.shape[-1] == self.size, "w", tuple(w.shape), f"the last dimension must be d_w = {self.size}"
+        )
         edge = self.hidden * self.d_x
         w1 = w[..., :edge].unflatten(-1, (self.hidden, self.d_x))
         return Layers(w1, w[..., edge : edge + self.hidden], w[..., edge + self.hidden : -1], w[..., -1])

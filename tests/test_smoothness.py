@@ -244,8 +244,11 @@ def test_a_larger_box_and_more_arms_have_larger_bounds():
 
 def test_a_box_upside_down_is_refused():
     network, low, high, arms = instance((2, 2, 2), 0)
-    with pytest.raises(ValueError, match=r"low is .*lower corner"):
-        box(network, high, low, arms)
+    low[2] = high[2] + 0.5
+    with pytest.raises(ValueError, match=rf"low\[2\] is {low[2].item()}: .*lower corner"):
+        box(network, low, high, arms)
+    with pytest.raises(ValueError, match=r"low\[0\] is nan: .*lower corner"):
+        box(network, low * torch.nan, high, arms)
 
 
 # A segment

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import require_each
 from fedgo.network import Network
 
 Interval = tuple[Tensor, Tensor]
@@ -34,7 +34,8 @@ class Region(NamedTuple):
 
 def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
     """The box ``low`` ≤ w ≤ ``high`` (..., d_w), say W = [0, 1]^d_w, at the ``arms`` (..., K, d_x)."""
-    require(bool((low <= high).all()), "low", "above high", "give the lower corner of the box first")
+    low, high = torch.broadcast_tensors(low, high)
+    require_each(low <= high, "low", low, "a box needs low ≤ high; give its lower corner first")
     bottom, top = network.split(low), network.split(high)
     rise, fall = arms.clamp(min=0), arms.clamp(max=0)
     least = rise @ bottom.w1.mT + fall @ top.w1.mT + bottom.c1.unsqueeze(-2)
