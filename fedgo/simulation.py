@@ -52,11 +52,12 @@ class Learner(Protocol[State]):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Trace:
     """What an experiment did, all arrays (S, steps): Phase I in the first ``phase_one`` steps, then Phase II.
 
     ``arm`` int64, ``reward``, ``regret`` f(x*) − f(x_t) float64, ``up`` and ``down`` scalars int64, ``sync`` bool.
+    Two traces are equal if every entry of every array is.
     """
 
     algorithm: str
@@ -69,6 +70,12 @@ class Trace:
     up: Tensor
     down: Tensor
     sync: Tensor
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
+        return all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in pairs)
 
     @property
     def cumulative_regret(self) -> Tensor:

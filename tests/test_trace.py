@@ -1,0 +1,41 @@
+"""Traces as values: equal if every entry is, also after a file, and no key of a dictionary."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedgo import Problem, Trace, uniform_random
+from fedgo.paper.problems import hartmann6
+
+ARRAYS = ("arm", "reward", "regret", "up", "down", "sync")
+
+
+@pytest.fixture
+def trace() -> Trace:
+    problem: Problem = hartmann6(2)
+    return uniform_random(problem, 3, 4)
+
+
+def test_equal_traces_are_equal(trace, tmp_path):
+    trace.save(tmp_path / "trace.npz")
+    assert trace == trace
+    assert trace == replace(trace, **{name: getattr(trace, name).clone() for name in ARRAYS})
+    assert trace == Trace.load(tmp_path / "trace.npz")
+    assert trace == Trace.join([trace.first(1), replace(trace, **{n: getattr(trace, n)[1:] for n in ARRAYS})])
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_one_entry_makes_a_difference(trace, name):
+    changed = getattr(trace, name).clone()
+    changed[1, 2] = not changed[1, 2] if name == "sync" else changed[1, 2] + 1
+    assert trace != replace(trace, **{name: changed})
+    assert trace != replace(trace, **{name: getattr(trace, name)[:, :-1]})
+
+
+def test_the_labels_count_and_other_things_are_not_traces(trace):
+    assert trace != replace(trace, algorithm="another")
+    assert trace != replace(trace, clients=4)
+    assert trace != replace(trace, phase_one=1)
+    assert trace != "trace"
+    with pytest.raises(TypeError, match="unhashable"):
+        {trace}  # noqa: B018
