@@ -1,10 +1,16 @@
-"""The data sets: read, refused, clustered, shipped. The raw files come from FEDGO_DATA or ../shared/data."""
+"""The data sets: raw files read, refused and clustered by data/uci_arms.py; the shipped arms checked when read.
 
+The raw files come from FEDGO_DATA or ../shared/data.
+"""
+
+import importlib.util
 import os
+import re
 import socket
+import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,18 +19,27 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fedgo.paper.datasets import SOURCES, Table, checksum, cluster_arms, load, shipped_arms
+from fedgo.paper import datasets
+from fedgo.paper.datasets import SOURCES, digest, shipped_arms
 
-RAW = Path(os.environ.get("FEDGO_DATA") or Path(__file__).parents[2] / "shared" / "data")
+ROOT = Path(__file__).resolve().parents[1]
+SPEC = importlib.util.spec_from_file_location("uci_arms", ROOT / "data/uci_arms.py")
+uci_arms = sys.modules["uci_arms"] = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(uci_arms)
+Table, checksum, cluster_arms, load = (
+    getattr(uci_arms, name) for name in ("Table", "checksum", "cluster_arms", "load")
+)
+
+FILES = Path(os.environ.get("FEDGO_DATA") or Path(__file__).parents[2] / "shared" / "data")
 NAMES = tuple(SOURCES)
 
 
 @pytest.fixture
 def raw() -> Path:
-    missing = [m for name in NAMES for m in SOURCES[name].members if not (RAW / m).is_file()]
+    missing = [m for name in NAMES for m in uci_arms.RAW[name].members if not (FILES / m).is_file()]
     if missing:
         pytest.skip(f"FEDGO_DATA or ../shared/data must hold UCI's files; missing here: {', '.join(missing)}")
-    return RAW
+    return FILES
 
 
 @pytest.fixture(autouse=True)
@@ -123,11 +138,24 @@ def test_a_folder_is_read_from_the_argument_and_from_the_environment(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_shipped_arms_are_those_of_the_raw_data(name: str, raw: Path) -> None:
-    computed, shipped = cluster_arms(load(name, folder=raw), name), shipped_arms(name)
+def test_the_script_computes_the_shipped_file_from_the_raw_data(
+    name: str, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped, before = shipped_arms(name), comments(datasets.FOLDER / f"{name}.csv")
+    monkeypatch.setenv("FEDGO_DATA", str(raw))
+    monkeypatch.setattr(datasets, "FOLDER", tmp_path)
+    assert comments(uci_arms.ship(name, tmp_path)) == before
+    computed = shipped_arms(name)
     assert_array_equal(computed.sizes, shipped.sizes)
     assert_allclose(computed.means, shipped.means, rtol=1e-6)
     assert_allclose(computed.features, shipped.features, rtol=1e-6)
+
+
+def comments(file: Path) -> list[str]:
+    """What a shipped file says of itself, without versions and the last bits of its numbers."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    changing = ("# Regenerate: ", "# sha256 of the numbers below: ")
+    return [line for line in lines if line[0] == "#" and not line.startswith(changing)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -154,6 +182,67 @@ def test_clusters_worked_out_by_hand() -> None:
     assert_array_equal(arms.sizes, [2, 2])
 
 
+# --- the shipped files, damaged
+
+
+def edit(row: int, column: int, value: str) -> Callable[[list[str]], list[str]]:
+    def damaged(lines: list[str]) -> list[str]:
+        first = next(k for k, line in enumerate(lines) if line[0] != "#") + row
+        cells = lines[first].split(",")
+        cells[column] = value
+        return [*lines[:first], ",".join(cells), *lines[first + 1 :]]
+
+    return damaged
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda lines: lines[:-1], r"shape of magic.csv is \(19, 12\): it must be \(20, 12\)"),
+        (lambda lines: [*lines, lines[-1]], r"shape of magic.csv is \(21, 12\)"),
+        (lambda lines: [line.rpartition(",")[0] or line for line in lines], r"shape of magic.csv is \(20, 11\)"),
+        (edit(3, 1, "7.5"), r"mean_reward of arm 3 in magic.csv is 7.5: it must lie in \[0, 1\]"),
+        (edit(0, 4, "-0.01"), r"fSize of arm 0 in magic.csv is -0.01: it must lie in \[0, 1\]"),
+        (edit(19, 11, "nan"), r"fDist of arm 19 in magic.csv is nan: it must lie in \[0, 1\]"),
+        (edit(2, 0, "0"), r"size of arm 2 in magic.csv is 0.0: it must lie in \[1, 19020\]"),
+        (edit(2, 0, "1"), r"\(rows, rows of class g\) of all clusters in magic.csv is .*UCI has \(19020, 12332\)"),
+        (edit(2, 1, "0.5"), r"\(rows, rows of class g\) of all clusters in magic.csv is .*UCI has \(19020, 12332\)"),
+        (edit(5, 6, "0.5"), r"sha256 of the numbers in magic.csv is '\w{64}': the file says \w{64}"),
+        (lambda lines: [line for line in lines if "sha256 of the" not in line], r"sha256 .*the file says nothing"),
+        (edit(5, 6, "half"), r"magic.csv' does not serve: could not convert string 'half'"),
+        (lambda lines: [*lines[:-1], "1,0.5"], r"magic.csv' does not serve: the number of columns changed"),
+    ],
+)  # fmt: skip
+def test_a_damaged_shipped_file_is_refused_by_name(
+    damage: Callable[[list[str]], list[str]], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (datasets.FOLDER / "magic.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "magic.csv").write_text("\n".join(damage(lines)) + "\n", encoding="utf-8")
+    monkeypatch.setattr(datasets, "FOLDER", tmp_path)
+    with pytest.raises(
+        ValueError, match=message + r".*restore the file, or compute it with .*data/uci_arms.py"
+    ):
+        shipped_arms("magic")
+
+
+def test_a_shipped_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match=r"shuttle.csv' does not serve: .*No such file.*restore the file"):
+        shipped_arms("shuttle")
+
+
+def test_the_checksum_is_of_the_numbers_and_not_of_how_they_are_written() -> None:
+    text = (datasets.FOLDER / "magic.csv").read_text(encoding="utf-8")
+    stated = re.search("^# sha256 of the numbers below: (.*)$", text, re.MULTILINE)
+    arms = shipped_arms("magic")
+    assert stated[1] == digest(np.column_stack([arms.sizes, arms.means, arms.features]))
+    assert (
+        digest(np.array([[1.0, 0.5]]))
+        == digest(np.array([[1, 0.50]], order="F"))
+        != digest(np.array([[1, 0.51]]))
+    )
+
+
 # --- the download
 
 
@@ -177,7 +266,18 @@ def test_a_repacked_archive_with_shuffled_rows_gives_the_same_table(raw: Path, s
     table, expected = load("magic", url=server.url("m.zip")), load("magic", folder=raw)
     assert_array_equal(table.attributes, expected.attributes)
     assert_array_equal(table.labels, expected.labels)
-    assert checksum(table) == SOURCES["magic"].sha256
+    assert checksum(table) == uci_arms.RAW["magic"].sha256
+
+
+@pytest.mark.parametrize(
+    "around", [lambda text: b"\xef\xbb\xbf" + text, lambda text: b"\r\n" + text, lambda text: text + b"\n \n"],
+    ids=["byte-order mark", "blank first line", "blank last lines"],
+)  # fmt: skip
+def test_the_right_table_is_accepted_whatever_an_editor_put_around_it(
+    around: Callable[[bytes], bytes], raw: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "magic04.data").write_bytes(around((raw / "magic04.data").read_bytes()))
+    assert checksum(load("magic", folder=tmp_path)) == uci_arms.RAW["magic"].sha256
 
 
 def test_a_changed_value_is_refused_by_checksum_and_deleted(raw: Path, server: Server, cache: Path) -> None:
@@ -254,7 +354,7 @@ def test_a_folder_without_the_file_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDGO_DATA", str(tmp_path / "nowhere"))
-    member = SOURCES[name].members[0]
+    member = uci_arms.RAW[name].members[0]
     with pytest.raises(ValueError, match=rf"nowhere'.*neither {member} nor .*by hand.*or unset FEDGO_DATA"):
         load(name)
 
@@ -268,7 +368,7 @@ def test_a_folder_without_the_file_is_refused(
         ),
         ("1,2,3,4,5,6,7,8,9,ten,g\n", r"line 1 of magic04.data reads '1,2,.*by hand"),
         ("1,2,3,4,5,6,7,8,9,10,gamma\n", r"line 1 of magic04.data reads '1,2,.*by hand"),
-        ("1,2,3,4,5,6,7,8,9,10,g\n\n", r"line 2 of magic04.data reads ''.*by hand"),
+        ("\n\ufeff1,2,3,4,5,6,7,8,9,10,g\n", r"line 2 of magic04.data reads '.+1,2,.*by hand"),
         ("1,2,3,4,5,6,7,8,9,10,h\n", r"1 rows with class totals {'g': 0, 'h': 1}, not 19,020 .*by hand"),
         ("", r"0 rows with class totals .*by hand"),
     ],

@@ -68,8 +68,7 @@ def clustered(
 ) -> Problem:
     """MagicTelescope or Shuttle as 20 arms: cluster centroids and their share of the positive class.
 
-    The arms are the same in every run (only the noise differs); they come from the file that
-    ``python -m fedgo.paper.datasets`` regenerates from the raw data.
+    The arms are the same in every run (only the noise differs); see `fedgo.paper.datasets.shipped_arms`.
     """
     titles = {"magic": "MagicTelescope", "shuttle": "Shuttle"}
     require(name in titles, "name", name, f"choose one of {tuple(titles)}")
