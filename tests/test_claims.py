@@ -1,5 +1,7 @@
-"""The claims table: complete rows, decisions that follow the traces, verdicts that match what the book computed."""
+"""The claims table: complete rows, decisions on traces made by hand, verdicts that match what the book computed."""
 
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -7,31 +9,47 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.claims import VERDICTS, Claim, claims, interval, judge, paired_difference
+from fedgo.paper.claims import CLAIMS, VERDICTS, Claim, judge, late_share, orders, ratios, sizes
 from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS
 from fedgo.simulation import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def trace(regret, sent, phase_one=2, name="A"):
+def trace(regret, sent=None, phase_one=2, name="A"):
     """Runs with the given final regret and scalars, both spread evenly over the steps of Phase II."""
-    regret, sent = torch.tensor(regret).double(), torch.tensor(sent)
+    regret = torch.tensor(regret).double()
+    sent = torch.zeros_like(regret) if sent is None else torch.tensor(sent)
     runs, steps = len(regret), 12
     share = torch.zeros(runs, steps, dtype=torch.float64)
     share[:, phase_one:] = regret[:, None] / (steps - phase_one)
     up = torch.zeros(runs, steps, dtype=torch.int64)
-    up[:, phase_one:] = sent[:, None] // (steps - phase_one)
+    up[:, phase_one:] = sent[:, None].long() // (steps - phase_one)
     blank = torch.zeros(runs, steps, dtype=torch.int64)
     return Trace(name, "p", 2, phase_one, blank, share, share, up, blank, blank.bool())
 
 
-def ratio_claim(**limits):
-    options = {"quantity": "regret", "experiments": ["e"], "ours": ["A"], "others": ["B", "C"], **limits}
-    return Claim("n", "p", "q", "s", "t", "ratios", options, "08_all_six", "partly")
+def messages(up, down, phase_one=1):
+    """One run for each row, with the scalars ``up`` and ``down`` of every step."""
+    up, down = torch.tensor(up), torch.tensor(down)
+    blank = torch.zeros(up.shape, dtype=torch.float64)
+    return Trace("A", "p", 2, phase_one, blank.long(), blank, blank, up, down, blank.bool())
+
+
+def claim(decide, expected="partly"):
+    return Claim("n", "p", "q", "s", "t", decide, "08_all_six", expected)
+
+
+def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
+    return ratios(
+        {"e": worlds}, quantity, ["e"], ["A"], [name for name in worlds if name != "A"], side, limit
+    )
 
 
 RUNS = np.random.default_rng(0).uniform(0.9, 1.1, 20)
+
+
+# --- judge
 
 
 @pytest.mark.parametrize(
@@ -39,62 +57,154 @@ RUNS = np.random.default_rng(0).uniform(0.9, 1.1, 20)
 )
 def test_a_verdict_counts_the_parts_whose_whole_interval_is_below(b, c, verdict):
     worlds = {
-        key: trace(level * np.roll(RUNS, shift), [100] * 20, name=key)
+        key: trace(level * np.roll(RUNS, shift), name=key)
         for key, level, shift in (("A", 10, 0), ("B", b, 1), ("C", c, 2))
     }
-    found, parts = judge(ratio_claim(below=0.5), {"e": worlds})
+    decide = partial(
+        ratios, quantity="regret", experiments=["e"], ours=["A"], others=["B", "C"], side="below", limit=0.5
+    )
+    found, parts = judge(claim(decide), {"e": worlds})
     assert found == verdict
     assert [part.holds for part in parts] == [b == 30, c == 40]
     for part in parts:
-        assert part.low <= part.estimate <= part.high
+        assert part.low < part.estimate < part.high and part.limit == 0.5
 
 
-def test_above_is_the_other_side():
-    worlds = {"A": trace(RUNS, [900] * 20), "B": trace(RUNS, [100] * 20), "C": trace(RUNS, [1000] * 20)}
-    claim = ratio_claim(above=1.0, quantity="communication")
-    assert [part.holds for part in judge(claim, {"e": worlds})[1]] == [True, False]
+def test_a_claim_that_no_run_decides_is_not_testable():
+    assert judge(claim(None), {}) == ("not testable", [])
+    assert claim(None).decided_by is None and claim(partial(sizes, stated={})).decided_by is sizes
+
+
+# --- ratios: A has regrets 1 and 3 and scalars 200 and 600, B 8 and 8 and 100 and 100
+
+
+def test_a_ratio_is_that_of_the_means_of_the_quantity_asked_for():
+    worlds = {"A": trace([1.0, 3.0], [200, 600]), "B": trace([8.0, 8.0], [100, 100])}
+    (regret,) = ratio_parts(worlds)
+    (sent,) = ratio_parts(worlds, quantity="communication")
+    assert regret[:4] == ("p: A / B", pytest.approx(2 / 8), pytest.approx(1 / 8), pytest.approx(3 / 8))
+    assert sent[:4] == ("p: A / B", pytest.approx(4), pytest.approx(2), pytest.approx(6))
+
+
+def test_a_ratio_divides_means_and_does_not_average_ratios():
+    (part,) = ratio_parts({"A": trace([1.0, 3.0]), "B": trace([1.0, 9.0])})
+    assert part.estimate == pytest.approx(4 / 10)  # the mean of 1 and 1/3 is 2/3
+
+
+@pytest.mark.parametrize(
+    ("side", "limit", "holds"),
+    [
+        ("below", 0.376, True),  # the interval is [1/8, 3/8]
+        ("below", 0.374, False),  # the upper end is on the other side
+        ("below", 0.124, False),
+        ("above", 0.124, True),
+        ("above", 0.126, False),
+        ("above", 0.376, False),
+    ],
+)
+def test_the_whole_interval_has_to_be_on_the_claimed_side(side, limit, holds):
+    (part,) = ratio_parts({"A": trace([1.0, 3.0]), "B": trace([8.0, 8.0])}, side, limit)
+    assert part.holds is holds and part.limit == limit
+
+
+@pytest.mark.parametrize("side", ["below", "above"])
+def test_to_touch_the_threshold_is_not_enough(side):
+    same = trace([1.0, 1.0])
+    (part,) = ratio_parts({"A": same, "B": same}, side, 1.0)
+    assert (part.estimate, part.low, part.high, part.holds) == (1, 1, 1, False)
+
+
+def test_every_experiment_meets_every_pair_in_order():
+    worlds = {name: trace(level * RUNS) for name, level in zip("ABCD", (1, 2, 3, 4), strict=True)}
+    parts = ratios({"e": worlds, "f": worlds}, "regret", ["e", "f"], ["A", "B"], ["C", "D"], "below", 1.0)
+    labels = ["A / C", "A / D", "B / C", "B / D"] * 2
+    assert [part.label for part in parts] == [f"p: {label}" for label in labels]
+    assert [part.estimate for part in parts] == pytest.approx([1 / 3, 1 / 4, 2 / 3, 2 / 4] * 2)
+
+
+# --- late_share
+
+
+def test_the_late_share_counts_both_directions_of_the_second_half_of_phase_two():
+    up = [[99, 3, 1, 2, 0, 0], [99, 3, 1, 2, 0, 0]]
+    down = [[99, 4, 4, 0, 5, 1], [99, 4, 4, 0, 5, 1]]
+    # Phase II's five steps have 7, 5, 2, 5, 1 scalars; the second half is the last three of them
+    (part,) = late_share({"e": {"A": messages(up, down)}}, ["e"], "A", 0.5)
+    assert part == ("p: second half / all", *[pytest.approx(8 / 20)] * 3, 0.5, True)
+    (longer,) = late_share({"e": {"A": messages(up, down, phase_one=2)}}, ["e"], "A", 0.5)
+    assert longer.estimate == pytest.approx(6 / 13)
 
 
 def test_linear_growth_is_not_sub_linear():
-    claim = Claim(
-        "n", "p", "q", "s", "t", "late_share", {"experiments": ["e"], "algorithm": "A", "below": 0.5}, "", ""
-    )
+    decide = partial(late_share, experiments=["e"], algorithm="A", limit=0.5)
     linear = trace(RUNS, [100 + 10 * k for k in range(20)])
-    assert judge(claim, {"e": {"A": linear}})[0] == "not reproduced"
+    found, (part,) = judge(claim(decide), {"e": {"A": linear}})
+    assert (found, part.estimate, part.low, part.high) == ("not reproduced", 0.5, 0.5, 0.5)
     linear.up[:, 7:] //= 2
-    assert judge(claim, {"e": {"A": linear}})[0] == "reproduced"
+    assert judge(claim(decide), {"e": {"A": linear}})[0] == "reproduced"
+    linear.up[:, 7:] *= 6
+    assert judge(claim(decide), {"e": {"A": linear}})[0] == "not reproduced"
 
 
-def test_the_interval_of_a_mean_has_its_width_and_one_run_has_none():
-    sample = np.random.default_rng(1).normal(3, 2, 200)
-    estimate, low, high = interval(np.mean, sample)
-    assert estimate == sample.mean()
-    assert (high - low) / (2 * 1.96 * sample.std() / 200**0.5) == pytest.approx(1, abs=0.1)
-    assert interval(np.mean, sample[:1])[1:] == (float("-inf"), float("inf"))
+# --- sizes and orders: 25 units on 6, 8, 10 inputs have 201, 251, 301 parameters
 
 
-def test_a_paired_difference_cancels_what_the_runs_share():
-    common = np.random.default_rng(2).uniform(0, 1000, 20)
-    estimate, low, high = paired_difference(trace(common + 5 + RUNS, [0] * 20), trace(common, [0] * 20))
-    assert low < estimate < high
-    assert low > 5.9 and high < 6.1
+def test_a_size_holds_where_it_is_the_stated_one():
+    parts = sizes({}, {"hartmann6": 201, "cosine8": 252})
+    assert parts == [
+        ("hartmann6 (stated: 201)", 201, 201, 201, 201, True),
+        ("cosine8 (stated: 252)", 251, 251, 251, 252, False),
+    ]
+
+
+def test_an_order_is_the_rounded_logarithm_of_the_square():
+    # log10 of 201² is 4.6, of 6² 1.6, of 251² 4.8, of 8² 1.8
+    parts = orders({}, ["hartmann6", "cosine8"], 5, 1)
+    assert [part.estimate for part in parts] == [5, 2, 5, 2]
+    assert [part.limit for part in parts] == [5, 1, 5, 1]
+    assert [part.holds for part in parts] == [True, False, True, False]
+    assert parts[0].label == "hartmann6: log10 d_w² (stated: 5)"
+
+
+# --- the table
 
 
 def test_captions_and_orders_need_no_run():
-    found = {claim.name: judge(claim, {}) for claim in claims() if claim.decide in ("sizes", "orders")}
+    found = {claim.name: judge(claim, {}) for claim in CLAIMS if claim.decided_by in (sizes, orders)}
+    assert {name: verdict for name, (verdict, _) in found.items()} == {
+        "statistics-size": "partly",
+        "caption-synthetic": "partly",
+        "caption-real": "not reproduced",
+    }
     assert [part.estimate for part in found["caption-synthetic"][1]] == [201, 251]
     assert [part.estimate for part in found["caption-real"][1]] == [301, 301]
-    assert [part.estimate for part in found["statistics-size"][1]] == [5, 2, 5, 2]
+    assert [part.holds for part in found["statistics-size"][1]] == [False, True, False, True]
 
 
 def test_every_row_is_complete_and_asks_for_runs_that_exist():
-    rows = claims()
-    assert len({claim.name for claim in rows}) == len(rows)
-    for claim in rows:
-        assert claim.expected in VERDICTS and claim.quote and claim.statistic and claim.threshold
-        assert (ROOT / "notebooks" / f"{claim.chapter}.md").is_file()
-        assert set(claim.options.get("experiments", ())) <= set(EXPERIMENTS)
-        assert {*claim.options.get("ours", ()), *claim.options.get("others", ())} <= set(ALGORITHMS)
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
+    for row in CLAIMS:
+        assert row.expected in VERDICTS and row.quote and row.statistic and row.threshold
+        assert (ROOT / "notebooks" / f"{row.chapter}.md").is_file()
+        assert (row.decide is None) == (row.expected == "not testable")
+        options = row.decide.keywords if row.decide else {}
+        assert set(options.get("experiments", ())) <= set(EXPERIMENTS)
+        assert {*options.get("ours", ()), *options.get("others", ())} <= set(ALGORITHMS)
+
+
+@pytest.mark.parametrize(
+    "row", [c for c in CLAIMS if c.decided_by in (ratios, late_share)], ids=lambda row: row.name
+)
+def test_the_threshold_in_words_is_the_one_that_decides(row):
+    options = row.decide.keywords
+    assert row.threshold == f"whole interval {options.get('side', 'below')} {Fraction(options['limit'])}"
+
+
+def test_much_and_significantly_mean_a_factor_of_two():
+    strong = {
+        c.name: c.decide.keywords["limit"] for c in CLAIMS if "much" in c.quote or "significant" in c.quote
+    }
+    assert strong == {"much-smaller-regret": 0.5, "cheaper-than-one": 0.5}
 
 
 def test_the_book_computed_the_expected_verdicts():
@@ -110,4 +220,4 @@ def test_the_book_computed_the_expected_verdicts():
     }
     for verdict in VERDICTS:
         glued = next(iter(scraps["p10-" + verdict.replace(" ", "-")].data.values()))
-        assert int(glued) == sum(claim.expected == verdict for claim in claims())
+        assert int(glued) == sum(row.expected == verdict for row in CLAIMS)

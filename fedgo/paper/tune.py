@@ -26,7 +26,7 @@ from fedgo.paper.experiments import (
     World,
     world,
 )
-from fedgo.paper.figures import mean_error
+from fedgo.paper.summaries import mean_error
 
 
 def tune_algorithm(within: World, algorithm: Algorithm) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""What the runs say together: the standard error by hand, the bootstrap against one written out with numpy."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from fedgo.paper.summaries import interval, mean_error, paired_difference, total
+from fedgo.simulation import Trace
+
+
+def by_hand(statistic, *samples):
+    """2,000 resamples of the runs, all samples alike; the middle 95 % of the statistic."""
+    runs = len(samples[0])
+    drawn = np.random.default_rng(0).integers(0, runs, (2000, runs))
+    return np.quantile(statistic(*(sample[drawn] for sample in samples), axis=-1), [0.025, 0.975])
+
+
+def ratio(ours, other, axis):
+    return ours.mean(axis) / other.mean(axis)
+
+
+def trace(regret, up, down):
+    regret, up, down = torch.tensor(regret).double(), torch.tensor(up), torch.tensor(down)
+    return Trace("A", "p", 2, 1, torch.zeros_like(up), regret, regret, up, down, up.bool())
+
+
+def test_a_standard_error_by_hand():
+    mean, error = mean_error(torch.tensor([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]]))
+    assert_allclose(mean, [4, 5])
+    assert_allclose(error, [(13 / 3) ** 0.5, 0])  # squares 9 + 1 + 16 over 2, over 3 runs
+    assert mean_error(torch.tensor([[7.0, 2.0]]))[1].tolist() == [0, 0]
+
+
+def test_an_interval_is_the_middle_of_the_resampled_statistics():
+    one, two = np.random.default_rng(1).gamma(2, size=(2, 30))
+    assert_allclose(interval(np.mean, one), (one.mean(), *by_hand(np.mean, one)), rtol=1e-12)
+    assert_allclose(interval(ratio, one, two), (ratio(one, two, 0), *by_hand(ratio, one, two)), rtol=1e-12)
+
+
+def test_an_interval_has_the_width_of_a_normal_mean():
+    sample = np.random.default_rng(1).normal(3, 2, 200)
+    _, low, high = interval(np.mean, sample)
+    assert (high - low) / (2 * 1.96 * sample.std() / 200**0.5) == pytest.approx(1, abs=0.1)
+
+
+def test_one_run_says_nothing_about_the_spread_and_two_do():
+    assert interval(np.mean, np.array([3.0])) == (3, float("-inf"), float("inf"))
+    assert interval(np.mean, np.array([1.0, 3.0])) == (2, 1, 3)
+
+
+def test_a_ratio_to_runs_that_are_all_zero_is_infinite_without_a_warning():
+    assert interval(ratio, np.array([1.0, 2.0]), np.zeros(2)) == (float("inf"),) * 3
+
+
+def test_totals_are_those_of_the_last_step():
+    one = trace([[1.0, 2.0], [0.0, 4.0]], [[1, 2], [0, 5]], [[10, 20], [0, 50]])
+    assert total(one, "regret").tolist() == [3, 4]
+    assert total(one, "communication").tolist() == [33, 55]
+
+
+def test_a_paired_difference_cancels_what_the_runs_share():
+    common, own = np.random.default_rng(2).uniform([[0], [0.9]], [[1000], [1.1]], (2, 20))
+    blank = np.zeros((20, 1), dtype=np.int64)
+    ours, other = (trace(values[:, None], blank, blank) for values in (common + 5 + own, common))
+    estimate, low, high = paired_difference(ours, other)
+    assert estimate == pytest.approx((5 + own).mean())
+    assert 5.9 < low < estimate < high < 6.1
