@@ -13,6 +13,7 @@ from fedgo.paper.figures import STYLES, band, number
     ("value", "digits", "printed"),
     [
         (0, 2, "0"),
+        (-0.0, 1, "0"),
         (0.0012345, 2, "0.0012"),
         (0.25, 1, "0.2"),
         (-1.5, 2, "−1.5"),

@@ -1,6 +1,6 @@
 """Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error.
 
-`draw_protocol` is the project's own drawing of the paper's Figure 1; `number` prints what is too large or too small.
+`number` prints what is too large or too small for plain digits.
 """
 
 import math
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from fedgo.paper.summaries import mean_error
 from fedgo.simulation import Trace
 
 # Okabe and Ito's colours, which remain apart for colour-blind readers; the marker says the same without colour.
@@ -55,11 +55,11 @@ def use_style() -> None:
     set_matplotlib_formats("svg")
 
 
-def band(axes: Axes, name: str, values: Tensor, first: int = 1) -> None:
-    """Mean ± standard error over the runs of ``values`` (S, steps), drawn from step ``first`` on."""
+def band(axes: Axes, name: str, values: Tensor) -> None:
+    """Mean ± standard error over the runs of ``values`` (S, steps), drawn from step 1 on."""
     colour, marker = STYLES.get(name, _FALLBACK)
     drawn = np.unique(np.linspace(0, values.shape[1] - 1, _POINTS).round().astype(int))
-    steps = first + drawn
+    steps = 1 + drawn
     mean, error = (part[drawn] for part in mean_error(values))
     # every algorithm's markers have places of their own, so that no curve quite hides another that it lies on
     turn = 4 * list(STYLES).index(name) % len(STYLES) if name in STYLES else 0
@@ -75,17 +75,14 @@ def band(axes: Axes, name: str, values: Tensor, first: int = 1) -> None:
     axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
 
 
-def mean_error(values: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Mean and standard error over the first axis of ``values`` (S, …); with one run the error is 0."""
-    array = np.asarray(values, dtype=np.float64)
-    error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
-    return array.mean(0), error
-
-
 def number(value: float, digits: int = 2) -> str:
     """``value`` for a table or a sentence: plain from 0.001 to 99,999, else as TeX, a·10ᵇ, with ``digits`` digits."""
-    if value == 0 or not math.isfinite(value):
-        return "0" if value == 0 else r"$\infty$" if value > 0 else r"$-\infty$" if value < 0 else "–"
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return r"$\infty$" if value > 0 else r"$-\infty$"
+    if value == 0:
+        return "0"
     leading, exponent = f"{value:.{digits - 1}e}".split("e")
     power = int(exponent)
     if -3 <= power < 5:
@@ -110,42 +107,3 @@ def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
         right.set_ylim(bottom=-0.1 * least)
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
-
-
-def draw_protocol() -> Figure:
-    """The paper's Figure 1: clients around a server, Phase I (Algorithm 2) left and Phase II (a sync) right."""
-    figure, (one, two) = plt.subplots(1, 2, figsize=(9, 4.4))
-    _draw_star(one, "Phase I: uniform exploration", "averages gradients,\ntakes a Langevin step", "#0072B2")
-    _draw_star(two, "Phase II: optimistic exploration", "adds up statistics", "#D55E00")
-    one.text(0.5, 0.06, r"in turn, $x_t\sim\mathcal{U}(\mathcal{X})$", ha="center")
-    two.text(0.5, 0.06, r"in turn, $x_t=$ argmax$_x$ max$_{\mathrm{Ball}}\,f_x$", ha="center")
-    one.text(-0.02, 0.56, "up\n" r"$\nabla\hat L_i(w^{(k)})$", ha="left", va="center")
-    one.text(0.98, 0.56, "down\n" r"$w^{(k)}$", ha="right", va="center")
-    one.text(0.5, -0.06, r"$n$ rounds, then $\hat w_0$ down: $(2n+1)Nd_w$ scalars", ha="center")
-    two.text(0.0, 0.56, "up\n" r"$\Delta\Sigma_i,\ \Delta b_i$", ha="left", va="center")
-    two.text(0.98, 0.56, "down\n" r"$\Sigma_g,\ b_g$", ha="right", va="center")
-    two.text(0.5, -0.06, r"only when line 6 fires: $2N(d_w^2+d_w)$ scalars", ha="center")
-    figure.set_layout_engine("constrained", wspace=0.12)
-    return figure
-
-
-_PLACES = (0.14, 0.5, 0.86)
-
-
-def _draw_star(axes: Axes, title: str, role: str, colour: str) -> None:
-    """A server above three of the N clients, an arrow up and an arrow down between each pair."""
-    axes.set(title=title, xlim=(0, 1), ylim=(-0.1, 1))
-    axes.axis("off")
-    box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": "black"}
-    axes.text(0.5, 0.88, f"server\n{role}", ha="center", va="center", bbox=box)
-    for place, name in zip(_PLACES, ("client $1$", "client $2$", "client $N$"), strict=True):
-        axes.text(place, 0.2, name, ha="center", va="center", bbox=box)
-        low, high = (place, 0.28), (0.5 + 0.45 * (place - 0.5), 0.74)
-        for shift, start, end, line in ((-0.02, low, high, "-"), (0.02, high, low, "--")):
-            axes.annotate(
-                "",
-                (end[0] + shift, end[1]),
-                (start[0] + shift, start[1]),
-                arrowprops={"arrowstyle": "->", "color": colour, "linestyle": line, "linewidth": 1.5},
-            )
-    axes.text(0.68, 0.2, "…", ha="center", va="center")
