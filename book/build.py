@@ -66,7 +66,10 @@ def sha256(root: Path, files: Iterable[Path]) -> str:
 
 def fingerprint(root: Path, name: str) -> dict[str, str]:
     """What the outputs of notebook `name` depend on."""
-    package = [*(root / "fedgo").rglob("*.py"), *(p for p in (root / "fedgo/paper/data").glob("*") if p.is_file())]
+    package = [
+        *(root / "fedgo").rglob("*.py"),
+        *(p for p in (root / "fedgo/paper/data").glob("*") if p.is_file()),
+    ]
     return {
         "notebook": sha256(root, [root / "notebooks" / f"{name}.md"]),
         "package": sha256(root, package),

@@ -18,7 +18,8 @@ from fedgo.network import Network, SingleUnit
 from fedgo.phase_one import Exploration, Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import EventTriggered, Immediate, Settings
 from fedgo.problem import Problem, realizable
-from fedgo.simulation import Learner, Trace, simulate
+from fedgo.simulation import Learner, simulate
+from fedgo.trace import Trace
 
 if TYPE_CHECKING:
     from fedgo.algorithms.gp_ucb import gp_ucb

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from fedgo._checks import require
 
+_LARGEST_PRIOR = 1e13  # of ‖g‖²/λ: beyond it float64 holds no digit of the variance of an arm that was pulled
+_HIDDEN = 1e-6  # a variance this far below 0 is rounding; an arm pulled n times has one of about 1/n
+
 
 class Tally(NamedTuple):
     """Pulls ``counts`` and summed residuals ``sums`` per arm, both (..., K) float64."""
@@ -89,6 +92,29 @@ class Posterior(NamedTuple):
         return Posterior(covariance.view_as(self.covariance), self.mean + row * surprise)
 
 
+def require_prior(largest: Tensor | float, lam: float) -> None:
+    """A ``ValueError`` where the prior variance ‖g‖²/λ of some arm, ``largest`` = ‖g‖², leaves others no digit."""
+    ratio = float(largest) / lam
+    require(
+        ratio < _LARGEST_PRIOR,
+        "‖g‖²/λ",
+        ratio,
+        f"beyond {_LARGEST_PRIOR:.0e} rounding decides: scale the arms or features down, or raise λ = {lam}",
+    )
+
+
+def width(variance: Tensor) -> Tensor:
+    """√variance (...), where rounding may have left a little less than 0; a ``ValueError`` where more is missing."""
+    least = variance.amin().item()
+    require(
+        least >= -_HIDDEN,
+        "the least variance",
+        least,
+        "it is negative beyond rounding: scale the arms or features down, or raise λ",
+    )
+    return variance.clamp(min=0).sqrt()
+
+
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
     """The posterior given all data of ``tally`` (..., K), from one r × r Cholesky factorisation.
 
@@ -110,7 +136,7 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
 
 def first_order(posterior: Posterior, beta: float) -> Tensor:
     """The first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of every arm, (..., K)."""
-    return posterior.mean + math.sqrt(beta) * posterior.variance.clamp(min=0).sqrt()
+    return posterior.mean + math.sqrt(beta) * width(posterior.variance)
 
 
 class Ball(NamedTuple):

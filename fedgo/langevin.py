@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import count, number, require
 from fedgo.network import Parametric
 from fedgo.star import Ask, Message
 
@@ -34,7 +34,9 @@ class Langevin:
     cold: float = 1e5
 
     def __post_init__(self) -> None:
-        require(self.rounds >= 1, "rounds", self.rounds, "run at least one round")
+        count("rounds", self.rounds, "run at least one round")
+        for name in ("step", "hot", "cold"):
+            number(name, getattr(self, name), "give a positive number")
         require(0 < self.step < math.inf, "step", self.step, "give a positive step size τ₁")
         require(
             0 < self.hot <= self.cold < math.inf,
@@ -107,7 +109,8 @@ def langevin_rounds(
         bool(w.isfinite().all()),
         "the step size τ₁",
         langevin.step,
-        "the oracle's iterates diverge; give a smaller one, or arms of smaller norm",
+        "the oracle's iterates diverge; give a smaller one, arms of smaller norm, or rewards of order 1 "
+        f"(the largest here is {shards.y.abs().max().item():.3g})",
     )
     yield Iterate(w, model.squared_loss(w, *data)[0] / total)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedgo._checks import require
 
+_LARGEST = 10**6  # of a dimension, so that a million clients' matrices can still be counted
 Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
 
 
@@ -41,6 +42,8 @@ def scalars(
     the ``news`` among the pulls are sent as counts.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
+    largest = int(d.max())
+    require(largest <= _LARGEST, "dimension", largest, f"give at most {_LARGEST}: the bill would leave int64")
     fresh = k if news is None else news.long()
     costs = {
         "dense": d * d + vectors * d + 0 * k,

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import count, require
 
 
 class Parametric(Protocol):
@@ -45,8 +45,8 @@ class Network:
     hidden: int = 25
 
     def __post_init__(self) -> None:
-        require(self.d_x >= 1, "d_x", self.d_x, "give the arms' dimension, at least 1")
-        require(self.hidden >= 1, "hidden", self.hidden, "give at least one hidden unit")
+        count("d_x", self.d_x, "give the arms' dimension, at least 1")
+        count("hidden", self.hidden, "give at least one hidden unit")
 
     @property
     def size(self) -> int:
@@ -64,12 +64,24 @@ class Network:
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
         """f_x(w), shape (..., K), for ``w`` (..., d_w) at the points ``x`` (..., K, d_x)."""
+        require(
+            x.shape[-1] == self.d_x,
+            "the shape of x",
+            tuple(x.shape),
+            f"the last dimension must be {self.d_x}",
+        )
         layers = self.split(w)
         unit = torch.sigmoid(x @ layers.w1.mT + layers.c1.unsqueeze(-2))
         return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
         """∇f_x(w) with respect to w, shape (..., K, d_w), for ``w`` (..., d_w) and ``x`` (..., K, d_x)."""
+        require(
+            x.shape[-1] == self.d_x,
+            "the shape of x",
+            tuple(x.shape),
+            f"the last dimension must be {self.d_x}",
+        )
         layers = self.split(w)
         unit = torch.sigmoid(x @ layers.w1.mT + layers.c1.unsqueeze(-2))
         slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)
@@ -101,6 +113,9 @@ class SingleUnit:
     """
 
     d_x: int
+
+    def __post_init__(self) -> None:
+        count("d_x", self.d_x, "give the arms' dimension, at least 1")
 
     @property
     def size(self) -> int:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import require, require_finite
+from fedgo._checks import count, on_cpu, require, require_finite, require_kind
 from fedgo.langevin import Langevin, Shards, langevin_rounds, last
 from fedgo.messages import Encoding, check_encoding, names_arms, scalars
 from fedgo.network import Parametric
@@ -23,8 +23,8 @@ _CACHED = 100  # private models fitted at once: so many stay in the cache
 
 def phase_one_length(clients: int, rounds: int) -> int:
     """T₀ = ⌈√(NT)⌉ (Theorem 1)."""
-    require(clients >= 1, "clients", clients, "give N, at least one client")
-    require(rounds >= 1, "rounds", rounds, "give T, at least one round")
+    clients = count("clients", clients, "give N, at least one client")
+    rounds = count("rounds", rounds, "give T, at least one round")
     return math.isqrt(clients * rounds - 1) + 1
 
 
@@ -58,7 +58,13 @@ def explore(problem: Problem, length: int) -> Exploration:
 
 def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     """Deal the data ``x`` (R, T₀, d_x), ``y`` (R, T₀) round robin to ``clients`` clients, padded to equal length."""
-    require(clients >= 1, "clients", clients, "give N, at least one client")
+    count("clients", clients, "give N, at least one client")
+    require(
+        x.ndim == 3 and y.shape == x.shape[:2],
+        "the shapes of x and y",
+        (tuple(x.shape), tuple(y.shape)),
+        "give (R, T₀, d_x) and (R, T₀)",
+    )
     require_finite("rewards y", y)
     length = -(-y.shape[1] // clients)
     pad = length * clients - y.shape[1]
@@ -74,17 +80,45 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
 class Start:
     """What Phase I leaves: ŵ₀ = ``w0`` (S, 1, d_w), or (S, N, d_w) where each client has its own, and its loss.
 
-    ``exploration`` holds the pulls and the scalars sent, ``loss`` (S, 1 or N) the training loss of ŵ₀.
+    ``exploration`` holds the pulls and the scalars sent, ``loss`` (S, 1 or N) the training loss of ŵ₀. It belongs to
+    its ``problem``, and to the ``encoding`` in which Phase I was charged.
     """
 
+    problem: Problem
     network: Parametric
     clients: int
     rounds: int
     exploration: Exploration
     w0: Tensor
     loss: Tensor
+    encoding: Encoding = "dense"
+
+    def require_for(self, problem: Problem, encoding: Encoding, shared: bool) -> None:
+        """A ``ValueError`` unless Phase II on ``problem``, with one ŵ₀ for all if ``shared``, may follow this start."""
+        own = self.problem
+        require(
+            own.same(problem),
+            "the problem",
+            (problem.name, problem.seed, len(problem.runs)),
+            f"the start was made on {(own.name, own.seed, len(own.runs))}; make one on this problem",
+        )
+        # Phase I has two bills only: the oracle's rounds, or counts and sums once
+        require(
+            names_arms(encoding) == names_arms(self.encoding),
+            "encoding",
+            encoding,
+            f"Phase I was charged as {self.encoding!r}; give both the same",
+        )
+        kinds = {1: "shared_start"} if shared else {self.clients: "private_start"}
+        require(
+            self.w0.shape[1] in kinds,
+            "the shape of w0",
+            tuple(self.w0.shape),
+            f"give a {next(iter(kinds.values()))}",
+        )
 
 
+@on_cpu
 def shared_start(
     problem: Problem,
     network: Parametric,
@@ -100,6 +134,7 @@ def shared_start(
     an ``encoding`` that names arms, every client sends its counts and sums once and the server runs all rounds alone.
     """
     check_encoding(encoding)
+    langevin = _settings(langevin)
     exploration, shards = _explore(problem, network, clients, rounds, length)
     runs = torch.arange(len(problem.runs))
     star = Star(clients, exploration.ledger)
@@ -110,11 +145,13 @@ def shared_start(
         star.collect(Message(shards, cost), when)
         ask = answer
     generators = problem.generators("langevin")
-    fit = last(langevin_rounds(network, shards, langevin or Langevin(), generators, ask))
+    fit = last(langevin_rounds(network, shards, langevin, generators, ask))
+    _require_fitted(exploration.reward, fit.loss)
     w0 = star.broadcast(Message(fit.w.unsqueeze(1), network.size), when)
-    return Start(network, clients, rounds, exploration, w0, fit.loss.unsqueeze(1))
+    return Start(problem, network, clients, rounds, exploration, w0, fit.loss.unsqueeze(1), encoding)
 
 
+@on_cpu
 def private_start(
     problem: Problem,
     network: Parametric,
@@ -127,6 +164,7 @@ def private_start(
 
     A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
     """
+    langevin = _settings(langevin)
     exploration, shards = _explore(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
     at_once = max(1, _CACHED // clients)
@@ -134,20 +172,45 @@ def private_start(
     for first in range(0, len(generators), at_once):
         some = slice(first, first + at_once)
         alone = Shards(*(part[some] for part in shards)).apart()
-        rounds_alone = langevin_rounds(network, alone, langevin or Langevin(), generators[some], answer)
+        rounds_alone = langevin_rounds(network, alone, langevin, generators[some], answer)
         fits.append(last(rounds_alone))
     w0 = torch.cat([fit.w for fit in fits]).unflatten(0, (-1, clients))
     loss = torch.cat([fit.loss for fit in fits]).unflatten(0, (-1, clients))
-    return Start(network, clients, rounds, exploration, w0, loss)
+    _require_fitted(exploration.reward, loss)
+    return Start(problem, network, clients, rounds, exploration, w0, loss)
 
 
 def _explore(
     problem: Problem, network: Parametric, clients: int, rounds: int, length: int | None
 ) -> tuple[Exploration, Shards]:
     """The uniform pulls of Phase I, and the same dealt to the clients."""
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    require_kind(hasattr(network, "squared_loss"), "network", network, "give a Network, or a class like it")
     d_x = problem.arms.shape[-1]
     require(network.d_x == d_x, "the network's d_x", network.d_x, f"the arms have dimension {d_x}")
     standard = phase_one_length(clients, rounds)
-    require(length is None or length >= 1, "length", length, "give T₀, at least one exploratory pull")
-    exploration = explore(problem, standard if length is None else length)
+    if length is not None:
+        standard = count("length", length, "give T₀, at least one exploratory pull")
+    exploration = explore(problem, standard)
     return exploration, exploration.shards(problem.arms, clients)
+
+
+def _settings(langevin: Langevin | None) -> Langevin:
+    kind = langevin is None or isinstance(langevin, Langevin)
+    require_kind(kind, "langevin", langevin, "give a Langevin, or nothing for the default")
+    return langevin or Langevin()
+
+
+def _require_fitted(reward: Tensor, loss: Tensor) -> None:
+    """A ``ValueError`` where ŵ₀ is no better than a constant since the rewards (S, T₀) are not of order 1."""
+    spread, mean = float(reward.std(correction=0)), float(reward.mean())
+    if 0.01 <= spread <= 10 and abs(mean) <= 10:
+        return  # as the oracle expects: whatever it leaves then is noise, or its own
+    share = float(loss.mean() / reward.var(1, correction=0).mean().clamp(min=1e-300))
+    require(
+        share < 0.9,
+        "the rewards' mean and standard deviation",
+        (mean, spread),
+        f"the oracle leaves {share:.2g} of their variance (its step size and temperatures are for rewards of order 1); "
+        f"continue with problem.rescaled({mean:.3g}, {max(spread, 1e-300):.3g}), or give another Langevin",
+    )

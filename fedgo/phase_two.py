@@ -13,13 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
-from fedgo.confidence import Posterior, Tally, condition, first_order
+from fedgo._checks import count, number, require, require_kind
+from fedgo.confidence import Posterior, Tally, condition, first_order, require_prior
 from fedgo.messages import Encoding, check_encoding, scalars
+from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
 
 AnyState = TypeVar("AnyState", bound="tuple[Any, ...]")
 Index = Callable[[Posterior, Tally], Tensor]
+_AFRESH = 100  # pulls after which a posterior is computed from its data again: rank-one updates drift
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,23 @@ class Settings:
     encoding: Encoding = "dense"
 
     def __post_init__(self) -> None:
+        for name in ("lam", "beta", "gamma"):
+            number(name, getattr(self, name), "give a number (λ > 0, β ≥ 0, γ ≥ 0)")
         require(0 < self.lam < math.inf, "lam", self.lam, "give a positive regularisation weight λ")
         require(0 <= self.beta < math.inf, "beta", self.beta, "give a finite squared radius β, at least 0")
         require(self.gamma >= 0, "gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)")
         check_encoding(self.encoding)
+
+
+_ANY = Settings()
+
+
+def require_run(problem: Problem, clients: int, steps: int, settings: Settings = _ANY) -> None:
+    """The arguments that all algorithms without a Phase I share are of their kinds and in range."""
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    count("clients", clients, "give N, at least one client")
+    count("steps", steps, "give at least one step")
+    require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
 
 
 class State(NamedTuple):
@@ -80,6 +95,7 @@ class EventTriggered:
         """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
         runs, _, arms, _ = self.features.shape
         fresh, server = Tally.blank(runs, self.learners, arms), Tally.blank(runs, arms)
+        require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         prior = condition(self.features, self.offsets, self.settings.lam, fresh)
         return State(prior, fresh, torch.zeros(runs, self.learners, dtype=torch.float64), server)
 
@@ -97,12 +113,24 @@ class EventTriggered:
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Lines 4–5."""
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        return State(
+        after = State(
             state.posterior.absorb(arm, reward, turn),
             state.fresh.record(arm, residual, turn),
             state.gain + turn * state.posterior.gain(arm),
             state.server,
         )
+        due = (turn > 0) & (after.fresh.counts.sum(-1) % _AFRESH == 0)
+        return self._afresh(after, due) if due.any() else after
+
+    def _afresh(self, state: State, due: Tensor) -> State:
+        """``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
+        known = state.known
+        rows = due.nonzero(as_tuple=True)
+        features = self.features.expand(*due.shape, *self.features.shape[2:])[rows]
+        offsets = self.offsets.expand_as(known.sums)[rows]
+        exact = condition(features, offsets, self.settings.lam, Tally(*(part[rows] for part in known)))
+        pairs = zip(state.posterior, exact, strict=True)
+        return state._replace(posterior=Posterior(*(old.index_put(rows, new) for old, new in pairs)))
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedgo._checks import require, require_finite
+from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator, normal_tape
 from fedgo.network import Parametric
 
@@ -35,6 +35,15 @@ class Problem:
     truth: Tensor | None = None
 
     def __post_init__(self) -> None:
+        for name in ("arms", "means"):
+            object.__setattr__(self, name, tensor(name, getattr(self, name)).detach())
+        require_kind(
+            isinstance(self.runs, tuple), "runs", self.runs, "give a tuple of run numbers, say (0, 1)"
+        )
+        for run in self.runs:
+            count("runs", run, "number the runs from 0", least=0)
+        require(len(set(self.runs)) == len(self.runs), "runs", self.runs, "give each run once")
+        count("seed", self.seed, "give a seed of at least 0", least=0)
         shape = (len(self.runs), *self.arms.shape[1:])
         require(
             self.arms.ndim == 3 and self.arms.shape == shape and min(shape) >= 1,
@@ -48,11 +57,10 @@ class Problem:
             tuple(self.means.shape),
             f"give (S, K) = {tuple(shape[:2])}, one mean reward per arm",
         )
-        for name, values in (("arms", self.arms), ("means", self.means)):
-            require(values.dtype == torch.float64, f"the dtype of {name}", values.dtype, "give float64")
-            require_finite(name, values)
-        require(0 <= self.sigma < float("inf"), "sigma", self.sigma, "give a finite noise level, at least 0")
-        require(self.seed >= 0, "seed", self.seed, "give a seed of at least 0")
+        for name in ("arms", "means"):
+            require_finite(name, getattr(self, name))
+        remedy = "give a finite noise level, at least 0"
+        require(0 <= number("sigma", self.sigma, remedy) < float("inf"), "sigma", self.sigma, remedy)
         kinds = ("gaussian", "bernoulli")
         require(self.reward in kinds, "reward", self.reward, f"choose one of {kinds}")
         if self.reward == "bernoulli":
@@ -73,14 +81,40 @@ class Problem:
             truth=truth,
         )
 
+    def rescaled(self, centre: float, scale: float) -> "Problem":
+        """The same bandit with the rewards (y − ``centre``)/``scale``; its regrets times ``scale`` are this problem's.
+
+        For rewards that are not of order 1, which the oracle's step size and temperatures expect.
+        """
+        number("centre", centre, "give a finite number")
+        require(
+            0 < number("scale", scale, "give a positive scale") < float("inf"),
+            "scale",
+            scale,
+            "give a positive scale",
+        )
+        require(self.reward == "gaussian", "reward", self.reward, "only Gaussian rewards can be rescaled")
+        return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale)
+
+    def same(self, other: "Problem") -> bool:
+        """Whether ``other`` has the same runs: arms, means, noise and seed."""
+        if self is other:
+            return True
+        plain = ("runs", "seed", "sigma", "reward")
+        return all(getattr(self, name) == getattr(other, name) for name in plain) and all(
+            torch.equal(one, two) for one, two in ((self.arms, other.arms), (self.means, other.means))
+        )
+
     def generators(self, purpose: str) -> list[torch.Generator]:
         """One generator per run for ``purpose``."""
         return [generator(self.seed, run, purpose) for run in self.runs]
 
+    @on_cpu
     def tape(self, steps: int) -> Tensor:
         """The standard normals z of every run's first ``steps`` steps, shape (S, steps)."""
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
+    @on_cpu
     def observe(self, arm: Tensor, noise: Tensor) -> Tensor:
         """Rewards y (S, n) of the arms ``arm`` (S, n) under the standard normals ``noise`` (S, n)."""
         mean = self.means.gather(1, arm)
@@ -89,11 +123,13 @@ class Problem:
             return (uniform < mean).to(mean.dtype)
         return mean + self.sigma * noise
 
+    @on_cpu
     def regret(self, arm: Tensor) -> Tensor:
         """Instantaneous regret f(x*) − f(x) ≥ 0 of ``arm`` (S, n), against the best of the run's arms."""
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)
 
 
+@on_cpu
 def uniform_arms(
     name: str,
     mean: Callable[[Tensor], Tensor],
@@ -106,8 +142,8 @@ def uniform_arms(
 ) -> Problem:
     """``arms`` points per run, uniform in the cube ``bounds``^d_x, drawn anew for every run."""
     numbers = run_numbers(runs)
-    require(arms >= 1, "arms", arms, "give at least one arm")
-    require(seed >= 0, "seed", seed, "give a seed of at least 0")
+    count("arms", arms, "give at least one arm")
+    count("seed", seed, "give a seed of at least 0", least=0)
     low, high = bounds
     points = torch.stack(
         [
@@ -122,11 +158,14 @@ def uniform_arms(
 
 def run_numbers(runs: int | Sequence[int]) -> tuple[int, ...]:
     """The numbers of ``runs`` runs from 0, or those given."""
-    numbers = tuple(range(runs)) if isinstance(runs, int) else tuple(runs)
-    require(len(numbers) >= 1 and min(numbers) >= 0, "runs", runs, "give at least one run, numbered from 0")
-    return numbers
+    remedy = "give at least one run, numbered from 0"
+    if not isinstance(runs, Sequence) or isinstance(runs, str):
+        return tuple(range(count("runs", runs, remedy)))
+    require(len(runs) >= 1, "runs", runs, remedy)
+    return tuple(count("runs", run, remedy, least=0) for run in runs)
 
 
+@on_cpu
 def realizable(
     network: Parametric,
     runs: int | Sequence[int] = 10,
@@ -138,6 +177,8 @@ def realizable(
 ) -> Problem:
     """f = f_{w*} and uniform arms in [0,1]^d_x: Assumption 1 holds exactly; w* ~ N(0, s²I), s = ``scale``."""
     numbers = run_numbers(runs)
+    count("seed", seed, "give a seed of at least 0", least=0)
+    number("scale", scale, "give the standard deviation of w*")
     truth = torch.stack([normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]).mul(
         scale
     )

@@ -5,20 +5,16 @@ once; where learner i of a run triggers, the choices of those after i in that ru
 the synchronisation. The noise is indexed by (run, step), so the result is the sequential one.
 """
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.phase_one import Exploration
 from fedgo.problem import Problem
 from fedgo.star import Ledger, Star, When
+from fedgo.trace import Trace
 
 State = TypeVar("State")
 
@@ -52,83 +48,19 @@ class Learner(Protocol[State]):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """What an experiment did, all arrays (S, steps): Phase I in the first ``phase_one`` steps, then Phase II.
-
-    ``arm`` int64, ``reward``, ``regret`` f(x*) − f(x_t) float64, ``up`` and ``down`` scalars int64, ``sync`` bool.
-    Two traces are equal if every entry of every array is.
-    """
-
-    algorithm: str
-    problem: str
-    clients: int
-    phase_one: int
-    arm: Tensor
-    reward: Tensor
-    regret: Tensor
-    up: Tensor
-    down: Tensor
-    sync: Tensor
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Trace):
-            return NotImplemented
-        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in pairs)
-
-    @property
-    def cumulative_regret(self) -> Tensor:
-        """R_t, Phase I included (S, steps)."""
-        return self.regret.cumsum(1)
-
-    @property
-    def communication(self) -> Tensor:
-        """C_t: scalars sent up and down until step t, the oracle included (S, steps)."""
-        return (self.up + self.down).cumsum(1)
-
-    def first(self, runs: int) -> "Trace":
-        """The first ``runs`` runs."""
-        part: dict[str, Any] = {name: getattr(self, name)[:runs] for name in _ARRAYS}
-        return replace(self, **part)
-
-    @classmethod
-    def join(cls, traces: Sequence["Trace"]) -> "Trace":
-        """The runs of several traces of one experiment as one trace."""
-        whole: dict[str, Any] = {
-            name: torch.cat([getattr(trace, name) for trace in traces]) for name in _ARRAYS
-        }
-        return replace(traces[0], **whole)
-
-    def save(self, path: str | Path) -> None:
-        """Write everything to one ``.npz`` file."""
-        columns = asdict(self)
-        tensors = {name: columns.pop(name).numpy() for name in list(columns) if name in _ARRAYS}
-        with open(path, "wb") as file:
-            np.savez_compressed(file, about=np.array(json.dumps(columns)), **tensors)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Trace":
-        """Read what ``save`` wrote; a ``ValueError`` where the file is something else."""
-        with np.load(path, allow_pickle=False) as file:
-            missing = {"about", *_ARRAYS} - set(file.files)
-            require(
-                not missing, "the trace file", str(path), f"it lacks {sorted(missing)}; give a saved Trace"
-            )
-            arrays = {name: torch.from_numpy(file[name]) for name in _ARRAYS}
-            about: dict[str, Any] = json.loads(str(file["about"]))
-            return cls(**(about | arrays))
-
-
-_ARRAYS = tuple(field.name for field in fields(Trace) if field.type is Tensor)
-
-
+@on_cpu
 def simulate(
     name: str, problem: Problem, learner: Learner[State], exploration: Exploration, clients: int, steps: int
 ) -> Trace:
-    """Run ``steps`` steps of Phase II after ``exploration`` and return the trace of both phases."""
-    require(clients >= 1, "clients", clients, "give N, at least one client")
-    require(steps >= 1, "steps", steps, "give at least one step of Phase II")
+    """Run ``steps`` steps of Phase II after ``exploration`` and return the trace of both phases.
+
+    Arms whose index is within rounding of the largest are a tie, which the learner's own seeded order of the arms
+    decides: where features are alike, round-off would decide otherwise, and it differs between machines. A
+    ``ValueError`` where an index is NaN.
+    """
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    clients = count("clients", clients, "give N, at least one client")
+    steps = count("steps", steps, "give at least one step of Phase II")
     runs, first = exploration.arm.shape
     require(
         len(problem.runs) == runs,
@@ -143,6 +75,7 @@ def simulate(
     sync = torch.zeros(runs, total, dtype=torch.bool)
     ledger = Ledger(*(_extend(part, steps) for part in exploration.ledger))
     star = Star(clients, ledger)
+    order = _order(problem, learners)
     seat = torch.arange(learners)
     position = torch.full((runs,), first)
     state = learner.begin()
@@ -150,7 +83,7 @@ def simulate(
         served = (position - first) % learners
         step = (position - served).unsqueeze(1) + seat
         turn = (seat >= served.unsqueeze(1)) & (step < total)
-        arm = learner.index(state).argmax(-1)
+        arm = _largest(learner.index(state), order)
         fires = learner.fires(state, arm) & turn
         # keep the turns up to the first that fires: its position among the turns is where the count is still 0
         turn &= fires.cumsum(1) - fires.long() == 0
@@ -173,3 +106,27 @@ def simulate(
 
 def _extend(part: Tensor, steps: int) -> Tensor:
     return torch.cat([part, part.new_zeros(len(part), steps)], 1)
+
+
+def _order(problem: Problem, learners: int) -> Tensor:
+    """A random place in [0, 1) for each arm in every learner's order of ties, (S, M, K)."""
+    arms = problem.arms.shape[1]
+    draws = [
+        torch.rand(learners, arms, generator=source, dtype=torch.float64)
+        for source in problem.generators("order of ties")
+    ]
+    return torch.stack(draws)
+
+
+def _largest(index: Tensor, order: Tensor) -> Tensor:
+    """The arm (S, M) of the largest ``index`` (S, M, K); among those within 1e-9 of it the last in ``order``."""
+    top = index.amax(-1, keepdim=True)
+    require(
+        not bool(top.isnan().any()),
+        "the index of an arm",
+        float("nan"),
+        "rewards, features or settings are out of range: scale them to order 1, or raise λ",
+    )
+    # for an infinite index (an arm never pulled) the slack must stay finite
+    slack = 1e-9 * top.abs().clamp(1.0, 1e300)
+    return torch.where(index >= top - slack, order, -1.0).argmax(-1)

@@ -16,9 +16,9 @@ from fedgo import EventTriggered, Langevin, Problem, Settings, clustered, cosine
 from fedgo._streams import generator
 from fedgo.algorithms.approx_dis_kernel_ucb import NystroemKernel, approx_dis_kernel_ucb, nystroem, rbf
 from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
-from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import LINKS, GeneralisedLinear, fed_glb_ucb
+from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.confidence import Tally
 from fedgo.paper.experiments import ALGORITHMS, World
 from fedgo.star import Ledger, Star, When
@@ -501,7 +501,7 @@ def test_a_well_explored_arm_has_a_small_chance_in_the_dictionary():
     runs, lam, oversampling = 300, 0.1, 0.1
     arms = torch.tensor([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]]).double().expand(runs, 3, 2)
     problem = Problem("apart", arms, torch.zeros(runs, 3).double(), tuple(range(runs)))
-    learner = NystroemKernel(1, problem, rbf(arms, 1.0), torch.zeros(runs, 1, 3), Settings(lam), oversampling)
+    learner = NystroemKernel(1, problem, rbf(arms, 1.0), Settings(lam), oversampling)
     star, every = Star(1, Ledger.blank(runs, 500)), torch.arange(runs)
     arm, one = torch.zeros(runs, 1, dtype=torch.int64), torch.ones(runs, 1).double()
     state = learner.learn(learner.begin(), arm, one, one)
@@ -542,9 +542,10 @@ def test_ucb1_by_hand(watch):
     problem = Problem("three", torch.zeros(1, 3, 1).double(), means, (0,), sigma=0.0)
     calls = watch(EventTriggered, "index")
     trace = shared_ucb1(problem, 4, 7, Settings(beta=1.0))
-    # after one pull each: 0.1, 0.5, 0.9 + √(2 ln 3) → 2; then 1.765, 2.165, 0.9 + √(ln 4) = 2.077 → 1;
+    # after one pull each, in the seeded order: 0.1, 0.5, 0.9 + √(2 ln 3) → 2; then 1.765, 2.165, 0.9 + √(ln 4) = 2.077 → 1;
     # then 1.894, 1.769, 0.9 + √(ln 5) = 2.169 → 2
-    assert trace.arm[0, :6].tolist() == [0, 1, 2, 2, 1, 2]
+    assert sorted(trace.arm[0, :3].tolist()) == [0, 1, 2]
+    assert trace.arm[0, 3:6].tolist() == [2, 1, 2]
     index = [
         0.1 + math.sqrt(2 * math.log(6)),
         0.5 + math.sqrt(math.log(6)),

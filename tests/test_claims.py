@@ -11,7 +11,7 @@ import torch
 
 from fedgo.paper.claims import CLAIMS, VERDICTS, Claim, judge, late_share, orders, ratios, sizes
 from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 

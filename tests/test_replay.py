@@ -164,7 +164,7 @@ def protocol(seed):
     network = SingleUnit(d_x) if seed % 2 else Network(d_x, int(draw.integers(1, 4)))
     problem = realizable(network, 2, arms=int(draw.integers(1, 12)), seed=seed)
     w0 = torch.from_numpy(draw.normal(size=(2, 1, network.size)))
-    start = Start(network, clients, rounds, Exploration.nothing(2), w0, torch.zeros(2, 1))
+    start = Start(problem, network, clients, rounds, Exploration.nothing(2), w0, torch.zeros(2, 1))
     arms = problem.arms.unsqueeze(1)
     gradients = network.gradients(w0, arms)
     slope = gradients.norm(dim=-1).max().item()

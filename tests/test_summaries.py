@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from fedgo.paper.summaries import interval, mean_error, paired_difference, total
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 
 def by_hand(statistic, *samples):

@@ -8,21 +8,23 @@ min(1, q̄σ²(x)) and uploads what it drew, the server broadcasts the dictionar
 in its features and download the sums.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import number, on_cpu, require
 from fedgo._streams import generator
-from fedgo.confidence import Posterior, Tally, condition
+from fedgo.confidence import Posterior, Tally, condition, require_prior, width
 from fedgo.messages import names_arms, scalars
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import Settings, place
+from fedgo.phase_two import Settings, place, require_run
 from fedgo.problem import Problem
-from fedgo.simulation import Trace, simulate
+from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
+from fedgo.trace import Trace
 
 _JITTER = 1e-10  # relative to k(x, x) = 1, against arms that nearly coincide
 
@@ -39,6 +41,7 @@ class State(NamedTuple):
     fresh: Tensor
 
 
+@on_cpu
 def approx_dis_kernel_ucb(
     problem: Problem,
     clients: int,
@@ -52,16 +55,12 @@ def approx_dis_kernel_ucb(
     With q̄ = ``oversampling`` near 1 an arm pulled n times, whose σ² is about 1/n, leaves the redrawn dictionary about
     once in three times and then looks new; the paper's theory wants q̄ well above 1.
     """
+    require_run(problem, clients, steps, settings)
+    number("oversampling", oversampling, "give a positive q̄")
     require(0 < oversampling < float("inf"), "oversampling", oversampling, "give a positive q̄")
-    arms = problem.arms.shape[1]
-    order = torch.stack(
-        [
-            torch.rand(clients, arms, generator=source, dtype=torch.float64)
-            for source in problem.generators("order of ties")
-        ]
-    )
     kernel = rbf(problem.arms, lengthscale)
-    learner = NystroemKernel(clients, problem, kernel, order, settings, oversampling)
+    require_prior(1.0, settings.lam)
+    learner = NystroemKernel(clients, problem, kernel, settings, oversampling)
     start = Exploration.nothing(len(problem.runs))
     return simulate("ApproxDisKernelUCB", problem, learner, start, clients, steps)
 
@@ -70,14 +69,12 @@ def approx_dis_kernel_ucb(
 class NystroemKernel:
     """N = ``learners`` clients on the kernel of ``problem``'s arms, sampling with q̄ = ``oversampling``.
 
-    Before the first synchronisation the dictionary is empty and all arms look alike: ties are broken by an
-    ``order`` of each client's own, (S, N, K).
+    Before the first synchronisation the dictionary is empty and all arms look alike: the clients' own orders decide.
     """
 
     learners: int
     problem: Problem
     kernel: Tensor
-    order: Tensor
     settings: Settings
     oversampling: float
 
@@ -90,9 +87,8 @@ class NystroemKernel:
         return State(posterior, prior, prior, Tally(blank, blank), blank[..., 0], blank[..., 0])
 
     def index(self, state: State) -> Tensor:
-        """The upper confidence bound; equal arms in the client's own order."""
-        width = (self.settings.beta * _variance(state)).sqrt()
-        return state.posterior.mean + width + 1e-9 * self.order
+        """The upper confidence bound."""
+        return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Whether the accumulated σ² exceeds γ with this pull."""
@@ -118,7 +114,7 @@ class NystroemKernel:
 
     def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
         """Which arms each client draws, (R, N, K) bool: each of its data with probability min(1, q̄σ²)."""
-        chance = (self.oversampling * variance).clamp(max=1)
+        chance = (self.oversampling * variance).clamp(0, 1)
         missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if each of its data is
         sources = (
             generator(self.problem.seed, self.problem.runs[r], f"dictionary at {step}")
@@ -165,6 +161,7 @@ class NystroemKernel:
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
     """k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs (..., K, K) of the arms (..., K, d_x), ℓ = ``lengthscale``."""
+    number("lengthscale", lengthscale, "give a positive length scale ℓ")
     require(0 < lengthscale < float("inf"), "lengthscale", lengthscale, "give a positive length scale ℓ")
     difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
     return (-difference.square().sum(-1) / (2 * lengthscale**2)).exp()
@@ -183,7 +180,7 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: State) -> Tensor:
-    return (state.posterior.variance + state.rest).clamp(min=0)
+    return state.posterior.variance + state.rest
 
 
 def _at(values: Tensor, arm: Tensor) -> Tensor:

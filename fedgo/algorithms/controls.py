@@ -9,19 +9,20 @@ State and steps are those of `fedgo.phase_two.Immediate`.
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import on_cpu
 from fedgo.algorithms.approx_dis_kernel_ucb import rbf
-from fedgo.confidence import Posterior, Tally
+from fedgo.confidence import Posterior, Tally, require_prior
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import Immediate, Settings
+from fedgo.phase_two import Immediate, Settings, require_run
 from fedgo.problem import Problem
-from fedgo.simulation import Trace, simulate
+from fedgo.simulation import simulate
+from fedgo.trace import Trace
 
 
+@on_cpu
 def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
     """Every step a uniform arm; nothing is sent."""
-    require(clients >= 1, "clients", clients, "give N, at least one client")
-    require(steps >= 1, "steps", steps, "give at least one step")
+    require_run(problem, clients, steps)
     runs, arms = problem.means.shape
     arm = torch.stack(
         [torch.randint(arms, (steps,), generator=source) for source in problem.generators("uniform")]
@@ -32,12 +33,14 @@ def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
     return Trace("Uniform", problem.name, clients, 0, arm, reward, regret, blank, blank, blank.bool())
 
 
+@on_cpu
 def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
     """UCB1 on counts that all share at once, blind to the features.
 
     The index is the mean reward of the arm plus √(2β ln t/n); β = 1 is UCB1 for rewards in [0, 1]. A pull is sent as
     an arm's number and a reward: 2 scalars up and 2N down.
     """
+    require_run(problem, clients, steps, settings)
     runs, arms = problem.means.shape
     unit = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)
 
@@ -47,10 +50,13 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
         index = known.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
         return torch.where(known.counts > 0, index, torch.inf)
 
-    learner = Immediate(1, unit, torch.zeros(runs, 1, arms).double(), arms, settings, ucb1, datum=2)
+    learner = Immediate(
+        1, unit, torch.zeros(runs, 1, arms, dtype=torch.float64), arms, settings, ucb1, datum=2
+    )
     return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
 
 
+@on_cpu
 def exact_kernel_ucb(
     problem: Problem, clients: int, steps: int, settings: Settings, lengthscale: float = 1.0
 ) -> Trace:
@@ -58,6 +64,8 @@ def exact_kernel_ucb(
 
     Any factor Φ of the kernel ΦΦᵀ serves as features; the symmetric eigendecomposition takes nearly equal arms.
     """
+    require_run(problem, clients, steps, settings)
+    require_prior(1.0, settings.lam)
     values, vectors = torch.linalg.eigh(rbf(problem.arms, lengthscale))
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     runs, d_x = len(problem.runs), problem.arms.shape[-1]

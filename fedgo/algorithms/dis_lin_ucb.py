@@ -10,14 +10,16 @@ import math
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
-from fedgo.confidence import Posterior, Tally
+from fedgo._checks import number, on_cpu, require
+from fedgo.confidence import Posterior, Tally, width
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import EventTriggered, Index, Settings
+from fedgo.phase_two import EventTriggered, Index, Settings, require_run
 from fedgo.problem import Problem
-from fedgo.simulation import Trace, simulate
+from fedgo.simulation import simulate
+from fedgo.trace import Trace
 
 
+@on_cpu
 def dis_lin_ucb(
     problem: Problem, clients: int, steps: int, settings: Settings, theorem_delta: float | None = None
 ) -> Trace:
@@ -26,13 +28,17 @@ def dis_lin_ucb(
     With ``theorem_delta`` = δ the radius is the paper's α = σ√(d ln(1 + n/(dλ)) + 2 ln(1/δ)) + √λ instead, n the
     data that the client knows, 1 the bound on |θ|, and arms with |x| ≤ 1 (longer ones are outside its theorem).
     """
+    require_run(problem, clients, steps, settings)
     arms = problem.arms.unsqueeze(1)
     d_x = arms.shape[-1]
     optimism = None
     if theorem_delta is not None:
+        number("theorem_delta", theorem_delta, "give δ in (0, 1)")
         require(0 < theorem_delta < 1, "theorem_delta", theorem_delta, "give δ in (0, 1)")
         optimism = _theorem(d_x, problem.sigma, settings.lam, theorem_delta)
-    learner = EventTriggered(clients, arms, torch.zeros(arms.shape[:-1]).double(), d_x, settings, optimism)
+    learner = EventTriggered(
+        clients, arms, torch.zeros(arms.shape[:-1], dtype=torch.float64), d_x, settings, optimism
+    )
     return simulate("DisLinUCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
 
 
@@ -43,6 +49,6 @@ def _theorem(d_x: int, sigma: float, lam: float, delta: float) -> Index:
         pulls = known.counts.sum(-1, keepdim=True)
         log = d_x * (1 + pulls / (d_x * lam)).log() + 2 * math.log(1 / delta)
         alpha = sigma * log.sqrt() + math.sqrt(lam)
-        return posterior.mean + alpha * posterior.variance.clamp(min=0).sqrt()
+        return posterior.mean + alpha * width(posterior.variance)
 
     return index

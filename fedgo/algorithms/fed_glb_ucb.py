@@ -14,14 +14,15 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
-from fedgo.confidence import Tally
+from fedgo._checks import on_cpu, require
+from fedgo.confidence import Tally, require_prior, width
 from fedgo.messages import names_arms, scalars
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import Settings, place
+from fedgo.phase_two import Settings, place, require_run
 from fedgo.problem import Problem
-from fedgo.simulation import Trace, simulate
+from fedgo.simulation import simulate
 from fedgo.star import Ask, Message, Star, When, answer
+from fedgo.trace import Trace
 
 MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
 
@@ -56,6 +57,7 @@ class State(NamedTuple):
     fitted: Tensor
 
 
+@on_cpu
 def fed_glb_ucb(
     problem: Problem,
     clients: int,
@@ -64,6 +66,8 @@ def fed_glb_ucb(
     link: Literal["identity", "logistic"] = "identity",
 ) -> Trace:
     """``steps`` steps of Fed-GLB-UCB."""
+    require_run(problem, clients, steps, settings)
+    require_prior(problem.arms.square().sum(-1).amax(), settings.lam)
     require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
     learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
     return simulate("Fed-GLB-UCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
@@ -101,19 +105,18 @@ class GeneralisedLinear:
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
         mean = (seen @ state.b.unsqueeze(-1)).squeeze(-1)
-        width = (seen * arms).sum(-1).clamp(min=0).sqrt()
-        return mean + math.sqrt(self.settings.beta) * width
+        return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """The event of DisLinUCB, for A after the pull."""
-        _, width = self._pulled(state, arm)
-        return (state.fresh.sum(-1) + 1) * (state.gain + width.log1p()) > self.settings.gamma
+        _, variance = self._pulled(state, arm)
+        return (state.fresh.sum(-1) + 1) * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Absorb the pull into A and b, and take the online Newton step."""
-        x, width = self._pulled(state, arm)
+        x, variance = self._pulled(state, arm)
         predicted = (x * state.theta).sum(-1)
-        seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + width).sqrt().unsqueeze(-1)
+        seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + variance).sqrt().unsqueeze(-1)
         taken = seen * turn.unsqueeze(-1)
         inverse = state.inverse - taken.unsqueeze(-1) * taken.unsqueeze(-2)
         slope = turn * (self.link.mean(predicted) - reward) / self.link.least
@@ -124,7 +127,7 @@ class GeneralisedLinear:
             state.theta - newton,
             state.own.record(arm, reward, turn),
             state.fresh.scatter_add(-1, arm.unsqueeze(-1), turn.unsqueeze(-1)),
-            state.gain + turn * width.log1p(),
+            state.gain + turn * variance.log1p(),
             state.gram,
             state.fitted,
         )

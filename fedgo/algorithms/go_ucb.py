@@ -12,38 +12,50 @@ from typing import Literal
 
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import on_cpu, require, require_kind
 from fedgo.confidence import Posterior, Tally, compress
 from fedgo.line_three import line_three, view
 from fedgo.network import Network
 from fedgo.phase_one import Start
 from fedgo.phase_two import EventTriggered, Immediate, Index, Settings
 from fedgo.problem import Problem
-from fedgo.simulation import Trace, simulate
+from fedgo.simulation import simulate
+from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
 
 
+@on_cpu
 def fed_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """Fed-GO-UCB: N models around one ŵ₀, synchronised when the event with threshold γ fires."""
+    _check(problem, start, settings)
     learner = EventTriggered(start.clients, *_linearise(problem, start, settings, argmax))
     return _run("Fed-GO-UCB", problem, learner, start)
 
 
+@on_cpu
 def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """One-GO-UCB: one model for all clients; each step costs (N + 1)(d_w² + d_w) scalars, γ is not used."""
+    _check(problem, start, settings)
     learner = Immediate(1, *_linearise(problem, start, settings, argmax))
     return _run("One-GO-UCB", problem, learner, start)
 
 
+@on_cpu
 def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """N-GO-UCB: N models, each around its client's own ŵ₀ (a `private_start`), nothing sent; γ is not used."""
-    require(
-        start.w0.shape[1] == start.clients, "the shape of w0", tuple(start.w0.shape), "give a private_start"
-    )
+    _check(problem, start, settings, shared=False)
     alone = Settings(settings.lam, settings.beta, float("inf"))
     learner = EventTriggered(start.clients, *_linearise(problem, start, alone, argmax))
     return _run("N-GO-UCB", problem, learner, start)
+
+
+def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:
+    require_kind(isinstance(start, Start), "start", start, "give the Start that Phase I leaves")
+    require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    # what N-GO-UCB's Phase I and Phase II send is nothing, in whatever form
+    start.require_for(problem, settings.encoding if shared else start.encoding, shared)
 
 
 def _linearise(

@@ -10,11 +10,13 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from fedgo._checks import require
+from fedgo._checks import count, number, on_cpu, require
+from fedgo.phase_two import require_run
 from fedgo.problem import Problem
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 
+@on_cpu
 def gp_ucb(
     problem: Problem, clients: int, steps: int, beta: float, first: int = 10, refit: int = 25
 ) -> Trace:
@@ -23,8 +25,11 @@ def gp_ucb(
     ``first`` uniform pulls, then the arm of largest bound; the hyperparameters are fitted anew every ``refit`` steps.
     Slow (a Gaussian process on every datum), so for few runs and steps. A pull is charged as in `exact_kernel_ucb`.
     """
+    require_run(problem, clients, steps)
+    number("beta", beta, "give a squared radius β of at least 0")
     require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
-    require(refit >= 1, "refit", refit, "fit the hyperparameters every so many steps, at least 1")
+    count("refit", refit, "fit the hyperparameters every so many steps, at least 1")
+    count("first", first, f"give 1 to {steps} = steps uniform pulls")
     require(1 <= first <= steps, "first", first, f"give 1 to {steps} = steps uniform pulls")
     runs, arms, d_x = problem.arms.shape
     tape = problem.tape(steps)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedgo.paper.experiments import world
 from fedgo.paper.summaries import Array, Quantity, interval, total
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 Traces = Mapping[str, Mapping[str, Trace]]  # experiment, then algorithm
 Side = Literal["below", "above"]

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from fedgo._checks import require
+from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
@@ -21,7 +21,7 @@ from fedgo.paper.problems import clustered, cosine8, hartmann6
 from fedgo.phase_one import Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 
@@ -173,6 +173,7 @@ def tuned(name: str, algorithm: str) -> Setting:
     return winner
 
 
+@on_cpu
 def evaluate(
     name: str, runs: int, seed: int = 0, algorithms: Sequence[str] = tuple(ALGORITHMS), **options: Any
 ) -> dict[str, Trace]:
@@ -181,10 +182,12 @@ def evaluate(
     The runs are taken fifty at a time, which bounds the memory and changes nothing else; ``options`` go to the
     problem.
     """
+    require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
     unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
     require(not unknown, "algorithms", unknown, f"choose from {tuple(ALGORITHMS)}")
-    require(runs >= 1, "runs", runs, "give at least one run")
+    count("runs", runs, "give at least one run")
     require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
+    require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
     parts: dict[str, list[Trace]] = {algorithm: [] for algorithm in algorithms}
     for first in range(0, runs, _BATCH):
         within = world(name, range(first, min(first + _BATCH, runs)), seed, **options)

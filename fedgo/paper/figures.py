@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedgo.paper.summaries import mean_error
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 # Okabe and Ito's colours, which remain apart for colour-blind readers; the marker says the same without colour.
 STYLES: Mapping[str, tuple[str, str]] = {

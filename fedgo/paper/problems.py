@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from botorch.test_functions.synthetic import Cosine8, Hartmann
 
-from fedgo._checks import require
+from fedgo._checks import on_cpu, require
 from fedgo.paper.datasets import shipped_arms
 from fedgo.problem import Problem, run_numbers, uniform_arms
 
@@ -23,6 +23,7 @@ def _double_precision() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+@on_cpu
 def hartmann6(
     runs: int | Sequence[int] = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1
 ) -> Problem:
@@ -37,6 +38,7 @@ def hartmann6(
     )
 
 
+@on_cpu
 def cosine8(
     runs: int | Sequence[int] = 10,
     *,
@@ -58,6 +60,7 @@ def cosine8(
     )
 
 
+@on_cpu
 def clustered(
     name: Literal["magic", "shuttle"],
     runs: int | Sequence[int] = 10,

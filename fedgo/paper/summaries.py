@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy.stats import bootstrap
 from torch import Tensor
 
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 LEVEL, RESAMPLES = 0.95, 2000  # of a bootstrap interval
 

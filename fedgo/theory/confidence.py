@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import count, require
 from fedgo.theory.assumptions import Assumptions, check_probability, check_regularisation
 from fedgo.theory.phase_one import squared_distance_printed
 
@@ -71,7 +71,13 @@ def radius(
     with the proof's Cauchy–Schwarz step replaced by G(λI + GᵀG)⁻¹Gᵀ ≤ I and a union over (p, i). Only a
     simulation knows ρ₀.
     """
-    require(0 < delta < 1, "delta", delta, "give a failure probability in (0, 1)")
-    union = 2 * math.log(math.pi**2 * clients / (3 * delta)) + 4 * torch.as_tensor(syncs + 1).log()
+    check_probability(delta)
+    check_regularisation(lam)
+    count("clients", clients, "give N, at least one client")
+    for name, values in (("sigma", sigma), ("distance", distance), ("curvature", curvature)):
+        least = float(torch.as_tensor(values).min())
+        require(least >= 0, name, least, "give a bound, at least 0")
+    seen = torch.as_tensor(syncs + 1, dtype=torch.float64)
+    union = 2 * math.log(math.pi**2 * clients / (3 * delta)) + 4 * seen.log()
     noise = sigma * (information + union).sqrt()
     return (noise + math.sqrt(lam) * distance + curvature / 2 * distance**2 * pulls.sqrt()).square()

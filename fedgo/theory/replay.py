@@ -11,7 +11,7 @@ from torch import Tensor
 from fedgo._checks import require
 from fedgo.confidence import Posterior, Tally, compress, condition
 from fedgo.phase_one import Start
-from fedgo.simulation import Trace
+from fedgo.trace import Trace
 
 
 class Replay(NamedTuple):

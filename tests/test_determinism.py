@@ -1,0 +1,137 @@
+"""Same arms whatever the machine: ties by a seeded order, bounded drift, defaults that do not matter, whole files."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fedgo import EventTriggered, Exploration, Problem, Settings, Trace, exact_kernel_ucb, hartmann6, simulate
+from fedgo.confidence import condition
+from fedgo.simulation import _largest
+
+ROOT = Path(__file__).resolve().parents[1]
+DRAW = torch.Generator().manual_seed(5)
+
+
+def test_a_slice_of_the_matrix_is_the_same_everywhere():
+    """`make determinism` runs all of it."""
+    cases = [
+        "as the book is built",
+        "COMPATIBLE and default",
+        "two threads",
+        "one run at a time",
+        "default device meta",
+    ]
+    command = [sys.executable, "benchmarks/determinism.py", "--runs", "2", "--rounds", "4", "--cases", *cases]
+    done = subprocess.run(
+        [*command, "--problems", "hartmann6"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("the same 10 hashes") == len(cases)
+
+
+def test_arms_that_rounding_cannot_tell_apart_are_taken_in_the_seeded_order():
+    index = torch.tensor([[[1.0, 1.0 + 1e-15, 0.5, 1.0 - 1e-12]]], dtype=torch.float64)
+    order = torch.tensor([[[0.1, 0.2, 0.9, 0.3]]], dtype=torch.float64)
+    assert _largest(index, order).tolist() == [[3]]
+    assert _largest(index, order.flip(-1)).tolist() == [[1]]
+    clear = torch.tensor([[[1.0, 1.0 + 1e-8, 0.5, 1.0]]], dtype=torch.float64)
+    assert _largest(clear, order).tolist() == [[1]]
+    never_pulled = torch.tensor([[[float("inf"), 5.0, float("inf"), -float("inf")]]], dtype=torch.float64)
+    assert _largest(never_pulled, order).tolist() == [[2]]
+    large = torch.tensor([[[1e6, 1e6 + 1e-4, 0.0, 0.0]]], dtype=torch.float64)
+    assert _largest(large, order).tolist() == [[1]]
+
+
+def test_the_first_pull_of_a_kernel_is_the_seeds_and_not_the_machines(monkeypatch):
+    """Before the first pull all arms have the same variance, up to what the machine's rounding leaves."""
+    problem, settings = hartmann6(6), Settings(lam=0.01, beta=0.03)
+    first = exact_kernel_ucb(problem, 4, 60, settings)
+    whole = torch.linalg.eigh
+
+    def other_machine(matrix):
+        values, vectors = whole(matrix)
+        return values, vectors * (1 + 1e-14 * torch.randn(vectors.shape, generator=DRAW, dtype=torch.float64))
+
+    monkeypatch.setattr(torch.linalg, "eigh", other_machine)
+    assert torch.equal(exact_kernel_ucb(problem, 4, 60, settings).arm, first.arm)
+    assert len(first.arm[:, 0].unique()) > 1
+
+
+@pytest.mark.parametrize("gamma", [float("inf"), 1e3])
+def test_rank_one_updates_do_not_drift(gamma):
+    """One learner of 20 arms, 6,000 pulls: its posterior stays that of its data."""
+    arms = torch.randn(1, 20, 6, generator=DRAW, dtype=torch.float64)
+    means = (arms @ torch.ones(6, dtype=torch.float64)) / 6
+    problem = Problem("drift", arms, means, (0,))
+    learner = EventTriggered(
+        1, arms.unsqueeze(1), torch.zeros(1, 1, 20, dtype=torch.float64), 6, Settings(1e-9, 0.1, gamma)
+    )
+    seen = []
+    learn = learner.learn
+
+    class Watched:
+        learners = 1
+
+        def __getattr__(self, name):
+            return getattr(learner, name)
+
+        def learn(self, *arguments):
+            seen.append(learn(*arguments))
+            return seen[-1]
+
+    simulate("drift", problem, Watched(), Exploration.nothing(1), 1, 6000)
+    state = seen[-1]
+    exact = condition(learner.features, learner.offsets, 1e-9, state.known)
+    torch.testing.assert_close(state.posterior.variance, exact.variance, rtol=1e-4, atol=0)
+    assert all(bool((state.posterior.variance > 0).all()) for state in seen)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_the_default_dtype_and_device_do_not_matter(dtype):
+    before = hartmann6(2)
+    torch.set_default_dtype(dtype)
+    torch.set_default_device("meta")
+    try:
+        after = hartmann6(2)
+        assert torch.equal(before.arms, after.arms)
+        assert torch.equal(before.means, after.means)
+        assert torch.equal(before.tape(5), after.tape(5))
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_process_killed_while_it_saves_leaves_the_old_trace(tmp_path):
+    path = tmp_path / "mine.npz"
+    blank = torch.zeros(3, 4, dtype=torch.int64)
+    old = Trace("old", "p", 2, 0, blank, blank.double(), blank.double(), blank, blank, blank.bool())
+    old.save(path)
+    code = (
+        "import sys, torch; from fedgo import Trace\n"
+        "n = torch.randint(1000, (60, 20000)); x = torch.rand(60, 20000, dtype=torch.float64)\n"
+        "new = Trace('new', 'p', 2, 0, n, x, x, n, n, n > 3); print('saving', flush=True)\n"
+        "while True: new.save(sys.argv[1])"
+    )
+    for wait in (0.02, 0.3):
+        old.save(path)
+        process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT, stdout=subprocess.PIPE)
+        assert process.stdout.readline().strip() == b"saving"
+        time.sleep(wait)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        assert Trace.load(path).algorithm in ("old", "new")  # whole, whichever it is
+
+
+def test_global_seeds_do_not_matter():
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002: the global generator is what is tested
+    one = exact_kernel_ucb(hartmann6(1), 2, 20, Settings()).arm
+    torch.manual_seed(2)
+    np.random.seed(2)
+    assert torch.equal(exact_kernel_ucb(hartmann6(1), 2, 20, Settings()).arm, one)
