@@ -1,7 +1,8 @@
 """Pages of source with an anchor at every line, and {src}`fedgo.confidence.Ball.sigma`, a link to the definition.
 
-A name is a module's, or a class, function, field, parameter or local variable below it. It is looked up in the syntax
-tree whenever the book is built: no line number is written down, and a name that is gone stops the build.
+A name is a module's, or a class, function, field or parameter below it; a function's local variables are its own
+affair. It is looked up in the syntax tree whenever the book is built: no line number is written down, and a name that
+is gone stops the build.
 """
 
 import ast
@@ -18,15 +19,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def definitions(scope: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt | ast.arg]]:
-    """Every name that ``scope`` itself defines, in the order of the file, with its node."""
+    """Every name that ``scope`` itself offers to others, in the order of the file, with its node."""
     for node in ast.iter_child_nodes(scope):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                yield name, node
+                if not isinstance(scope, ast.FunctionDef):
+                    yield name, node
                 continue
             case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
                 yield name, node
-        if not isinstance(node, ast.Lambda):
+        inside = isinstance(node, ast.arguments) or not isinstance(scope, ast.FunctionDef)
+        if inside and not isinstance(node, ast.Lambda):
             yield from definitions(node)
 
 

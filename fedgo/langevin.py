@@ -94,7 +94,7 @@ def langevin_rounds(
     data = [part.flatten(1, 2) for part in shards]
     total = shards.mask.sum((1, 2)).clamp(min=1)
     w = torch.zeros(len(total), model.size, dtype=torch.float64)
-    noise = _noise(generators, len(w) // len(generators), model.size)
+    noise = langevin_noise(generators, len(w) // len(generators), model.size)
 
     def gradients(w: Tensor) -> Message[Answers]:
         error, gradient = model.squared_loss(w.squeeze(1), *data)
@@ -115,8 +115,12 @@ def langevin_rounds(
     yield Iterate(w, model.squared_loss(w, *data)[0] / total)
 
 
-def _noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
-    """z (R, d_w) of one round after the other, ``share`` rows of it from each generator, float32, drawn in chunks."""
+def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
+    """z (R, d_w) of one round after the other, ``share`` rows of it from each generator, float32, without an end.
+
+    Its layout, which a plain transcription needs to meet the same noise: 64 rounds are drawn at once, each
+    generator's in the order round, row, coordinate.
+    """
     while True:
         shape = (_CHUNK, share, size)
         yield from torch.cat(
