@@ -20,7 +20,7 @@ def missing_targets(script: str) -> list[str]:
 def ignored() -> tuple[str, ...]:
     """The folders that git ignores: what is in them is made by a command."""
     lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
-    return tuple(line for line in lines if line.endswith("/") and "*" not in line)
+    return tuple(f"{line.rstrip('/')}/" for line in lines if line and "*" not in line)
 
 
 def missing_files(script: str) -> list[str]:
