@@ -4,14 +4,11 @@ import math
 
 import pytest
 import torch
+from instances import sample
 
 from fedgo import Network, realizable
 from fedgo.confidence import Tally, ball, compress, condition, first_order, statistics
 from fedgo.theory.confidence import radius
-
-
-def sample(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture(params=[(4, 9), (9, 4), (6, 6)], ids=["K<d", "K>d", "K=d"])

@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 import torch
+from instances import sample
 
 from fedgo import (
     Langevin,
@@ -26,10 +27,6 @@ from fedgo.theory.packing import pack_rows, pack_triangle, reveal, unpack_rows, 
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
 BRIEF = Langevin(rounds=7, step=0.05)
-
-
-def sample(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 # Messages

@@ -2,12 +2,9 @@
 
 import pytest
 import torch
+from instances import sample
 
 from fedgo import Network
-
-
-def sample(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize(("d_x", "size"), [(6, 201), (8, 251), (10, 301)])

@@ -1,44 +1,25 @@
 """The package against the plain transcription: the same arms, scalars and synchronisation times."""
 
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import reference
 import torch
+from instances import assert_same, instance
+from reference import go_ucb as reference
 
 from fedgo import (
     Langevin,
-    Network,
-    Settings,
     fed_go_ucb,
     n_go_ucb,
     one_go_ucb,
     private_start,
-    realizable,
     shared_start,
 )
-from fedgo._streams import generator
-from fedgo.langevin import _CHUNK
+from fedgo.langevin import langevin_noise
 
 LANGEVIN = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
-GAMMAS = (0.0, 0.003, 0.03, 0.3, 3.0, float("inf"))
-
-
-def instance(seed):
-    """A random problem of random sizes, its network, and random settings."""
-    draw = np.random.default_rng(seed)
-    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
-    arms, clients, rounds = int(draw.integers(2, 12)), int(draw.integers(1, 6)), int(draw.integers(1, 9))
-    problem = realizable(network, 3, arms=arms, seed=seed, sigma=0.3, scale=2.0)
-    lam, beta = 10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 0.5)
-    return problem, network, clients, rounds, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)])
-
-
-def langevin_noise(source, rounds, systems, size):
-    """z of every system, (systems, rounds, size)."""
-    chunks = [torch.randn(_CHUNK, systems, size, generator=source) for _ in range(1 + rounds // _CHUNK)]
-    return torch.cat(chunks)[:rounds].double().transpose(0, 1).numpy()
 
 
 def reference_oracle(problem, network, clients, start, row, private):
@@ -47,8 +28,9 @@ def reference_oracle(problem, network, clients, start, row, private):
     pairs = [(problem.arms[row, a].numpy(), y) for a, y in zip(arm, reward, strict=True)]
     data = [pairs[i::clients] for i in range(clients)]
     systems = [[own] for own in data] if private else [data]
-    source = generator(problem.seed, problem.runs[row], "private langevin" if private else "langevin")
-    noise = langevin_noise(source, LANGEVIN.rounds, len(systems), network.size)
+    source = problem.only(row).generators("private langevin" if private else "langevin")
+    rounds = islice(langevin_noise(source, len(systems), network.size), LANGEVIN.rounds)
+    noise = np.stack([z.double().numpy() for z in rounds], 1)  # (systems, rounds, d_w)
     cost, tau2 = SimpleNamespace(up=0, down=0), LANGEVIN.inverse_temperatures()
     found = [
         reference.distributed_gld(system, network.hidden, network.size, LANGEVIN.step, tau2, z, cost)
@@ -76,14 +58,6 @@ def reference_trace(
         gamma,
         index,
     )
-
-
-def assert_same(trace, row, expected):
-    first = trace.phase_one
-    assert trace.arm[row, first:].tolist() == expected.arm
-    assert trace.up[row, first:].tolist() == expected.up
-    assert trace.down[row, first:].tolist() == expected.down
-    assert trace.sync[row, first:].tolist() == expected.sync
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -146,3 +120,12 @@ def test_the_oracle_is_algorithm_2(seed, private):
         broadcast = clients * network.size  # of ŵ₀ after Algorithm 2
         assert (up, down) == ((0, 0) if private else (cost.up, cost.down + broadcast))
         assert private or cost.up == cost.down == LANGEVIN.rounds * clients * network.size
+
+
+def test_the_noise_of_the_oracle_has_the_layout_that_it_states():
+    """64 rounds at once from each generator, in the order round, row, coordinate."""
+    sources = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    twins = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    chunks = [[torch.randn(64, 3, 5, generator=twin) for _ in range(2)] for twin in twins]
+    expected = torch.cat([torch.cat(own) for own in chunks], 1)
+    assert torch.equal(torch.stack(list(islice(langevin_noise(sources, 3, 5), 128))), expected)

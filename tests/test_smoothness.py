@@ -7,15 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import sample
 
 from fedgo import Network, SingleUnit
 from fedgo.theory.smoothness import box, curvature_bound, gradient_bound, loss_curvature, segment, value_bound
 
 SIZES = [(1, 1, 1), (1, 3, 4), (2, 2, 3), (3, 1, 5)]  # d_x, H, K
-
-
-def sample(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def instance(size, seed, width=1.0):

@@ -1,0 +1,62 @@
+"""What several tests need: random problems of random sizes, their rewards one by one, plain random numbers."""
+
+import numpy as np
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+
+from fedgo import Network, Problem, Settings, realizable
+
+INF = float("inf")
+GAMMAS = (0.0, 0.01, 0.1, 0.5, 3.0, INF)  # thresholds: always, often, now and then, never
+
+
+def sample(*shape, seed=0):
+    """Standard normal numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def instance(seed):
+    """A realizable problem of random sizes, its network, clients and rounds, and random settings."""
+    draw = np.random.default_rng(seed)
+    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
+    arms, clients, rounds = int(draw.integers(2, 15)), int(draw.integers(1, 6)), int(draw.integers(1, 11))
+    problem = realizable(network, 3, arms=arms, seed=seed, sigma=0.3, scale=2.0)
+    lam, beta = 10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1)
+    return problem, network, clients, rounds, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)])
+
+
+def random_problem(seed, runs=3, reward="gaussian", sizes=(2, 12), least=1):
+    """Uniform arms in the centred cube and means that are not linear in them, all sizes random; and a draw."""
+    draw = np.random.default_rng(seed)
+    arms, d_x = int(draw.integers(*sizes)), int(draw.integers(least, 5))
+    points = torch.from_numpy(draw.uniform(-1, 1, (runs, arms, d_x)))
+    slope = torch.from_numpy(draw.normal(size=(d_x,)))
+    means = torch.sigmoid(2 * points @ slope + points.square().sum(-1) - 0.5)
+    return Problem("random", points, means, tuple(range(runs)), seed, 0.3, reward), draw
+
+
+def rewards(problem, row, steps):
+    """The reward of (arm, t) in the run at ``row``."""
+    tape = problem.tape(steps)[row : row + 1]
+
+    def reward_of(arm, t):
+        return problem.only(row).observe(torch.tensor([[arm]]), tape[:, t : t + 1]).item()
+
+    return reward_of
+
+
+def assert_same(trace, row, expected):
+    """Phase II of the run at ``row`` made the same choices and sent as much, step by step."""
+    for name in ("arm", "sync", "up", "down"):
+        assert getattr(trace, name)[row, trace.phase_one :].tolist() == getattr(expected, name), name
+
+
+def gaussian_process(problem, lengthscale, lam, arm, reward):
+    """scikit-learn's posterior mean and variance at the arms of run 0."""
+    x = problem.arms[0].numpy()
+    if not len(arm):
+        return np.zeros(len(x)), np.ones(len(x))
+    model = GaussianProcessRegressor(RBF(lengthscale, "fixed"), alpha=lam, optimizer=None)
+    mean, deviation = model.fit(x[arm.numpy()], reward.numpy()).predict(x, return_std=True)
+    return mean, deviation**2

@@ -1,0 +1,108 @@
+"""The controls: uniform play, UCB1 and exact kernel UCB by hand and by scikit-learn, and BoTorch's GP-UCB."""
+
+import math
+
+import numpy as np
+import torch
+from instances import gaussian_process, random_problem
+
+from fedgo import (
+    EventTriggered,
+    Problem,
+    Settings,
+    cosine8,
+    exact_kernel_ucb,
+    gp_ucb,
+    hartmann6,
+    shared_ucb1,
+    uniform_random,
+)
+
+
+def test_ucb1_by_hand(watch):
+    means = torch.tensor([[0.1, 0.5, 0.9]]).double()
+    problem = Problem("three", torch.zeros(1, 3, 1).double(), means, (0,), sigma=0.0)
+    calls = watch(EventTriggered, "index")
+    trace = shared_ucb1(problem, 4, 7, Settings(beta=1.0))
+    # after one pull each: 0.1, 0.5, 0.9 + √(2 ln 3) → 2; then 1.765, 2.165, 0.9 + √(ln 4) = 2.077 → 1;
+    # then 1.894, 1.769, 0.9 + √(ln 5) = 2.169 → 2
+    assert trace.arm[0, :6].tolist() == [0, 1, 2, 2, 1, 2]
+    index = [
+        0.1 + math.sqrt(2 * math.log(6)),
+        0.5 + math.sqrt(math.log(6)),
+        0.9 + math.sqrt(2 * math.log(6) / 3),
+    ]
+    torch.testing.assert_close(calls[6].result[0, 0], torch.tensor(index).double())
+    assert (trace.up == 2).all() and (trace.down == 2 * 4).all()
+
+
+def test_ucb1_shares_noisy_means_of_all_clients_with_the_given_width(watch):
+    problem = hartmann6(1, arms=4)
+    calls = watch(EventTriggered, "index")
+    trace = shared_ucb1(problem, 3, 40, Settings(beta=0.3))
+    for t in range(4, 40):
+        arm, reward = trace.arm[0, :t], trace.reward[0, :t]
+        pulls = torch.bincount(arm, minlength=4)
+        mean = torch.stack([reward[arm == k].mean() for k in range(4)])
+        torch.testing.assert_close(calls[t].result[0, 0], mean + (0.6 * math.log(t) / pulls).sqrt())
+        assert trace.arm[0, t] == calls[t].result[0, 0].argmax()
+
+
+def test_exact_kernel_ucb_is_scikit_learns_gaussian_process(watch):
+    problem, _ = random_problem(203, runs=1, sizes=(11, 12), least=2)
+    calls = watch(EventTriggered, "index")
+    trace = exact_kernel_ucb(problem, 3, 30, Settings(0.1, 0.5), 0.7)
+    for t, call in enumerate(calls):
+        mean, variance = gaussian_process(problem, 0.7, 0.1, trace.arm[0, :t], trace.reward[0, :t])
+        posterior = call.args[1].posterior
+        np.testing.assert_allclose(posterior.mean[0, 0].numpy(), mean, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(0.1 * posterior.variance[0, 0].numpy(), variance, rtol=0, atol=1e-9)
+        index = mean + np.sqrt(0.5 * variance / 0.1)
+        np.testing.assert_allclose(call.result[0, 0].numpy(), index, rtol=0, atol=1e-7)
+    d_x = problem.arms.shape[-1]
+    assert len(set(trace.arm[0].tolist())) > 3 and len(calls) == 30
+    assert (trace.up == d_x + 1).all() and (trace.down == 3 * (d_x + 1)).all()
+
+
+def test_uniform_play_sends_nothing_and_is_uniform():
+    trace = uniform_random(hartmann6(20, arms=10), 4, 1000)
+    assert not trace.communication.any() and not trace.sync.any()
+    counts = torch.bincount(trace.arm.flatten(), minlength=10)
+    assert ((counts - 2000).square() / 2000).sum() < 28  # χ² with 9 degrees of freedom, p ≈ 0.001
+    assert not torch.equal(trace.arm[0], trace.arm[1])
+
+
+def hill(runs=1):
+    """Ten arms on a line, the best at 0.7."""
+    x = torch.linspace(0, 1, 10).double().expand(runs, 10).unsqueeze(-1)
+    return Problem("hill", x, 1 - 4 * (x[..., 0] - 0.7).square(), tuple(range(runs)), sigma=0.05)
+
+
+def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
+    problem = hill()
+    trace, blind = gp_ucb(problem, 3, 25, 2.0, first=6, refit=8), uniform_random(problem, 3, 25)
+    assert (
+        trace.arm.shape == (1, 25) and trace.phase_one == 0 and 0 <= trace.arm.min() <= trace.arm.max() < 10
+    )
+    torch.testing.assert_close(trace.regret, problem.regret(trace.arm))
+    torch.testing.assert_close(trace.reward, problem.observe(trace.arm, problem.tape(25)))
+    assert (trace.up == 2).all() and (trace.down == 6).all() and trace.sync.all()
+    assert trace.regret[0, 6:].mean() < 0.3 * blind.regret.mean()
+    assert trace.regret[0, -5:].max() < 0.02  # at the best arm, 0.667, or at its neighbour
+
+
+def test_a_run_of_botorchs_gp_ucb_alone_is_that_run_in_a_batch():
+    problem = hill(2)
+    batch, alone = (gp_ucb(p, 3, 14, 2.0, first=6, refit=4) for p in (problem, problem.only(1)))
+    assert torch.equal(alone.arm[0], batch.arm[1])
+
+
+def test_botorchs_gp_ucb_warns_of_nothing_outside_the_unit_cube():
+    trace = gp_ucb(cosine8(1, arms=8), 2, 14, 2.0, first=8, refit=3)
+    assert trace.arm.shape == (1, 14)
+
+
+def test_botorchs_gp_ucb_plays_uniformly_while_all_rewards_are_equal():
+    problem = Problem("zero", hill().arms, torch.zeros(1, 10).double(), (0,), reward="bernoulli")
+    few, more = (gp_ucb(problem, 2, 14, 2.0, first=first) for first in (3, 14))
+    assert torch.equal(few.arm, more.arm)

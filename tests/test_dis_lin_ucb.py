@@ -1,0 +1,80 @@
+"""DisLinUCB against a plain transcription, ridge regression, its theorem's radius and a ledger counted by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from instances import INF, assert_same, random_problem, rewards
+from reference.dis_lin_ucb import plain_dis_lin_ucb, theorem_radius
+from sklearn.linear_model import Ridge
+
+from fedgo import EventTriggered, Problem, Settings, dis_lin_ucb, hartmann6
+
+GAMMAS = (0.0, 0.05, 0.3, 1.0, 5.0, INF)
+
+
+@pytest.mark.parametrize("delta", [None, 0.1])
+@pytest.mark.parametrize("seed", range(12))
+def test_dis_lin_ucb_is_its_plain_transcription(seed, delta):
+    problem, draw = random_problem(seed)
+    clients, steps = int(draw.integers(1, 6)), 41
+    settings = Settings(10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 0.5), GAMMAS[seed % 6])
+    trace = dis_lin_ucb(problem, clients, steps, settings, delta)
+    d_x = problem.arms.shape[-1]
+
+    def alpha(known):
+        if delta is None:
+            return math.sqrt(settings.beta)
+        return theorem_radius(d_x, known, settings.lam, problem.sigma, delta)
+
+    for row in range(3):
+        arms, reward_of = problem.arms[row].numpy(), rewards(problem, row, steps)
+        expected = plain_dis_lin_ucb(arms, reward_of, clients, steps, settings.lam, settings.gamma, alpha)
+        assert_same(trace, row, expected)
+    assert trace.phase_one == 0
+
+
+def test_the_random_problems_synchronise_never_sometimes_and_always():
+    shares = [
+        dis_lin_ucb(random_problem(1)[0], 3, 40, Settings(gamma=g)).sync.double().mean() for g in GAMMAS
+    ]
+    assert shares[0] == 1 and shares[-1] == 0 and 0.01 < shares[3] < shares[2] < 0.99
+
+
+@pytest.mark.parametrize(("clients", "gamma"), [(1, INF), (3, 0.0)])
+def test_dis_lin_ucb_is_ridge_regression_at_every_step(watch, clients, gamma):
+    problem, _ = random_problem(3, runs=1, sizes=(9, 10), least=3)
+    arms = problem.arms[0].numpy()
+    calls = watch(EventTriggered, "index")
+    trace = dis_lin_ucb(problem, clients, 25, Settings(0.7, 0.5, gamma))
+    assert len(calls) == 25
+    for t, call in enumerate(calls):
+        posterior = call.args[1].posterior
+        mean, variance = (part[0, t % clients].numpy() for part in (posterior.mean, posterior.variance))
+        x, y = arms[trace.arm[0, :t].numpy()], trace.reward[0, :t].numpy()
+        theta = Ridge(alpha=0.7, fit_intercept=False).fit(x, y).coef_ if t else np.zeros(arms.shape[1])
+        inverse = np.linalg.inv(0.7 * np.eye(arms.shape[1]) + x.T @ x)
+        np.testing.assert_allclose(mean, arms @ theta, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(variance, np.einsum("kd,de,ke->k", arms, inverse, arms), rtol=1e-11)
+        index = call.result[0, t % clients].numpy()
+        np.testing.assert_allclose(index, mean + np.sqrt(0.5 * variance), rtol=1e-12)
+
+
+def test_the_theorem_radius_of_dis_lin_ucb_by_hand(watch):
+    arms = torch.tensor([[[1.0, 0.0], [0.0, 0.5]]]).double()
+    problem = Problem("two", arms, torch.tensor([[1.0, 0.0]]).double(), (0,), sigma=0.1)
+    calls = watch(EventTriggered, "index")
+    dis_lin_ucb(problem, 1, 3, Settings(1.0, 99.0, INF), theorem_delta=math.exp(-2))
+    radius = []
+    for call in calls:
+        posterior = call.args[1].posterior
+        radius.append(((call.result - posterior.mean) / posterior.variance.sqrt())[0, 0])
+    # σ = 0.1, d = 2, λ = 1, 2 ln(1/δ) = 4: 0.1·√4 + 1 at n = 0, 0.1·√(2 ln(1 + 2/2) + 4) + 1 at n = 2
+    torch.testing.assert_close(radius[0], torch.full((2,), 1.2).double())
+    torch.testing.assert_close(radius[2], torch.full((2,), 1 + 0.1 * math.sqrt(2 * math.log(2) + 4)).double())
+
+
+def test_a_sync_of_dis_lin_ucb_costs_2n_times_dx_squared_plus_dx():
+    trace = dis_lin_ucb(hartmann6(2, arms=5), 4, 8, Settings(gamma=0.0))
+    assert (trace.up == 4 * 42).all() and (trace.down == 4 * 42).all()
