@@ -93,7 +93,7 @@ def test_a_well_explored_arm_has_a_small_chance_in_the_dictionary():
     runs, lam, oversampling = 300, 0.1, 0.1
     arms = torch.tensor([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]]).double().expand(runs, 3, 2)
     problem = Problem("apart", arms, torch.zeros(runs, 3).double(), tuple(range(runs)))
-    learner = NystroemKernel(1, problem, rbf(arms, 1.0), torch.zeros(runs, 1, 3), Settings(lam), oversampling)
+    learner = NystroemKernel(1, problem, rbf(arms, 1.0), Settings(lam), oversampling)
     star, every = Star(1, Ledger.blank(runs, 500)), torch.arange(runs)
     arm, one = torch.zeros(runs, 1, dtype=torch.int64), torch.ones(runs, 1).double()
     state = learner.learn(learner.begin(), arm, one, one)

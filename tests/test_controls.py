@@ -24,9 +24,11 @@ def test_ucb1_by_hand(watch):
     problem = Problem("three", torch.zeros(1, 3, 1).double(), means, (0,), sigma=0.0)
     calls = watch(EventTriggered, "index")
     trace = shared_ucb1(problem, 4, 7, Settings(beta=1.0))
-    # after one pull each: 0.1, 0.5, 0.9 + √(2 ln 3) → 2; then 1.765, 2.165, 0.9 + √(ln 4) = 2.077 → 1;
+    # after one pull each, in the seeded order: 0.1, 0.5, 0.9 + √(2 ln 3) → 2;
+    # then 1.765, 2.165, 0.9 + √(ln 4) = 2.077 → 1;
     # then 1.894, 1.769, 0.9 + √(ln 5) = 2.169 → 2
-    assert trace.arm[0, :6].tolist() == [0, 1, 2, 2, 1, 2]
+    assert sorted(trace.arm[0, :3].tolist()) == [0, 1, 2]
+    assert trace.arm[0, 3:6].tolist() == [2, 1, 2]
     index = [
         0.1 + math.sqrt(2 * math.log(6)),
         0.5 + math.sqrt(math.log(6)),
