@@ -1,8 +1,6 @@
 """Every bound of the paper's analysis with explicit constants, as printed and, where that is wrong, repaired."""
 
-from fedgo.theory.assumptions import (
-    Assumptions,
-)
+from fedgo.theory.assumptions import Assumptions
 from fedgo.theory.confidence import (
     Terms,
     information_bound,
@@ -45,13 +43,16 @@ from fedgo.theory.phase_two import (
 from fedgo.theory.theorem import (
     TheoremSetting,
     Totals,
+    WorstCase,
     horizon_needed,
     theorem,
     theorem_error_printed,
     theorem_printed,
     theorem_setting,
     theorem_setting_printed,
+    worst_case,
 )
+from fedgo.theory.worlds import single_unit, single_unit_assumptions
 
 __all__ = [
     "C_DISTANCE",
@@ -63,6 +64,7 @@ __all__ = [
     "Terms",
     "TheoremSetting",
     "Totals",
+    "WorstCase",
     "bad_regret_printed",
     "covering",
     "excess_first_order",
@@ -87,6 +89,8 @@ __all__ = [
     "regret_phase_one",
     "regret_phase_two",
     "require_regularisation",
+    "single_unit",
+    "single_unit_assumptions",
     "squared_distance",
     "squared_distance_printed",
     "synchronisations",
@@ -96,4 +100,5 @@ __all__ = [
     "theorem_printed",
     "theorem_setting",
     "theorem_setting_printed",
+    "worst_case",
 ]

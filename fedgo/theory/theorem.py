@@ -7,8 +7,10 @@ import math
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from fedgo.phase_one import phase_one_length
+from fedgo.phase_two import Settings
 from fedgo.theory.assumptions import Assumptions
 from fedgo.theory.confidence import information_bound, radius, radius_printed
 from fedgo.theory.phase_one import (
@@ -49,12 +51,70 @@ def theorem_setting_printed(
     return TheoremSetting(exploration, lam_scale * math.sqrt(clients * rounds), gamma)
 
 
-def theorem_setting(a: Assumptions, clients: int, rounds: int, arms: int | None = None) -> TheoremSetting:
-    """T₀ = ⌈√(NT)⌉, λ = C_g² and γ = T/(NR), which a learner can compute (the repaired theorem)."""
-    lam = a.slope**2
-    dimension = a.dimension if arms is None else min(arms, a.dimension)
-    information = information_bound(dimension, clients * rounds, a.slope, lam)
+def theorem_setting(
+    a: Assumptions, clients: int, rounds: int, arms: int | None = None, lam: float | None = None
+) -> TheoremSetting:
+    """T₀ = ⌈√(NT)⌉, λ = C_g² unless given and γ = T/(NR), which a learner can compute (the repaired theorem)."""
+    lam = a.slope**2 if lam is None else lam
+    information = information_bound(_dimension(a, arms), clients * rounds, a.slope, lam)
     return TheoremSetting(phase_one_length(clients, rounds), lam, rounds / (clients * information))
+
+
+def _dimension(a: Assumptions, arms: int | None) -> int:
+    """min(K, d_w), or d_w with a continuum of arms."""
+    return a.dimension if arms is None else min(arms, a.dimension)
+
+
+class WorstCase(NamedTuple):
+    """Λ ≤ R = ``information``, P ≤ ``syncs`` and β_{t,i} ≤ β̄ = ``beta`` in every run of Phase II with these λ and γ."""
+
+    information: float
+    syncs: float
+    lam: float
+    beta: float
+    gamma: float
+
+    @property
+    def settings(self) -> Settings:
+        """λ, β̄ and γ, to play with."""
+        return Settings(self.lam, self.beta, self.gamma)
+
+
+def worst_case(
+    a: Assumptions,
+    clients: int,
+    rounds: int,
+    delta: float,
+    distance: Tensor | float,
+    *,
+    curvature: Tensor | float | None = None,
+    lam: float | None = None,
+    gamma: float | None = None,
+    information: float | None = None,
+    arms: int | None = None,
+) -> WorstCase:
+    """λ, γ and the largest `radius` β̄ of the confidence lemma, after NT pulls, P synchronisations and Λ = R.
+
+    λ = C_g² and γ = T/(NR) unless given (the repaired theorem's), ``information`` a bound on Λ that is better than R,
+    ``arms`` the number K of arms if finite. ρ₀ = ``distance`` and C_h = ``curvature`` (that of ``a`` unless given) may
+    be tensors with one entry for each run; β̄ is the largest.
+    """
+    setting = theorem_setting(a, clients, rounds, arms, lam)
+    lam, gamma = setting.lam, setting.gamma if gamma is None else gamma
+    steps = clients * rounds
+    if information is None:
+        information = information_bound(_dimension(a, arms), steps, a.slope, lam)
+    syncs = min(synchronisations(rounds, information, gamma), steps)
+    beta = radius(
+        *torch.tensor([information, steps, syncs], dtype=torch.float64),
+        clients=clients,
+        lam=lam,
+        sigma=a.noise,
+        distance=distance,
+        curvature=a.curvature if curvature is None else curvature,
+        delta=delta,
+    )
+    return WorstCase(information, syncs, lam, beta.max().item(), gamma)
 
 
 def horizon_needed(
@@ -129,33 +189,28 @@ def theorem(
     given, ``information`` Λ (its bound R unless given), ``arms`` the number K of arms if finite. The index is the
     first-order one, or line 3 over Ball ∩ W with ``line_three``.
     """
-    steps = clients * rounds
     setting = theorem_setting(a, clients, rounds, arms) if setting is None else setting
     require_regularisation(setting.lam, a.slope)
     if rho2 is None:
         rho2 = squared_distance(a, regression_risk(a, setting.exploration, delta, epsilon))
-    dimension = a.dimension if arms is None else min(arms, a.dimension)
-    if information is None:
-        information = information_bound(dimension, steps, a.slope, setting.lam)
-    syncs = min(synchronisations(rounds, information, setting.gamma), steps)
     rho = math.sqrt(rho2)
-    most = [torch.tensor(bound, dtype=torch.float64) for bound in (information, steps, syncs)]
-    beta = radius(
-        *most,
-        clients=clients,
+    worst = worst_case(
+        a,
+        clients,
+        rounds,
+        delta,
+        rho,
         lam=setting.lam,
-        sigma=a.noise,
-        distance=rho,
-        curvature=a.curvature,
-        delta=delta,
-    ).item()
+        gamma=setting.gamma,
+        information=information,
+        arms=arms,
+    )
     excess = (
-        excess_in_ball(beta, a.curvature, setting.lam, rho)
+        excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
         if line_three
         else excess_first_order(a.curvature, rho)
     )
-    second = regret_phase_two(beta, information, clients, rounds, setting.gamma, a.value, excess)
-    scalars = phase_one_scalars(oracle_rounds, clients, a.dimension) + phase_two_scalars(
-        syncs, clients, a.dimension
-    )
-    return Totals(regret_phase_one(setting.exploration, a.value), second.total, syncs, scalars)
+    second = regret_phase_two(worst.beta, worst.information, clients, rounds, setting.gamma, a.value, excess)
+    first = phase_one_scalars(oracle_rounds, clients, a.dimension)
+    scalars = first + phase_two_scalars(worst.syncs, clients, a.dimension)
+    return Totals(regret_phase_one(setting.exploration, a.value), second.total, worst.syncs, scalars)

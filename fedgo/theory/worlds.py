@@ -1,0 +1,61 @@
+"""The class in which every bound of the paper can be evaluated: one unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w.
+
+It is realizable (Assumption 1), and the constants of Assumptions 2 and 3 are certified in closed form.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from fedgo._checks import require
+from fedgo.network import SingleUnit
+from fedgo.problem import Problem, uniform_arms
+from fedgo.theory.assumptions import Assumptions
+
+
+def single_unit(
+    runs: int | Sequence[int],
+    dimension: int = 5,
+    arms: int = 50,
+    *,
+    seed: int = 0,
+    sigma: float = 0.1,
+    scale: float = 1.0,
+    source: torch.Generator | None = None,
+) -> Problem:
+    """f = f_{w*} of `SingleUnit` with d_w = d_x = ``dimension`` on ``arms`` arms uniform in s·[−½, ½]^d, s = ``scale``.
+
+    So the arms have both signs. w* (S, d_w) is uniform in [0.2, 0.8]^d, the interior of W; each run draws its own,
+    unless one ``source`` draws them all in turn.
+    """
+    require(dimension >= 1, "dimension", dimension, "give d_w = d_x, at least 1")
+    require(0 < scale < math.inf, "scale", scale, "give a finite scale > 0 of the arms")
+    blank = uniform_arms("single unit", lambda x: x.sum(-1), (-0.5, 0.5), dimension, runs, arms, seed, sigma)
+    sources = blank.generators("inside") if source is None else [source] * len(blank.runs)
+    share = torch.stack([torch.rand(dimension, generator=each, dtype=torch.float64) for each in sources])
+    points, truth = scale * blank.arms, 0.2 + 0.6 * share
+    return replace(blank, arms=points, means=SingleUnit(dimension).values(truth, points), truth=truth)
+
+
+def single_unit_assumptions(problem: Problem) -> Assumptions:
+    """Assumptions 2 and 3 of `SingleUnit` on the arms (S, K, d_x) of ``problem``: of its runs the worst constants.
+
+    With r_x = max |wᵀx| over W: F = max tanh r_x, attained at a corner; C_g = max |x|, attained at w = 0; C_h =
+    4C_g²/(3√3), a bound for all w. By the mean value theorem |f_x(w) − f_x(w*)| ≥ m_x|(w − w*)ᵀx| with m_x =
+    1 − tanh² r_x, so L(w) ≥ ½μ|w − w*|² on all of W, whatever w* ∈ W is, with μ = 2λ_min(Σ_x m_x²xxᵀ/K) and no tail.
+    """
+    x = problem.arms
+    reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
+    steep = (1 - reach.tanh().square()).unsqueeze(-1) * x
+    growth = 2 * torch.linalg.eigvalsh(steep.mT @ steep / x.shape[1])[:, 0]
+    slope = x.norm(dim=-1).max().item()
+    return Assumptions(
+        dimension=x.shape[2],
+        value=reach.tanh().max().item(),
+        slope=slope,
+        curvature=4 * slope**2 / (3 * math.sqrt(3)),
+        noise=problem.sigma,
+        growth=growth.min().item(),
+    )
