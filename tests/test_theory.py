@@ -8,10 +8,11 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedgo import theory
+from fedgo import Langevin, Settings, SingleUnit, fed_go_ucb, shared_start, theory
 from fedgo.confidence import Tally, condition, first_order
 from fedgo.theory import Assumptions
 from fedgo.theory.confidence import radius
+from fedgo.theory.replay import replay
 
 PLAIN = Assumptions(dimension=5, value=2.0, slope=3.0, curvature=0.7, noise=0.4, growth=0.5)
 GROWN = replace(PLAIN, tail=0.8, exponent=1.5)
@@ -589,6 +590,59 @@ def test_there_are_no_more_synchronisations_than_steps():
     assert theory.theorem(PLAIN, 4, 25, 0.1, 30, rho2=0.04, setting=setting).syncs == 100
 
 
+def test_the_worst_case_of_phase_two_by_hand():
+    found = theory.worst_case(PLAIN, 20, 100, 0.1, 0.2)
+    information = 5 * math.log(1 + 2000 / 5)  # λ = C_g²
+    gamma = 100 / (20 * information)
+    half = information / (2 * gamma)
+    syncs = half + math.sqrt(half**2 + 100 * information / gamma)
+    log = information + 2 * math.log(math.pi**2 * 20 * (syncs + 1) ** 2 / 0.3)
+    beta = (0.4 * math.sqrt(log) + 3 * 0.2 + 0.35 * 0.04 * math.sqrt(2000)) ** 2
+    assert tuple(found) == tuple(map(about, (information, syncs, 9, beta, gamma)))
+    assert found.settings == Settings(found.lam, found.beta, found.gamma)
+    setting = theory.theorem_setting(PLAIN, 20, 100)
+    total = theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.04)
+    assert (found.lam, found.gamma, found.syncs) == (setting.lam, setting.gamma, total.syncs)
+
+
+def test_what_is_given_to_the_worst_case_is_used():
+    few = theory.worst_case(PLAIN, 20, 100, 0.1, 0.2, lam=4.0, arms=3)
+    assert few.information == about(3 * math.log(1 + 2000 * 9 / 12)) and few.lam == 4
+    assert few.gamma == about(100 / (20 * few.information))
+    assert few.gamma == theory.theorem_setting(PLAIN, 20, 100, 3, 4.0).gamma
+    known = theory.worst_case(PLAIN, 20, 100, 0.1, 0.2, gamma=0.3, information=6.6)
+    assert (known.information, known.gamma) == (6.6, 0.3)
+    assert known.syncs == theory.synchronisations(100, 6.6, 0.3)
+    assert theory.worst_case(PLAIN, 4, 25, 0.1, 0.2, gamma=1e-6).syncs == 100  # no more than steps
+
+
+def test_of_several_runs_the_one_with_the_largest_radius_is_the_worst():
+    away, bend = torch.tensor([0.2, 0.6, 1.0]).double(), torch.tensor([9.0, 1.0, 0.1]).double()
+    single = [
+        theory.worst_case(PLAIN, 20, 100, 0.1, d, curvature=c).beta
+        for d, c in zip(away.tolist(), bend.tolist(), strict=True)
+    ]
+    found = theory.worst_case(PLAIN, 20, 100, 0.1, away, curvature=bend)
+    assert found.beta == about(max(single)) and max(single) == single[1]
+    assert theory.worst_case(PLAIN, 20, 100, 0.1, away).beta == about(
+        theory.worst_case(PLAIN, 20, 100, 0.1, 1.0).beta
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_radius_of_a_run_exceeds_the_worst_case(seed):
+    problem = theory.single_unit(3, 2, 6, seed=seed)
+    start = shared_start(problem, SingleUnit(2), 4, 25, Langevin(rounds=20))
+    a, away = theory.single_unit_assumptions(problem), (start.w0[:, 0] - problem.truth).norm(dim=1)
+    worst = theory.worst_case(a, 4, 25, 0.1, away, gamma=0.5, arms=6)
+    trace = fed_go_ucb(problem, start, worst.settings)
+    seen = replay(start, problem.arms, trace, worst.lam)
+    assert (seen.total <= worst.information).all() and (trace.sync.sum(1) <= worst.syncs).all()
+    known = {"lam": worst.lam, "sigma": a.noise, "distance": away.unsqueeze(1), "curvature": a.curvature}
+    beta = radius(seen.information, seen.known.counts.sum(-1), seen.epoch, clients=4, delta=0.1, **known)
+    assert beta.max() <= worst.beta
+
+
 @given(st.floats(0, 4), st.floats(0.01, 0.9), wide, st.floats(0, 50))
 @cases
 def test_the_bounds_of_the_repaired_theorem_grow_with_rho_and_information(rho2, delta, gamma, information):
@@ -681,6 +735,7 @@ WITH_DELTA = {
     "radius_printed": lambda delta: theory.radius_printed(PLAIN, 1.0, 10, 10, 100, delta),
     "theorem_printed": lambda delta: theory.theorem_printed(PLAIN, 20, 100, delta, 30),
     "theorem": lambda delta: theory.theorem(PLAIN, 20, 100, delta, 30),
+    "worst case": lambda delta: theory.worst_case(PLAIN, 20, 100, delta, 0.1),
     "theorem, ρ₀ given": lambda delta: theory.theorem(PLAIN, 20, 100, delta, 30, rho2=0.1),
 }
 

@@ -1,0 +1,126 @@
+"""Tables that cannot break, intervals against the binomial distribution, slopes by hand, and checks that stop."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from fedgo.paper.tables import Checks, frequency, rate, table
+
+
+def test_a_table_is_written_as_markdown_writes_it():
+    shown = table(("run", "$P$"), [("a", 12345), ("b", "−1")]).data
+    assert shown == "| run | $P$ |\n| --- | ---: |\n| a | 12,345 |\n| b | −1 |"
+    assert table(("a", "b", "c"), [], "crl").data.splitlines()[1] == "| :---: | ---: | --- |"
+    assert table(("a",), [(r"\|f\|",)]).data.endswith(r"| \|f\| |")
+
+
+@pytest.mark.parametrize(
+    ("rows", "align", "said"),
+    [
+        ([("a",)], None, r"a row is \['a'\]: give 2 cells"),
+        ([("a", "b", "c")], None, "a row is .*: give 2 cells"),
+        ([("a", "|f|")], None, r"a cell is '\|f\|': write"),
+        ([("a", "b\nc")], None, "a cell is 'b"),
+        ([], "l", "align is 'l': give 2 of l, r, c"),
+        ([], "lx", "align is 'lx'"),
+    ],
+)
+def test_what_would_break_a_table_is_refused(rows, align, said):
+    with pytest.raises(ValueError, match=said):
+        table(("x", "y"), rows, align)
+
+
+def tail(trials, least, share):
+    """P(X ≥ least) for X binomial."""
+    return sum(
+        math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(least, trials + 1)
+    )
+
+
+@pytest.mark.parametrize(("failures", "trials"), [(0, 10), (3, 10), (10, 10), (12, 200)])
+def test_the_ends_of_the_interval_leave_a_fortieth_of_the_binomial_distribution(failures, trials):
+    found = frequency(failures, trials)
+    assert found[:2] == (failures, trials) and found.share == failures / trials
+    assert found.low <= found.share <= found.high
+    if failures:
+        assert tail(trials, failures, found.low) == pytest.approx(0.025, abs=1e-9)
+    else:
+        assert found.low == 0
+    if failures < trials:
+        assert 1 - tail(trials, failures + 1, found.high) == pytest.approx(0.025, abs=1e-9)
+    else:
+        assert found.high == 1
+    assert found.interval == f"{found.low:.3f} to {found.high:.3f}"
+
+
+def test_a_frequency_counts_the_runs_that_failed():
+    assert frequency(torch.tensor([True, False, True, False, False])) == frequency(2, 5)
+    for wrong in (
+        lambda: frequency(1),
+        lambda: frequency(3, 2),
+        lambda: frequency(-1, 2),
+        lambda: frequency(torch.zeros(0).bool()),
+    ):
+        with pytest.raises(ValueError, match=r"(trials|failures) is .*: give"):
+            wrong()
+
+
+def test_the_rate_of_a_power_is_its_exponent_whatever_the_factors_of_the_runs():
+    x = [30, 100, 300, 1000]
+    power = torch.tensor(x).double() ** -1.5
+    slope, error = rate(x, torch.stack([power, 7 * power, 1e-9 * power]))
+    assert slope == pytest.approx(-1.5, abs=1e-12) and error == pytest.approx(0, abs=1e-12)
+
+
+def test_the_error_of_a_rate_is_that_of_the_runs_slopes():
+    x, noise = [1.0, 2.0, 5.0, 9.0], np.random.default_rng(0).normal(size=(8, 4))
+    values = torch.tensor(np.exp(0.4 * np.log(x) + noise))
+    slopes = np.array([np.polyfit(np.log(x), row, 1)[0] for row in values.log().numpy()])
+    found = rate(x, values)
+    assert found.slope == pytest.approx(slopes.mean(), abs=1e-12)
+    assert found.error == pytest.approx(slopes.std(ddof=1) / math.sqrt(8), abs=1e-12)
+    assert str(rate([1, math.e], torch.tensor([[1, math.exp(-0.5)], [1, math.exp(-1.5)]]).double())) == (
+        "−1.000 ± 0.500"
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "values", "said"),
+    [
+        ([1, 2, 3], torch.ones(2, 2), r"values is \(2, 2\): give \(S, n\)"),
+        ([1, 2], torch.ones(2), "give"),
+        ([1, 2], torch.ones(1, 2), "two runs"),
+        ([1], torch.ones(2, 1), "two points"),
+        ([1, 2], torch.tensor([[1.0, 0.0], [1, 1]]), "logarithms"),
+        ([0, 2], torch.ones(2, 2), "logarithms"),
+    ],
+)
+def test_a_rate_needs_runs_points_and_logarithms(x, values, said):
+    with pytest.raises(ValueError, match=said):
+        rate(x, values)
+
+
+def test_checks_are_listed_in_the_order_in_which_they_were_made():
+    checks = Checks()
+    checks.add("$a < b$", "identity", "here", "holds", True, torch.tensor([True, True]), np.array([True]))
+    checks.add("second", "on every run", "there", "0 violations", np.float64(1) < 2)
+    lines = checks.table().data.splitlines()
+    assert lines[0] == "| statement | kind | what was checked | result |"
+    assert lines[2:] == [
+        "| $a < b$ | identity | here | holds |",
+        "| second | on every run | there | 0 violations |",
+    ]
+    assert Checks().rows == []
+
+
+@pytest.mark.parametrize("fails", [False, torch.tensor([True, False]), np.array([False]), np.float64(3) < 2])
+def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
+    checks = Checks()
+    with pytest.raises(AssertionError, match=re.escape("$a < b$, here: 3 > 2; condition 1 does not hold")):
+        checks.add("$a < b$", "identity", "here", "3 > 2", True, fails)
+    assert checks.rows == []
+    with pytest.raises(ValueError, match="give what has to be true"):
+        checks.add("$a < b$", "identity", "here", "3 > 2")
