@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.tables import Checks, frequency, rate, table
+from fedgo.paper.tables import Checks, frequency, quote, rate, table
 
 
 def test_a_table_is_written_as_markdown_writes_it():
@@ -31,6 +31,18 @@ def test_a_table_is_written_as_markdown_writes_it():
 def test_what_would_break_a_table_is_refused(rows, align, said):
     with pytest.raises(ValueError, match=said):
         table(("x", "y"), rows, align)
+
+
+def test_what_is_quoted_is_glued_under_its_name_as_a_number_or_as_markdown(monkeypatch):
+    glued = {}
+    monkeypatch.setattr(
+        "myst_nb.glue", lambda name, value, display: glued.update({name: value}) if not display else None
+    )
+    quote("p0", rho_0=torch.tensor(0.25), runs=3, slope="−1", share=np.float64(0.5))
+    slope = glued.pop("p0-slope")
+    assert glued == {"p0-rho-0": 0.25, "p0-runs": 3, "p0-share": 0.5}
+    assert [type(value) for value in glued.values()] == [float, int, float]
+    assert slope.data == "−1" and "_repr_markdown_" in dir(slope)
 
 
 def tail(trials, least, share):

@@ -1,4 +1,4 @@
-"""What the book prints beside its figures: tables, frequencies of failure, fitted rates, and a page's checks."""
+"""What the book prints beside its figures: tables, quoted numbers, frequencies, fitted rates, and a page's checks."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -43,6 +43,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
             r"write \lvert or \| for |, and one line",
         )
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def quote(prefix: str, **values: object) -> None:
+    """Glue ``values`` for the prose, ``rho_0`` as "prefix-rho-0": a string as Markdown, anything else as a number."""
+    from myst_nb import glue  # brings Sphinx
+
+    for name, value in values.items():
+        value = value.item() if isinstance(value, Tensor | np.generic) else value
+        shown = Markdown(value) if isinstance(value, str) else value
+        glue(f"{prefix}-{name.replace('_', '-')}", shown, display=False)
 
 
 class Frequency(NamedTuple):
