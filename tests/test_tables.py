@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.tables import Checks, frequency, quote, rate, table
+from fedgo.paper.tables import Checks, Rate, frequency, quote, rate, table
 
 
 def test_a_table_is_written_as_markdown_writes_it():
@@ -33,16 +33,35 @@ def test_what_would_break_a_table_is_refused(rows, align, said):
         table(("x", "y"), rows, align)
 
 
-def test_what_is_quoted_is_glued_under_its_name_as_a_number_or_as_markdown(monkeypatch):
-    glued = {}
-    monkeypatch.setattr(
-        "myst_nb.glue", lambda name, value, display: glued.update({name: value}) if not display else None
-    )
+@pytest.fixture
+def glued(monkeypatch):
+    """What is glued, by name; Markdown as its text in a tuple."""
+    found = {}
+
+    def glue(name, value, display):
+        assert display is False and name not in found
+        found[name] = (value.data,) if "_repr_markdown_" in dir(value) else value
+
+    monkeypatch.setattr("myst_nb.glue", glue)
+    return found
+
+
+def test_what_is_quoted_is_glued_under_its_name_as_a_number_or_as_markdown(glued):
     quote("p0", rho_0=torch.tensor(0.25), runs=3, slope="−1", share=np.float64(0.5))
-    slope = glued.pop("p0-slope")
-    assert glued == {"p0-rho-0": 0.25, "p0-runs": 3, "p0-share": 0.5}
-    assert [type(value) for value in glued.values()] == [float, int, float]
-    assert slope.data == "−1" and "_repr_markdown_" in dir(slope)
+    assert glued == {"p0-rho-0": 0.25, "p0-runs": 3, "p0-slope": ("−1",), "p0-share": 0.5}
+    assert [type(glued[f"p0-{name}"]) for name in ("rho-0", "share")] == [float, float]
+
+
+def test_a_frequency_is_quoted_with_its_interval_and_a_rate_with_its_error(glued):
+    seldom = frequency(3, 100)
+    quote("p0", failed=seldom, slow_fall=Rate(-0.98765, 0.01))
+    assert glued == {
+        "p0-failed": 0.03,
+        "p0-failed-low": seldom.low,
+        "p0-failed-high": seldom.high,
+        "p0-slow-fall": ("−0.988",),
+        "p0-slow-fall-error": 0.01,
+    }
 
 
 def tail(trials, least, share):

@@ -45,16 +45,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
-def quote(prefix: str, **values: object) -> None:
-    """Glue ``values`` for the prose, ``rho_0`` as "prefix-rho-0": a string as Markdown, anything else as a number."""
-    from myst_nb import glue  # brings Sphinx
-
-    for name, value in values.items():
-        value = value.item() if isinstance(value, Tensor | np.generic) else value
-        shown = Markdown(value) if isinstance(value, str) else value
-        glue(f"{prefix}-{name.replace('_', '-')}", shown, display=False)
-
-
 class Frequency(NamedTuple):
     """How often something failed, with Clopper and Pearson's exact 95 % interval from ``low`` to ``high``."""
 
@@ -120,6 +110,27 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
     slopes = values.double().log() @ place / place.square().sum()
     mean, error = mean_error(slopes)
     return Rate(float(mean), float(error))
+
+
+def quote(prefix: str, **values: object) -> None:
+    """Glue ``values`` for the prose, ``rho_0`` as "prefix-rho-0": a string as Markdown, anything else as a number.
+
+    A `Frequency` is glued as its share, with "-low" and "-high" its interval; a `Rate` as its slope, with "-error".
+    """
+    from myst_nb import glue  # brings Sphinx
+
+    for name, value in values.items():
+        parts: dict[str, object] = {"": value}
+        match value:
+            case Frequency(low=low, high=high):
+                parts = {"": value.share, "-low": low, "-high": high}
+            case Rate(slope=slope, error=error):
+                parts = {"": f"{slope:.3f}".replace("-", "−"), "-error": error}
+            case Tensor() | np.generic():
+                parts = {"": value.item()}
+        for end, part in parts.items():
+            shown = Markdown(part) if isinstance(part, str) else part
+            glue(f"{prefix}-{name.replace('_', '-')}{end}", shown, display=False)
 
 
 @dataclass
