@@ -77,7 +77,7 @@ def radius(
     for name, values in (("sigma", sigma), ("distance", distance), ("curvature", curvature)):
         least = float(torch.as_tensor(values).min())
         require(least >= 0, name, least, "give a bound, at least 0")
-    seen = torch.as_tensor(syncs + 1, dtype=torch.float64)
-    union = 2 * math.log(math.pi**2 * clients / (3 * delta)) + 4 * seen.log()
+    epoch = torch.as_tensor(syncs + 1, dtype=torch.float64)  # the logarithm of an int64 would be a float32
+    union = 2 * math.log(math.pi**2 * clients / (3 * delta)) + 4 * epoch.log()
     noise = sigma * (information + union).sqrt()
     return (noise + math.sqrt(lam) * distance + curvature / 2 * distance**2 * pulls.sqrt()).square()
