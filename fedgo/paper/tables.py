@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.paper.figures import mean_error
+from fedgo.paper.summaries import mean_error
 
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 

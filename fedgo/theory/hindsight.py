@@ -14,9 +14,9 @@ from fedgo.confidence import Ball, Tally, ball, compress
 from fedgo.phase_one import Start
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
-from fedgo.simulation import Trace
 from fedgo.theory.confidence import radius
 from fedgo.theory.replay import Replay, replay
+from fedgo.trace import Trace
 
 
 @dataclass(frozen=True)
