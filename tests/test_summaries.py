@@ -29,6 +29,7 @@ def test_a_standard_error_by_hand():
     mean, error = mean_error(torch.tensor([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]]))
     assert_allclose(mean, [4, 5])
     assert_allclose(error, [(13 / 3) ** 0.5, 0])  # squares 9 + 1 + 16 over 2, over 3 runs
+    assert mean_error(torch.tensor([1.0, 3.0]))[1] == pytest.approx(1)
     assert mean_error(torch.tensor([[7.0, 2.0]]))[1].tolist() == [0, 0]
 
 
