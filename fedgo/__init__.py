@@ -71,11 +71,15 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'fedgo' has no attribute '{name}'")
-    found = globals()[name] = getattr(import_module(_LATER[name]), name)
-    return found
+if (
+    not TYPE_CHECKING
+):  # a type checker has the imports above, and would take any other name for a name of this module
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module 'fedgo' has no attribute '{name}'")
+        found = globals()[name] = getattr(import_module(_LATER[name]), name)
+        return found
 
 
 def __dir__() -> list[str]:
