@@ -1,0 +1,16 @@
+// TeX that a reader sees: outside code, MathJax has turned all of it into formulas, or says what it could not read.
+() => {
+  const errors = document.querySelectorAll("mjx-merror, [data-mjx-error]");
+  const faults = [...errors].map((e) => "MathJax error: " + e.textContent);
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const texts = [document.title];
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (!node.parentElement.closest("code, pre, script, style, noscript, mjx-container")) texts.push(node.data);
+  }
+  for (const text of texts) {
+    const found = text.match(/\\[a-zA-Z]{2,}|\\[()[\]]|\$\$|\$[^\s$]/);
+    if (found) faults.push("raw TeX: " + text.slice(Math.max(0, found.index - 30), found.index + 30).trim());
+  }
+  return faults;
+}
