@@ -29,18 +29,6 @@ from fedgo.trace import Trace
 _JITTER = 1e-10  # relative to k(x, x) = 1, against arms that nearly coincide
 
 
-class State(NamedTuple):
-    """``posterior`` in the dictionary's features and ``rest`` = (k − φᵀφ)/λ, (S, N, K, …); all ``own`` data; since the
-    last sync: σ² ``before`` it (S, N, K), the σ² ``spent`` and the number of ``fresh`` pulls (S, N)."""
-
-    posterior: Posterior
-    rest: Tensor
-    before: Tensor
-    own: Tally
-    spent: Tensor
-    fresh: Tensor
-
-
 @on_cpu
 def approx_dis_kernel_ucb(
     problem: Problem,
@@ -63,6 +51,18 @@ def approx_dis_kernel_ucb(
     learner = NystroemKernel(clients, problem, kernel, settings, oversampling)
     start = Exploration.nothing(len(problem.runs))
     return simulate("ApproxDisKernelUCB", problem, learner, start, clients, steps)
+
+
+class State(NamedTuple):
+    """``posterior`` in the dictionary's features and ``rest`` = (k − φᵀφ)/λ, (S, N, K, …); all ``own`` data; since the
+    last sync: σ² ``before`` it (S, N, K), the σ² ``spent`` and the number of ``fresh`` pulls (S, N)."""
+
+    posterior: Posterior
+    rest: Tensor
+    before: Tensor
+    own: Tally
+    spent: Tensor
+    fresh: Tensor
 
 
 @dataclass(frozen=True)

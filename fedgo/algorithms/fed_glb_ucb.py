@@ -41,22 +41,6 @@ LINKS = {
 }
 
 
-class State(NamedTuple):
-    """Per learner (S, N, …): A⁻¹, b, θ, all own data as a `Tally` of rewards, pulls and log-ratio since the sync.
-
-    ``gram`` (S, d, d) is the server's A and ``fitted`` (S, d) its θ, from which its next fit starts.
-    """
-
-    inverse: Tensor
-    b: Tensor
-    theta: Tensor
-    own: Tally
-    fresh: Tensor
-    gain: Tensor
-    gram: Tensor
-    fitted: Tensor
-
-
 @on_cpu
 def fed_glb_ucb(
     problem: Problem,
@@ -71,6 +55,22 @@ def fed_glb_ucb(
     require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
     learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
     return simulate("Fed-GLB-UCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
+
+
+class State(NamedTuple):
+    """Per learner (S, N, …): A⁻¹, b, θ, all own data as a `Tally` of rewards, pulls and log-ratio since the sync.
+
+    ``gram`` (S, d, d) is the server's A and ``fitted`` (S, d) its θ, from which its next fit starts.
+    """
+
+    inverse: Tensor
+    b: Tensor
+    theta: Tensor
+    own: Tally
+    fresh: Tensor
+    gain: Tensor
+    gram: Tensor
+    fitted: Tensor
 
 
 @dataclass(frozen=True)
