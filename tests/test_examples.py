@@ -18,7 +18,8 @@ from shell import missing_files, missing_targets
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
     page
-    for page in [*ROOT.glob("*.md"), *(ROOT / "book").rglob("*.md"), *(ROOT / "notebooks").glob("*.md")]
+    for pattern in ("*.md", "fedgo/*.md", "book/**/*.md", "notebooks/*.md")
+    for page in ROOT.glob(pattern)
     if "_executed" not in page.parts
 )
 COMMANDS, OUTPUT = ("", "sh"), "text"

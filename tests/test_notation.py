@@ -139,6 +139,7 @@ def test_every_name_resolves_and_its_line_defines_it():
 def check_name(name):
     """The interpreter knows the name, and the line that is linked defines it."""
     owner, last = defined(name)
+    owner = inspect.unwrap(owner)
     file, line = links.find(name)
     text = (ROOT / file).read_text(encoding="utf-8").splitlines()[line - 1]
     lines, first = inspect.getsourcelines(owner)

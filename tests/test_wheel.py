@@ -1,11 +1,13 @@
-"""The wheel that `pip install` makes: all of the package and nothing else, importable alone, with types to be seen."""
+"""What is published: a source distribution, and a wheel made from it; all of the package, and types to be seen."""
 
 import email
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -20,16 +22,35 @@ def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
+SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of a copy of the sources, built without a network."""
+def sdist(tmp_path_factory):
+    """The source distribution of a copy of the repository."""
+    folder = tmp_path_factory.mktemp("sdist")
+    shutil.copytree(ROOT, folder / "repository", ignore=UNUSED)
+    done = run(sys.executable, "-c", SDIST, folder, cwd=folder / "repository")
+    assert done.returncode == 0, done.stderr
+    (built,) = folder.glob("*.tar.gz")
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory):
+    """The wheel of the source distribution, built without a network."""
     folder = tmp_path_factory.mktemp("wheel")
-    shutil.copytree(ROOT, folder / "source", ignore=UNUSED)
     options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir")
-    done = run(sys.executable, "-m", "pip", "wheel", *options, folder, folder / "source")
+    done = run(sys.executable, "-m", "pip", "wheel", *options, folder, sdist)
     assert done.returncode == 0, done.stderr
     (built,) = folder.glob("*.whl")
     return built
+
+
+def metadata(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(file.read(name))
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +71,25 @@ def stranger(wheel, tmp_path_factory):
 
 def wrong_contents(names: list[str], sources: list[str]) -> list[str]:
     """Files of the package that are missing in the wheel, and what is there besides them and its own records."""
-    own = [name for name in names if ".dist-info/" not in name]
+    own = [name for name in names if ".dist-info/" not in name and not name.endswith(".md")]
     faults = [f"{name} is missing" for name in sources if name not in own]
     faults += [f"{name} is no part of the package" for name in own if name not in sources]
     return faults + ["the licence is missing"] * (not any(n.endswith("/licenses/LICENSE") for n in names))
 
 
 def sources() -> list[str]:
-    files = (
+    """All files of the package; its page is part of the metadata."""
+    paths = (
         path for path in (ROOT / "fedgo").rglob("*") if path.is_file() and "__pycache__" not in path.parts
     )
-    return [path.relative_to(ROOT).as_posix() for path in files]
+    return [path.relative_to(ROOT).as_posix() for path in paths if path.suffix != ".md"]
+
+
+def test_the_source_distribution_is_the_package_without_its_tests(sdist):
+    with tarfile.open(sdist) as file:
+        names = [name.partition("/")[2] for name in file.getnames()]
+    assert set(sources()) | {"LICENSE", "CITATION.cff", "pyproject.toml"} <= set(names)
+    assert [name for name in names if name.startswith(("tests", "book", "notebooks", "benchmarks"))] == []
 
 
 def test_the_wheel_has_all_of_the_package_and_nothing_else(wheel):
@@ -80,14 +109,20 @@ def test_wrong_contents_are_found():
 
 
 def test_the_core_asks_for_torch_and_numpy_and_the_extras_for_the_rest(wheel):
-    with zipfile.ZipFile(wheel) as file:
-        (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
-        about = email.message_from_bytes(file.read(name))
+    about = metadata(wheel)
     asked = [Requirement(text) for text in about.get_all("Requires-Dist")]
-    core = {requirement.name for requirement in asked if not requirement.marker}
-    assert core == {"numpy", "torch"}
+    assert {requirement.name for requirement in asked if not requirement.marker} == {"numpy", "torch"}
     assert {"paper", "book", "test"} <= set(about.get_all("Provides-Extra"))
-    assert about["License-Expression"]
+
+
+def test_the_page_of_the_package_leads_nowhere_that_it_cannot(wheel):
+    about = metadata(wheel)
+    links = re.findall(r"\]\(([^)]+)\)", about.get_payload()) + re.findall(
+        r"<(http[^>]+)>", about.get_payload()
+    )
+    links += [url.split(", ")[1] for url in about.get_all("Project-URL")]
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert {"MIT", "CC-BY-4.0"} <= set(about["License-Expression"].split())
 
 
 USE = """
