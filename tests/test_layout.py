@@ -73,6 +73,14 @@ def test_import_fedgo_brings_torch_and_numpy_and_nothing_else():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 
 
+def test_tuning_and_claims_neither_draw_nor_read_raw_data():
+    code = (
+        "import sys, fedgo.paper.tune, fedgo.paper.claims;"
+        "assert not {'matplotlib', 'sklearn', 'pooch', 'unlzw3'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=PACKAGE.parent)
+
+
 def test_every_public_name_is_there_and_nothing_else_pretends_to_be():
     assert all(hasattr(fedgo, name) for name in fedgo.__all__)
     assert set(fedgo.__all__) <= set(dir(fedgo))
