@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import jupytext
 import nbformat
-from source_links import page_name
+from source_links import page_name, written_out
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -123,6 +123,9 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
     )
     for name in notebook_names(app.env):
         notebook = jupytext.read(ROOT / f"notebooks/{name}.md")
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = written_out(cell.source)
         notebook.cells.insert(1, nbformat.v4.new_code_cell(install))
         nbformat.write(notebook, folder / f"{name}.ipynb")
 

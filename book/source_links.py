@@ -1,19 +1,25 @@
-"""Pages of source with an anchor at every line, and {src}`fedgo.confidence.Ball.sigma`, a link to the definition.
+"""Pages of source with an anchor at every line, {src}`fedgo.confidence.Ball.sigma`, a link to the definition, and
 
-A name is a module's, or a class, function, field or parameter below it; a function's local variables are its own
-affair. It is looked up in the syntax tree whenever the book is built: no line number is written down, and a name that
-is gone stops the build.
+```{source} fedgo.confidence.first_order
+```
+
+which shows it. A name is a module's, or a class, function, field or parameter below it; a function's local variables are
+its own affair. It is looked up in the syntax tree whenever the book is built: no line number is written down, and a
+name that is gone stops the build.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from textwrap import dedent
+from typing import Any, ClassVar, NamedTuple
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxRole
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -33,14 +39,20 @@ def definitions(scope: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt | ast
             yield from definitions(node)
 
 
-def find(dotted: str, root: Path = ROOT) -> tuple[str, int]:
-    """The file (relative to ``root``) and the line where ``dotted`` is defined; a ``LookupError`` if nowhere."""
+def _file_of(dotted: str, root: Path) -> tuple[Path, list[str]]:
+    """The file of the module that ``dotted`` begins with, and the names below it; a ``LookupError`` if nowhere."""
     path, names = root, dotted.split(".")
     while names and (path / names[0]).is_dir():
         path /= names.pop(0)
     path /= f"{names.pop(0)}.py" if names and (path / f"{names[0]}.py").is_file() else "__init__.py"
     if not path.is_file():
         raise LookupError(f"there is no module for '{dotted}'")
+    return path, names
+
+
+def find(dotted: str, root: Path = ROOT) -> tuple[str, int]:
+    """The file (relative to ``root``) and the line where ``dotted`` is defined; a ``LookupError`` if nowhere."""
+    path, names = _file_of(dotted, root)
     file, line = path.relative_to(root).as_posix(), 1
     scope: ast.AST = ast.parse(path.read_text(encoding="utf-8"))
     for name in names:
@@ -49,6 +61,49 @@ def find(dotted: str, root: Path = ROOT) -> tuple[str, int]:
             raise LookupError(f"{file} does not define '{name}' of '{dotted}'")
         scope, line = found, found.lineno
     return file, line
+
+
+class Passage(NamedTuple):
+    """Some lines of a file: the file (relative to the root), the number of the first line, and the text."""
+
+    file: str
+    line: int
+    text: str
+
+
+def passage(dotted: str, start_at: str = "", root: Path = ROOT) -> Passage:
+    """The statement that defines ``dotted``, decorators included, from the line with ``start_at`` in it on.
+
+    A ``LookupError`` where there is no such definition, or no such line in it.
+    """
+    file, line = find(dotted, root)
+    if not _file_of(dotted, root)[1]:
+        raise LookupError(f"'{dotted}' is a module; name a definition in it")
+    text = (root / file).read_text(encoding="utf-8")
+    around = [
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    innermost = max(around, key=lambda node: node.lineno)
+    first = min([innermost.lineno, *(part.lineno for part in getattr(innermost, "decorator_list", []))])
+    lines = text.splitlines()[first - 1 : innermost.end_lineno]
+    skipped = next((number for number, one in enumerate(lines) if start_at in one), None)
+    if skipped is None:
+        raise LookupError(f"no line of '{dotted}' contains '{start_at}'")
+    return Passage(file, first + skipped, dedent("\n".join(lines[skipped:])))
+
+
+def written_out(markdown: str, root: Path = ROOT) -> str:
+    """``markdown`` with the code itself where the directive ``source`` stands: for readers other than Sphinx."""
+
+    def code(found: re.Match[str]) -> str:
+        start_at = re.search(r"^:start-at: (.*)$", found["options"], re.MULTILINE)
+        shown = [passage(name, start_at[1] if start_at else "", root).text for name in found["names"].split()]
+        return "```python\n" + "\n\n".join(shown) + "\n```"
+
+    fence = r"^```\{source\} (?P<names>.*)\n(?P<options>(?:.*\n)*?)```$"
+    return re.sub(fence, code, markdown, flags=re.MULTILINE)
 
 
 def page_name(file: str) -> str:
@@ -82,7 +137,8 @@ class SourceLink(SphinxRole):
             else:
                 code += nodes.Text(part)
         try:
-            file, line = find(self.text)
+            file, line = find(self.text, ROOT)
+            self.env.note_dependency(str(ROOT / file))
         except LookupError as error:
             logging.getLogger(__name__).warning(str(error), location=self.get_location())
             return [code], []
@@ -93,8 +149,34 @@ class SourceLink(SphinxRole):
         ], []
 
 
+class Source(SphinxDirective):
+    """The directive ``source``: one definition or several, as the files have them today."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    option_spec: ClassVar[dict[str, Any]] = {"start-at": directives.unchanged}
+
+    def run(self) -> list[nodes.Node]:
+        """Every definition as highlighted code, below a link to its line; a warning where it is gone."""
+        shown: list[nodes.Node] = []
+        for name in self.arguments[0].split():
+            try:
+                file, line, text = passage(name, self.options.get("start-at", ""), ROOT)
+            except LookupError as error:
+                logging.getLogger(__name__).warning(str(error), location=self.get_location())
+                continue
+            self.env.note_dependency(str(ROOT / file))
+            place = f"{file}, line {line}"
+            target = self.env.app.builder.get_relative_uri(self.env.docname, page_name(file))
+            link = nodes.reference("", place, refuri=f"{target}#line-{line}", internal=True)
+            code = nodes.literal_block(text, text, language="python")
+            shown.append(nodes.container("", nodes.paragraph("", "", link), code, classes=["source-shown"]))
+        return shown
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_role("src", SourceLink())
+    app.add_directive("source", Source)
     app.connect("html-collect-pages", pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
