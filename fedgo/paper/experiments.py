@@ -109,7 +109,7 @@ def _from_start(run: Callable[[Problem, Start, Settings], Trace], private: bool 
 
     def within(world: World, setting: Setting) -> Trace:
         start = world.private if private else world.shared
-        return run(world.problem, start, Settings(**setting, encoding=world.encoding))
+        return run(world.problem, start, Settings(**{**setting, "encoding": world.encoding}))
 
     return within
 
@@ -120,7 +120,7 @@ def _from_scratch(run: Callable[..., Trace], *own: str) -> Run:
     def within(world: World, setting: Setting) -> Trace:
         others = {name: value for name, value in setting.items() if name not in own}
         parameters = {name: setting[name] for name in own}
-        settings = Settings(**others, encoding=world.encoding)
+        settings = Settings(**{**others, "encoding": world.encoding})
         return run(world.problem, world.clients, world.steps, settings, **parameters)
 
     return within
