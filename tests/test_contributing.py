@@ -40,7 +40,11 @@ def test_the_readme_has_a_picture_that_lies_in_the_repository_and_whose_words_ar
 
 def test_what_leads_nowhere_is_found():
     text = "[a](gone.md) ![b](LICENSE) `fedgo/gone.py` [c](https://example.org) `fedgo/star.py`"
-    assert wrong_links(text + "`` `no/file` ``\n```\nno/file\n```\n") == ["gone.md", "fedgo/gone.py", "LICENSE: 'b'"]
+    assert wrong_links(text + "`` `no/file` ``\n```\nno/file\n```\n") == [
+        "gone.md",
+        "fedgo/gone.py",
+        "LICENSE: 'b'",
+    ]
 
 
 # Hooks
