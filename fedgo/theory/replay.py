@@ -1,17 +1,21 @@
 """What the analysis of Phase II speaks about, rebuilt step by step from a trace: widths, log-determinants, epochs.
 
-The clients' own Σ_{t,i} and that of the analysis' imaginary agent, Σ_t = λI + Σ_{s ≤ t} g_s g_sᵀ, who sees every pull.
+The clients' own Σ_{t,i} are kept by `EventTriggered`, as in the run. So is the one of the analysis' imaginary agent,
+Σ_t = λI + Σ_{s ≤ t} g_s g_sᵀ, who sees every pull: a learner that takes every turn and never synchronises.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.confidence import Posterior, Tally, compress, condition
+from fedgo.confidence import Posterior, Tally, compress
 from fedgo.phase_one import Start
+from fedgo.phase_two import EventTriggered, Settings, State
 from fedgo.trace import Trace
+from fedgo.star import Ledger, Star, When
 
 
 class Replay(NamedTuple):
@@ -38,73 +42,75 @@ class Replay(NamedTuple):
         return out.scatter_add(1, self.epoch, values)
 
 
+class _Epoch(NamedTuple):
+    """The number p of synchronisations so far and ln det Σ/det λI at the last of them, both (S, 1)."""
+
+    number: Tensor
+    information: Tensor
+
+
 def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     """Replay Phase II of ``trace``, which Fed-GO-UCB made from ``start`` on ``arms`` (S, K, d_x) with λ = ``lam``."""
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
-    require(
-        start.w0.shape[1] == 1,
-        "the shape of w0",
-        tuple(start.w0.shape),
-        "give a shared_start: all Σ must be around one ŵ₀",
+    shape = tuple(start.w0.shape)
+    require(shape[1] == 1, "the shape of w0", shape, "give a shared_start: all Σ must be around one ŵ₀")
+    arm, reward, sync = (part[:, trace.phase_one :] for part in (trace.arm, trace.reward, trace.sync))
+    network, points = start.network, arms.unsqueeze(1)
+    features = compress(network.gradients(start.w0, points)).features
+    learner = EventTriggered(
+        start.clients, features, network.values(start.w0, points), network.size, Settings(lam)
     )
-    clients, first = start.clients, trace.phase_one
-    arm, reward, sync = (part[:, first:] for part in (trace.arm, trace.reward, trace.sync))
-    centre = start.w0[:, 0]
-    features, offsets = (
-        compress(start.network.gradients(centre, arms)).features,
-        start.network.values(centre, arms),
-    )
-    runs, steps = arm.shape
-    blank = torch.zeros(runs, clients, arms.shape[1], dtype=torch.float64)
-    fresh, server = Tally(blank, blank), Tally(blank[:, 0], blank[:, 0])
-    agent = condition(features, offsets, lam, server)
-    covariance = agent.covariance.unsqueeze(1).repeat(1, clients, 1, 1)
-    one, gain = torch.ones(runs, dtype=torch.float64), torch.zeros(runs, clients, dtype=torch.float64)
-    before = total = torch.zeros(
-        runs, dtype=torch.float64
-    )  # the server's log-ratio at the last synchronisation
-    rows: list[tuple[Tensor, ...]] = []
-    for t in range(steps):
-        i, pulled = t % clients, arm[:, t]
-        own = Posterior(covariance[:, i], agent.mean)
-        local, central = (each.gain(pulled) for each in (own, agent))
-        covariance[:, i] = own.absorb(pulled, reward[:, t], one).covariance
-        agent = agent.absorb(pulled, reward[:, t], one)
-        residual = reward[:, t] - offsets.gather(1, pulled.unsqueeze(1)).squeeze(1)
-        mine = Tally(*(part[:, i] for part in fresh)).record(pulled, residual, one)
-        fresh = Tally(*(_put(part, i, new) for part, new in zip(fresh, mine, strict=True)))
-        gain[:, i] += local
-        total = total + central
-        known = server + mine
-        rows.append(
-            (
-                local.expm1(),
-                central.expm1(),
-                gain[:, i].clone(),
-                mine.counts.sum(1),
-                before + gain[:, i],
-                total,
-                *known,
-            )
-        )
-        run = sync[:, t].nonzero().squeeze(1)
-        if len(run):
-            news = Tally(*(part.sum(1) for part in fresh)).of(run)
-            server = Tally(*(part.index_add(0, run, new) for part, new in zip(server, news, strict=True)))
-            covariance[run] = condition(
-                features[run], offsets[run], lam, server.of(run)
-            ).covariance.unsqueeze(1)
-            fresh = Tally(*(part.index_fill(0, run, 0) for part in fresh))
-            gain[run] = 0
-            before = before.index_copy(0, run, total[run])
-    local, central, gain, since, information, total, counts, sums = (
-        torch.stack(column, 1) for column in zip(*rows, strict=True)
-    )
-    epoch = sync.cumsum(1) - sync.long()
-    return Replay(local, central, gain, since, information, total, epoch, Tally(counts, sums))
+    everybody, agent = learner.begin(), replace(learner, learners=1).begin()
+    star = Star(start.clients, Ledger.blank(*arm.shape))
+    epoch = _Epoch(torch.zeros_like(arm[:, :1]), torch.zeros_like(agent.gain))
+    steps: list[Replay] = []
+    for t in range(arm.shape[1]):
+        now = slice(t, t + 1)
+        own = _client(everybody, t % start.clients)
+        after, agent, step = _step(learner, own, agent, epoch, arm[:, now], reward[:, now])
+        for view, part in zip(_parts(own), _parts(after), strict=True):
+            view.copy_(part)
+        steps.append(step)
+        if sync[:, t].any():
+            run = sync[:, t].nonzero().squeeze(1)
+            everybody = learner.synchronise(everybody, star, When(run, torch.full_like(run, t)))
+            reached = torch.where(sync[:, now], step.total, epoch.information)
+            epoch = _Epoch(epoch.number + sync[:, now], reached)
+    return _joined(steps)
 
 
-def _put(part: Tensor, i: int, new: Tensor) -> Tensor:
-    part = part.clone()
-    part[:, i] = new
-    return part
+def _step(
+    learner: EventTriggered, own: State, agent: State, epoch: _Epoch, arm: Tensor, reward: Tensor
+) -> tuple[State, State, Replay]:
+    """One pull of ``arm`` (S, 1): the client and the agent after it, and its entries, (S, 1)."""
+    turn = torch.ones_like(reward)
+    after, watched = (learner.learn(state, arm, reward, turn) for state in (own, agent))
+    step = Replay(
+        local=own.posterior.gain(arm).expm1(),
+        central=agent.posterior.gain(arm).expm1(),
+        gain=after.gain,
+        since=after.fresh.counts.sum(-1),
+        information=epoch.information + after.gain,
+        total=watched.gain,
+        epoch=epoch.number,
+        known=after.known,
+    )
+    return after, watched, step
+
+
+def _client(everybody: State, i: int) -> State:
+    """Client ``i`` alone, with a client axis of one; its `_parts` are views of everybody's."""
+    posterior, fresh = ([part[:, i : i + 1] for part in kept] for kept in everybody[:2])
+    return State(Posterior(*posterior), Tally(*fresh), everybody.gain[:, i : i + 1], everybody.server)
+
+
+def _parts(state: State) -> tuple[Tensor, ...]:
+    """What a client's pull changes: all but the server."""
+    return (*state.posterior, *state.fresh, state.gain)
+
+
+def _joined(steps: list[Replay]) -> Replay:
+    """The entries of all steps, field by field."""
+    columns = {name: torch.cat([getattr(step, name) for step in steps], 1) for name in Replay._fields[:-1]}
+    known = Tally(*(torch.cat(part, 1) for part in zip(*(step.known for step in steps), strict=True)))
+    return Replay(**columns, known=known)
