@@ -31,8 +31,8 @@ def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None
         raise TypeError(f"{name} is {shown} ({type(received).__name__}): {remedy}")
 
 
-def count(name: str, received: Any, remedy: str, least: int = 1) -> int:
-    """``received`` as an ``int`` of at least ``least``; a float, a bool or a string is refused."""
+def count(name: str, received: Any, remedy: str, least: int = 1, most: float = MOST) -> int:
+    """``received`` as an ``int`` from ``least`` to ``most``; a float, a bool or a string is refused."""
     try:
         value = operator.index(received)
     except TypeError:
@@ -40,7 +40,7 @@ def count(name: str, received: Any, remedy: str, least: int = 1) -> int:
     if value is None or isinstance(received, bool | Tensor):
         require_kind(False, name, received, f"give a whole number; {remedy}")
     assert value is not None
-    require(least <= value <= MOST, name, received, remedy)
+    require(least <= value <= most, name, received, remedy)
     return value
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, on_cpu, require, require_finite, require_kind
+from fedgo._checks import MOST, count, on_cpu, require, require_finite, require_kind
 from fedgo.langevin import Langevin, Shards, langevin_rounds, last
 from fedgo.messages import Encoding, check_encoding, names_arms, scalars
 from fedgo.network import Parametric
@@ -21,10 +21,10 @@ from fedgo.star import Ledger, Message, Star, When, answer
 _CACHED = 100  # private models fitted at once: so many stay in the cache
 
 
-def phase_one_length(clients: int, rounds: int) -> int:
-    """T₀ = ⌈√(NT)⌉ (Theorem 1)."""
-    clients = count("clients", clients, "give N, at least one client")
-    rounds = count("rounds", rounds, "give T, at least one round")
+def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
+    """T₀ = ⌈√(NT)⌉ (Theorem 1), with N and T up to ``most``: bounds are evaluated where nobody plays."""
+    clients = count("clients", clients, "give N, at least one client", most=most)
+    rounds = count("rounds", rounds, "give T, at least one round", most=most)
     return math.isqrt(clients * rounds - 1) + 1
 
 

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from instances import sample
 
 from fedgo import Network, SingleUnit
-from fedgo.theory.smoothness import box, curvature_bound, gradient_bound, loss_curvature, segment, value_bound
+from fedgo.theory.smoothness import (
+    box,
+    curvature_bound,
+    gradient_bound,
+    loss_curvature,
+    measured,
+    segment,
+    value_bound,
+)
 
 SIZES = [(1, 1, 1), (1, 3, 4), (2, 2, 3), (3, 1, 5)]  # d_x, H, K
 
@@ -344,6 +352,46 @@ def test_zeta_is_at_most_twice_the_square_of_c_g():
 
 
 # The single unit
+
+
+@pytest.mark.parametrize("scale", [0.2, 3.0])
+def test_measured_constants_are_those_of_the_network_in_units_of_its_cube(scale):
+    network, runs, count = Network(2, 2), 3, 4
+    w, arms = scale * sample(runs, network.size, seed=1), sample(runs, count, 2, seed=2)
+    found = measured(network, w, w, arms, 0.3)
+    for row in range(runs):
+        side, x = 2 * w[row].abs().max(), arms[row]
+        v = w[row] / side
+        assert v.abs().max() == 0.5
+
+        def value(v, x=x, side=side):
+            return network.values(side * v, x)
+
+        def loss(v, x=x, truth=w[row], side=side):
+            return (value(v, x, side) - network.values(truth, x)).square().mean()
+
+        a, zeta = found[row]
+        slope = torch.func.jacrev(value)(v).norm(dim=-1).max().item()
+        bend = torch.linalg.matrix_norm(torch.func.hessian(value)(v), ord=2).max().item()
+        eigenvalues = torch.linalg.eigvalsh(torch.func.hessian(loss)(v))
+        assert (a.dimension, a.noise, a.value) == (9, 0.3, pytest.approx(value(v).abs().max().item()))
+        assert (a.slope, a.curvature) == (pytest.approx(slope), pytest.approx(bend))
+        assert (a.growth, zeta) == (
+            pytest.approx(eigenvalues[-count].item()),
+            pytest.approx(eigenvalues[-1].item()),
+        )
+
+
+def test_measured_constants_hold_on_the_whole_way_in_the_cube_of_both_ends():
+    network, arms = Network(2, 2), sample(1, 4, 2, seed=2)
+    start, end = sample(1, network.size, seed=3), 2 * sample(1, network.size, seed=4)
+    ((a, _),) = measured(network, start, end, arms, 0.1)
+    side = 2 * torch.maximum(start.abs().max(), end.abs().max()).item()
+    way = start + torch.linspace(0, 1, 50).double().unsqueeze(1) * (end - start)
+    slope = side * network.gradients(way, arms).norm(dim=-1).max().item()
+    bend = side**2 * hessian_norms(network, way, arms[0]).max().item()
+    assert slope <= a.slope <= 1.5 * slope and bend <= a.curvature <= 2 * bend
+    assert network.values(way, arms).abs().max() <= a.value
 
 
 def test_the_single_unit_has_the_gradients_and_the_loss_of_automatic_differentiation():

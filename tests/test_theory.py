@@ -745,3 +745,26 @@ WITH_DELTA = {
 def test_a_failure_probability_outside_the_unit_interval_is_named(name, delta):
     with pytest.raises(ValueError, match=rf"delta is {delta}: .*\(0, 1\)"):
         WITH_DELTA[name](delta)
+
+
+@pytest.mark.parametrize("arms", [None, 3])
+def test_both_theorems_are_the_two_at_every_scale(arms):
+    a = theory.Assumptions(5, 1.2, 2.0, 3.0, 0.1, 0.4)
+    found = theory.both_theorems(a, 10, 1000, 0.1, 7, (1.0, 100.0), arms)
+    assert len(found) == 2
+    for scale, both in zip((1.0, 100.0), found, strict=True):
+        assert both.printed == theory.theorem_printed(a, 10, 1000, 0.1, 7, scale)
+        gamma = 1000 / (10 * theory.information_bound(arms or 5, 10_000, 2.0, 4 * scale))
+        setting = theory.TheoremSetting(100, 4 * scale, gamma)
+        epsilon = 1 / (16 * 100)
+        assert both.repaired == theory.theorem(
+            a, 10, 1000, 0.1, 7, epsilon=epsilon, arms=arms, setting=setting
+        )
+
+
+def test_the_theorems_are_defined_where_nobody_plays_and_have_their_rate_there():
+    a = theory.Assumptions(5, 1.2, 2.0, 3.0, 0.1, 0.4)
+    assert theory.theorem_setting(a, 10**50, 10**50).exploration == 10**50
+    near, far = (theory.both_theorems(a, 10, rounds, 0.1, 1, (1.0,))[0] for rounds in (10**97, 10**99))
+    for one, other in zip(near, far, strict=True):
+        assert other.regret / one.regret == pytest.approx(10, rel=0.1)

@@ -73,7 +73,7 @@ def radius(
     """
     check_probability(delta)
     check_regularisation(lam)
-    count("clients", clients, "give N, at least one client")
+    count("clients", clients, "give N, at least one client", most=math.inf)
     for name, values in (("sigma", sigma), ("distance", distance), ("curvature", curvature)):
         least = float(torch.as_tensor(values).min())
         require(least >= 0, name, least, "give a bound, at least 0")

@@ -11,47 +11,29 @@ import torch
 from torch import Tensor
 
 from fedgo.confidence import Ball, Tally, ball, compress
-from fedgo.phase_one import Start
-from fedgo.phase_two import Settings
-from fedgo.problem import Problem
 from fedgo.theory.confidence import radius
-from fedgo.theory.replay import Replay, replay
-from fedgo.trace import Trace
+from fedgo.theory.plays import Replayed
 
 
 @dataclass(frozen=True)
-class Hindsight:
-    """The runs of ``trace``, which Fed-GO-UCB made of ``start`` with ``settings``; w* = ``truth`` (S, d_w) fits f.
+class Hindsight(Replayed):
+    """Runs of Fed-GO-UCB with w* = ``truth`` (S, d_w), which fits f.
 
     ``curvature`` (S,) is C_h on the segment from ŵ₀ to w*, the largest of any arm.
     """
 
-    problem: Problem
-    start: Start
-    settings: Settings
-    trace: Trace
     truth: Tensor
     curvature: Tensor
-
-    @cached_property
-    def replay(self) -> Replay:
-        """Widths, log-determinants and epochs of every step."""
-        return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
-
-    @property
-    def arm(self) -> Tensor:
-        """The arms of Phase II, (S, NT) int64."""
-        return self.trace.arm[:, self.trace.phase_one :]
 
     @property
     def residual(self) -> Tensor:
         """y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
-        return self.trace.reward[:, self.trace.phase_one :] - self.offsets.gather(1, self.arm)
+        return self.reward - self.offsets.gather(1, self.arm)
 
     @property
     def noise(self) -> Tensor:
         """η_t = y_t − f(x_t) of Phase II, (S, NT)."""
-        return self.trace.reward[:, self.trace.phase_one :] - self.problem.means.gather(1, self.arm)
+        return self.reward - self.problem.means.gather(1, self.arm)
 
     @property
     def centre(self) -> Tensor:

@@ -4,6 +4,7 @@ The clients' own Σ_{t,i} are kept by `EventTriggered`, as in the run. So is the
 Σ_t = λI + Σ_{s ≤ t} g_s g_sᵀ, who sees every pull: a learner that takes every turn and never synchronises.
 """
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,11 +12,11 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.confidence import Posterior, Tally, compress
+from fedgo.confidence import Posterior, Tally, compress, precision_factor
 from fedgo.phase_one import Start
 from fedgo.phase_two import EventTriggered, Settings, State
-from fedgo.trace import Trace
 from fedgo.star import Ledger, Star, When
+from fedgo.trace import Trace
 
 
 class Replay(NamedTuple):
@@ -114,3 +115,13 @@ def _joined(steps: list[Replay]) -> Replay:
     columns = {name: torch.cat([getattr(step, name) for step in steps], 1) for name in Replay._fields[:-1]}
     known = Tally(*(torch.cat(part, 1) for part in zip(*(step.known for step in steps), strict=True)))
     return Replay(**columns, known=known)
+
+
+def realised_information(start: Start, arms: Tensor, trace: Trace, lam: float) -> Tensor:
+    """Λ = ln det Σ_NT/det λI of every run, (S,), from the counts alone: the last `Replay.total`, without a replay."""
+    pulled = trace.arm[:, trace.phase_one :]
+    counts = torch.zeros(arms.shape[:2], dtype=torch.float64)
+    counts.scatter_add_(1, pulled, torch.ones_like(pulled, dtype=torch.float64))
+    features = compress(start.network.gradients(start.w0[:, 0], arms)).features
+    factor = precision_factor(features, lam, Tally(counts, torch.zeros_like(counts)))
+    return 2 * (factor.diagonal(dim1=-2, dim2=-1).log() - math.log(lam) / 2).sum(-1)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedgo._checks import require_each
 from fedgo.network import Network
+from fedgo.theory.assumptions import Assumptions
 
 Interval = tuple[Tensor, Tensor]
 
@@ -121,3 +122,32 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
     values = 2 / arms * torch.linalg.eigvalsh(few @ few.mT).clamp(min=0)
     least = values[..., 0]
     return LossCurvature(torch.zeros_like(least) if arms < dimension else least, least, values[..., -1])
+
+
+class Measured(NamedTuple):
+    """Assumptions 2 and 3 with μ₊ in the place of μ, and the ζ that Lemma 2 asks for."""
+
+    assumptions: Assumptions
+    zeta: float
+
+
+def measured(network: Network, start: Tensor, end: Tensor, arms: Tensor, noise: float) -> list[Measured]:
+    """The constants between ŵ₀ = ``start`` and w* = ``end``, both (R, d_w), at ``arms`` (R, K, d_x), of every run.
+
+    Assumption 1 wants W in the unit cube. The smallest centred cube that holds both points has a side s, and in units
+    of it C_g becomes sC_g, and C_h, μ and ζ become s²C_h, s²μ and s²ζ. No admissible W with these points has smaller
+    constants, since it holds the segment. The true μ is 0 with fewer arms than parameters.
+    """
+    side = 2 * torch.stack([start, end]).abs().amax((0, 2))
+    region, bend = segment(network, start, end, arms), loss_curvature(network.gradients(end, arms))
+    columns = (
+        value_bound(region),
+        side * gradient_bound(region),
+        side**2 * curvature_bound(region),
+        side**2 * bend.mu_plus,
+        side**2 * bend.zeta,
+    )
+    return [
+        Measured(Assumptions(network.size, value, slope, curvature, noise, growth), zeta)
+        for value, slope, curvature, growth, zeta in zip(*(part.tolist() for part in columns), strict=True)
+    ]

@@ -4,6 +4,7 @@
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from fedgo.theory.confidence import information_bound, radius, radius_printed
 from fedgo.theory.phase_one import (
     C_DISTANCE,
     exploration_needed,
+    optimisation_error,
     phase_one_scalars,
     regression_risk,
     squared_distance,
@@ -46,7 +48,7 @@ def theorem_setting_printed(
     a: Assumptions, clients: int, rounds: int, lam_scale: float = 1.0
 ) -> TheoremSetting:
     """T₀ = ⌈√(NT)⌉, λ = C_λ√(NT), γ = d_wF⁴T/(μ²N) (Theorem 1); C_λ = ``lam_scale``."""
-    exploration = phase_one_length(clients, rounds)
+    exploration = phase_one_length(clients, rounds, math.inf)
     gamma = a.dimension * a.value**4 * rounds / (a.growth**2 * clients)
     return TheoremSetting(exploration, lam_scale * math.sqrt(clients * rounds), gamma)
 
@@ -57,7 +59,7 @@ def theorem_setting(
     """T₀ = ⌈√(NT)⌉, λ = C_g² unless given and γ = T/(NR), which a learner can compute (the repaired theorem)."""
     lam = a.slope**2 if lam is None else lam
     information = information_bound(_dimension(a, arms), clients * rounds, a.slope, lam)
-    return TheoremSetting(phase_one_length(clients, rounds), lam, rounds / (clients * information))
+    return TheoremSetting(phase_one_length(clients, rounds, math.inf), lam, rounds / (clients * information))
 
 
 def _dimension(a: Assumptions, arms: int | None) -> int:
@@ -214,3 +216,42 @@ def theorem(
     first = phase_one_scalars(oracle_rounds, clients, a.dimension)
     scalars = first + phase_two_scalars(worst.syncs, clients, a.dimension)
     return Totals(regret_phase_one(setting.exploration, a.value), second.total, worst.syncs, scalars)
+
+
+class Both(NamedTuple):
+    """Theorem 1 as printed and repaired, for the same N, T and constants."""
+
+    printed: Totals
+    repaired: Totals
+
+
+def both_theorems(
+    a: Assumptions,
+    clients: int,
+    rounds: int,
+    delta: float,
+    oracle_rounds: int,
+    scales: Iterable[float],
+    arms: int | None = None,
+) -> list[Both]:
+    """Both theorems for every C in ``scales``: C_λ = C as printed, and λ = C·C_g² with γ = T/(NR), repaired.
+
+    The oracle is as accurate as Lemmas 1 and 2 ask, 1/(C′T₀). The least over C is what a free λ can do for a bound.
+    """
+    epsilon = optimisation_error(phase_one_length(clients, rounds, math.inf))
+    return [
+        Both(
+            theorem_printed(a, clients, rounds, delta, oracle_rounds, scale),
+            theorem(
+                a,
+                clients,
+                rounds,
+                delta,
+                oracle_rounds,
+                setting=theorem_setting(a, clients, rounds, arms, scale * a.slope**2),
+                epsilon=epsilon,
+                arms=arms,
+            ),
+        )
+        for scale in scales
+    ]

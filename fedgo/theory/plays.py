@@ -1,0 +1,163 @@
+"""Executed runs of Phase II, with what the bounds on them need: Fed-GO-UCB's, or with any other choice of arms.
+
+What the analysis says about matrices and synchronisations holds for any choice of arms, so some draw them blindly.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedgo.confidence import Posterior, Tally, compress, first_order
+from fedgo.network import SingleUnit
+from fedgo.phase_one import Exploration, Start
+from fedgo.phase_two import EventTriggered, Index, Settings
+from fedgo.problem import Problem
+from fedgo.simulation import simulate
+from fedgo.star import Ledger
+from fedgo.theory.confidence import information_bound
+from fedgo.theory.phase_two import LARGEST_INCREMENT
+from fedgo.theory.replay import Replay, replay
+from fedgo.trace import Trace
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The runs of ``trace``, which Phase II made from ``start`` with ``settings``, and their `replay`."""
+
+    problem: Problem
+    start: Start
+    settings: Settings
+    trace: Trace
+
+    @property
+    def arm(self) -> Tensor:
+        """The arms of Phase II, (S, NT) int64."""
+        return self.trace.arm[:, self.trace.phase_one :]
+
+    @property
+    def reward(self) -> Tensor:
+        """y_t of Phase II, (S, NT)."""
+        return self.trace.reward[:, self.trace.phase_one :]
+
+    @property
+    def regret(self) -> Tensor:
+        """r_t of Phase II, (S, NT)."""
+        return self.trace.regret[:, self.trace.phase_one :]
+
+    @property
+    def sync(self) -> Tensor:
+        """Where a step of Phase II ends with a synchronisation, (S, NT) bool."""
+        return self.trace.sync[:, self.trace.phase_one :]
+
+    @property
+    def variety(self) -> Tensor:
+        """How many different arms are pulled in Phase II, (S,) int64."""
+        return torch.nn.functional.one_hot(self.arm).amax(1).sum(1)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """Widths, log-determinants and epochs of every step."""
+        return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
+
+
+@dataclass(frozen=True)
+class Play(Replayed):
+    """Runs of Phase II with C_g = ``slope``, a bound on every ‖g_t‖."""
+
+    slope: float
+
+    def first(self, runs: int) -> "Play":
+        """The first ``runs`` runs."""
+        start, part = self.start, slice(runs)
+        arm, reward, ledger = start.exploration
+        exploration = Exploration(arm[part], reward[part], Ledger(*(way[part] for way in ledger)))
+        problem = self.problem.only(*range(runs))
+        start = replace(
+            start, problem=problem, exploration=exploration, w0=start.w0[part], loss=start.loss[part]
+        )
+        return replace(self, problem=problem, start=start, trace=self.trace.first(runs))
+
+    @property
+    def information_bound(self) -> float:
+        """R ≥ Λ, with min(K, d_w) for d_w."""
+        dimension = min(self.problem.arms.shape[1], self.start.network.size)
+        return information_bound(dimension, self.arm.shape[1], self.slope, self.settings.lam)
+
+    @property
+    def regularised(self) -> bool:
+        """Whether λ ≥ C_g²/2.5129, which the elliptical potential lemma needs."""
+        return self.settings.lam >= self.slope**2 / LARGEST_INCREMENT
+
+
+def play(
+    problem: Problem, start: Start, settings: Settings, index: Index | None = None, slope: float | None = None
+) -> Play:
+    """Phase II of Fed-GO-UCB, with another ``index`` where one is given.
+
+    C_g is ``slope``, or else the largest ‖∇f_x(ŵ₀)‖ of any arm.
+    """
+    points = problem.arms.unsqueeze(1)
+    gradients, offsets = (f(start.w0, points) for f in (start.network.gradients, start.network.values))
+    features, size = compress(gradients).features, start.network.size
+    learner = EventTriggered(start.clients, features, offsets, size, settings, index)
+    return _played(problem, start, learner, gradients.norm(dim=-1).max().item() if slope is None else slope)
+
+
+def linear_play(
+    problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
+) -> Play:
+    """Phase II alone, NT steps on linear features, ∇f_x = x: a `SingleUnit` at ŵ₀ = 0, where f_x = 0."""
+    runs, _, d_x = problem.arms.shape
+    origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
+    start = Start(problem, SingleUnit(d_x), clients, rounds, Exploration.nothing(runs), origin, loss)
+    features = problem.arms.unsqueeze(1)
+    offsets = torch.zeros(features.shape[:-1], dtype=torch.float64)
+    learner = EventTriggered(clients, features, offsets, d_x, settings, index)
+    return _played(problem, start, learner, features.norm(dim=-1).max().item())
+
+
+def _played(problem: Problem, start: Start, learner: EventTriggered, slope: float) -> Play:
+    steps = start.clients * start.rounds
+    trace = simulate("Fed-GO-UCB", problem, learner, start.exploration, start.clients, steps)
+    return Play(problem, start, learner.settings, trace, slope)
+
+
+def blind(source: torch.Generator) -> Index:
+    """An index that is drawn at random: every arm with equal probability, whatever is known."""
+
+    def index(posterior: Posterior, known: Tally) -> Tensor:
+        return torch.rand(known.sums.shape, generator=source, dtype=torch.float64)
+
+    return index
+
+
+def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
+    """Line 3 of Algorithm 1 for `SingleUnit` on ``arms`` (S, K, d_x): the order of max f_x(w) over the ball.
+
+    tanh increases, so it is that of max wᵀx = ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²).
+    """
+    value = start.network.values(start.w0, arms.unsqueeze(1))
+
+    def index(posterior: Posterior, known: Tally) -> Tensor:
+        return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
+
+    return index
+
+
+def random_play(runs: int, seed: int, source: torch.Generator, index: Index | None = None) -> Play:
+    """Linear features with everything drawn from ``source``: N, T, K, d, arms, mean rewards, λ and γ.
+
+    λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, and γ from 0.01 to 100.
+    """
+    clients, rounds, d_x, arms = (
+        int(torch.randint(2, top, (1,), generator=source)) for top in (13, 41, 7, 16)
+    )
+    points = torch.randn(runs, arms, d_x, generator=source, dtype=torch.float64)
+    means = torch.randn(runs, arms, generator=source, dtype=torch.float64)
+    for_lam, for_gamma = torch.rand(2, generator=source, dtype=torch.float32).tolist()
+    slope = points.norm(dim=-1).max().item()
+    settings = Settings(slope**2 * (0.4 + 3 * for_lam), 0.1, 10 ** (4 * for_gamma - 2))
+    problem = Problem("random", points, means, tuple(range(runs)), seed, 0.1)
+    return linear_play(problem, clients, rounds, settings, index)
