@@ -3,9 +3,9 @@
 ```{source} fedgo.confidence.first_order
 ```
 
-which shows it. A name is a module's, or a class, function, field or parameter below it; a function's local variables are
-its own affair. It is looked up in the syntax tree whenever the book is built: no line number is written down, and a
-name that is gone stops the build.
+which shows it. A name is a module's, or a class, function, field or parameter below it; a function's local variables
+are its own affair. It is looked up in the syntax tree whenever the book is built: no line number is written down, and
+a name that is gone stops the build.
 """
 
 import ast

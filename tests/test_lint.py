@@ -48,7 +48,10 @@ def lint(tmp_path, *arguments, **cells):
         ({"second": "print(y)"}, "a.md, code cell 2, line 1: F821"),
         ({"first": "import math\nimport sys\n\nx = math.pi"}, "a.md, code cell 1, line 2: F401"),
         ({"first": "import math\n\nx=math.pi"}, "a.md, code cell 1 is not formatted: import math"),
-        ({"second": f'row = "| {"cell " * 40}|"\nprint(x, row)'}, None),  # the row of a table is as long as it is
+        (
+            {"second": f'row = "| {"cell " * 40}|"\nprint(x, row)'},
+            None,
+        ),  # the row of a table is as long as it is
         ({"second": "print(x"}, "a.md"),
     ],
 )

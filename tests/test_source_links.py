@@ -66,7 +66,6 @@ def build(root, page: str) -> tuple[str, str]:
             11,
             MODULE[MODULE.index("    @property") : MODULE.index("\n\n\ndef first")],
         ),
-        ("fedgo.ball.Ball.radius.share", 14, "share = 2"),
         ("fedgo.ball.first", 18, "def first(x): return x"),
         ("fedgo.ball.first.x", 18, "def first(x): return x"),
     ],

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.messages import Encoding
 from fedgo.network import Network
+from fedgo.paper import code, store
 from fedgo.paper.problems import clustered, cosine8, hartmann6
 from fedgo.phase_one import Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import Settings
@@ -107,6 +108,7 @@ def _grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
 def _from_start(run: Callable[[Problem, Start, Settings], Trace], private: bool = False) -> Run:
     """An algorithm that Phase I prepares, as the registry calls it."""
 
+    @wraps(run)
     def within(world: World, setting: Setting) -> Trace:
         start = world.private if private else world.shared
         return run(world.problem, start, Settings(**{**setting, "encoding": world.encoding}))
@@ -117,6 +119,7 @@ def _from_start(run: Callable[[Problem, Start, Settings], Trace], private: bool 
 def _from_scratch(run: Callable[..., Trace], *own: str) -> Run:
     """An algorithm that makes all T₀ + NT steps itself; ``own`` names its parameters beside those of `Settings`."""
 
+    @wraps(run)
     def within(world: World, setting: Setting) -> Trace:
         others = {name: value for name, value in setting.items() if name not in own}
         parameters = {name: setting[name] for name in own}
@@ -188,9 +191,28 @@ def evaluate(
     count("runs", runs, "give at least one run")
     require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
-    parts: dict[str, list[Trace]] = {algorithm: [] for algorithm in algorithms}
-    for first in range(0, runs, _BATCH):
-        within = world(name, range(first, min(first + _BATCH, runs)), seed, **options)
+    keys = {algorithm: _key(name, algorithm, seed, options) for algorithm in algorithms}
+    with store.locked(keys.values()):
+        stored = {algorithm: store.read(key, runs) for algorithm, key in keys.items()}
+        whole = {algorithm: trace for algorithm, trace in stored.items() if trace and len(trace.arm) == runs}
+        short = {algorithm: trace for algorithm, trace in stored.items() if algorithm not in whole}
+        start = min((len(trace.arm) if trace else 0 for trace in short.values()), default=runs)
+        parts = {
+            algorithm: [trace.first(start)] if trace and start else [] for algorithm, trace in short.items()
+        }
+        for first in range(start, runs, _BATCH):
+            within = world(name, range(first, min(first + _BATCH, runs)), seed, **options)
+            for algorithm, traces in parts.items():
+                traces.append(ALGORITHMS[algorithm].run(within, keys[algorithm].setting))
         for algorithm, traces in parts.items():
-            traces.append(ALGORITHMS[algorithm].run(within, tuned(name, algorithm)))
-    return {algorithm: Trace.join(traces) for algorithm, traces in parts.items()}
+            whole[algorithm] = Trace.join(traces)
+            store.write(keys[algorithm], whole[algorithm])
+    return {algorithm: whole[algorithm] for algorithm in algorithms}
+
+
+def _key(name: str, algorithm: str, seed: int, options: Mapping[str, Any]) -> store.Key:
+    """The place of a trace of `evaluate` in the store: the algorithm's module makes it, and the problems'."""
+    table = f"paper/data/{name}.csv"
+    files = ("paper/experiments.py", *([table] if (code.PACKAGE / table).is_file() else []))
+    modules = (ALGORITHMS[algorithm].run.__module__, "fedgo.paper.problems")
+    return store.Key(name, options, algorithm, tuned(name, algorithm), seed, modules, files)
