@@ -8,6 +8,7 @@ import os
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -89,9 +90,21 @@ def report(what: str, seconds: float, aim: float, plain: float) -> None:
     print(f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {plain / seconds:9,.0f} x", flush=True)
 
 
+def import_seconds(module: str) -> float:
+    """Seconds that ``import module`` takes in a new process, the best of five."""
+    code = f"import time; begin = time.perf_counter(); import {module}; print(time.perf_counter() - begin)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(5)
+    ]
+    return min(float(run.stdout) for run in runs)
+
+
 def main() -> None:
     """Run everything and print the table."""
     torch.set_num_threads(1)
+    alone, whole = import_seconds("torch"), import_seconds("fedgo")
+    print(f"{'import fedgo, as a ratio to import torch':58s} {whole / alone:8.2f}     aim  1.15")
     print(f"{RUNS} runs, T = {ROUNDS}, one thread{'ratio to plain':>62s}")
     langevin = Langevin()
     for problem, clients, fed_aim, one_aim in (
