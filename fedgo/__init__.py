@@ -14,7 +14,7 @@ from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
 from fedgo.langevin import Langevin
-from fedgo.network import Network, SingleUnit
+from fedgo.network import Network
 from fedgo.phase_one import Exploration, Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import EventTriggered, Immediate, Settings
 from fedgo.problem import Problem, realizable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fedgo.algorithms.gp_ucb import gp_ucb
     from fedgo.paper.experiments import evaluate
     from fedgo.paper.problems import clustered, cosine8, hartmann6
+    from fedgo.theory.worlds import SingleUnit
 
 __version__ = version("fedgo")
 
@@ -68,6 +69,7 @@ _LATER = {
     "evaluate": "fedgo.paper.experiments",
     "gp_ucb": "fedgo.algorithms.gp_ucb",
     "hartmann6": "fedgo.paper.problems",
+    "SingleUnit": "fedgo.theory.worlds",
 }
 
 

@@ -1,4 +1,4 @@
-"""The parametric class F: a two-layer sigmoid network f_x(w) = W₂·σ(W₁x + c₁) + c₂ (Section 6), or one tanh unit.
+"""The parametric class F: a two-layer sigmoid network f_x(w) = W₂·σ(W₁x + c₁) + c₂ (Section 6).
 
 A parameter of the network is one flat vector w = (W₁ row by row, c₁, W₂, c₂) of length d_w = H(d_x + 2) + 1.
 """
@@ -103,36 +103,3 @@ class Network:
         first = torch.einsum("...mh,...md->...hd", back, x)  # six times as fast as matmul where m = 1
         gradient = torch.cat([first.flatten(-2), back.sum(-2), (twice * unit).sum(-2), twice.sum(-2)], -1)
         return error.square().sum(-1), gradient
-
-
-@dataclass(frozen=True)
-class SingleUnit:
-    """The class f_x(w) = tanh(wᵀx) with d_w = d_x: small enough for every bound of the paper to say something.
-
-    |f| ≤ 1, ‖∇f‖ ≤ |x| and ‖∇²f‖ ≤ 4|x|²/(3√3) for every w, and w* is identified by d_x independent arms.
-    """
-
-    d_x: int
-
-    def __post_init__(self) -> None:
-        count("d_x", self.d_x, "give the arms' dimension, at least 1")
-
-    @property
-    def size(self) -> int:
-        """d_w = d_x."""
-        return self.d_x
-
-    def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """f_x(w), shape (..., K), for ``w`` (..., d_x) at the points ``x`` (..., K, d_x)."""
-        return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
-
-    def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """∇f_x(w) = (1 − tanh²)x, shape (..., K, d_x)."""
-        return (1 - self.values(w, x).square()).unsqueeze(-1) * x
-
-    def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Network.squared_loss`."""
-        value = self.values(w, x)
-        error = (value - y) * mask
-        slope = 2 * error * (1 - value.square())
-        return error.square().sum(-1), (slope.unsqueeze(-2) @ x).squeeze(-2)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from fedgo.confidence import Posterior, Tally, compress, first_order
-from fedgo.network import SingleUnit
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import EventTriggered, Index, Settings
 from fedgo.problem import Problem
@@ -19,6 +18,7 @@ from fedgo.star import Ledger
 from fedgo.theory.confidence import information_bound
 from fedgo.theory.phase_two import LARGEST_INCREMENT
 from fedgo.theory.replay import Replay, replay
+from fedgo.theory.worlds import SingleUnit
 from fedgo.trace import Trace
 
 

@@ -5,14 +5,47 @@ It is realizable (Assumption 1), and the constants of Assumptions 2 and 3 are ce
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
-from fedgo._checks import require
-from fedgo.network import SingleUnit
+from fedgo._checks import count, require
 from fedgo.problem import Problem, uniform_arms
 from fedgo.theory.assumptions import Assumptions
+
+
+@dataclass(frozen=True)
+class SingleUnit:
+    """The class f_x(w) = tanh(wᵀx) with d_w = d_x: small enough for every bound of the paper to say something.
+
+    |f| ≤ 1, ‖∇f‖ ≤ |x| and ‖∇²f‖ ≤ 4|x|²/(3√3) for every w, and w* is identified by d_x independent arms.
+    """
+
+    d_x: int
+
+    def __post_init__(self) -> None:
+        count("d_x", self.d_x, "give the arms' dimension, at least 1")
+
+    @property
+    def size(self) -> int:
+        """d_w = d_x."""
+        return self.d_x
+
+    def values(self, w: Tensor, x: Tensor) -> Tensor:
+        """f_x(w), shape (..., K), for ``w`` (..., d_x) at the points ``x`` (..., K, d_x)."""
+        return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
+
+    def gradients(self, w: Tensor, x: Tensor) -> Tensor:
+        """∇f_x(w) = (1 − tanh²)x, shape (..., K, d_x)."""
+        return (1 - self.values(w, x).square()).unsqueeze(-1) * x
+
+    def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Network.squared_loss`."""
+        value = self.values(w, x)
+        error = (value - y) * mask
+        slope = 2 * error * (1 - value.square())
+        return error.square().sum(-1), (slope.unsqueeze(-2) @ x).squeeze(-2)
 
 
 def single_unit(
