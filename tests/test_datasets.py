@@ -207,6 +207,10 @@ def edit(row: int, column: int, value: str) -> Callable[[list[str]], list[str]]:
         (edit(2, 0, "0"), r"size of arm 2 in magic.csv is 0.0: it must lie in \[1, 19020\]"),
         (edit(2, 0, "1"), r"\(rows, rows of class g\) of all clusters in magic.csv is .*UCI has \(19020, 12332\)"),
         (edit(2, 1, "0.5"), r"\(rows, rows of class g\) of all clusters in magic.csv is .*UCI has \(19020, 12332\)"),
+        (
+            lambda lines: edit(3, 0, "826")(edit(3, 1, "1")(lines)),  # of 1180 rows 0.7 are positive
+            r"\(rows, rows of class g\) of all clusters in magic.csv is \(18666.0, 12332.*UCI has \(19020, 12332\)",
+        ),
         (edit(5, 6, "0.5"), r"sha256 of the numbers in magic.csv is '\w{64}': the file says \w{64}"),
         (lambda lines: [line for line in lines if "sha256 of the" not in line], r"sha256 .*the file says nothing"),
         (edit(5, 6, "half"), r"magic.csv' does not serve: could not convert string 'half'"),
