@@ -243,8 +243,9 @@ def open_page(tab: Page, file: Path, size: tuple[int, int], mode: str) -> None:
 
 
 def resize(tab: Page, size: tuple[int, int]) -> None:
-    """Give the screen this width and height."""
+    """Give the screen this width and height, and wait until side bars have moved."""
     tab.set_viewport_size({"width": size[0], "height": size[1]})
+    tab.evaluate(script("settled"))
 
 
 def listen(context: BrowserContext) -> list[str]:

@@ -174,6 +174,19 @@ def test_gate_what_is_out_of_sight(show, article, fault):
     assert_found(audit.measure(show(article, audit.LAPTOP), "out_of_sight"), fault)
 
 
+MOVES = """<style>
+  div { transition: margin-left 9s; margin-left: 2000px; }
+  @media (min-width: 600px) { div { margin-left: 0; } }
+</style><div>Text.</div>"""
+
+
+def test_what_moves_after_a_change_of_size_is_measured_at_its_end(show):
+    page = show(MOVES)
+    assert_found(audit.measure(page, "overflow"), "Text. is cut off by the edge of the screen")
+    audit.resize(page, audit.LAPTOP)
+    assert_found(audit.measure(page, "overflow"), None)
+
+
 @pytest.mark.parametrize(
     ("article", "fault"),
     [
