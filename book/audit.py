@@ -28,6 +28,7 @@ from bs4 import BeautifulSoup
 from pdf import PdfError, chromium
 from PIL import Image
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Request, sync_playwright
+from provenance import foot
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "book/audit"
@@ -165,25 +166,20 @@ def executed(page: Path, tree: Path) -> Any:
     return nbformat.read(tree / f"book/_executed/{page.stem}.ipynb", as_version=4)
 
 
+def facts(html: BeautifulSoup) -> dict[str, str]:
+    """What the foot of a page says, by its terms."""
+    terms = html.select("footer.origin dt")
+    return {term.get_text(): value.get_text() for term in terms if (value := term.find_next("dd"))}
+
+
 def wrong_foot(page: Path, tree: Path) -> list[str]:
-    """The foot of an executed page says what the stamp of its executed notebook says."""
+    """The foot of an executed page says what the stamp of its executed notebook says today."""
     stamp = executed(page, tree).metadata.fedgo
-    terms = soup(page).select("footer.origin dt")
-    facts = {term.get_text(): value.get_text() for term in terms if (value := term.find_next("dd"))}
-    parameters = ", ".join(f"{key} = {value}" for key, value in stamp.parameters.items())
-    expected = {
-        "commit": stamp.commit or "no repository",
-        "notebook": stamp.notebook[:12],
-        "package": stamp.package[:12],
-        "lock": stamp.lock[:12],
-        "parameters": parameters or "none",
-        "run time": f"{stamp.seconds:.0f} s",
-        "executed": stamp.date,
-    }
+    shown, expected = facts(soup(page)), facts(BeautifulSoup(foot(stamp, ""), "html.parser"))
     return [
-        f"the foot says '{key}: {facts.get(key)}', the stamp '{value}'"
-        for key, value in expected.items()
-        if facts.get(key) != value
+        f"the foot says '{key}: {shown.get(key)}', the stamp '{expected.get(key)}'"
+        for key in {**expected, **shown}
+        if shown.get(key) != expected.get(key)
     ]
 
 

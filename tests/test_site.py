@@ -16,6 +16,8 @@ from book_modules import load
 from fedgo.paper.explorer import explorer
 
 ROOT = Path(__file__).resolve().parents[1]
+load("source_links", "source_links")
+load("provenance", "provenance")
 pdf = load("pdf", "pdf")
 audit = load("audit")
 SITE = audit.built_site()
@@ -319,6 +321,7 @@ def test_gate_dead_links(tmp_path, link, fault):
 
 STAMP = {"commit": "1a2b", "notebook": "a" * 64, "package": "b" * 64, "lock": "c" * 64}
 STAMP |= {"parameters": {"runs": "10", "seed": "0"}, "seconds": 12.3, "date": "2026-01-02T03:04:05+00:00"}
+STAMP |= {"python": "3.11.7"}
 EXECUTED_PAGE = """<p class=open-in>
 <a href="https://mybinder.org/v2/gh/me/book/main?urlpath=lab%2Ftree%2Fnotebooks%2F01_a.md">open in Binder</a>
 <a href="https://colab.research.google.com/github/me/book/blob/gh-pages/open/01_a.ipynb">open in Colab</a>
@@ -326,7 +329,8 @@ EXECUTED_PAGE = """<p class=open-in>
 <a href="https://github.com/me/book/edit/main/notebooks/01_a.md">edit source</a></p>
 <figure id=fig-a><figcaption>A. <a href="../../source/01_a.html#line-2">source</a></figcaption></figure>
 <footer class=origin><dl><dt>commit</dt><dd>1a2b</dd><dt>notebook</dt><dd>aaaaaaaaaaaa</dd>
-<dt>package</dt><dd>bbbbbbbbbbbb</dd><dt>lock</dt><dd>cccccccccccc</dd><dt>parameters</dt><dd>runs = 10, seed = 0</dd>
+<dt>package</dt><dd>bbbbbbbbbbbb</dd><dt>lock</dt><dd>cccccccccccc</dd><dt>Python</dt><dd>3.11.7</dd>
+<dt>parameters</dt><dd>runs = 10, seed = 0</dd>
 <dt>run time</dt><dd>12 s</dd><dt>executed</dt><dd>2026-01-02T03:04:05+00:00</dd></dl></footer>"""
 SHOWN = "<pre><span id=line-1> 1text\n</span><span id=line-2> 2x = 1\n</span><span id=line-3> 3plot(x)</span></pre>"
 
@@ -345,7 +349,7 @@ SHOWN = "<pre><span id=line-1> 1text\n</span><span id=line-2> 2x = 1\n</span><sp
         (audit.wrong_foot, "page", "", "", None),
         (audit.wrong_foot, "page", "1a2b", "3c4d", "the foot says 'commit: 3c4d', the stamp '1a2b'"),
         (audit.wrong_foot, "page", "<dt>package</dt>", "<dt>software</dt>", "'package: None'"),
-        *[(audit.wrong_foot, "page", f"<dd>{v}", "<dd>x", "the foot says") for v in ("aa", "bb", "runs", "12", "2026")],
+        *[(audit.wrong_foot, "page", f"<dd>{v}", "<dd>x", "the foot says") for v in ("aa", "bb", "3.11", "runs", "12", "2026")],
         (audit.wrong_source_lines, "page", "", "", None),
         (audit.wrong_source_lines, "page", "#line-2", "#line-1", "is not its cell but: text"),
         (audit.wrong_source_lines, "page", "#line-2", "#line-7", "is not its cell but: nothing"),
