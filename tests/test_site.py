@@ -319,6 +319,7 @@ def test_gate_dead_links(tmp_path, link, fault):
     assert_found(audit.dead_links(page, page.parent), fault)
 
 
+SAID = ("aa", "bb", "3.11", "runs", "12", "2026")  # how facts of the foot below begin
 STAMP = {"commit": "1a2b", "notebook": "a" * 64, "package": "b" * 64, "lock": "c" * 64}
 STAMP |= {"parameters": {"runs": "10", "seed": "0"}, "seconds": 12.3, "date": "2026-01-02T03:04:05+00:00"}
 STAMP |= {"python": "3.11.7"}
@@ -349,7 +350,7 @@ SHOWN = "<pre><span id=line-1> 1text\n</span><span id=line-2> 2x = 1\n</span><sp
         (audit.wrong_foot, "page", "", "", None),
         (audit.wrong_foot, "page", "1a2b", "3c4d", "the foot says 'commit: 3c4d', the stamp '1a2b'"),
         (audit.wrong_foot, "page", "<dt>package</dt>", "<dt>software</dt>", "'package: None'"),
-        *[(audit.wrong_foot, "page", f"<dd>{v}", "<dd>x", "the foot says") for v in ("aa", "bb", "3.11", "runs", "12", "2026")],
+        *[(audit.wrong_foot, "page", f"<dd>{v}", "<dd>x", "the foot says") for v in SAID],
         (audit.wrong_source_lines, "page", "", "", None),
         (audit.wrong_source_lines, "page", "#line-2", "#line-1", "is not its cell but: text"),
         (audit.wrong_source_lines, "page", "#line-2", "#line-7", "is not its cell but: nothing"),
