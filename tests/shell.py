@@ -24,6 +24,7 @@ def ignored() -> tuple[str, ...]:
 
 
 def missing_files(script: str) -> list[str]:
-    """Paths of the repository that a script names and that are neither there nor made by a command."""
-    named = re.findall(r"(?<![\w/@:.$-])((?:\.?\w[\w-]*/)+[\w.-]*|[\w-]+\.(?:lock|yml|toml|md|cff))", script)
-    return [name for name in named if not name.startswith(ignored()) and not (ROOT / name).exists()]
+    """Paths and modules of the repository that a script names and that are neither there nor made by a command."""
+    named = re.findall(r"(?<![\w/@:.$-])((?:\.?\w[\w-]+/)+[\w.-]*|[\w-]+\.(?:lock|yml|toml|md|cff))", script)
+    named += [f"{name.replace('.', '/')}.py" for name in re.findall(r"-m (fedgo[\w.]*)", script)]
+    return [name for name in named if not f"{name}/".startswith(ignored()) and not (ROOT / name).exists()]

@@ -38,6 +38,15 @@ def test_the_readme_has_a_picture_that_lies_in_the_repository_and_whose_words_ar
     assert min(sizes) * 358 / int(width) > 7  # pixels on a phone of 390, indices included
 
 
+def test_the_recipes_of_the_makefile_name_what_exists():
+    recipes = "\n".join(
+        line for line in (ROOT / "Makefile").read_text("utf-8").splitlines() if line[:1] == "\t"
+    )
+    assert "book/build.py" in recipes
+    assert missing_files(recipes) == []
+    assert missing_files("$(PY) -m fedgo.tune && cat book/gone.py") == ["book/gone.py", "fedgo/tune.py"]
+
+
 def test_what_leads_nowhere_is_found():
     text = "[a](gone.md) ![b](LICENSE) `fedgo/gone.py` [c](https://example.org) `fedgo/star.py`"
     assert wrong_links(text + "`` `no/file` ``\n```\nno/file\n```\n") == [
