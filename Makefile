@@ -1,50 +1,83 @@
-# make book   set up .venv, execute what changed, build the HTML and print the path to open
-# make test   lint, types and tests          make bench   the benchmark
-# make lock   resolve the versions afresh    make clean   remove what was built (distclean: .venv too)
+# make book         set up .venv, execute what changed, build the HTML and print the path to open (FRESH=1: everything anew)
+# make test         lint, types and tests; those of the site need the built book and a Chromium (`make chromium`)
+# make check        lint, types and the tests that need no built book
+# make stale        the notebooks that `make book` would execute, each with its reason
+# make draft        every notebook with two runs, into _build/draft
+# make pdf          the built book as one PDF, _build/fedgo.pdf
+# make bench        the benchmark
+# make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
+# make matrix       `make check` in an environment of its own for every Python
+# make tune         every setting of every grid on the tuning instances; rewrites fedgo/paper/data/tuned.json
+# make lock         resolve the versions afresh
+# make clean        remove what was built (distclean: .venv and the kept traces too)
 
 PYTHON ?= python3
 PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# make tune  every setting of every grid on the tuning instances; rewrites fedgo/paper/data/tuned.json
-.PHONY: book test bench tune lock clean distclean chromium pdf
+.PHONY: book test check stale draft pdf bench determinism matrix tune lock clean distclean chromium
 
 book: .venv/stamp
-	@$(PY) book/build.py
+	@$(PY) book/build.py $(if $(FRESH),--fresh)
 
-test: .venv/stamp chromium
+stale: .venv/stamp
+	@$(PY) book/build.py --stale
+
+draft: .venv/stamp
+	@$(PY) book/build.py --draft
+
+test: .venv/stamp
+	@$(MAKE) --no-print-directory check SITE=tests/test_site.py\ tests/test_pdf.py
+
+# Two processes, one thread each: at these sizes more threads are slower. The tests of the site come last, in one process.
+ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+check: .venv/stamp
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(PY) book/lint.py
 	@$(PY) -m mypy
-	@$(PY) -m pytest
+	@$(ONE) $(PY) -m pytest -q -n 2 --dist worksteal --ignore tests/test_site.py --ignore tests/test_pdf.py
+	@test -z "$(SITE)" || $(PY) -m pytest -q $(SITE)
 
-# The tests of the site need a browser. Where there is none, Debian's is installed if that takes no password.
+# The tests of the site and the PDF need a browser: Debian's, where there is none and root or a sudo without password.
 APT := apt-get -qq -o DPkg::Lock::Timeout=60
 chromium:
 	@for name in "$$CHROMIUM" chromium chromium-browser google-chrome google-chrome-stable; do \
-	  command -v "$$name" >/dev/null 2>&1 && exit 0; done; \
-	root=; [ "$$(id -u)" = 0 ] || root='sudo -n'; \
+	  command -v "$$name" >/dev/null 2>&1 && { echo "Chromium is there: $$name"; exit 0; }; done; \
+	echo "Installing Debian's package chromium ..."; root=; [ "$$(id -u)" = 0 ] || root='sudo -n'; \
 	timeout 300 $$root sh -c 'export DEBIAN_FRONTEND=noninteractive; install="$(APT) install -y --no-install-recommends chromium"; \
-	  $$install || { $(APT) update && $$install; }' </dev/null >/dev/null 2>&1 \
-	  || echo "There is no Chromium, and it could not be installed: the tests of the site will be skipped."
+	  $$install || { $(APT) update && $$install; }' </dev/null >/dev/null \
+	  || { echo "Chromium could not be installed; without it the tests of the site are skipped." >&2; exit 1; }
 
-# make pdf   the built book as one PDF, _build/fedgo.pdf
-pdf: .venv/stamp chromium
+pdf: .venv/stamp
 	@$(PY) book/pdf.py
 
 tune: .venv/stamp
-	@OMP_NUM_THREADS=1 $(PY) -m fedgo.paper.tune
+	@$(ONE) $(PY) -m fedgo.paper.tune
 
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py
+
+determinism: .venv/stamp
+	@$(PY) benchmarks/determinism.py
+
+# The newest versions that pyproject.toml allows; torch's newest release may bring gigabytes, NEWEST=torch==2.13.0 keeps it.
+PYTHONS ?= python3.11 python3.12 python3.13
+NEWEST ?= torch
+matrix: .venv/stamp
+	@failed=; for python in $(PYTHONS); do at="_build/matrix/$$python"; \
+	  $$python -m venv --clear "$$at" && "$$at/bin/python" -m pip install --quiet "$(NEWEST)" -e ".[book,test]" \
+	  && $(MAKE) --no-print-directory check PY="$$at/bin/python" && echo "$$python: passed" \
+	  || { echo "$$python: failed"; failed=1; }; \
+	done; $(PY) -m pip install --quiet --no-deps -e .; test -z "$$failed"
 
 .venv/stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "fedgo needs Python 3.11 or newer with venv; '$(PYTHON)' is not. Name another: make PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet -r requirements.lock
-	$(PY) -m pip install --quiet --no-deps -e .
+	.venv/bin/python -m pip install --quiet -r requirements.lock
+	.venv/bin/python -m pip install --quiet --no-deps -e .
 	@touch $@
 
 # A resolve in an empty environment. The local part of a version (torch's +cpu) is dropped: it names a wheel, not a release.
@@ -60,4 +93,4 @@ clean:
 	rm -rf _build book/_executed *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 distclean: clean
-	rm -rf .venv
+	rm -rf .venv book/_traces
