@@ -1,4 +1,5 @@
-# make book         set up .venv, execute what changed, build the HTML and print the path to open (FRESH=1: everything anew)
+# make book         set up .venv, execute what changed, build the HTML and print the path to open (FRESH=1: everything anew;
+#                   LIMIT=3600: the seconds that a cell may take)
 # make test         lint, types and tests; those of the site need the built book and a Chromium (`make chromium`)
 # make check        lint, types and the tests that need no built book
 # make stale        the notebooks that `make book` would execute, each with its reason
@@ -19,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: book test check stale draft pdf bench determinism matrix tune lock clean distclean chromium
 
 book: .venv/stamp
-	@$(PY) book/build.py $(if $(FRESH),--fresh)
+	@$(PY) book/build.py $(if $(FRESH),--fresh) $(if $(LIMIT),--limit $(LIMIT))
 
 stale: .venv/stamp
 	@$(PY) book/build.py --stale
