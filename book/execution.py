@@ -17,11 +17,21 @@ import kernel
 import nbformat
 import papermill
 from chapters import EXECUTED, BuildError, where
+from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
+from traitlets import CaselessStrEnum
 
 LIMIT = 900  # seconds that one cell may take; the slowest takes some 100
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Kernels(AsyncKernelManager):
+    """Kernels that are spoken to through files: of two that start at once, both may be given the same port."""
+
+    transport = CaselessStrEnum(
+        ["tcp", "ipc"], default_value="ipc" if os.name == "posix" else "tcp", config=True
+    )
 
 
 def set_environment(root: Path, store: bool = True) -> None:
@@ -97,6 +107,7 @@ def run(root: Path, name: str, text: Any, parameters: Mapping[str, Any], limit: 
             None,
             parameters=dict(parameters),
             kernel_name=kernel.NAME,
+            kernel_manager_class=Kernels,
             progress_bar=False,
             execution_timeout=limit,
             resources={"metadata": {"path": str(root)}},  # where the kernel starts

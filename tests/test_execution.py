@@ -228,3 +228,8 @@ def test_the_same_content_is_not_written_again(tmp_path):
     chapters.write(path, "e\n")
     assert path.read_text() == "e\n"
     assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_kernels_listen_at_no_port():
+    """Two that start at once may be given the same one, and the second then dies before it replies."""
+    assert execution.Kernels().transport == ("ipc" if os.name == "posix" else "tcp")
