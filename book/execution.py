@@ -4,7 +4,9 @@ import datetime
 import os
 import subprocess
 import sys
+import tempfile
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,18 +22,24 @@ from chapters import EXECUTED, BuildError, where
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from papermill.exceptions import PapermillExecutionError
-from traitlets import CaselessStrEnum
+from traitlets import CaselessStrEnum, default
 
 LIMIT = 900  # seconds that one cell may take; the slowest takes some 100
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Kernels(AsyncKernelManager):
-    """Kernels that are spoken to through files: of two that start at once, both may be given the same port."""
+    """Kernels that are spoken to through files of their own: of two that start at once, both may get the same port."""
 
     transport = CaselessStrEnum(
         ["tcp", "ipc"], default_value="ipc" if os.name == "posix" else "tcp", config=True
     )
+
+    @default("ip")
+    def _files(self) -> str:
+        """What the names of the files begin with; as they come, they are the same for every kernel."""
+        beginning = Path(tempfile.gettempdir()) / f"fedgo-{uuid.uuid4().hex[:12]}"
+        return str(beginning) if self.transport == "ipc" else "127.0.0.1"
 
 
 def set_environment(root: Path, store: bool = True) -> None:

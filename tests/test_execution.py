@@ -230,6 +230,8 @@ def test_the_same_content_is_not_written_again(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_kernels_listen_at_no_port():
-    """Two that start at once may be given the same one, and the second then dies before it replies."""
-    assert execution.Kernels().transport == ("ipc" if os.name == "posix" else "tcp")
+def test_no_two_kernels_share_a_place():
+    """Two that start at once may be given the same port, and the second then dies before it replies."""
+    one, two = (execution.Kernels() for _ in range(2))
+    assert one.transport == two.transport == ("ipc" if os.name == "posix" else "tcp")
+    assert one.ip != two.ip or one.transport == "tcp"
