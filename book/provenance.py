@@ -127,6 +127,8 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
             if cell.cell_type == "markdown":
                 cell.source = written_out(cell.source)
         notebook.cells.insert(1, nbformat.v4.new_code_cell(install))
+        for index, cell in enumerate(notebook.cells):
+            cell.id = f"cell-{index}"  # else a random one
         nbformat.write(notebook, folder / f"{name}.ipynb")
 
 
