@@ -14,6 +14,7 @@ import yaml
 from playwright.sync_api import Browser, Error, PdfMargins, sync_playwright
 from pypdf import PageObject, PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, Destination, Fit, NameObject, NullObject
+from website import why_not_good
 
 ROOT = Path(__file__).resolve().parents[1]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -93,7 +94,7 @@ def chromium() -> str:
     if not found:
         raise PdfError(
             f"{named or 'Chromium'} is not there, and printing needs Chromium; "
-            "install it, or name one: CHROMIUM=/path/to/chrome make pdf"
+            "install it (on Debian `make chromium` does), or name one: CHROMIUM=/path/to/chrome make pdf"
         )
     return found
 
@@ -188,7 +189,9 @@ def redirect(writer: PdfWriter, sheet: PageObject, owner: Path, places: Places) 
 
 
 def make(root: Path) -> Path:
-    """Print the built book below `root`; return the PDF."""
+    """Print the built book below `root`; return the PDF. A site that is not of today's sources is refused."""
+    if reason := why_not_good(root):
+        raise PdfError(reason)
     settings = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     book = list(contents(root))
     if missing := [str(file.relative_to(root)) for _, file in book if not file.is_file()]:

@@ -94,7 +94,7 @@ def annotate(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def foot(stamp: dict[str, Any], shown: str) -> str:
-    """Commit, hashes, parameters, run time and date of a page, as HTML."""
+    """Commit, hashes, parameters, run time, date and stored traces of a page, as HTML."""
     parameters = ", ".join(f"{key} = {value}" for key, value in stamp["parameters"].items()) or "none"
     facts = {
         "commit": f"<code>{escape(stamp['commit'] or 'no repository')}</code>",
@@ -107,7 +107,20 @@ def foot(stamp: dict[str, Any], shown: str) -> str:
         "executed": f"<time>{escape(stamp['date'])}</time>",
     }
     items = "".join(f"<div><dt>{key}</dt><dd>{value}</dd></div>" for key, value in facts.items())
-    return f'<footer class="origin" aria-label="Where this page comes from"><dl>{items}</dl></footer>'
+    traces = stored(stamp["traces"])
+    return f'<footer class="origin" aria-label="Where this page comes from"><dl>{items}</dl>{traces}</footer>'
+
+
+def stored(traces: list[dict[str, Any]]) -> str:
+    """The stored traces that a page read, and when they were made, as HTML; empty if there are none."""
+    if not traces:
+        return ""
+    rows = "".join(
+        f"<li>{escape(trace['experiment'])}, {escape(trace['algorithm'])}, {trace['runs']} runs of seed "
+        f"{trace['seed']}: made <time>{escape(trace['made'])}</time> by code <code>{trace['code'][:12]}</code></li>"
+        for trace in traces
+    )
+    return f"<details><summary>Stored traces that this page read: {len(traces)}</summary><ul>{rows}</ul></details>"
 
 
 def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:

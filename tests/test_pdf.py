@@ -1,10 +1,11 @@
 """The PDF has every page of the book in order, an outline, and links that stay inside it or lead to the web."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
-from book_modules import load
+from book_modules import load, shared
 from pypdf import PdfReader
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,7 +36,7 @@ PAGES = {
 }
 
 
-pdf = load("pdf")
+pdf, website = load("pdf"), shared("website")
 
 try:
     pdf.chromium()
@@ -59,6 +60,7 @@ def site(tmp_path):
         )
     (root / "_toc.yml").write_text(TOC)
     (root / "_config.yml").write_text("title: The book\nauthor: Its authors\n")
+    (root / website.GOOD).write_text(json.dumps(website.sources(root)))
     return root
 
 
@@ -117,10 +119,20 @@ def test_what_is_too_wide_is_shrunk(site):
     assert 300 < x < 595 - 51  # points; A4 without the margin
 
 
-def test_a_book_that_is_not_built_is_said_so(site, monkeypatch):
-    (site / "_build/html/book/choices.html").unlink()
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("_build/html/book/choices.html", None, r"choices\.html is missing\)"),
+        ("_build/good.json", None, "the last build of the book failed, or there was none"),
+        ("_toc.yml", TOC + "# edited\n", "the sources changed since the book was built"),
+        ("notebooks/01_first.md", "# New\n", "the sources changed since the book was built"),
+    ],
+)
+def test_a_book_that_is_not_built_is_not_printed(site, monkeypatch, file, content, reason):
+    (site / "notebooks").mkdir()
+    (site / file).unlink() if content is None else (site / file).write_text(content)
     monkeypatch.setattr(pdf, "ROOT", site)
-    with pytest.raises(SystemExit, match=r"choices\.html is missing\); run `make book` first"):
+    with pytest.raises(SystemExit, match=f"^The PDF was not made: .*{reason}; run `make book` first$"):
         pdf.main()
     assert not (site / "_build/fedgo.pdf").exists()
 
