@@ -62,24 +62,18 @@ def hashes(case: Case, runs: int, rounds: int, names: list[str]) -> Iterator[tup
         np.random.seed(case.seed)  # noqa: NPY002: the global generator is what is tested
 
     from fedgo import Trace
-    from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, YARDSTICK_ON, YARDSTICKS, World, tuned
+    from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, World, tuned
 
     for name in names:
         experiment = EXPERIMENTS[name]
-        known = ALGORITHMS | (YARDSTICKS if name == YARDSTICK_ON else {})
         size = case.batch or runs
-        parts: dict[str, list[Trace]] = {algorithm: [] for algorithm in known}
+        parts: dict[str, list[Trace]] = {algorithm: [] for algorithm in ALGORITHMS}
         for first in range(0, runs, size):
             numbers = range(first, min(first + size, runs))
             problem = experiment.problem(numbers, seed=0)
             within = World(problem, experiment.clients, rounds)
-            for algorithm, how in known.items():
-                if algorithm in YARDSTICKS and first:
-                    continue  # seconds a run, and it has no batches: its first run is enough
-                only = (
-                    World(problem.only(0), experiment.clients, rounds) if algorithm in YARDSTICKS else within
-                )
-                parts[algorithm].append(how.run(only, tuned(name, algorithm)))
+            for algorithm, how in ALGORITHMS.items():
+                parts[algorithm].append(how.run(within, tuned(name, algorithm)))
         for algorithm, traces in parts.items():
             trace, digest = Trace.join(traces), hashlib.sha256()
             for part in (trace.arm, trace.up, trace.down, trace.sync):
