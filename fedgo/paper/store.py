@@ -24,6 +24,7 @@ from fedgo.paper.code import code, digest
 from fedgo.trace import Trace
 
 FOLDER = "FEDGO_TRACES"
+EVENT = "fedgo.trace"
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def read(key: Key, runs: int) -> Trace | None:
         "files": list(key.files),
         "code": key.code,
     }
-    sys.audit("fedgo.trace", facts)
+    sys.audit(EVENT, facts)
     return trace
 
 
