@@ -71,47 +71,79 @@ def view(network: Network, w0: Tensor, arms: Tensor, coordinates: Coordinates) -
     return View(theta, scale, torch.cat([upper, lower], -2), coordinates.features)
 
 
+class Images(NamedTuple):
+    """The images of the ball that the arms see: {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = ``centre`` (..., K, 2H + 1).
+
+    C_x = A_xA_xᵀ/λ + A_xU ``excess`` (A_xU)ᵀ, ``excess`` (..., r, r) = Σ⁻¹ − I/λ in the coordinates; ``root`` = √β.
+    """
+
+    view: View
+    lam: float
+    root: float
+    centre: Tensor
+    excess: Tensor
+
+    def times(self, h: Tensor, seen: Tensor) -> Tensor:
+        """C_x h for h (..., K, 2H + 1), given ``seen`` = (A_x U)ᵀh (..., K, r)."""
+        far = torch.einsum("...kjr,...kr->...kj", self.view.map, seen @ self.excess)
+        return self.view.scale * h / self.lam + far
+
+    def matrices(self, at: tuple[Tensor, ...]) -> Tensor:
+        """C_x (n, 2H + 1, 2H + 1) of the arms ``at`` (n indices along each axis)."""
+        shape = (*self.centre.shape[:-1], -1)
+        chart, scale = self.view.map.expand(*shape, -1)[at], self.view.scale.expand(shape)[at]
+        c = chart @ self.excess[at[:-1]] @ chart.mT
+        c.diagonal(dim1=-2, dim2=-1).add_(scale / self.lam)
+        return c
+
+
 def line_three(view: View, lam: float, beta: float, tally: Tally, rule_out: bool = True) -> Optimum:
     """max_{w ∈ Ball} f_x(w) for the ball of ``tally`` (..., K), from the linear solution of every arm.
 
     With ``rule_out`` an arm is ascended only where it can be the argmax: its second-order upper bound over the
     ball reaches the best linear solution, and it is not the only such arm. The choice is the same without.
     """
-    root = math.sqrt(beta)
+    images = _images(view, lam, beta, tally)
+    climb = _linear_solution(images)
+    ascended = torch.ones_like(climb.value, dtype=torch.bool)
+    if rule_out:
+        ascended = _upper_bound(images) >= climb.value.amax(-1, keepdim=True)
+        ascended &= ascended.sum(-1, keepdim=True) > 1
+    for part in ascended.nonzero().split(_CHUNK):
+        at = tuple(part.T)
+        below = Climb(*(field[at] for field in climb))
+        finished = _finish(images.centre[at], below, images.matrices(at), images.root)
+        for field, new in zip(climb, finished, strict=True):
+            field[at] = new
+    return Optimum(climb.value, ascended, climb.u)
+
+
+def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
     inverse = torch.cholesky_inverse(precision_factor(view.features, lam, tally))
     shift = inverse @ (view.features.mT @ tally.sums.unsqueeze(-1))
     centre = view.theta + torch.einsum("...kjr,...r->...kj", view.map, shift.squeeze(-1))
     excess = inverse - torch.eye(inverse.shape[-1], dtype=inverse.dtype) / lam
+    return Images(view, lam, math.sqrt(beta), centre, excess)
 
-    def times_c(h: Tensor, seen: Tensor) -> Tensor:
-        """C_x h for h (..., K, 2H + 1), given ``seen`` = (A_x U)ᵀh (..., K, r)."""
-        return view.scale * h / lam + torch.einsum("...kjr,...kr->...kj", view.map, seen @ excess)
 
-    linear = _slope(view.theta)
-    moved = times_c(linear, view.features)
-    norm = (linear * moved).sum(-1, keepdim=True).sqrt()
-    u = root * linear / norm
-    value = _value(centre + root * moved / norm)
-    ascended = torch.ones_like(value, dtype=torch.bool)
-    if rule_out:
-        steepest = _slope(centre)
-        seen = torch.einsum("...kj,...kjr->...kr", steepest, view.map)
-        width = (steepest * times_c(steepest, seen)).sum(-1).clamp(min=0).sqrt()
-        reach = beta / lam  # |w − ŵ|² at most
-        upper = _value(centre) + root * width + reach / 2 * _curvature(view, centre, math.sqrt(reach))
-        ascended = upper >= value.amax(-1, keepdim=True)
-        ascended &= ascended.sum(-1, keepdim=True) > 1
-    shape = (*value.shape, -1)
-    climb = Climb(value, u.expand(shape).clone(), root * moved / norm, torch.full_like(value, FIRST_STEP))
-    chart, scale = view.map.expand(*shape, -1), view.scale.expand(shape)
-    for part in ascended.nonzero().split(_CHUNK):
-        at = tuple(part.T)
-        c = chart[at] @ excess[at[:-1]] @ chart[at].mT
-        c.diagonal(dim1=-2, dim2=-1).add_(scale[at] / lam)
-        finished = _finish(centre[at], Climb(*(field[at] for field in climb)), c, root)
-        for field, new in zip(climb, finished, strict=True):
-            field[at] = new
-    return Optimum(climb.value, ascended, climb.u)
+def _linear_solution(images: Images) -> Climb:
+    """Where f linearised at ŵ₀ is largest: u = √β h/‖h‖_{C_x}, with h its gradient in θ."""
+    h = _slope(images.view.theta)
+    moved = images.times(h, images.view.features)
+    norm = (h * moved).sum(-1, keepdim=True).sqrt()
+    value = _value(images.centre + images.root * moved / norm)
+    u = (images.root * h / norm).expand(*value.shape, -1).clone()
+    return Climb(value, u, images.root * moved / norm, torch.full_like(value, FIRST_STEP))
+
+
+def _upper_bound(images: Images) -> Tensor:
+    """f_x(ŵ) + √β‖∇f_x(ŵ)‖_{Σ⁻¹} + β/(2λ)·sup ‖∇²f_x‖ ≥ max_{w ∈ Ball} f_x(w), (..., K)."""
+    h = _slope(images.centre)
+    seen = torch.einsum("...kj,...kjr->...kr", h, images.view.map)
+    steepest = (h * images.times(h, seen)).sum(-1).clamp(min=0).sqrt()
+    reach = images.root**2 / images.lam  # |w − ŵ|² at most
+    bend = _curvature(images.view, images.centre, math.sqrt(reach))
+    return _value(images.centre) + images.root * steepest + reach / 2 * bend
 
 
 def _ascend(centre: Tensor, climb: Climb, c: Tensor, root: float) -> Climb:
