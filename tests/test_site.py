@@ -322,7 +322,7 @@ def test_gate_dead_links(tmp_path, link, fault):
 SAID = ("aa", "bb", "3.11", "runs", "12", "2026")  # how facts of the foot below begin
 STAMP = {"commit": "1a2b", "notebook": "a" * 64, "package": "b" * 64, "lock": "c" * 64}
 STAMP |= {"parameters": {"runs": "10", "seed": "0"}, "seconds": 12.3, "date": "2026-01-02T03:04:05+00:00"}
-STAMP |= {"python": "3.11.7"}
+STAMP |= {"python": "3.11.7", "traces": []}
 EXECUTED_PAGE = """<p class=open-in>
 <a href="https://mybinder.org/v2/gh/me/book/main?urlpath=lab%2Ftree%2Fnotebooks%2F01_a.md">open in Binder</a>
 <a href="https://colab.research.google.com/github/me/book/blob/gh-pages/open/01_a.ipynb">open in Colab</a>
