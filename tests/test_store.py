@@ -74,9 +74,9 @@ def test_stored_and_computed_traces_are_the_same(name, tmp_path, monkeypatch):
     """At once, and in the pieces that the store makes of it."""
     setting = tuned("hartmann6", name)
     monkeypatch.delenv(store.FOLDER, raising=False)
-    whole = ALGORITHMS[name].run(small(6), setting)
+    whole = ALGORITHMS[name].run(small(3), setting)
     monkeypatch.setenv(store.FOLDER, str(tmp_path))
-    for runs in (2, 3, 6, 1, 6):
+    for runs in (2, 3, 1):
         assert ALGORITHMS[name].run(small(runs), setting) == whole.first(runs)
 
 
