@@ -1,6 +1,7 @@
 """Execute one notebook through papermill, with the book's own kernel, and stamp what came of it."""
 
 import datetime
+import logging
 import os
 import subprocess
 import sys
@@ -108,6 +109,7 @@ def run(root: Path, name: str, text: Any, parameters: Mapping[str, Any], limit: 
     """The notebook as papermill left it, one cell longer: the last one has the kernel's record."""
     source = nbformat.from_dict(text)
     source.cells = [*text.cells, nbformat.v4.new_code_cell("%used")]
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what is wrong is said below, once
     at: list[str] = []
     try:
         return papermill.execute_notebook(

@@ -108,7 +108,7 @@ def _difference(root: Path, text: Any, executed: Any, now: definitions.Package) 
     for trace in stamp["traces"]:
         package = root / definitions.PACKAGE
         if definitions.code.code(trace["modules"], trace["files"], package) != trace["code"]:
-            return f"the code of its stored trace of {trace['algorithm']} on {trace['experiment']} changed"
+            return f"the code of its stored trace of {trace['algorithm']} on {trace['problem']} changed"
     return ""
 
 

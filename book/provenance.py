@@ -116,7 +116,7 @@ def stored(traces: list[dict[str, Any]]) -> str:
     if not traces:
         return ""
     rows = "".join(
-        f"<li>{escape(trace['experiment'])}, {escape(trace['algorithm'])}, {trace['runs']} runs of seed "
+        f"<li>{escape(trace['problem'])}, {escape(trace['algorithm'])}, {trace['runs']} runs of seed "
         f"{trace['seed']}: made <time>{escape(trace['made'])}</time> by code <code>{trace['code'][:12]}</code></li>"
         for trace in traces
     )

@@ -168,13 +168,14 @@ def test_other_parameters_and_another_place(ready):
         ("from myst_nb import glue\n\nglue('a', float('nan'), display=False)", "glues 'a', which is nan"),
     ],
 )
-def test_a_cell_that_misbehaves_is_named(ready, code, fault):
+def test_a_cell_that_misbehaves_is_named(ready, code, fault, capfd, caplog):
     write(ready, code)
     start = time.monotonic()
     with pytest.raises(chapters.BuildError, match=fault):
         execution.execute(ready.root, "01_a", {}, ready.root / "out.ipynb", limit=8)
     assert time.monotonic() - start < 60
     assert not (ready.root / "out.ipynb").exists()
+    assert capfd.readouterr() == ("", "") and caplog.records == []  # the fault is said once, by the build
 
 
 def test_with_other_parameters_a_gap_is_allowed(ready):

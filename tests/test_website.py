@@ -1,6 +1,6 @@
 """The pages are built with warnings as errors; what is used again gives the same site; only a good one counts."""
 
-import json
+from types import SimpleNamespace
 
 import pytest
 from book_modules import shared
@@ -71,16 +71,44 @@ def test_an_edit_gives_the_site_that_a_build_from_nothing_gives(book):
         website.build(book)
 
 
-def test_nothing_stays_of_a_page_that_is_gone(book):
+@pytest.fixture
+def quick(book, monkeypatch):
+    """The book, built by a Sphinx that only pretends: a page for every source, and a warning for "{ref}`gone`"."""
+
+    def run(command, **options):
+        quick.commands.append(command)
+        for page in (book / "book").glob("*.md"):
+            path = book / website.SITE / f"book/{page.stem}.html"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(page.read_text())
+        bad = "{ref}`gone`" in (book / "book/index.md").read_text()
+        said = (
+            "reading\n\x1b[91mbook/index.md:1: WARNING: undefined label: 'gone'\x1b[39;49;00m\ndone\n" * bad
+        )
+        return website.subprocess.CompletedProcess(command, int(bad), said)
+
+    quick = SimpleNamespace(commands=[])
+    monkeypatch.setattr(website.subprocess, "run", run)
+    return quick
+
+
+def afresh(quick) -> bool:
+    """Whether the last build read every page."""
+    return "--afresh" in quick.commands[-1]
+
+
+def test_nothing_stays_of_a_page_that_is_gone(book, quick):
     website.build(book)
+    assert afresh(quick)
+    website.build(book)
+    assert not afresh(quick)
     (book / "book/second.md").unlink()
-    (book / "_toc.yml").write_text("format: jb-book\nroot: book/index\n")
-    (book / "book/index.md").write_text("# A page\n")
     website.build(book)
-    assert "book/second.html" not in pages(book)
+    assert afresh(quick)
+    assert pages(book).keys() == {"book/index.html"}
 
 
-def test_only_a_good_build_of_todays_sources_counts(book):
+def test_only_a_good_build_of_todays_sources_counts(book, quick):
     missing = "the last build of the book failed, or there was none; run `make book` first"
     changed = "the sources changed since the book was built; run `make book` first"
     assert website.why_not_good(book) == missing
@@ -92,15 +120,30 @@ def test_only_a_good_build_of_todays_sources_counts(book):
     website.build(book)
     assert website.why_not_good(book) == ""
     index.write_text(INDEX + "\n{ref}`gone`\n")
-    with pytest.raises(chapters.BuildError):
+    with pytest.raises(chapters.BuildError) as fault:
         website.build(book)
+    assert str(fault.value) == "the HTML build failed:\nbook/index.md:1: WARNING: undefined label: 'gone'"
     assert website.why_not_good(book) == missing
     index.write_text(INDEX)
     assert website.why_not_good(book) == missing
     website.build(book)
+    assert afresh(quick)
     for damaged in ("", "{}", "[]", "null", '{"pages": 1}'):
         (book / website.GOOD).write_text(damaged)
         assert website.why_not_good(book) == missing
+
+
+def test_what_is_edited_while_the_pages_are_built_is_not_in_the_stamp(book, quick, monkeypatch):
+    run = website.subprocess.run
+
+    def slow(*arguments, **options):
+        done = run(*arguments, **options)
+        (book / "book/index.md").write_text(INDEX + "\nToo late.\n")
+        return done
+
+    monkeypatch.setattr(website.subprocess, "run", slow)
+    website.build(book)
+    assert "the sources changed" in website.why_not_good(book)
 
 
 @pytest.mark.parametrize(
@@ -142,25 +185,3 @@ def test_another_repository_is_another_frame(book, monkeypatch):
     before = website.sources(book)["frame"]
     monkeypatch.setenv("GITHUB_REPOSITORY", "me/mine")
     assert website.sources(book)["frame"] != before
-
-
-def test_a_failed_build_says_its_faults_and_no_colours(book):
-    (book / "_toc.yml").write_text("format: nonsense\n")
-    with pytest.raises(chapters.BuildError) as fault:
-        website.build(book)
-    assert "nonsense" in str(fault.value) and "\x1b" not in str(fault.value)
-
-
-def test_the_stamp_is_written_last(book, monkeypatch):
-    """What is edited while the pages are built is not in the stamp."""
-    run = website.subprocess.run
-
-    def slow(*arguments, **options):
-        done = run(*arguments, **options)
-        (book / "book/index.md").write_text(INDEX + "\nToo late.\n")
-        return done
-
-    monkeypatch.setattr(website.subprocess, "run", slow)
-    website.build(book)
-    assert "the sources changed" in website.why_not_good(book)
-    assert json.loads((book / website.GOOD).read_text()).keys() == {"pages", "frame"}

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
@@ -17,7 +17,7 @@ from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.messages import Encoding
 from fedgo.network import Network
-from fedgo.paper import code, store
+from fedgo.paper import store
 from fedgo.paper.problems import clustered, cosine8, hartmann6
 from fedgo.phase_one import Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import Settings
@@ -89,16 +89,37 @@ class World:
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
 
-Run = Callable[[World, Setting], Trace]
+class Run(Protocol):
+    """A function with a name that plays an algorithm on a `World` with a setting."""
+
+    __name__: str
+
+    def __call__(self, world: World, setting: Setting, /) -> Trace: ...
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """How to run an algorithm with a setting from its ``grid``, and whether the paper compares with it."""
+    """How to ``compute`` a trace with a setting from its ``grid``, and whether the paper compares with it."""
 
-    run: Run
+    compute: Run
     grid: tuple[Setting, ...]
     in_paper: bool = True
+
+    def run(self, within: World, setting: Setting) -> Trace:
+        """The trace of all runs of ``within`` with ``setting``, from the store where there is one."""
+        source = self.compute.__module__
+        how = {
+            "algorithm": f"{source}.{self.compute.__name__}",
+            "setting": {"gamma": Settings().gamma} | dict(setting),
+            "size": (within.clients, within.rounds, within.encoding),
+        }
+
+        def compute(problem: Problem) -> Trace:
+            same = problem is within.problem  # then Phase I may be there already
+            return self.compute(within if same else replace(within, problem=problem), setting)
+
+        made = store.Made(how, (source,), ("paper/experiments.py",))
+        return store.stored(made, within.problem, compute)
 
 
 def _grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
@@ -129,6 +150,11 @@ def _from_scratch(run: Callable[..., Trace], *own: str) -> Run:
     return within
 
 
+@wraps(uniform_random)
+def _uniform(world: World, setting: Setting) -> Trace:
+    return uniform_random(world.problem, world.clients, world.steps)
+
+
 _RIDGE = _grid(lam=(0.0001, 0.001, 0.01, 0.1), beta=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
 _GLB = _grid(link=("identity", "logistic"), lam=(0.03, 0.1, 1.0), beta=(0.01, 0.1, 1.0, 10.0))
 _KERNEL = _grid(lengthscale=(0.3, 1.0, 3.0), lam=(0.01, 0.1), beta=(0.003, 0.03, 0.3, 3.0))
@@ -145,17 +171,22 @@ ALGORITHMS = {
     "ApproxDisKernelUCB": Algorithm(_from_scratch(approx_dis_kernel_ucb, "lengthscale"), _KERNEL),
     "Kernel UCB, at once": Algorithm(_from_scratch(exact_kernel_ucb, "lengthscale"), _KERNEL, in_paper=False),
     "UCB1, shared": Algorithm(_from_scratch(shared_ucb1), _UCB1, in_paper=False),
-    "Uniform": Algorithm(
-        lambda world, _: uniform_random(world.problem, world.clients, world.steps), _NO_CHOICE, in_paper=False
-    ),
+    "Uniform": Algorithm(_uniform, _NO_CHOICE, in_paper=False),
 }
 
 # Centralised Bayesian optimisation as a yardstick, too slow for whole experiments: the same budget, but on the first
 # YARDSTICK_STEPS steps of one of them.
 YARDSTICK, YARDSTICK_ON, YARDSTICK_STEPS = "GP-UCB (BoTorch)", "hartmann6", 150
+
+
+@wraps(gp_ucb)
+def _gp_ucb(world: World, setting: Setting) -> Trace:
+    return gp_ucb(world.problem, world.clients, YARDSTICK_STEPS, setting["beta"])
+
+
 YARDSTICKS = {
     YARDSTICK: Algorithm(
-        lambda w, s: gp_ucb(w.problem, w.clients, YARDSTICK_STEPS, s["beta"]),
+        _gp_ucb,
         _grid(beta=tuple(round(10 ** (k / 6 - 2), 4) for k in range(24))),
         in_paper=False,
     )
@@ -191,28 +222,9 @@ def evaluate(
     count("runs", runs, "give at least one run")
     require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
-    keys = {algorithm: _key(name, algorithm, seed, options) for algorithm in algorithms}
-    with store.locked(keys.values()):
-        stored = {algorithm: store.read(key, runs) for algorithm, key in keys.items()}
-        whole = {algorithm: trace for algorithm, trace in stored.items() if trace and len(trace.arm) == runs}
-        short = {algorithm: trace for algorithm, trace in stored.items() if algorithm not in whole}
-        start = min((len(trace.arm) if trace else 0 for trace in short.values()), default=runs)
-        parts = {
-            algorithm: [trace.first(start)] if trace and start else [] for algorithm, trace in short.items()
-        }
-        for first in range(start, runs, _BATCH):
-            within = world(name, range(first, min(first + _BATCH, runs)), seed, **options)
-            for algorithm, traces in parts.items():
-                traces.append(ALGORITHMS[algorithm].run(within, keys[algorithm].setting))
+    parts: dict[str, list[Trace]] = {algorithm: [] for algorithm in algorithms}
+    for first in range(0, runs, _BATCH):
+        within = world(name, range(first, min(first + _BATCH, runs)), seed, **options)
         for algorithm, traces in parts.items():
-            whole[algorithm] = Trace.join(traces)
-            store.write(keys[algorithm], whole[algorithm])
-    return {algorithm: whole[algorithm] for algorithm in algorithms}
-
-
-def _key(name: str, algorithm: str, seed: int, options: Mapping[str, Any]) -> store.Key:
-    """The place of a trace of `evaluate` in the store: the algorithm's module makes it, and the problems'."""
-    table = f"paper/data/{name}.csv"
-    files = ("paper/experiments.py", *([table] if (code.PACKAGE / table).is_file() else []))
-    modules = (ALGORITHMS[algorithm].run.__module__, "fedgo.paper.problems")
-    return store.Key(name, options, algorithm, tuned(name, algorithm), seed, modules, files)
+            traces.append(ALGORITHMS[algorithm].run(within, tuned(name, algorithm)))
+    return {algorithm: Trace.join(traces) for algorithm, traces in parts.items()}
