@@ -372,8 +372,9 @@ def look(site: Path, tree: Path, pages: Iterable[Path]) -> list[Fault]:
     with browser() as started:
         context = started.new_context(offline=True)
         heard, tab = listen(context), context.new_page()
-        tab.set_default_timeout(120_000)  # for a machine with other things to do
         still = started.new_context(offline=True, java_script_enabled=False).new_page()
+        for shown in (tab, still):
+            shown.set_default_timeout(120_000)  # for a machine with other things to do
         for file in pages:
             page = file.relative_to(site).as_posix()
             if not file.is_file():
@@ -382,10 +383,13 @@ def look(site: Path, tree: Path, pages: Iterable[Path]) -> list[Fault]:
             heard.clear()
             texts = [*look_at_files(file, site, tree)]
             sizes = (PHONE, LAPTOP, DESKTOP) if file.is_relative_to(site / "book") else (PHONE, LAPTOP)
-            faults += merged(look_at_views(tab, file, sizes), page)
-            if tab.locator("div.explore").count():
-                still.goto(file.as_uri())
-                texts += dead_explorer(tab) + wrong_without_scripts(still)
+            try:
+                faults += merged(look_at_views(tab, file, sizes), page)
+                if tab.locator("div.explore").count():
+                    still.goto(file.as_uri())
+                    texts += dead_explorer(tab) + wrong_without_scripts(still)
+            except Error as error:
+                texts.append(f"could not be looked at: {error.message.splitlines()[0]}")
             faults += [Fault(page, text) for text in dict.fromkeys([*texts, *heard])]
     return faults
 
