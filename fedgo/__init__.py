@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
-from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
+from fedgo.algorithms.controls import counted_ucb1, exact_kernel_ucb, shared_ucb1, uniform_random
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
@@ -45,6 +45,7 @@ __all__ = [
     "approx_dis_kernel_ucb",
     "clustered",
     "cosine8",
+    "counted_ucb1",
     "dis_lin_ucb",
     "evaluate",
     "exact_kernel_ucb",

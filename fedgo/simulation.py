@@ -5,7 +5,8 @@ once; where learner i of a run triggers, the choices of those after i in that ru
 the synchronisation. The noise is indexed by (run, step), so the result is the sequential one.
 """
 
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -48,6 +49,15 @@ class Learner(Protocol[State]):
         ...
 
 
+@runtime_checkable
+class Annotates(Protocol):
+    """A learner that has something to say of each pull, a certificate of its regret for instance."""
+
+    def notes(self, state: Any, arm: Tensor) -> Mapping[str, Tensor]:
+        """By name, what there is to say before each learner pulls ``arm`` (S, M), each (S, M)."""
+        ...
+
+
 @on_cpu
 def simulate(
     name: str, problem: Problem, learner: Learner[State], exploration: Exploration, clients: int, steps: int
@@ -75,7 +85,8 @@ def simulate(
     sync = torch.zeros(runs, total, dtype=torch.bool)
     ledger = Ledger(*(_extend(part, steps) for part in exploration.ledger))
     star = Star(clients, ledger)
-    order = _order(problem, learners)
+    notes: dict[str, Tensor] = {}
+    order = order_of_ties(problem, learners)
     seat = torch.arange(learners)
     position = torch.full((runs,), first)
     state = learner.begin()
@@ -83,16 +94,20 @@ def simulate(
         served = (position - first) % learners
         step = (position - served).unsqueeze(1) + seat
         turn = (seat >= served.unsqueeze(1)) & (step < total)
-        arm = _largest(learner.index(state), order)
+        arm = largest(learner.index(state), order)
         fires = learner.fires(state, arm) & turn
         # keep the turns up to the first that fires: its position among the turns is where the count is still 0
         turn &= fires.cumsum(1) - fires.long() == 0
         fires &= turn
         at = step.clamp(max=total - 1)
         reward = problem.observe(arm, noise.gather(1, at))
-        state = learner.learn(state, arm, reward, turn.to(reward.dtype))
         run, learner_number = turn.nonzero(as_tuple=True)
         taken = step[run, learner_number]
+        if isinstance(learner, Annotates):
+            for note, values in learner.notes(state, arm).items():
+                kept = notes.setdefault(note, values.new_zeros(runs, total))
+                kept[run, taken] = values[run, learner_number]
+        state = learner.learn(state, arm, reward, turn.to(reward.dtype))
         arms[run, taken] = arm[run, learner_number]
         rewards[run, taken] = reward[run, learner_number]
         position = position + turn.sum(1)
@@ -101,14 +116,16 @@ def simulate(
             when = When(run, step[run, learner_number])
             sync[when] = True
             state = learner.synchronise(state, star, when)
-    return Trace(name, problem.name, clients, first, arms, rewards, problem.regret(arms), *ledger, sync)
+    return Trace(
+        name, problem.name, clients, first, arms, rewards, problem.regret(arms), *ledger, sync, notes
+    )
 
 
 def _extend(part: Tensor, steps: int) -> Tensor:
     return torch.cat([part, part.new_zeros(len(part), steps)], 1)
 
 
-def _order(problem: Problem, learners: int) -> Tensor:
+def order_of_ties(problem: Problem, learners: int) -> Tensor:
     """A random place in [0, 1) for each arm in every learner's order of ties, (S, M, K)."""
     arms = problem.arms.shape[1]
     draws = [
@@ -118,7 +135,7 @@ def _order(problem: Problem, learners: int) -> Tensor:
     return torch.stack(draws)
 
 
-def _largest(index: Tensor, order: Tensor) -> Tensor:
+def largest(index: Tensor, order: Tensor) -> Tensor:
     """The arm (S, M) of the largest ``index`` (S, M, K); among those within 1e-9 of it the last in ``order``."""
     top = index.amax(-1, keepdim=True)
     require(

@@ -5,8 +5,8 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from fedgo._checks import count, require, require_kind
 class Trace:
     """What an experiment did, all arrays (S, steps): Phase I in the first ``phase_one`` steps, then Phase II.
 
-    ``arm`` int64, ``reward``, ``regret`` f(x*) − f(x_t) float64, ``up`` and ``down`` scalars int64, ``sync`` bool.
-    Two traces are equal if every entry of every array is.
+    ``arm`` int64, ``reward``, ``regret`` f(x*) − f(x_t) float64, ``up`` and ``down`` scalars int64, ``sync`` bool;
+    ``notes`` by name what the learner had to say of each step, if anything. Two traces are equal if every entry of
+    every array is.
     """
 
     algorithm: str
@@ -35,6 +36,7 @@ class Trace:
     up: Tensor
     down: Tensor
     sync: Tensor
+    notes: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, dtype in _ARRAYS.items():
@@ -44,6 +46,14 @@ class Trace:
             require(
                 values.ndim == 2 and values.shape == self.arm.shape,
                 f"the shape of {name}",
+                tuple(values.shape),
+                f"give (S, steps), as of arm: {tuple(self.arm.shape)}",
+            )
+        for name, values in self.notes.items():
+            require_kind(isinstance(values, Tensor), f"the note {name!r}", values, "give a tensor")
+            require(
+                values.shape == self.arm.shape,
+                f"the shape of the note {name!r}",
                 tuple(values.shape),
                 f"give (S, steps), as of arm: {tuple(self.arm.shape)}",
             )
@@ -57,8 +67,16 @@ class Trace:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trace):
             return NotImplemented
-        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return all(torch.equal(a, b) if isinstance(a, Tensor) else a == b for a, b in pairs)
+        mine, theirs = self._entries(), other._entries()
+        return mine.keys() == theirs.keys() and all(
+            torch.equal(a, theirs[name]) if isinstance(a, Tensor) else a == theirs[name]
+            for name, a in mine.items()
+        )
+
+    def _entries(self) -> dict[str, Any]:
+        """Every field by its name, and every note by the name that it has in a file."""
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
+        return named | {_NOTE + name: values for name, values in self.notes.items()}
 
     @property
     def cumulative_regret(self) -> Tensor:
@@ -75,31 +93,34 @@ class Trace:
         there = len(self.arm)
         require(count("runs", runs, f"there are {there}") <= there, "runs", runs, f"there are {there}")
         part: dict[str, Any] = {name: getattr(self, name)[:runs] for name in _ARRAYS}
-        return replace(self, **part)
+        return replace(self, **part, notes={name: values[:runs] for name, values in self.notes.items()})
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":
         """The runs of several traces of one experiment as one trace."""
         require(len(traces) >= 1, "traces", traces, "give at least one trace")
         kinds = {
-            (t.algorithm, t.problem, t.clients, t.phase_one, t.arm.shape[1]) for t in traces
-        }  # the steps with them
+            (t.algorithm, t.problem, t.clients, t.phase_one, t.arm.shape[1], *sorted(t.notes)) for t in traces
+        }  # the steps with them, and what there are notes of
         require(len(kinds) == 1, "the experiments", sorted(kinds), "join the runs of one experiment only")
         whole: dict[str, Any] = {
             name: torch.cat([getattr(trace, name) for trace in traces]) for name in _ARRAYS
         }
-        return replace(traces[0], **whole)
+        notes = {name: torch.cat([trace.notes[name] for trace in traces]) for name in traces[0].notes}
+        return replace(traces[0], **whole, notes=notes)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one ``.npz`` file; the file that was there stays whole until the new one is."""
         path = Path(path)
-        about = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _ARRAYS}
-        arrays = {name: getattr(self, name).numpy() for name in _ARRAYS}
+        entries = self._entries()
+        arrays = {
+            name: entries.pop(name).numpy() for name in list(entries) if isinstance(entries[name], Tensor)
+        }
         partial = None
         try:
             with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
                 partial = Path(file.name)
-                np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
+                np.savez_compressed(file, about=np.array(json.dumps(entries)), **arrays)
                 file.flush()
                 os.fsync(file.fileno())
             partial.replace(path)
@@ -124,8 +145,10 @@ class Trace:
                     f"it lacks {sorted(missing)}; give a saved Trace",
                 )
                 arrays = {name: torch.from_numpy(file[name]) for name in _ARRAYS}
+                there = [name for name in file.files if name.startswith(_NOTE)]
+                notes = {name.removeprefix(_NOTE): torch.from_numpy(file[name]) for name in there}
                 about: dict[str, Any] = json.loads(str(file["about"]))
-            trace = cls(**(about | arrays))
+            trace = cls(**(about | arrays), notes=notes)
             for name in ("reward", "regret"):
                 require(
                     bool(getattr(trace, name).isfinite().all()), name, "not finite", "the file is damaged"
@@ -143,6 +166,7 @@ class Trace:
             raise ValueError(f"the trace file is {str(path)!r}: {reason}; give a saved Trace") from error
 
 
+_NOTE = "note: "  # before the name of a note in a file
 _ARRAYS = {
     "arm": torch.int64,
     "reward": torch.float64,

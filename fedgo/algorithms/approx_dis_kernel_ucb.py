@@ -46,6 +46,7 @@ def approx_dis_kernel_ucb(
     require_run(problem, clients, steps, settings)
     number("oversampling", oversampling, "give a positive q̄")
     require(0 < oversampling < float("inf"), "oversampling", oversampling, "give a positive q̄")
+    require(settings.patience == 0, "patience", settings.patience, "its event counts no pulls; give 0")
     kernel = rbf(problem.arms, lengthscale)
     require_prior(1.0, settings.lam)
     learner = NystroemKernel(clients, problem, kernel, settings, oversampling)

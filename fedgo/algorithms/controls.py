@@ -1,10 +1,12 @@
-"""Controls that the paper does not have: uniform play, UCB1 on shared counts, exact kernel UCB.
+"""Controls that the paper does not have: uniform play, UCB1 on counts shared at once or on the event, kernel UCB.
 
-Shared UCB1 plays argmax_x of the mean + √(2β ln t/n) (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002,
+UCB1 plays argmax_x of the mean + √(2β ln t/n) (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002,
 https://doi.org/10.1023/A:1013689704352), kernel UCB that of the mean + √β‖φ(x)‖_{Σ⁻¹} on features φ of the RBF kernel,
 whose mean and width are those of kernel ridge regression (Valko et al., UAI 2013, https://arxiv.org/abs/1309.6869).
-State and steps are those of `fedgo.phase_two.Immediate`.
+State and steps are those of `fedgo.phase_two`.
 """
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,7 +15,7 @@ from fedgo._checks import on_cpu
 from fedgo.algorithms.approx_dis_kernel_ucb import rbf
 from fedgo.confidence import Posterior, Tally, require_prior
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import Immediate, Settings, require_run
+from fedgo.phase_two import EventTriggered, Immediate, Index, Settings, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.trace import Trace
@@ -41,6 +43,27 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     an arm's number and a reward: 2 scalars up and 2N down.
     """
     require_run(problem, clients, steps, settings)
+    learner = Immediate(1, *_arms_apart(problem, settings), datum=2)
+    nothing = Exploration.nothing(len(problem.runs))
+    return simulate("UCB1, shared", problem, learner, nothing, clients, steps)
+
+
+@on_cpu
+def counted_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
+    """UCB1 as N clients play it between synchronisations: the same index on what each client knows.
+
+    Counts and sums of every arm are sent, on the event n_i·Σ ln(1 + 1/(1 + n)) > γ over a client's own pulls, with n
+    what it knew of the pulled arm: that of Algorithm 1 where every arm has a feature of its own and λ is 1.
+    """
+    require_run(problem, clients, steps, settings)
+    settings = replace(settings, lam=1.0, encoding="counts")
+    learner = EventTriggered(clients, *_arms_apart(problem, settings))
+    nothing = Exploration.nothing(len(problem.runs))
+    return simulate("UCB1, counted", problem, learner, nothing, clients, steps)
+
+
+def _arms_apart(problem: Problem, settings: Settings) -> tuple[Tensor, Tensor, int, Settings, Index]:
+    """Features e_x, offsets 0, their dimension, settings and the index of a learner that is UCB1."""
     runs, arms = problem.means.shape
     unit = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)
 
@@ -50,10 +73,7 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
         index = known.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
         return torch.where(known.counts > 0, index, torch.inf)
 
-    learner = Immediate(
-        1, unit, torch.zeros(runs, 1, arms, dtype=torch.float64), arms, settings, ucb1, datum=2
-    )
-    return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
+    return unit, torch.zeros(runs, 1, arms, dtype=torch.float64), arms, settings, ucb1
 
 
 @on_cpu

@@ -110,7 +110,8 @@ class GeneralisedLinear:
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """The event of DisLinUCB, for A after the pull."""
         _, variance = self._pulled(state, arm)
-        return (state.fresh.sum(-1) + 1) * (state.gain + variance.log1p()) > self.settings.gamma
+        pulls = state.fresh.sum(-1) + 1 - self.settings.patience
+        return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Absorb the pull into A and b, and take the online Newton step."""

@@ -28,9 +28,15 @@ Argmax = Literal["first-order", "ascent"]
 @on_cpu
 def fed_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """Fed-GO-UCB: N models around one ŵ₀, synchronised when the event with threshold γ fires."""
+    return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax), start)
+
+
+def fed_go_learner(
+    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order"
+) -> EventTriggered:
+    """The N models of Fed-GO-UCB before Phase II, for `simulate` or for whoever wants their proposals."""
     _check(problem, start, settings)
-    learner = EventTriggered(start.clients, *_linearise(problem, start, settings, argmax))
-    return _run("Fed-GO-UCB", problem, learner, start)
+    return EventTriggered(start.clients, *_linearise(problem, start, settings, argmax))
 
 
 @on_cpu

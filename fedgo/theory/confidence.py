@@ -52,6 +52,20 @@ def radius_printed(
     )
 
 
+def noise_radius(
+    information: Tensor, syncs: Tensor | int, *, members: int, sigma: float, delta: float
+) -> Tensor:
+    """σ√(Λ + 2 ln(π²M(p + 1)²/(6δ))), which bounds all self-normalised sums of the noise with probability 1 − δ.
+
+    Λ = ``information`` is each one's log-ratio; the union is over p = ``syncs`` and M = ``members``: the N clients, or
+    the N clients times K arms where every arm has a sum of its own.
+    """
+    check_probability(delta)
+    union = 2 * math.log(math.pi**2 * members / (6 * delta))
+    epoch = torch.as_tensor(syncs + 1, dtype=torch.float64)  # the logarithm of an int64 would be a float32
+    return sigma * (information + (union + 4 * epoch.log())).sqrt()
+
+
 def radius(
     information: Tensor,
     pulls: Tensor,
@@ -77,7 +91,5 @@ def radius(
     for name, values in (("sigma", sigma), ("distance", distance), ("curvature", curvature)):
         least = float(torch.as_tensor(values).min())
         require(least >= 0, name, least, "give a bound, at least 0")
-    epoch = torch.as_tensor(syncs + 1, dtype=torch.float64)  # the logarithm of an int64 would be a float32
-    union = 2 * math.log(math.pi**2 * clients / (3 * delta)) + 4 * epoch.log()
-    noise = sigma * (information + union).sqrt()
+    noise = noise_radius(information, syncs, members=clients, sigma=sigma, delta=delta / 2)
     return (noise + math.sqrt(lam) * distance + curvature / 2 * distance**2 * pulls.sqrt()).square()

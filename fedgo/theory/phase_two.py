@@ -33,6 +33,16 @@ def require_regularisation(lam: float, slope: float) -> None:
     )
 
 
+def potential_clipped(information: float, widest: float = 1.0) -> float:
+    """Σ_s min(a, ‖g_s‖_{Σ_{s−1}⁻¹})² ≤ Λ·a²/ln(1 + a²) for every λ > 0, with a = ``widest`` (item 3' of the theorem).
+
+    Because u ≤ ln(1 + u)·a²/ln(1 + a²) for 0 ≤ u ≤ a². Unclipped if no width is above a, as with a = C_g/√λ.
+    """
+    require(0 <= widest < math.inf, "widest", widest, "give a finite a ≥ 0, at which the widths are clipped")
+    square = widest**2
+    return information * (square / math.log1p(square) if square else 1.0)
+
+
 def excess_printed(beta: float, curvature: float, lam: float) -> float:
     """2βC_h/λ, the second-order part of the instantaneous regret as printed (lemma "Instantaneous regret")."""
     check_regularisation(lam)
@@ -57,8 +67,15 @@ def synchronisations_printed(rounds: float, information: float, gamma: float) ->
     return 2 * math.sqrt(rounds * information / gamma)
 
 
-def synchronisations(rounds: float, information: float, gamma: float) -> float:
-    """P ≤ Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) for Λ ≥ ln det Σ_NT/det λI and round robin (at most √(TΛ/γ) + Λ/γ)."""
+def synchronisations(rounds: float, information: float, gamma: float, patience: int = 0) -> float:
+    """P ≤ Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) for Λ ≥ ln det Σ_NT/det λI and round robin (at most √(TΛ/γ) + Λ/γ).
+
+    If the event does not count a client's first m = ``patience`` ≥ 1 pulls, P ≤ min(√(TΛ/γ), T/m), and γ may be 0: of
+    an epoch's ℓ steps a client makes at most ℓ/N + 1, so at most ℓ/N that count, and an epoch that ends has ℓ ≥ mN.
+    """
+    if patience:
+        require(gamma >= 0, "gamma", gamma, "give a threshold γ of at least 0")
+        return min(math.sqrt(rounds * information / gamma) if gamma else math.inf, rounds / patience)
     check_threshold(gamma)
     half = information / (2 * gamma)
     return half + math.sqrt(half**2 + rounds * information / gamma)
@@ -114,3 +131,32 @@ def regret_phase_two(
     good = 2 * math.sqrt(2 * math.e * beta * steps * information)
     bad = math.floor(information) * (2 * math.sqrt(2) * clients * math.sqrt(beta * gamma) + 2 * value)
     return PhaseTwoRegret(good, bad, steps * excess)
+
+
+def regret_phase_two_clipped(
+    beta: float,
+    information: float,
+    clients: int,
+    rounds: int,
+    gamma: float,
+    value: float,
+    excess: float = 0.0,
+    *,
+    widest: float = math.inf,
+    patience: int = 0,
+) -> PhaseTwoRegret:
+    """Item 3' of the theorem, for every λ > 0: 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) + NTκ with φ = a²/ln(1 + a²),
+    a = min(F/√β, W), where no width is above W = ``widest`` (C_g/√λ for instance).
+
+    Because r_t ≤ κ + 2 min(F, √β w_t) = κ + 2√β min(a, w_t) and `potential_clipped`. With a = max(1, F/√β) it is
+    2M√(eNTΛ/ln 2) + …, M = max(√β, F). The first ``patience`` pulls of a client in a bad epoch, which the event does
+    not count, cost at most 2F each; or, where it has made more, all together √(1 + patience) times as much.
+    """
+    root = math.sqrt(beta)
+    clip = min(value / root, widest) if root else 0.0
+    scale = 2 * root * math.sqrt(potential_clipped(1.0, clip))
+    counted, uncounted = scale * math.sqrt(gamma), 2 * value * patience
+    client = min(counted + uncounted, max(math.sqrt(1 + patience) * counted, uncounted))
+    good = scale * math.sqrt(math.e * clients * rounds * information)
+    bad = math.floor(information) * (clients * client + 2 * value)
+    return PhaseTwoRegret(good, bad, clients * rounds * excess)

@@ -1,0 +1,343 @@
+"""Theorem G, the guard: any proposal is played where it is certified, and the most optimistic arm elsewhere.
+
+Every client knows, of each arm, the number n and the sum Y of the rewards up to the last synchronisation (Phase I
+included) and of its own pulls since. With |f| ≤ F, σ-sub-Gaussian noise and p synchronisations so far
+
+    U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))
+
+contain f(x) for all arms, clients and steps with probability 1 − δ. A proposed arm a is played if max U − L(a) ≤
+κ(U − L)(a), otherwise the arm of the largest U. Client i synchronises when (n_i − m)·Σ ln(1 + 1/(1 + n)) > γ over its
+own n_i pulls since the last time; then counts and sums go up, and their news comes down. Whatever is proposed,
+
+    r_t ≤ q_t = max U − L(x_t),   Σ r_t ≤ Σ q_t ≤ `guard_regret`   with the same probability.
+
+What it does not say: the arms are finite and public, and each has to be looked at, so that nothing is left for K ≫ NT;
+σ and F have to be bounds (and F not the best value itself, which would give the optimum away); and it speaks of safety
+only: whether the proposal is any good it does not say.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo import phase_two
+from fedgo._checks import number, on_cpu, require
+from fedgo.algorithms.go_ucb import fed_go_learner
+from fedgo.beyond.optimist import Counted, Optimist, at, check_event, counted, with_trivial
+from fedgo.confidence import Tally, condition
+from fedgo.messages import names_arms
+from fedgo.phase_one import Exploration, Start
+from fedgo.phase_two import EventTriggered, Settings
+from fedgo.problem import Problem
+from fedgo.simulation import Learner, largest, order_of_ties, simulate
+from fedgo.star import Content, Ledger, Message, Star, When
+from fedgo.theory.confidence import noise_radius
+from fedgo.theory.intervals import Interval, check_bounds, clipped
+from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
+from fedgo.trace import Trace
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a guard is given: F = ``value`` ≥ |f|, σ = ``sigma``, δ = ``delta``, κ = ``kappa``, and its event.
+
+    γ = ``gamma`` is the threshold, ``patience`` m the own pulls that the event does not count.
+    """
+
+    value: float
+    sigma: float
+    delta: float = 0.1
+    kappa: float = 2.0
+    gamma: float = 1.0
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        check_bounds(1, self.sigma, self.value, self.delta)
+        remedy = "give κ ≥ 1, the price of a proposal"
+        require(1 <= number("kappa", self.kappa, remedy) < math.inf, "kappa", self.kappa, remedy)
+        check_event(self.gamma, self.patience)
+
+
+@dataclass(frozen=True)
+class TabularIntervals:
+    """The `Intervals` of Theorem G: every arm by its own counts and sums, N = ``clients``, F = ``value``."""
+
+    clients: int
+    sigma: float
+    value: float
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_bounds(self.clients, self.sigma, self.value, self.delta)
+
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
+        """As `Intervals` says; all runs are alike."""
+        n = known.counts
+        h = noise_radius(
+            n.log1p(),
+            syncs.unsqueeze(-1),
+            members=self.clients * n.shape[-1],
+            sigma=self.sigma,
+            delta=self.delta,
+        )
+        mean = known.sums / n.clamp(min=1)
+        return clipped(mean, h * (n + 1).sqrt() / n, self.value, (1 / (1 + n)).log1p())
+
+
+class State(NamedTuple):
+    """What the guard has ``counted``, and the ``proposer``'s own state."""
+
+    counted: Counted
+    proposer: Any
+
+
+class Choice(NamedTuple):
+    """The ``arm`` that each client plays, and whether it is the one ``proposed`` (bool), (S, N)."""
+
+    arm: Tensor
+    proposed: Tensor
+
+
+class _Unpaid(Star):
+    """Delivers and charges nothing: for what each client computes from the counts and sums that it has."""
+
+    def collect(self, message: Message[Content], when: When, senders: int | None = None) -> Content:
+        return message.content
+
+    def broadcast(self, message: Message[Content], when: When) -> Content:
+        return message.content
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The ``optimist``'s clients play what the ``proposal`` says as far as the optimist's intervals allow.
+
+    The proposal is any `Learner` with as many learners. It sees every pull as it was made and is synchronised when the
+    guard is, not on its own event; its own messages are not sent, as counts and sums determine what they bring. κ =
+    ``kappa``; ``order`` (S, N, K) is each client's order of ties.
+    """
+
+    optimist: Optimist
+    proposal: Learner[Any]
+    kappa: float
+    order: Tensor
+
+    @property
+    def learners(self) -> int:
+        """N."""
+        return self.optimist.learners
+
+    def begin(self) -> State:
+        """Both as they begin."""
+        return State(self.optimist.begin(), self.proposal.begin())
+
+    def choose(self, state: State) -> Choice:
+        """The proposal a where max U − L(a) ≤ κ(U − L)(a), elsewhere the largest U."""
+        interval = state.counted.interval
+        proposed = largest(self.proposal.index(state.proposer), self.order)
+        width = at(interval.upper - interval.lower, proposed)
+        accepted = interval.certificate(proposed) <= self.kappa * width
+        fallback = largest(interval.upper, self.order)
+        return Choice(torch.where(accepted, proposed, fallback), accepted)
+
+    def index(self, state: State) -> Tensor:
+        """1 for the arm that is played, 0 for the others."""
+        blank = torch.zeros_like(state.counted.interval.upper)
+        return blank.scatter(-1, self.choose(state).arm.unsqueeze(-1), 1.0)
+
+    def notes(self, state: State, arm: Tensor) -> Mapping[str, Tensor]:
+        """The optimist's ``certificate``, and whether the arm was ``proposed``."""
+        return {**self.optimist.notes(state.counted, arm), "proposed": self.choose(state).proposed}
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """The optimist's event."""
+        return self.optimist.fires(state.counted, arm)
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Both learn."""
+        counted = self.optimist.learn(state.counted, arm, reward, turn)
+        return State(counted, self.proposal.learn(state.proposer, arm, reward, turn))
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """The counts are sent; the proposal's clients work out the rest."""
+        counted = self.optimist.synchronise(state.counted, star, when)
+        return State(counted, self.proposal.synchronise(state.proposer, _Unpaid(*star), when))
+
+
+@on_cpu
+def guarded(
+    name: str,
+    problem: Problem,
+    proposal: Learner[Any],
+    exploration: Exploration,
+    clients: int,
+    rounds: int,
+    guarantee: Guarantee,
+    told: bool = False,
+) -> Trace:
+    """T = ``rounds`` rounds of the guard around ``proposal`` after ``exploration``; ``name`` is the trace's.
+
+    At the end of Phase I its counts and sums are exchanged like all others, unless the server has been ``told`` them
+    before: then they only come down. The trace's notes have the ``certificate``
+    q_t of every step (2F in Phase I) and whether the step's arm was the one ``proposed``.
+    """
+    require(
+        proposal.learners == clients,
+        "the proposal's learners",
+        proposal.learners,
+        f"give one for each of {clients}",
+    )
+    exploration, first = _exchange(exploration, clients, problem.arms.shape[1], told)
+    intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
+    optimist = Optimist(clients, intervals, first, guarantee.gamma, guarantee.patience)
+    learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients))
+    trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
+    return with_trivial(trace, guarantee.value)
+
+
+@dataclass(frozen=True)
+class Informed(EventTriggered):
+    """`EventTriggered` whose learners know the data ``first`` (S, K) from the start, counts and summed residuals.
+
+    A proposal needs them where the guard has them: what Phase I has shown to be bad is refused, and one that has not
+    seen it would propose the same arm for ever.
+    """
+
+    first: Tally = field(kw_only=True)
+
+    def begin(self) -> phase_two.State:
+        """Σ and b of the first data for every learner and the server."""
+        blank = super().begin()
+        shared = Tally(*(part.unsqueeze(1) for part in self.first))
+        posterior = condition(self.features, self.offsets, self.settings.lam, shared + blank.fresh)
+        return blank._replace(posterior=posterior, server=self.first)
+
+
+@on_cpu
+def guarded_fed_go_ucb(
+    problem: Problem, start: Start, settings: Settings, guarantee: Guarantee, informed: bool = True
+) -> Trace:
+    """Fed-GO-UCB with ``settings`` (whose event is not used) as the proposal of a guard.
+
+    Unless it is not ``informed``, it has the data of Phase I in its model as well, as the guard has.
+    """
+    proposal = fed_go_learner(problem, start, settings)
+    if informed:
+        known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
+        residuals = Tally(known.counts, known.sums - known.counts * proposal.offsets.squeeze(1))
+        proposal = Informed(**vars(proposal), first=residuals)
+    sizes = start.clients, start.rounds
+    told = names_arms(start.encoding)
+    return guarded("Fed-GO-UCB, guarded", problem, proposal, start.exploration, *sizes, guarantee, told=told)
+
+
+def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
+    """Counts and summed rewards of ``exploration`` by client and arm, (S, N, K)."""
+    turn = torch.arange(exploration.arm.shape[1]).remainder(clients)
+    client = torch.nn.functional.one_hot(turn, clients).double().T
+    hit = torch.nn.functional.one_hot(exploration.arm, arms).double()
+    return Tally(client @ hit, client @ (hit * exploration.reward.unsqueeze(-1)))
+
+
+def _exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
+    """Phase I with the bill for its counts and sums, up unless ``told`` and down, at its last step, and they (S, K)."""
+    data = phase_one_tally(exploration, clients, arms)
+    runs, length = exploration.arm.shape
+    if length == 0:
+        return exploration, data.summed()
+    billed = exploration._replace(ledger=Ledger(*(part.clone() for part in exploration.ledger)))
+    star, when = Star(clients, billed.ledger), When(torch.arange(runs), torch.full((runs,), length - 1))
+    news = (data if told else star.collect(counted(data), when)).summed()
+    return billed, star.broadcast(counted(news), when)
+
+
+class Script(NamedTuple):
+    """What `Scripted` has played: own ``pulls`` so far, (S, N) int64."""
+
+    pulls: Tensor
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A proposal that was written before: step t of Phase II proposes ``arm`` (S, NT)[:, t]; N = ``learners``.
+
+    Drawn uniformly, or the worst arm again and again, it is what a guard has to put up with.
+    """
+
+    learners: int
+    arm: Tensor
+    arms: int
+
+    def begin(self) -> Script:
+        """At the beginning."""
+        return Script(torch.zeros(len(self.arm), self.learners, dtype=torch.int64))
+
+    def index(self, state: Script) -> Tensor:
+        """1 for the arm whose turn it is, (S, N, K)."""
+        step = state.pulls * self.learners + torch.arange(self.learners)
+        turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
+        return torch.nn.functional.one_hot(turn, self.arms).double()
+
+    def fires(self, state: Script, arm: Tensor) -> Tensor:
+        """Never."""
+        return torch.zeros_like(arm, dtype=torch.bool)
+
+    def learn(self, state: Script, arm: Tensor, reward: Tensor, turn: Tensor) -> Script:
+        """The next line."""
+        return Script(state.pulls + turn.long())
+
+    def synchronise(self, state: Script, star: Star, when: When) -> Script:
+        """Nothing to say."""
+        return state
+
+
+def guard_regret(
+    guarantee: Guarantee,
+    arms: int,
+    clients: int,
+    rounds: int,
+    exploration: int = 0,
+    information: float | None = None,
+    syncs: float | None = None,
+) -> PhaseTwoRegret:
+    """Σ q_t ≤ 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) over Phase II, √β = max(2κh̄, F), whatever was proposed.
+
+    K = ``arms``, N = ``clients``, T = ``rounds``, T₀ = ``exploration``; Λ = ``information`` is K ln(1 + NT/K) and P =
+    ``syncs`` its bound unless the realised ones are given (Λ_tab of Phase II: `tabular_information`). The patience of
+    the event costs as `regret_phase_two_clipped` says.
+    """
+    steps = clients * rounds
+    most = arms * math.log1p(steps / arms)
+    if syncs is None:
+        syncs = guard_synchronisations(guarantee, arms, clients, rounds, information)
+    h = noise_radius(
+        torch.tensor(float(steps + exploration), dtype=torch.float64).log1p(),
+        torch.tensor(float(syncs), dtype=torch.float64),
+        members=clients * arms,
+        sigma=guarantee.sigma,
+        delta=guarantee.delta,
+    ).item()
+    return regret_phase_two_clipped(
+        max(2 * guarantee.kappa * h, guarantee.value) ** 2,
+        most if information is None else information,
+        clients,
+        rounds,
+        guarantee.gamma,
+        guarantee.value,
+        widest=1.0,
+        patience=guarantee.patience,
+    )
+
+
+def guard_synchronisations(
+    guarantee: Guarantee, arms: int, clients: int, rounds: int, information: float | None = None
+) -> float:
+    """P of Phase II, at most, on every run; NT where γ = 0 and every pull counts."""
+    information = arms * math.log1p(clients * rounds / arms) if information is None else information
+    if guarantee.gamma == 0 and not guarantee.patience:
+        return clients * rounds
+    return min(synchronisations(rounds, information, guarantee.gamma, guarantee.patience), clients * rounds)

@@ -1,0 +1,150 @@
+"""Optimism on counts: every client plays the arm of the largest upper end U that its counts and sums allow.
+
+Any `Intervals` will do. With those of Theorem S this is Fed-GO-UCB with a radius and a λ for which its regret is
+proved: each step's certificate is q_t = (U − L)(x_t) ≤ min(2F, 2√b w_t). Client i synchronises when (n_i − m) times the
+log-ratio of its own n_i pulls since the last time exceeds γ; then all send counts and sums up, and their news comes
+down.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, number, on_cpu, require
+from fedgo.confidence import Tally
+from fedgo.messages import scalars
+from fedgo.phase_one import Start
+from fedgo.phase_two import place
+from fedgo.problem import Problem
+from fedgo.simulation import simulate
+from fedgo.star import Message, Star, When
+from fedgo.theory.exact import exact_intervals
+from fedgo.theory.intervals import Interval, Intervals
+from fedgo.trace import Trace
+
+
+class Counted(NamedTuple):
+    """Own data since the last synchronisation (``fresh``, log-ratio ``gain``) of every client, (S, N, …); the
+    ``server``'s tally (S, K), ``syncs`` p (S,), and the ``interval`` of every arm by what each client knows."""
+
+    fresh: Tally
+    gain: Tensor
+    server: Tally
+    syncs: Tensor
+    interval: Interval
+
+    @property
+    def known(self) -> Tally:
+        """All the data that each client knows, (S, N, K), rewards as sums."""
+        return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
+
+
+@dataclass(frozen=True)
+class Optimist:
+    """N = ``learners`` clients that play the largest U of ``intervals``.
+
+    ``first`` (S, K) is what everybody knows when Phase II begins; γ = ``gamma`` and m = ``patience`` are those of the
+    event.
+    """
+
+    learners: int
+    intervals: Intervals
+    first: Tally
+    gamma: float = 1.0
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        count("learners", self.learners, "give N, at least one client")
+        check_event(self.gamma, self.patience)
+
+    def begin(self) -> Counted:
+        """Only what everybody knows."""
+        (runs, arms), learners = self.first.counts.shape, self.learners
+        syncs = torch.zeros(runs, dtype=torch.int64)
+        shared = Tally(*(part.unsqueeze(1) for part in self.first))
+        interval = self.intervals.after(shared, syncs.unsqueeze(-1))
+        fresh = Tally.blank(runs, learners, arms)
+        return Counted(
+            fresh,
+            torch.zeros(runs, learners, dtype=torch.float64),
+            self.first,
+            syncs,
+            Interval(*(part.expand(-1, learners, -1) for part in interval)),
+        )
+
+    def index(self, state: Counted) -> Tensor:
+        """U."""
+        return state.interval.upper
+
+    def notes(self, state: Counted, arm: Tensor) -> Mapping[str, Tensor]:
+        """The ``certificate`` q_t = max U − L(x_t) ≥ r_t of pulling ``arm`` (S, N)."""
+        return {"certificate": state.interval.certificate(arm)}
+
+    def fires(self, state: Counted, arm: Tensor) -> Tensor:
+        """Whether (n_i − m)·(log-ratio) exceeds γ with this pull."""
+        pulls = state.fresh.counts.sum(-1) + 1 - self.patience
+        return pulls * (state.gain + at(state.interval.gain, arm)) > self.gamma
+
+    def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
+        """Count the pull and add up the reward."""
+        fresh = state.fresh.record(arm, reward, turn)
+        gain = state.gain + turn * at(state.interval.gain, arm)
+        learnt = state._replace(fresh=fresh, gain=gain)
+        return learnt._replace(interval=self.intervals.after(learnt.known, state.syncs.unsqueeze(-1)))
+
+    def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
+        """Counts and sums up, the news of all down."""
+        run = when.run
+        fresh, syncs = state.fresh.of(run), state.syncs[run] + 1
+        news = star.collect(counted(fresh), when).summed()
+        server = state.server.of(run) + star.broadcast(counted(news), when)
+        shared = Tally(*(part.unsqueeze(1) for part in server))
+        interval = self.intervals.after(shared, syncs.unsqueeze(-1), run)
+        blank = Tally.blank(*fresh.counts.shape)
+        return place(state, run, Counted(blank, torch.zeros_like(state.gain[run]), server, syncs, interval))
+
+
+def check_event(gamma: float, patience: int) -> None:
+    """γ ≥ 0, perhaps infinite, and m ≥ 0."""
+    remedy = "give a threshold γ of at least 0 (inf: never)"
+    require(number("gamma", gamma, remedy) >= 0, "gamma", gamma, remedy)
+    count("patience", patience, "give the number of own pulls not counted, 0 or 1 say", least=0)
+
+
+def counted(tally: Tally) -> Message[Tally]:
+    """The message of the pulls and the sum of every arm of the ``tally`` (R, ..., K)."""
+    return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
+
+
+def at(values: Tensor, arm: Tensor) -> Tensor:
+    """The ``values`` (..., K) of ``arm`` (...)."""
+    return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+
+
+@on_cpu
+def exact_go_ucb(
+    problem: Problem,
+    start: Start,
+    value: float,
+    *,
+    sigma: float | None = None,
+    delta: float = 0.1,
+    gamma: float = 1.0,
+    patience: int = 0,
+) -> Trace:
+    """Fed-GO-UCB with the λ and the radius of Theorem S, computed from F = ``value`` ≥ |f|, σ and δ; its trace has a
+    ``certificate`` of every step, in Phase I the trivial one, 2F."""
+    intervals = exact_intervals(problem, start, value, sigma, delta)
+    learner = Optimist(start.clients, intervals, Tally.blank(*problem.means.shape), gamma, patience)
+    steps = start.clients * start.rounds
+    trace = simulate("Fed-GO-UCB, exact", problem, learner, start.exploration, start.clients, steps)
+    return with_trivial(trace, value)
+
+
+def with_trivial(trace: Trace, value: float) -> Trace:
+    """``trace`` with the certificate 2F, F = ``value``, in Phase I."""
+    trace.notes["certificate"][:, : trace.phase_one] = 2 * value
+    return trace

@@ -1,0 +1,242 @@
+"""Theorem S: on finitely many arms the linearisation at ŵ₀ is exact, so Phase II is a linear bandit without remainder.
+
+With G the K gradients ∇f_x(ŵ₀) as rows, of rank K, and r = f − f(ŵ₀): w̃ = ŵ₀ + G⁺r gives f_x(ŵ₀) + g_xᵀ(w̃ − ŵ₀) = f(x).
+In arm space Q = GGᵀ/λ is the prior covariance of f, A = Q⁻¹ + diag(n) the precision after n pulls, V = A⁻¹, and
+
+    |m − f|_A ≤ √β,   √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
+
+for all clients i and steps t with probability 1 − δ, conditional on Phase I. With rank K, |f − f(ŵ₀)|_{Q⁻¹} = √λ|G⁺r|.
+Where there are more arms than parameters, or G lacks rank, Q = GGᵀ/λ + ν²I. A is factorised and not Σ: each row of it
+has the size of its own pivot, so that λ may be 1e-12.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import require, require_finite
+from fedgo.confidence import Tally, compress
+from fedgo.phase_one import Start
+from fedgo.problem import Problem
+from fedgo.theory.confidence import information_bound, noise_radius
+from fedgo.theory.intervals import Interval, check_bounds, clipped
+from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
+
+_RANK = 1e-12  # of the largest singular value: gradients whose least is below it are not of full rank
+
+
+class Exact(NamedTuple):
+    """``w`` w̃ (..., d_w), at which the linearisation at ŵ₀ is exact, and ``distance`` B = |w̃ − ŵ₀| (...)."""
+
+    w: Tensor
+    distance: Tensor
+
+
+def exact_parameter(gradients: Tensor, w0: Tensor, offsets: Tensor, means: Tensor) -> Exact:
+    """w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) of G = ``gradients`` (..., K, d_w), ``offsets`` f(ŵ₀) and ``means`` f (..., K).
+
+    Only a simulation knows it. A ``ValueError`` unless G has rank K.
+    """
+    _full_rank(gradients)
+    factor, basis = compress(gradients)
+    inner = torch.linalg.solve_triangular(factor, (means - offsets).unsqueeze(-1), upper=False)
+    away = (basis @ inner).squeeze(-1)
+    return Exact(w0 + away, away.norm(dim=-1))
+
+
+def least_singular(gradients: Tensor) -> Tensor:
+    """σ_min(G) of ``gradients`` (..., K, d_w), (...); 0 where the rank is below K, up to rounding."""
+    arms, dimension = gradients.shape[-2:]
+    values: Tensor = torch.linalg.svdvals(gradients)
+    least, most = values[..., -1], values[..., 0]
+    return torch.where((least > _RANK * most) & (arms <= dimension), least, 0.0)
+
+
+def _full_rank(gradients: Tensor) -> Tensor:
+    least = least_singular(gradients)
+    remedy = "the linearisation is exact only for gradients of rank K; elsewhere give a nugget ν > 0"
+    require(bool((least > 0).all()), "the least singular value of the gradients", least.min().item(), remedy)
+    return least
+
+
+def farthest(offsets: Tensor, value: float) -> Tensor:
+    """√Σ_x (F + |f_x(ŵ₀)|)² ≥ |f − f(ŵ₀)| for every f with |f| ≤ F = ``value``, from ``offsets`` (..., K); (...)."""
+    require(0 < value < math.inf, "value", value, "give F > 0, a bound on |f|")
+    require_finite("offsets", offsets)
+    away: Tensor = (value + offsets.abs()).norm(dim=-1)
+    return away
+
+
+def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
+    """λ = (σ·σ_min(G)/√Σ(F + |f_x(ŵ₀)|)²)², (...): a client can compute it, and √λ|w̃ − ŵ₀| ≤ σ whatever f is."""
+    require(0 < sigma < math.inf, "sigma", sigma, "give σ > 0, a bound on the noise")
+    return (sigma * _full_rank(gradients) / farthest(offsets, value)).square()
+
+
+def computable_nugget(offsets: Tensor, value: float, sigma: float) -> Tensor:
+    """ν = √Σ(F + |f_x(ŵ₀)|)²/σ, (...), with which |f − f(ŵ₀)|_{Q⁻¹} ≤ σ for gradients of any rank and every λ."""
+    require(0 < sigma < math.inf, "sigma", sigma, "give σ > 0, a bound on the noise")
+    return farthest(offsets, value) / sigma
+
+
+class Belief(NamedTuple):
+    """After some pulls: ``mean`` m and ``width`` w_x = √V_xx (..., K), ``precision`` A's lower Cholesky factor
+    (..., K, K), and ``information`` ln det QA (...)."""
+
+    mean: Tensor
+    width: Tensor
+    precision: Tensor
+    information: Tensor
+
+    def distance(self, means: Tensor) -> Tensor:
+        """|m − f|_A of ``means`` f (..., K), (...)."""
+        away: Tensor = (self.precision.mT @ (means - self.mean).unsqueeze(-1)).squeeze(-1).norm(dim=-1)
+        return away
+
+
+class Prior(NamedTuple):
+    """Q = LLᵀ by its lower ``factor`` L (..., K, K) and the ``offsets`` f₀ (..., K), around which it is centred."""
+
+    factor: Tensor
+    offsets: Tensor
+
+    @property
+    def variance(self) -> Tensor:
+        """Q_xx, (..., K)."""
+        return self.factor.square().sum(-1)
+
+    def bias(self, means: Tensor) -> Tensor:
+        """|f − f₀|_{Q⁻¹} of ``means`` f (..., K), (...); only a simulation knows it."""
+        away = (means - self.offsets).unsqueeze(-1)
+        bias: Tensor = torch.linalg.solve_triangular(self.factor, away, upper=False).squeeze(-1).norm(dim=-1)
+        return bias
+
+    def most_bias(self, value: float) -> Tensor:
+        """A bound on |f − f₀|_{Q⁻¹} for every f with |f| ≤ F = ``value``, which a client can compute, (...)."""
+        values: Tensor = torch.linalg.svdvals(self.factor)
+        return farthest(self.offsets, value) / values[..., -1]
+
+    def after(self, tally: Tally) -> "Belief":
+        """The belief given the ``tally`` (..., K) of pulls and summed *rewards*."""
+        eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
+        half = torch.linalg.solve_triangular(self.factor, eye, upper=False)
+        factor: Tensor = torch.linalg.cholesky(half.mT @ half + torch.diag_embed(tally.counts))
+        covariance = torch.cholesky_inverse(factor)
+        surprise = tally.sums - tally.counts * self.offsets
+        mean = self.offsets + (covariance @ surprise.unsqueeze(-1)).squeeze(-1)
+        roots = self.factor.diagonal(dim1=-2, dim2=-1).abs().log() + factor.diagonal(dim1=-2, dim2=-1).log()
+        return Belief(mean, covariance.diagonal(dim1=-2, dim2=-1).sqrt(), factor, 2 * roots.sum(-1))
+
+
+def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float, nugget: Tensor | float = 0.0) -> Prior:
+    """Q = GGᵀ/λ + ν²I of ``gradients`` (..., K, d_w), with λ = ``lam`` and ν = ``nugget`` (...), from a QR of its root.
+
+    A ``ValueError`` unless λ > 0 and Q is positive definite: ν > 0 or G of rank K.
+    """
+    lam, nugget = (torch.as_tensor(each, dtype=torch.float64) for each in (lam, nugget))
+    require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
+    require(bool((nugget >= 0).all()), "nugget", nugget.min().item(), "give ν ≥ 0")
+    if not bool((nugget > 0).all()):
+        _full_rank(gradients)
+    eye = torch.eye(offsets.shape[-1], dtype=torch.float64).expand(*offsets.shape, -1)
+    scaled, own = gradients / lam.sqrt()[..., None, None], nugget[..., None, None] * eye
+    return Prior(compress(torch.cat([scaled, own], -1)).features, offsets)
+
+
+def exact_radius(
+    information: Tensor,
+    syncs: Tensor | int,
+    *,
+    clients: int,
+    sigma: float,
+    delta: float,
+    bias: Tensor | float,
+) -> Tensor:
+    """√β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f₀|_{Q⁻¹}, the last being ``bias`` or a bound on it."""
+    return noise_radius(information, syncs, members=clients, sigma=sigma, delta=delta) + bias
+
+
+@dataclass(frozen=True)
+class ExactIntervals:
+    """The `Intervals` of Theorem S for S runs: m ± √β w within [−F, F], around the one ŵ₀ of Phase I.
+
+    ``prior`` (S, K) is fixed when Phase II begins, ``bias`` (S,) a bound on |f − f(ŵ₀)|_{Q⁻¹}, F = ``value``, N =
+    ``clients``. What is known must be data of Phase II, since ŵ₀ depends on those of Phase I.
+    """
+
+    prior: Prior
+    bias: Tensor
+    clients: int
+    sigma: float
+    value: float
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_bounds(self.clients, self.sigma, self.value, self.delta)
+
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
+        """As `Intervals` says, from data of Phase II."""
+        factor, offsets, bias = self.prior.factor, self.prior.offsets, self.bias
+        if run is not None:
+            factor, offsets, bias = factor[run], offsets[run], bias[run]
+        belief = Prior(factor.unsqueeze(1), offsets.unsqueeze(1)).after(known)
+        root = exact_radius(
+            belief.information,
+            syncs,
+            clients=self.clients,
+            sigma=self.sigma,
+            delta=self.delta,
+            bias=bias.unsqueeze(1),
+        )
+        return clipped(
+            belief.mean, root.unsqueeze(-1) * belief.width, self.value, belief.width.square().log1p()
+        )
+
+
+def exact_intervals(
+    problem: Problem, start: Start, value: float, sigma: float | None = None, delta: float = 0.1
+) -> ExactIntervals:
+    """The intervals of Theorem S at the ŵ₀ of ``start``, with the λ that a client can compute and, so, a bias of σ.
+
+    F = ``value`` must bound |f|; σ is the problem's unless given. With gradients of rank below K the computable nugget
+    takes the place of the bias, and λ is 1.
+    """
+    require(start.w0.shape[1] == 1, "the shape of w0", tuple(start.w0.shape), "give a shared_start")
+    w0, sigma = start.w0[:, 0], problem.sigma if sigma is None else sigma
+    gradients, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)
+    if bool((least_singular(gradients) > 0).all()):
+        made = prior(gradients, offsets, computable_lam(gradients, offsets, value, sigma))
+    else:
+        made = prior(gradients, offsets, 1.0, computable_nugget(offsets, value, sigma))
+    bias = torch.full_like(offsets[:, 0], sigma)
+    return ExactIntervals(made, bias, start.clients, sigma, value, delta)
+
+
+def exact_regret(
+    intervals: ExactIntervals, rounds: int, gamma: float, information: Tensor | None = None, patience: int = 0
+) -> list[PhaseTwoRegret]:
+    """Item 3' with κ = 0 for every run: the regret of Phase II of whoever plays the largest upper end.
+
+    Λ = ``information`` (S,) is R = K ln(1 + NT max_x Q_xx/K) unless the realised one is given.
+    """
+    found, steps, arms = [], intervals.clients * rounds, intervals.prior.offsets.shape[-1]
+    for row, most in enumerate(intervals.prior.variance.amax(-1).tolist()):
+        bound = information_bound(arms, steps, math.sqrt(most), 1.0)
+        realised = bound if information is None else information[row].item()
+        syncs = min(synchronisations(rounds, bound, gamma, patience), steps) if gamma else steps
+        root = exact_radius(
+            torch.tensor(realised, dtype=torch.float64),
+            torch.tensor(syncs, dtype=torch.float64),
+            clients=intervals.clients,
+            sigma=intervals.sigma,
+            delta=intervals.delta,
+            bias=intervals.bias[row],
+        ).item()
+        sizes = (intervals.clients, rounds, gamma, intervals.value)
+        found.append(
+            regret_phase_two_clipped(root**2, realised, *sizes, widest=math.sqrt(most), patience=patience)
+        )
+    return found
