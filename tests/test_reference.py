@@ -1,5 +1,6 @@
 """The package against the plain transcription: the same arms, scalars and synchronisation times."""
 
+from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
 
@@ -40,7 +41,7 @@ def reference_oracle(problem, network, clients, start, row, private):
 
 
 def reference_trace(
-    problem, network, clients, rounds, settings, start, row, gamma, index=reference.first_order
+    problem, network, clients, rounds, settings, start, row, gamma, index=reference.first_order, patience=0
 ):
     length = start.exploration.arm.shape[1]
     noise = problem.tape(length + clients * rounds)[row, length:].numpy()
@@ -57,19 +58,31 @@ def reference_trace(
         settings.beta,
         gamma,
         index,
+        patience,
     )
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_fed_go_ucb_is_algorithm_1(seed):
+def test_fed_go_ucb_is_algorithm_1_with_any_patience(seed):
     problem, network, clients, rounds, settings = instance(seed)
+    settings = replace(settings, patience=seed // 6 % 3)
     start = shared_start(problem, network, clients, rounds, LANGEVIN)
     trace = fed_go_ucb(problem, start, settings)
     for row in range(3):
         assert_same(
             trace,
             row,
-            reference_trace(problem, network, clients, rounds, settings, start, row, settings.gamma),
+            reference_trace(
+                problem,
+                network,
+                clients,
+                rounds,
+                settings,
+                start,
+                row,
+                settings.gamma,
+                patience=settings.patience,
+            ),
         )
 
 

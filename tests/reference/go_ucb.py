@@ -69,7 +69,9 @@ def ascent(x, w0, w_hat, sigma, beta, hidden, first=1.0, smallest=1e-3, most=200
     return value
 
 
-def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, index=first_order):
+def phase_two(
+    arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, index=first_order, patience=0
+):
     """Algorithm 1's Phase II; ``reward_of(arm, t)``; ``w0_of[i]`` is client i's ŵ₀. Returns arms, costs, syncs."""
     d_w = len(w0_of[0])
     eye, zero = np.eye(d_w), np.zeros((d_w, d_w))
@@ -90,7 +92,7 @@ def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, 
         pulls[i] += 1
         ratio = np.linalg.slogdet(sigma[i])[1] - np.linalg.slogdet(sigma[i] - d_sigma[i])[1]
         up = down = 0
-        fired = pulls[i] * ratio > gamma
+        fired = (pulls[i] - patience) * ratio > gamma
         if fired:
             for j in range(clients):
                 up += d_sigma[j].size + d_b[j].size

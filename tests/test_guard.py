@@ -1,0 +1,581 @@
+"""Theorem G: the guard against a plain transcription, its intervals, certificate, bound and bill, and the event."""
+
+import math
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from instances import INF, assert_same
+from reference import go_ucb as reference
+from scipy.stats import beta as beta_distribution
+
+from fedgo import (
+    EventTriggered,
+    Exploration,
+    Langevin,
+    Network,
+    Problem,
+    Settings,
+    Trace,
+    approx_dis_kernel_ucb,
+    counted_ucb1,
+    fed_glb_ucb,
+    fed_go_ucb,
+    realizable,
+    shared_start,
+    shared_ucb1,
+    simulate,
+)
+from fedgo.algorithms.go_ucb import fed_go_learner
+from fedgo.beyond.guard import (
+    Choice,
+    Guarantee,
+    Guard,
+    Scripted,
+    TabularIntervals,
+    guard_regret,
+    guard_synchronisations,
+    guarded,
+    guarded_fed_go_ucb,
+    phase_one_tally,
+)
+from fedgo.beyond.optimist import Optimist
+from fedgo.confidence import Tally, condition
+from fedgo.phase_one import explore
+from fedgo.simulation import largest, order_of_ties
+from fedgo.theory.intervals import certificate
+from fedgo.theory.replay import knowledge
+from fedgo.theory.uniform import tabular_information
+
+BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
+seeds = st.integers(0, 10**6)
+
+
+def double(values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def about(expected):
+    return pytest.approx(expected, rel=1e-12)
+
+
+# The plain transcription
+
+
+def plain_interval(n, total, clients, arms, syncs, guarantee):
+    """[L, U] of one arm."""
+    if n == 0:
+        return -guarantee.value, guarantee.value
+    union = 2 * math.log(math.pi**2 * clients * arms * (syncs + 1) ** 2 / (6 * guarantee.delta))
+    h = guarantee.sigma * math.sqrt(math.log(1 + n) + union)
+    c = h * math.sqrt(n + 1) / n
+    return max(total / n - c, -guarantee.value), min(total / n + c, guarantee.value)
+
+
+def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, propose):
+    """One run, one client after the other. ``propose(i, t, n, total)`` sees what client i knows."""
+    arms = len(means)
+    blank = [0] * arms, [0.0] * arms
+    server = [list(part) for part in blank]
+    for arm, y in first:
+        server[0][arm] += 1
+        server[1][arm] += y
+    fresh = [[list(part) for part in blank] for _ in range(clients)]
+    gain, syncs = [0.0] * clients, 0
+    out = SimpleNamespace(arm=[], up=[], down=[], sync=[], certificate=[], proposed=[], unknown=[])
+    for t in range(clients * rounds):
+        i = t % clients
+        n, total = ([a + b for a, b in zip(server[k], fresh[i][k], strict=True)] for k in (0, 1))
+        ends = [plain_interval(n[x], total[x], clients, arms, syncs, guarantee) for x in range(arms)]
+        best = max(upper for _, upper in ends)
+        wish = propose(i, t, n, total)
+        lower, upper = ends[wish]
+        follow = best - lower <= guarantee.kappa * (upper - lower)
+        arm = (
+            wish if follow else max((x for x in range(arms) if ends[x][1] == best), key=lambda x: ties[i][x])
+        )
+        y = means[arm] + sigma * noise[t]
+        gain[i] += math.log(1 + 1 / (1 + n[arm]))
+        fresh[i][0][arm] += 1
+        fresh[i][1][arm] += y
+        fired = (sum(fresh[i][0]) - guarantee.patience) * gain[i] > guarantee.gamma
+        up = down = 0
+        if fired:
+            pulls = [sum(own[0]) for own in fresh]
+            up = sum(2 * min(k, arms) for k in pulls)
+            down = clients * 2 * min(sum(pulls), arms)
+            for own in fresh:
+                for k in (0, 1):
+                    server[k] = [a + b for a, b in zip(server[k], own[k], strict=True)]
+            fresh = [[list(part) for part in blank] for _ in range(clients)]
+            gain, syncs = [0.0] * clients, syncs + 1
+        for name, value in zip(
+            vars(out), (arm, up, down, fired, best - ends[arm][0], follow, n[arm] == 0), strict=True
+        ):
+            getattr(out, name).append(value)
+    return out
+
+
+def plain_fed_go(problem, start, chosen, row, prior):
+    """The proposal of Fed-GO-UCB, from dense matrices and what a client knows, less the counts and sums ``prior``."""
+    w0 = start.w0[row, 0].numpy()
+    seen = [reference.value_and_gradient(w0, x, start.network.hidden) for x in problem.arms[row].numpy()]
+
+    def propose(i, t, n, total):
+        sigma, b = chosen.lam * np.eye(len(w0)), np.zeros(len(w0))
+        for x, (value, g) in enumerate(seen):
+            count, rewards = n[x] - prior[0][x], total[x] - prior[1][x]
+            sigma = sigma + count * np.outer(g, g)
+            b = b + g * (count * (g @ w0) + rewards - count * value)
+        w_hat = np.linalg.solve(sigma, b + chosen.lam * w0)
+        return int(
+            np.argmax(
+                [
+                    value
+                    + g @ (w_hat - w0)
+                    + math.sqrt(chosen.beta) * math.sqrt(g @ np.linalg.solve(sigma, g))
+                    for value, g in seen
+                ]
+            )
+        )
+
+    return propose
+
+
+def instance(seed):
+    """A problem, a start and everything that the guard is given, of random sizes."""
+    draw = np.random.default_rng(seed)
+    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
+    arms, clients, rounds = int(draw.integers(2, 13)), int(draw.integers(1, 7)), int(draw.integers(2, 16))
+    problem = realizable(network, 3, arms=arms, seed=seed, sigma=0.3, scale=2.0)
+    start = shared_start(problem, network, clients, rounds, BRIEF)
+    chosen = Settings(10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 0.5))
+    value = problem.means.abs().max().item() * float(draw.choice([1.01, 2, 10]))
+    gamma = (0.0, 0.1, 0.5, 1.0, 5.0, INF)[seed % 6]
+    kappa, delta = float(draw.choice([1, 1.5, 2, 8])), float(draw.choice([0.01, 0.1, 0.9]))
+    return problem, start, chosen, Guarantee(value, 0.3, delta, kappa, gamma, int(draw.integers(0, 3)))
+
+
+def assert_same_notes(trace, row, expected):
+    first = trace.phase_one
+    assert_same(trace, row, expected)
+    assert trace.notes["proposed"][row, first:].tolist() == expected.proposed
+    np.testing.assert_allclose(
+        trace.notes["certificate"][row, first:], expected.certificate, rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.parametrize("informed", [True, False])
+def test_the_guard_around_fed_go_ucb_is_its_transcription(seed, informed):
+    problem, start, chosen, guarantee = instance(seed)
+    clients, arms = start.clients, problem.means.shape[1]
+    trace = guarded_fed_go_ucb(problem, start, chosen, guarantee, informed)
+    length, ties = trace.phase_one, order_of_ties(problem, clients)
+    noise = problem.tape(length + clients * start.rounds)
+    for row in range(2):
+        first = list(zip(trace.arm[row, :length].tolist(), trace.reward[row, :length].tolist(), strict=True))
+        known = phase_one_tally(start.exploration, 1, arms)
+        prior = [part[row, 0].tolist() if not informed else [0] * arms for part in known]
+        expected = plain_guard(
+            problem.means[row].tolist(), noise[row, length:].tolist(), 0.3, first,
+            clients, start.rounds, guarantee, ties[row].tolist(), plain_fed_go(problem, start, chosen, row, prior),
+        )  # fmt: skip
+        assert_same_notes(trace, row, expected)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_guard_around_a_script_is_its_transcription_with_and_without_phase_one(seed):
+    problem, start, _, guarantee = instance(seed)
+    clients, rounds, (runs, arms) = start.clients, start.rounds, problem.means.shape
+    source = torch.Generator().manual_seed(seed)
+    wishes = torch.randint(arms, (runs, clients * rounds), generator=source)
+    if seed % 2:
+        wishes = problem.means.argmin(1, keepdim=True).expand_as(wishes)
+    for exploration in (Exploration.nothing(runs), explore(problem, 7)):
+        trace = guarded(
+            "s", problem, Scripted(clients, wishes, arms), exploration, clients, rounds, guarantee
+        )
+        length, ties = trace.phase_one, order_of_ties(problem, clients)
+        noise = problem.tape(length + clients * rounds)
+        for row in range(runs):
+            first = list(
+                zip(trace.arm[row, :length].tolist(), trace.reward[row, :length].tolist(), strict=True)
+            )
+            expected = plain_guard(
+                problem.means[row].tolist(), noise[row, length:].tolist(), 0.3, first,
+                clients, rounds, guarantee, ties[row].tolist(), lambda i, t, n, total, row=row: int(wishes[row, t]),
+            )  # fmt: skip
+            assert_same_notes(trace, row, expected)
+
+
+def test_the_instances_follow_and_refuse_and_synchronise_all_manner_of_times():
+    notes, shares = [], []
+    for seed in range(24):
+        problem, start, chosen, guarantee = instance(seed)
+        trace = guarded_fed_go_ucb(problem, start, chosen, guarantee)
+        notes.append(trace.notes["proposed"][:, trace.phase_one :].double().mean().item())
+        shares.append(trace.sync[:, trace.phase_one :].double().mean().item())
+    assert sum(0.05 < share < 0.95 for share in notes) >= 8
+    assert sum(share == 0 for share in shares) >= 4 and sum(share > 0.3 for share in shares) >= 3
+
+
+# The intervals
+
+
+def test_the_intervals_by_hand():
+    # N = 4, K = 3, p = 1, δ = 0.1: 2 ln(π²·4·3·4/0.6)
+    given_ = TabularIntervals(4, 0.2, 5.0)
+    known = Tally(double([[[0.0, 1.0, 99.0]]]), double([[[0.0, 4.9, -99.0]]]))
+    found = given_.after(known, torch.tensor([[1]]))
+    union = 2 * math.log(math.pi**2 * 48 / 0.6)
+    one = 0.2 * math.sqrt(math.log(2) + union) * math.sqrt(2)
+    many = 0.2 * math.sqrt(math.log(100) + union) * 10 / 99
+    assert found.lower[0, 0].tolist() == [-5, about(4.9 - one), about(-1 - many)]
+    assert found.upper[0, 0].tolist() == [5, 5, about(-1 + many)]
+    assert found.gain[0, 0].tolist() == [about(math.log(2)), about(math.log(1.5)), about(math.log(1.01))]
+    assert found.certificate(torch.tensor([[2]])).item() == about(5 + 1 + many)
+
+
+def test_the_union_over_the_arms_is_needed():
+    # 60 arms with one pull each and δ = 0.9: with no union one is outside in some 95 % of the draws
+    noise = torch.randn(4000, 1, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = TabularIntervals(1, 1.0, 1e6, 0.9).after(
+        Tally(torch.ones_like(noise), noise), torch.zeros(4000, 1)
+    )
+    outside = ((found.lower > 0) | (found.upper < 0)).any(-1).double().mean()
+    alone = math.sqrt(2 * (math.log(2) + 2 * math.log(math.pi**2 / 5.4)))
+    assert outside <= 0.9 < (noise.abs() > alone).any(-1).double().mean()
+
+
+def worst_case(seed, runs=3):
+    """Arms whose order the noise can hide, and whatever the guard is given."""
+    draw = np.random.default_rng(seed)
+    arms = int(draw.integers(1, 61)) if seed % 3 == 0 else int(draw.integers(1, 10))
+    clients, rounds = int(draw.integers(1, 9)), int(draw.integers(1, 21))
+    means = double(draw.normal(size=(runs, arms)) * 10 ** draw.uniform(-1, 1))
+    problem = Problem("worst", torch.zeros(runs, arms, 1).double(), means, tuple(range(runs)), seed, 0.2)
+    gamma = 0.0 if draw.random() < 0.15 else 10 ** draw.uniform(-2, 2.5)
+    value = means.abs().max().item() * (1 + 9 * draw.random())
+    given_ = Guarantee(
+        value, 0.2, 0.1, 1 + 7 * draw.random() * draw.integers(0, 2), gamma, int(draw.integers(0, 3))
+    )
+    return problem, clients, rounds, given_
+
+
+class Malice(Guard):
+    """The guard around the worst proposal there is at every step: of what it accepts, the largest certificate."""
+
+    def choose(self, state):
+        interval = state.counted.interval
+        price = interval.upper.amax(-1, keepdim=True) - interval.lower
+        accepted = price <= self.kappa * (interval.upper - interval.lower)  # the largest U at least
+        proposed = torch.where(accepted, price, -1.0).argmax(-1)
+        return Choice(proposed, torch.ones_like(proposed, dtype=torch.bool))
+
+
+def maliciously(problem, clients, rounds, guarantee):
+    runs, arms = problem.means.shape
+    intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
+    optimist = Optimist(clients, intervals, Tally.blank(runs, arms), guarantee.gamma, guarantee.patience)
+    script = Scripted(clients, torch.zeros(runs, clients * rounds, dtype=torch.int64), arms)
+    guard = Malice(optimist, script, guarantee.kappa, order_of_ties(problem, clients))
+    return simulate("malice", problem, guard, Exploration.nothing(runs), clients, clients * rounds)
+
+
+@given(seeds)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_the_certificate_and_the_number_of_syncs_are_within_their_bounds_under_malice(seed):
+    problem, clients, rounds, guarantee = worst_case(seed)
+    arms = problem.means.shape[1]
+    trace = maliciously(problem, clients, rounds, guarantee)
+    paid = trace.notes["certificate"].sum(1)
+    assert (trace.regret <= trace.notes["certificate"] + 1e-12).all()  # f is in [L, U] in these draws
+    counts = torch.nn.functional.one_hot(trace.arm, arms).sum(1).double()
+    realised = tabular_information(counts)
+    assert (realised <= arms * math.log1p(clients * rounds / arms) * (1 + 1e-12)).all()
+    for row in range(len(paid)):
+        syncs = trace.sync[row].sum().item()
+        information = realised[row].item() * (1 + 1e-9)
+        tight = guard_regret(guarantee, arms, clients, rounds, information=information, syncs=syncs)
+        loose = guard_regret(guarantee, arms, clients, rounds)
+        assert paid[row] <= tight.total * (1 + 1e-9) and tight.total <= loose.total * (1 + 1e-9)
+        assert syncs <= guard_synchronisations(guarantee, arms, clients, rounds, information) * (1 + 1e-9)
+        assert (trace.up + trace.down)[row].sum() <= 4 * arms * clients * syncs
+
+
+def test_a_step_costs_at_most_kappa_times_its_own_interval():
+    for seed in range(12):
+        problem, clients, rounds, guarantee = worst_case(seed)
+        trace, arms = maliciously(problem, clients, rounds, guarantee), problem.means.shape[1]
+        intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
+        for seen in knowledge(trace, arms):
+            found, arm = intervals.after(seen.tally, seen.syncs), trace.arm[:, seen.step]
+            own = (found.upper - found.lower).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+            price = trace.notes["certificate"][:, seen.step]
+            torch.testing.assert_close(price, found.certificate(arm), rtol=1e-9, atol=1e-9)
+            assert (price <= guarantee.kappa * own * (1 + 1e-9)).all()
+            n = seen.tally.counts.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+            assert (own[n == 0] == 2 * guarantee.value).all()
+
+
+def test_the_bound_by_hand():
+    # K = 3, N = 2, T = 10, κ = 2, F = 0.5, σ = 0.1: √β = 4h > F
+    given_ = Guarantee(0.5, 0.1, 0.1, 2.0, 0.7)
+    h = 0.1 * math.sqrt(math.log(1 + 20 + 5) + 2 * math.log(math.pi**2 * 6 * 25 / 0.6))
+    clip = 0.5 / (4 * h)
+    scale = 8 * h * math.sqrt(clip**2 / math.log1p(clip**2))
+    found = guard_regret(given_, 3, 2, 10, exploration=5, information=2.2, syncs=4)
+    assert clip < 1 and found.good == about(scale * math.sqrt(math.e * 20 * 2.2))
+    assert found.bad == about(2 * (2 * scale * math.sqrt(0.7) + 1))
+    # F above 2κh: M = F, and 1/ln 2 for the widths up to 1
+    wide = guard_regret(replace(given_, value=50.0), 3, 2, 10, information=2.2, syncs=4)
+    assert wide.good == about(100 * math.sqrt(math.e * 20 * 2.2 / math.log(2)))
+    # the referee's form, κ times 2M√(eNTΛ/ln 2) + …, is never below
+    large = max(2 * h, 0.5)
+    assert found.total <= 2 * (2 * large * math.sqrt(math.e * 20 * 2.2 / math.log(2)) + 2 * (4 * large + 1))
+    information = 3 * math.log1p(20 / 3)
+    assert guard_synchronisations(given_, 3, 2, 10) == about(
+        information / 1.4 + math.sqrt((information / 1.4) ** 2 + 10 * information / 0.7)
+    )
+    assert guard_synchronisations(replace(given_, gamma=0.0), 3, 2, 10) == 20
+    assert guard_synchronisations(replace(given_, gamma=0.0, patience=2), 3, 2, 10) == 5
+    assert (
+        guard_regret(given_, 3, 2, 10).total >= guard_regret(given_, 3, 2, 10, information=2.2, syncs=4).total
+    )
+
+
+def test_coverage_over_two_thousand_runs():
+    # δ = 0.1: with confidence 0.999, f is outside at some step in fewer than 1 % of the runs; else q_t ≥ r_t
+    draw = np.random.default_rng(0)
+    runs, arms, clients, rounds = 2000, 6, 3, 25
+    means = double(draw.uniform(-1, 1, size=(runs, arms)))
+    problem = Problem("cover", torch.zeros(runs, arms, 1).double(), means, tuple(range(runs)), 5, 0.3)
+    trace = maliciously(problem, clients, rounds, Guarantee(1.5, 0.3, 0.1, 4.0, 0.5))
+    intervals = TabularIntervals(clients, 0.3, 1.5)
+    outside = torch.zeros(runs, dtype=torch.bool)
+    for seen in knowledge(trace, arms):
+        found = intervals.after(seen.tally, seen.syncs)
+        wrong = (found.lower > means.unsqueeze(1)) | (found.upper < means.unsqueeze(1))
+        outside |= wrong.flatten(1).any(1)
+    failures = int(outside.sum())
+    assert beta_distribution.ppf(0.999, failures + 1, runs - failures) < 0.01
+    assert not (trace.regret > trace.notes["certificate"]).any(1)[~outside].any()
+    # a σ that is four times too small is no bound
+    small, seen = TabularIntervals(clients, 0.3 / 4, 2.5), next(knowledge(trace, arms))
+    found = small.after(seen.tally, seen.syncs)
+    wrong = (found.lower > means.unsqueeze(1)) | (found.upper < means.unsqueeze(1))
+    assert wrong.flatten(1).any(1).double().mean() > 0.1
+
+
+# The event, the messages, and what the proposal knows
+
+
+class Trusting(Guard):
+    """Follows every proposal."""
+
+    def choose(self, state):
+        return Choice(largest(self.proposal.index(state.proposer), self.order), None)
+
+    def notes(self, state, arm):
+        return {}
+
+
+@pytest.mark.parametrize("patience", [0, 1])
+def test_counted_ucb1_has_the_event_and_the_messages_of_the_guard(patience):
+    problem = realizable(Network(2, 3), 3, arms=7, seed=3, sigma=0.3, scale=2.0)
+    chosen = Settings(beta=0.2, gamma=0.6, patience=patience)
+    expected = counted_ucb1(problem, 4, 80, chosen)
+
+    def ucb1(posterior, known):
+        n, t = known.counts, known.counts.sum(-1, keepdim=True)
+        return torch.where(n > 0, known.sums / n + (0.4 * t.log() / n).sqrt(), INF)
+
+    unit, zero = torch.eye(7).double().expand(3, 1, 7, 7), torch.zeros(3, 1, 7).double()
+    optimist = Optimist(4, TabularIntervals(4, 0.3, 100.0), Tally.blank(3, 7), 0.6, patience)
+    guard = Trusting(optimist, EventTriggered(4, unit, zero, 7, chosen, ucb1), 2.0, order_of_ties(problem, 4))
+    trace = simulate("UCB1, counted", problem, guard, Exploration.nothing(3), 4, 80)
+    assert trace == expected
+    assert expected.sync.any() and not expected.sync.all()
+    first = expected.arm[:, :4]  # four clients, and an order of its own for each
+    assert (first != first[:, :1]).any()
+
+
+def test_counted_ucb1_that_synchronises_at_once_is_shared_ucb1_after_the_first_pulls():
+    problem = realizable(Network(2, 3), 2, arms=5, seed=3, sigma=0.3, scale=2.0)
+    one = counted_ucb1(problem, 1, 60, Settings(beta=0.2, gamma=0.0))
+    shared = shared_ucb1(problem, 1, 60, Settings(beta=0.2))
+    assert sorted(one.arm[0, :5].tolist()) == sorted(shared.arm[0, :5].tolist()) == list(range(5))
+    assert (one.up[:, :] == 2).all() and (shared.up == 2).all()
+
+
+@dataclass(frozen=True)
+class Watched(Guard):
+    """Checks at every step that the proposal knows what the counts and sums say, and nothing else."""
+
+    def learn(self, state, arm, reward, turn):
+        after = super().learn(state, arm, reward, turn)
+        self._check(after)
+        return after
+
+    def synchronise(self, state, star, when):
+        after = super().synchronise(state, star, when)
+        self._check(after)
+        return after
+
+    def _check(self, state):
+        known, model = state.counted.known, self.proposal
+        offsets = model.offsets.expand_as(known.sums)
+        residuals = Tally(known.counts, known.sums - known.counts * offsets)
+        fitted = condition(model.features, model.offsets, model.settings.lam, residuals)
+        torch.testing.assert_close(state.proposer.posterior.mean, fitted.mean, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            state.proposer.posterior.covariance, fitted.covariance, rtol=1e-9, atol=1e-9
+        )
+
+
+def test_counts_and_sums_determine_the_proposals_model():
+    problem, start, chosen, guarantee = instance(2)
+    runs, arms = problem.means.shape
+    intervals = TabularIntervals(start.clients, guarantee.sigma, guarantee.value, guarantee.delta)
+    optimist = Optimist(start.clients, intervals, Tally.blank(runs, arms), 0.5)
+    order = order_of_ties(problem, start.clients)
+    watched = Watched(optimist, fed_go_learner(problem, start, chosen), 2.0, order)
+    trace = simulate("w", problem, watched, start.exploration, start.clients, start.clients * start.rounds)
+    assert trace.sync.any()
+
+
+def test_the_bill_has_phase_one_and_every_synchronisation():
+    problem, start, chosen, guarantee = instance(3)
+    clients, arms, length = start.clients, problem.means.shape[1], start.exploration.arm.shape[1]
+    before = start.exploration.ledger
+    trace = guarded_fed_go_ucb(problem, start, chosen, guarantee)
+    shares = [2 * min(len(range(i, length, clients)), arms) for i in range(clients)]
+    assert ((trace.up[:, :length] - before.up).sum(1) == sum(shares)).all()
+    assert ((trace.down[:, :length] - before.down).sum(1) == clients * 2 * min(length, arms)).all()
+    told = shared_start(
+        problem, start.network, clients, start.rounds, BRIEF, encoding="counts"
+    )  # whose clients have sent their counts and sums
+    again = guarded_fed_go_ucb(problem, told, replace(chosen, encoding="counts"), guarantee)
+    assert (
+        torch.equal(again.up[:, :length], told.exploration.ledger.up)
+        and (again.up[:, length - 1] == sum(shares)).all()
+    )
+    assert torch.equal(again.arm, trace.arm)
+    assert not (trace.up[:, : length - 1] - before.up[:, : length - 1]).any()  # at the last step of Phase I
+    after = (trace.up + trace.down)[:, length:].sum(1)
+    assert (after <= 4 * arms * clients * trace.sync.sum(1)).all() and (after > 0).any()
+    by_client = phase_one_tally(start.exploration, clients, arms)
+    assert by_client.counts.sum((1, 2)).tolist() == [length] * 3
+    for i in range(clients):
+        own = start.exploration.arm[1, i::clients]
+        assert torch.equal(by_client.counts[1, i], torch.bincount(own, minlength=arms).double())
+    total = torch.zeros(arms).double().index_add(0, start.exploration.arm[1], start.exploration.reward[1])
+    torch.testing.assert_close(by_client.sums[1].sum(0), total)
+
+
+def test_a_run_alone_is_that_run_in_a_batch():
+    problem, start, chosen, guarantee = instance(8)
+    single = problem.only(2)
+    alone = shared_start(single, start.network, start.clients, start.rounds, BRIEF)
+    batch = guarded_fed_go_ucb(problem, start, chosen, guarantee)
+    one = guarded_fed_go_ucb(single, alone, chosen, guarantee)
+    for name in ("arm", "up", "down", "sync"):
+        assert torch.equal(getattr(one, name)[0], getattr(batch, name)[2]), name
+    torch.testing.assert_close(
+        one.notes["certificate"][0], batch.notes["certificate"][2], rtol=1e-12, atol=1e-12
+    )
+
+
+def test_equal_upper_ends_are_played_in_the_order_of_each_client():
+    problem = Problem("flat", torch.zeros(2, 9, 1).double(), torch.zeros(2, 9).double(), (0, 1), 0, 0.1)
+    optimist = Optimist(3, TabularIntervals(3, 0.1, 1.0), Tally.blank(2, 9), INF)
+    trace = simulate("o", problem, optimist, Exploration.nothing(2), 3, 27)
+    ties = order_of_ties(problem, 3)
+    for run in range(2):
+        for i in range(3):
+            assert trace.arm[run, i::3][:1].item() == ties[run, i].argmax()
+    assert len({tuple(trace.arm[0, i::3].tolist()) for i in range(3)}) == 3
+
+
+def test_notes_survive_the_file_and_a_join_and_old_files_are_read(tmp_path):
+    problem, start, chosen, guarantee = instance(8)
+    trace = guarded_fed_go_ucb(problem, start, chosen, guarantee)
+    trace.save(tmp_path / "trace.npz")
+    loaded = Trace.load(tmp_path / "trace.npz")
+    assert set(loaded.notes) == {"certificate", "proposed"} and loaded.notes["proposed"].dtype == torch.bool
+    for name, values in trace.notes.items():
+        assert torch.equal(loaded.notes[name], values)
+        assert torch.equal(Trace.join([trace.first(1), trace.first(2)]).notes[name][1:], values[:2])
+    plain = fed_go_ucb(problem, start, chosen)
+    plain.save(tmp_path / "plain.npz")
+    assert dict(Trace.load(tmp_path / "plain.npz").notes) == {} == dict(plain.first(1).notes)
+    found = certificate(
+        plain, TabularIntervals(start.clients, 0.3, guarantee.value), problem.means.shape[1], True
+    )
+    assert (plain.regret[:, plain.phase_one :] <= found).all()  # unguarded play has a certificate as well
+
+
+# What is refused
+
+NONE = Exploration.nothing(2)
+FLAT = Problem("flat", torch.zeros(2, 3, 1).double(), torch.ones(2, 3).double(), (0, 1), 0, 0.1)
+SCRIPT = Scripted(2, torch.zeros(2, 8, dtype=torch.int64), 3)
+FINE = Guarantee(2.0, 0.1)
+BAD = {
+    "F of 0": (lambda: Guarantee(0.0, 0.1), r"value is 0\.0: give F > 0"),
+    "F below 0": (lambda: Guarantee(-1.0, 0.1), r"value is -1\.0: give F > 0"),
+    "F NaN": (lambda: Guarantee(math.nan, 0.1), "value is nan: give F > 0"),
+    "F infinite": (lambda: Guarantee(INF, 0.1), "value is inf: give F > 0"),
+    "σ of 0": (lambda: Guarantee(1.0, 0.0), r"sigma is 0\.0: give σ > 0"),
+    "δ of 0": (lambda: Guarantee(1.0, 0.1, 0.0), r"delta is 0\.0: .*\(0, 1\)"),
+    "δ of 1": (lambda: Guarantee(1.0, 0.1, 1.0), r"delta is 1\.0: .*\(0, 1\)"),
+    "κ below 1": (lambda: Guarantee(1.0, 0.1, kappa=0.999), r"kappa is 0\.999: give κ ≥ 1"),
+    "κ infinite": (lambda: Guarantee(1.0, 0.1, kappa=INF), "kappa is inf: give κ ≥ 1"),
+    "κ NaN": (lambda: Guarantee(1.0, 0.1, kappa=math.nan), "kappa is nan: give κ ≥ 1"),
+    "γ below 0": (lambda: Guarantee(1.0, 0.1, gamma=-0.1), r"gamma is -0\.1: give a threshold"),
+    "γ NaN": (lambda: Guarantee(1.0, 0.1, gamma=math.nan), "gamma is nan: give a threshold"),
+    "patience": (lambda: Guarantee(1.0, 0.1, patience=-1), "patience is -1: give"),
+    "patience of the settings": (
+        lambda: Settings(patience=-1),
+        "patience is -1: give the number of own pulls",
+    ),
+    "no client": (lambda: TabularIntervals(0, 0.1, 1.0), "clients is 0: give N"),
+    "F below the rewards": (
+        lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 4, Guarantee(0.1, 0.01)),
+        r"the mean of an arm's rewards is .*\|f\| ≤ F = 0\.1; give larger bounds F and σ",
+    ),
+    "a proposal for others": (
+        lambda: guarded("g", FLAT, SCRIPT, NONE, 3, 4, FINE),
+        "the proposal's learners is 2: give one for each of 3",
+    ),
+    "no rounds": (lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 0, FINE), "steps is 0: give at least one"),
+    "patience where no pulls are counted": (
+        lambda: approx_dis_kernel_ucb(FLAT, 2, 4, Settings(patience=1)),
+        "patience is 1: its event counts no pulls",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)
+def test_bad_arguments_are_refused_by_name(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# The event with patience, elsewhere
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_patience_leaves_the_first_own_pulls_out_of_every_event_that_counts_them(patience):
+    problem = realizable(Network(2, 3), 2, arms=5, seed=1, sigma=0.3, scale=2.0)
+    for run in (fed_glb_ucb, counted_ucb1):
+        trace = run(problem, 3, 60, Settings(gamma=0.0, patience=patience))
+        assert trace.sync.any(1).all()
+        for sync in trace.sync:
+            # γ = 0: the first client fires with its own pull number m + 1
+            assert sync.nonzero().squeeze(1).tolist() == list(range(3 * patience, 60, 3 * patience + 1))
