@@ -349,6 +349,21 @@ def test_the_bound_by_hand():
     )
 
 
+def test_the_threshold_that_needs_no_constant():
+    # γ = T/(NR): P ≤ R√N + R²N/T, and R√N with patience
+    given_, most = Guarantee(1.0, 0.1), 50 * math.log1p(40)
+    assert given_.threshold(50, 20, 100) == about(100 / (20 * most))
+    assert guard_synchronisations(given_, 50, 20, 100) <= most * math.sqrt(20) + most**2 * 20 / 100
+    patient = guard_synchronisations(replace(given_, patience=1), 50, 20, 10**6)
+    assert patient == about(50 * math.log1p(20 * 10**6 / 50) * math.sqrt(20))
+    assert replace(given_, gamma=0.7).threshold(50, 20, 100) == 0.7
+    problem, start, chosen, guarantee = instance(3)
+    arms = problem.means.shape[1]
+    gamma = start.rounds / (start.clients * arms * math.log1p(start.clients * start.rounds / arms))
+    traces = [guarded_fed_go_ucb(problem, start, chosen, replace(guarantee, gamma=g)) for g in (None, gamma)]
+    assert torch.equal(traces[0].arm, traces[1].arm) and torch.equal(traces[0].sync, traces[1].sync)
+
+
 def test_coverage_over_two_thousand_runs():
     # δ = 0.1: with confidence 0.999, f is outside at some step in fewer than 1 % of the runs; else q_t ≥ r_t
     draw = np.random.default_rng(0)
@@ -551,14 +566,39 @@ BAD = {
     ),
     "a proposal for others": (
         lambda: guarded("g", FLAT, SCRIPT, NONE, 3, 4, FINE),
-        "the proposal's learners is 2: give one for each of 3",
+        "the proposal's learners is 2: give one for each of 3 clients",
     ),
-    "no rounds": (lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 0, FINE), "steps is 0: give at least one"),
+    "no rounds": (lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 0, FINE), "rounds is 0: give T, at least one"),
     "patience where no pulls are counted": (
         lambda: approx_dis_kernel_ucb(FLAT, 2, 4, Settings(patience=1)),
         "patience is 1: its event counts no pulls",
     ),
 }
+
+
+KINDS = {
+    "F a string": (lambda: Guarantee("2", 0.1), r"value is '2' \(str\): give a number"),
+    "σ a tensor": (lambda: Guarantee(2.0, torch.tensor(0.1)), r"sigma is tensor.* \(Tensor\): give a number"),
+    "κ a bool": (lambda: Guarantee(2.0, 0.1, kappa=True), r"kappa is True \(bool\): give a number"),
+    "patience a float": (
+        lambda: Guarantee(2.0, 0.1, patience=1.0),
+        r"patience is 1\.0 \(float\): give a whole number",
+    ),
+    "settings for a guarantee": (
+        lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 4, Settings()),
+        r"guarantee is Settings\(.*give Guarantee\(value, sigma\)",
+    ),
+    "half a round": (
+        lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 2.5, FINE),
+        r"rounds is 2\.5 \(float\): give a whole",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), KINDS.values(), ids=KINDS)
+def test_arguments_of_another_kind_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
 
 
 @pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fedgo import phase_two
-from fedgo._checks import number, on_cpu, require
+from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.algorithms.go_ucb import fed_go_learner
 from fedgo.beyond.optimist import Counted, Optimist, at, check_event, counted, with_trivial
 from fedgo.confidence import Tally, condition
@@ -35,7 +35,7 @@ from fedgo.phase_two import EventTriggered, Settings
 from fedgo.problem import Problem
 from fedgo.simulation import Learner, largest, order_of_ties, simulate
 from fedgo.star import Content, Ledger, Message, Star, When
-from fedgo.theory.confidence import noise_radius
+from fedgo.theory.confidence import information_bound, noise_radius
 from fedgo.theory.intervals import Interval, check_bounds, clipped
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 from fedgo.trace import Trace
@@ -45,21 +45,28 @@ from fedgo.trace import Trace
 class Guarantee:
     """What a guard is given: F = ``value`` ≥ |f|, σ = ``sigma``, δ = ``delta``, κ = ``kappa``, and its event.
 
-    γ = ``gamma`` is the threshold, ``patience`` m the own pulls that the event does not count.
+    γ = ``gamma`` is the threshold, T/(NR) with R = K ln(1 + NT/K) unless given; ``patience`` m the own pulls that the
+    event does not count.
     """
 
     value: float
     sigma: float
     delta: float = 0.1
     kappa: float = 2.0
-    gamma: float = 1.0
+    gamma: float | None = None
     patience: int = 0
 
     def __post_init__(self) -> None:
         check_bounds(1, self.sigma, self.value, self.delta)
         remedy = "give κ ≥ 1, the price of a proposal"
         require(1 <= number("kappa", self.kappa, remedy) < math.inf, "kappa", self.kappa, remedy)
-        check_event(self.gamma, self.patience)
+        check_event(0.0 if self.gamma is None else self.gamma, self.patience)
+
+    def threshold(self, arms: int, clients: int, rounds: int) -> float:
+        """γ for K = ``arms``, N = ``clients``, T = ``rounds``."""
+        if self.gamma is not None:
+            return self.gamma
+        return rounds / (clients * most_information(arms, clients * rounds))
 
 
 @dataclass(frozen=True)
@@ -185,15 +192,16 @@ def guarded(
     before: then they only come down. The trace's notes have the ``certificate``
     q_t of every step (2F in Phase I) and whether the step's arm was the one ``proposed``.
     """
-    require(
-        proposal.learners == clients,
-        "the proposal's learners",
-        proposal.learners,
-        f"give one for each of {clients}",
-    )
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
+    count("clients", clients, "give N, at least one client")
+    count("rounds", rounds, "give T, at least one round")
+    remedy = f"give one for each of {clients} clients"
+    require(proposal.learners == clients, "the proposal's learners", proposal.learners, remedy)
     exploration, first = _exchange(exploration, clients, problem.arms.shape[1], told)
     intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
-    optimist = Optimist(clients, intervals, first, guarantee.gamma, guarantee.patience)
+    gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
+    optimist = Optimist(clients, intervals, first, gamma, guarantee.patience)
     learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients))
     trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
@@ -311,7 +319,6 @@ def guard_regret(
     the event costs as `regret_phase_two_clipped` says.
     """
     steps = clients * rounds
-    most = arms * math.log1p(steps / arms)
     if syncs is None:
         syncs = guard_synchronisations(guarantee, arms, clients, rounds, information)
     h = noise_radius(
@@ -323,10 +330,10 @@ def guard_regret(
     ).item()
     return regret_phase_two_clipped(
         max(2 * guarantee.kappa * h, guarantee.value) ** 2,
-        most if information is None else information,
+        most_information(arms, steps) if information is None else information,
         clients,
         rounds,
-        guarantee.gamma,
+        guarantee.threshold(arms, clients, rounds),
         guarantee.value,
         widest=1.0,
         patience=guarantee.patience,
@@ -337,7 +344,13 @@ def guard_synchronisations(
     guarantee: Guarantee, arms: int, clients: int, rounds: int, information: float | None = None
 ) -> float:
     """P of Phase II, at most, on every run; NT where γ = 0 and every pull counts."""
-    information = arms * math.log1p(clients * rounds / arms) if information is None else information
-    if guarantee.gamma == 0 and not guarantee.patience:
-        return clients * rounds
-    return min(synchronisations(rounds, information, guarantee.gamma, guarantee.patience), clients * rounds)
+    steps, gamma = clients * rounds, guarantee.threshold(arms, clients, rounds)
+    information = most_information(arms, steps) if information is None else information
+    if gamma == 0 and not guarantee.patience:
+        return steps
+    return min(synchronisations(rounds, information, gamma, guarantee.patience), steps)
+
+
+def most_information(arms: int, steps: int) -> float:
+    """R = K ln(1 + NT/K) ≥ Σ_x ln((1 + n_x)/(1 + n⁰_x)) of any NT = ``steps`` pulls of K = ``arms`` arms."""
+    return information_bound(arms, steps, 1.0, 1.0)
