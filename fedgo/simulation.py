@@ -53,8 +53,8 @@ class Learner(Protocol[State]):
 class Annotates(Protocol):
     """A learner that has something to say of each pull, a certificate of its regret for instance."""
 
-    def notes(self, state: Any, arm: Tensor) -> Mapping[str, Tensor]:
-        """By name, what there is to say before each learner pulls ``arm`` (S, M), each (S, M)."""
+    def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
+        """By name, what there is to say, (S, M) each, before the learners pull ``arm`` (S, M) because of ``index``."""
         ...
 
 
@@ -94,7 +94,8 @@ def simulate(
         served = (position - first) % learners
         step = (position - served).unsqueeze(1) + seat
         turn = (seat >= served.unsqueeze(1)) & (step < total)
-        arm = largest(learner.index(state), order)
+        index = learner.index(state)
+        arm = largest(index, order)
         fires = learner.fires(state, arm) & turn
         # keep the turns up to the first that fires: its position among the turns is where the count is still 0
         turn &= fires.cumsum(1) - fires.long() == 0
@@ -104,7 +105,7 @@ def simulate(
         run, learner_number = turn.nonzero(as_tuple=True)
         taken = step[run, learner_number]
         if isinstance(learner, Annotates):
-            for note, values in learner.notes(state, arm).items():
+            for note, values in learner.notes(state, index, arm).items():
                 kept = notes.setdefault(note, values.new_zeros(runs, total))
                 kept[run, taken] = values[run, learner_number]
         state = learner.learn(state, arm, reward, turn.to(reward.dtype))

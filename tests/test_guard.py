@@ -394,9 +394,10 @@ class Trusting(Guard):
     """Follows every proposal."""
 
     def choose(self, state):
-        return Choice(largest(self.proposal.index(state.proposer), self.order), None)
+        proposed = largest(self.proposal.index(state.proposer), self.order)
+        return Choice(proposed, torch.ones_like(proposed, dtype=torch.bool))
 
-    def notes(self, state, arm):
+    def notes(self, state, index, arm):
         return {}
 
 

@@ -40,3 +40,21 @@ def test_the_labels_count_and_other_things_are_not_traces(trace):
     assert trace != "trace"
     with pytest.raises(TypeError, match="unhashable"):
         {trace}  # noqa: B018
+
+
+def test_notes_make_a_difference_and_have_the_shape_of_the_arms(trace, tmp_path):
+    some = replace(trace, notes={"width": trace.reward})
+    assert some != trace and some == replace(trace, notes={"width": trace.reward.clone()})
+    assert (
+        some != replace(trace, notes={"other": trace.reward}) != replace(trace, notes={"width": trace.regret})
+    )
+    some.save(tmp_path / "some.npz")
+    assert Trace.load(tmp_path / "some.npz") == some
+    with pytest.raises(ValueError, match=r"join the runs of one experiment only"):
+        Trace.join([some, trace])
+    with pytest.raises(
+        ValueError, match=r"the shape of the note 'width' is \(2, 3\): give \(S, steps\), as of arm: \(2, 4\)"
+    ):
+        replace(trace, notes={"width": trace.reward[:, 1:]})
+    with pytest.raises(TypeError, match=r"the note 'width' is 3 \(int\): give a tensor"):
+        replace(trace, notes={"width": 3})

@@ -152,13 +152,14 @@ class Guard:
         return Choice(torch.where(accepted, proposed, fallback), accepted)
 
     def index(self, state: State) -> Tensor:
-        """1 for the arm that is played, 0 for the others."""
+        """For the arm that is played 2 if it was proposed and 1 if not, for the others 0."""
+        arm, proposed = self.choose(state)
         blank = torch.zeros_like(state.counted.interval.upper)
-        return blank.scatter(-1, self.choose(state).arm.unsqueeze(-1), 1.0)
+        return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
-    def notes(self, state: State, arm: Tensor) -> Mapping[str, Tensor]:
+    def notes(self, state: State, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """The optimist's ``certificate``, and whether the arm was ``proposed``."""
-        return {**self.optimist.notes(state.counted, arm), "proposed": self.choose(state).proposed}
+        return {**self.optimist.notes(state.counted, index, arm), "proposed": at(index, arm) == 2}
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """The optimist's event."""

@@ -79,7 +79,7 @@ class Optimist:
         """U."""
         return state.interval.upper
 
-    def notes(self, state: Counted, arm: Tensor) -> Mapping[str, Tensor]:
+    def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """The ``certificate`` q_t = max U − L(x_t) ≥ r_t of pulling ``arm`` (S, N)."""
         return {"certificate": state.interval.certificate(arm)}
 
