@@ -28,8 +28,8 @@ from fedgo.theory.exact import (
     least_singular,
     prior,
 )
-from fedgo.theory.intervals import certificate
-from fedgo.theory.replay import knowledge, replay
+from fedgo.theory.intervals import certificate, knowledge
+from fedgo.theory.replay import replay
 
 BRIEF = Langevin(rounds=40, step=0.1)
 cases = settings(max_examples=150, deadline=None, derandomize=True)

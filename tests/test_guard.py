@@ -47,8 +47,7 @@ from fedgo.beyond.optimist import Optimist
 from fedgo.confidence import Tally, condition
 from fedgo.phase_one import explore
 from fedgo.simulation import largest, order_of_ties
-from fedgo.theory.intervals import certificate
-from fedgo.theory.replay import knowledge
+from fedgo.theory.intervals import certificate, knowledge
 from fedgo.theory.uniform import tabular_information
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)

@@ -1,6 +1,7 @@
 """Intervals that contain f(x) for every arm, client and step at once, and the certificate q_t ≥ r_t they give.
 
-If L ≤ f ≤ U, whatever is played, r_t ≤ U(x*) − L(x_t) ≤ max U − L(x_t) = q_t, which a client can compute.
+They come from what a client knows: the counts and sums of everybody's rewards up to the last synchronisation, and of its
+own since. If L ≤ f ≤ U, whatever is played, r_t ≤ U(x*) − L(x_t) ≤ max U − L(x_t) = q_t, which a client can compute.
 """
 
 import math
