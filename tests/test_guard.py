@@ -35,7 +35,6 @@ from fedgo.beyond.guard import (
     Choice,
     Guarantee,
     Guard,
-    Scripted,
     TabularIntervals,
     guard_regret,
     guard_synchronisations,
@@ -44,10 +43,11 @@ from fedgo.beyond.guard import (
     phase_one_tally,
 )
 from fedgo.beyond.optimist import Optimist
+from fedgo.beyond.proposals import Scripted, malicious
 from fedgo.confidence import Tally, condition
 from fedgo.phase_one import explore
 from fedgo.simulation import largest, order_of_ties
-from fedgo.theory.intervals import certificate, knowledge
+from fedgo.theory.intervals import certificate, knowledge, outside
 from fedgo.theory.uniform import tabular_information
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
@@ -322,6 +322,23 @@ def test_a_step_costs_at_most_kappa_times_its_own_interval():
             assert (own[n == 0] == 2 * guarantee.value).all()
 
 
+def test_a_malicious_proposal_is_always_accepted_and_plays_the_worst_arm_that_is():
+    for seed in range(8):
+        problem, start, _, guarantee = instance(seed)
+        clients, arms = start.clients, problem.means.shape[1]
+        proposal = malicious(problem, start.exploration, clients, guarantee)
+        trace = guarded("m", problem, proposal, start.exploration, clients, start.rounds, guarantee)
+        assert trace.notes["proposed"][:, trace.phase_one :].all()
+        intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
+        for seen in knowledge(trace, arms, phase_one=True):
+            found = intervals.after(seen.tally, seen.syncs)
+            price = found.upper.amax(-1, keepdim=True) - found.lower
+            fine = price <= guarantee.kappa * (found.upper - found.lower) * (1 + 1e-9)
+            worst = torch.where(fine, problem.means.unsqueeze(1), INF).amin(-1)
+            played = problem.means.gather(1, trace.arm[:, seen.step])
+            torch.testing.assert_close(played, worst, rtol=1e-9, atol=1e-9)
+
+
 def test_the_bound_by_hand():
     # K = 3, N = 2, T = 10, κ = 2, F = 0.5, σ = 0.1: √β = 4h > F
     given_ = Guarantee(0.5, 0.1, 0.1, 2.0, 0.7)
@@ -370,20 +387,43 @@ def test_coverage_over_two_thousand_runs():
     means = double(draw.uniform(-1, 1, size=(runs, arms)))
     problem = Problem("cover", torch.zeros(runs, arms, 1).double(), means, tuple(range(runs)), 5, 0.3)
     trace = maliciously(problem, clients, rounds, Guarantee(1.5, 0.3, 0.1, 4.0, 0.5))
-    intervals = TabularIntervals(clients, 0.3, 1.5)
-    outside = torch.zeros(runs, dtype=torch.bool)
-    for seen in knowledge(trace, arms):
-        found = intervals.after(seen.tally, seen.syncs)
-        wrong = (found.lower > means.unsqueeze(1)) | (found.upper < means.unsqueeze(1))
-        outside |= wrong.flatten(1).any(1)
-    failures = int(outside.sum())
+    left = outside(trace, means, TabularIntervals(clients, 0.3, 1.5), phase_one=False)
+    failures = int(left.sum())
     assert beta_distribution.ppf(0.999, failures + 1, runs - failures) < 0.01
-    assert not (trace.regret > trace.notes["certificate"]).any(1)[~outside].any()
+    assert not (trace.regret > trace.notes["certificate"]).any(1)[~left].any()
     # a σ that is four times too small is no bound
-    small, seen = TabularIntervals(clients, 0.3 / 4, 2.5), next(knowledge(trace, arms))
-    found = small.after(seen.tally, seen.syncs)
-    wrong = (found.lower > means.unsqueeze(1)) | (found.upper < means.unsqueeze(1))
-    assert wrong.flatten(1).any(1).double().mean() > 0.1
+    assert (
+        outside(trace, means, TabularIntervals(clients, 0.3 / 4, 2.5), phase_one=False).double().mean() > 0.1
+    )
+
+
+def plain_outside(trace, row, means, guarantee):
+    """Whether f left an interval, one step after the other."""
+    clients, arms, last, syncs = trace.clients, len(means), 0, 0
+    pulls = list(zip(trace.arm[row].tolist(), trace.reward[row].tolist(), strict=True))
+    for t in range(len(pulls)):
+        seen = [pull for s, pull in enumerate(pulls[:t]) if s < last or (s - t) % clients == 0]
+        for x in range(arms):
+            own = [y for arm, y in seen if arm == x]
+            lower, upper = plain_interval(len(own), sum(own), clients, arms, syncs, guarantee)
+            if not lower <= means[x] <= upper:
+                return True
+        if trace.sync[row, t]:
+            last, syncs = t + 1, syncs + 1
+    return False
+
+
+def test_outside_is_what_a_plain_loop_finds():
+    found = []
+    for seed in (1, 2, 4, 5, 7, 8):
+        problem, clients, rounds, guarantee = worst_case(seed)
+        trace = maliciously(problem, clients, rounds, guarantee)
+        small = replace(guarantee, sigma=0.2 / 4, value=2 * guarantee.value)
+        intervals = TabularIntervals(clients, small.sigma, small.value, small.delta)
+        left = outside(trace, problem.means, intervals, phase_one=False).tolist()
+        assert left == [plain_outside(trace, row, f, small) for row, f in enumerate(problem.means.tolist())]
+        found += left
+    assert 0.2 < sum(found) / len(found) < 0.9
 
 
 # The event, the messages, and what the proposal knows

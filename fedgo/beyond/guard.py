@@ -264,46 +264,6 @@ def _exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> 
     return billed, star.broadcast(counted(news), when)
 
 
-class Script(NamedTuple):
-    """What `Scripted` has played: own ``pulls`` so far, (S, N) int64."""
-
-    pulls: Tensor
-
-
-@dataclass(frozen=True)
-class Scripted:
-    """A proposal that was written before: step t of Phase II proposes ``arm`` (S, NT)[:, t]; N = ``learners``.
-
-    Drawn uniformly, or the worst arm again and again, it is what a guard has to put up with.
-    """
-
-    learners: int
-    arm: Tensor
-    arms: int
-
-    def begin(self) -> Script:
-        """At the beginning."""
-        return Script(torch.zeros(len(self.arm), self.learners, dtype=torch.int64))
-
-    def index(self, state: Script) -> Tensor:
-        """1 for the arm whose turn it is, (S, N, K)."""
-        step = state.pulls * self.learners + torch.arange(self.learners)
-        turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
-        return torch.nn.functional.one_hot(turn, self.arms).double()
-
-    def fires(self, state: Script, arm: Tensor) -> Tensor:
-        """Never."""
-        return torch.zeros_like(arm, dtype=torch.bool)
-
-    def learn(self, state: Script, arm: Tensor, reward: Tensor, turn: Tensor) -> Script:
-        """The next line."""
-        return Script(state.pulls + turn.long())
-
-    def synchronise(self, state: Script, star: Star, when: When) -> Script:
-        """Nothing to say."""
-        return state
-
-
 def guard_regret(
     guarantee: Guarantee,
     arms: int,

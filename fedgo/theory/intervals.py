@@ -1,7 +1,8 @@
 """Intervals that contain f(x) for every arm, client and step at once, and the certificate q_t ≥ r_t they give.
 
-They come from what a client knows: the counts and sums of everybody's rewards up to the last synchronisation, and of its
-own since. If L ≤ f ≤ U, whatever is played, r_t ≤ U(x*) − L(x_t) ≤ max U − L(x_t) = q_t, which a client can compute.
+They come from what a client knows: the counts and sums of everybody's rewards up to the last synchronisation, and
+of its own since. If L ≤ f ≤ U, whatever is played, r_t ≤ U(x*) − L(x_t) ≤ max U − L(x_t) = q_t, which a client can
+compute.
 """
 
 import math
@@ -112,3 +113,15 @@ def certificate(trace: Trace, intervals: Intervals, arms: int, phase_one: bool) 
         interval = intervals.after(known.tally, known.syncs)
         found[:, known.step] = interval.certificate(trace.arm[:, known.step])
     return found[:, trace.phase_one :]
+
+
+def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) -> Tensor:
+    """Whether f = ``means`` (S, K) leaves [L, U] for some arm before some step of Phase II of ``trace``, (S,) bool.
+
+    With probability 1 − δ it does not. ``intervals`` and ``phase_one`` as for `certificate`; only a simulation knows f.
+    """
+    left = torch.zeros(len(trace.arm), dtype=torch.bool)
+    for known in knowledge(trace, means.shape[1], phase_one):
+        found, f = intervals.after(known.tally, known.syncs), means.unsqueeze(1)
+        left |= ((found.lower > f) | (found.upper < f)).flatten(1).any(1)
+    return left
