@@ -208,17 +208,24 @@ def test_gate_contrast(show, article, fault):
 
 
 @pytest.mark.parametrize(
-    ("style", "mode", "fault"),
+    ("image", "mode", "fault"),
     [
-        ("filter: invert(0.93)", "dark", None),
-        ("", "light", None),
-        ("", "dark", "image 0 has the filter 'none'"),
-        ("", "dark", "the first image is 1.00 bright"),
-        ("filter: invert(1)", "light", "the first image is 0.00 bright"),
+        ("class=in-light", "light", None),
+        ("class=in-dark", "dark", "the first image is 1.00 bright"),
+        ("class=in-light", "dark", "not in-dark: the image seen"),
+        ("", "light", "not in-light: the image seen"),
+        ("class=in-light style='filter: invert(1)'", "light", "the first image is 0.00 bright"),
+        (
+            "class=in-light style='filter: brightness(0.8)'",
+            "light",
+            "a filter, brightness(0.8), changes the image",
+        ),
+        ("hidden class=in-dark", "light", None),
     ],
 )
-def test_gate_brightness_of_figures(show, style, mode, fault):
-    page = show(f'<img src="{WHITE}" style="{style}">')
+def test_gate_renderings_of_figures(show, image, mode, fault):
+    page = show(f'{FOLLOW}<img src="{WHITE}" alt="seen" {image}>')
+    page.emulate_media(color_scheme=mode)
     assert_found(audit.wrong_brightness(page, mode), fault)
 
 

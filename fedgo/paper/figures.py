@@ -15,17 +15,18 @@ from torch import Tensor
 from fedgo.paper.summaries import mean_error
 from fedgo.trace import Trace
 
-# Okabe and Ito's colours, which remain apart for colour-blind readers; the marker says the same without colour.
+# Colours that are seen on white and in the dark (contrast 3 with both grounds) and remain apart for colour-blind
+# readers; the marker says the same without colour. The two greys turn lighter and darker in the dark.
 STYLES: Mapping[str, tuple[str, str]] = {
     "Fed-GO-UCB": ("#D55E00", "o"),
     "One-GO-UCB": ("#0072B2", "s"),
-    "N-GO-UCB": ("#009E73", "^"),
-    "DisLinUCB": ("#CC79A7", "v"),
-    "Fed-GLB-UCB": ("#E69F00", "P"),
-    "ApproxDisKernelUCB": ("#56B4E9", "X"),
-    "Kernel UCB, at once": ("#332288", "*"),
+    "N-GO-UCB": ("#5A965A", "^"),
+    "DisLinUCB": ("#C31E6E", "v"),
+    "Fed-GLB-UCB": ("#825F1E", "P"),
+    "ApproxDisKernelUCB": ("#05A0C8", "X"),
+    "Kernel UCB, at once": ("#AA5AE1", "*"),
     "UCB1, shared": ("#444444", "d"),
-    "Uniform": ("#999999", "."),
+    "Uniform": ("#888888", "."),
 }
 _FALLBACK = ("#000000", ">")
 _POINTS = 400  # steps drawn of a curve; more make the file large and look the same
