@@ -13,8 +13,9 @@ from typing import Literal
 from torch import Tensor
 
 from fedgo._checks import on_cpu, require, require_kind
-from fedgo.confidence import Posterior, Tally, compress
-from fedgo.line_three import line_three, view
+from fedgo.confidence import compress
+from fedgo.images import view
+from fedgo.line_three import LineThree
 from fedgo.network import Network
 from fedgo.phase_one import Start
 from fedgo.phase_two import EventTriggered, Immediate, Index, Settings
@@ -72,15 +73,11 @@ def _linearise(
     require(argmax in kinds, "argmax", argmax, f"choose one of {kinds}")
     arms = problem.arms.unsqueeze(1)
     coordinates = compress(start.network.gradients(start.w0, arms))
-    optimism = None
+    optimism: Index | None = None
     if argmax == "ascent":
         if not isinstance(start.network, Network):
             raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
-        seen = view(start.network, start.w0, arms, coordinates)
-
-        def optimism(posterior: Posterior, known: Tally) -> Tensor:
-            return line_three(seen, settings.lam, settings.beta, known).value
-
+        optimism = LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
     offsets = start.network.values(start.w0, arms)
     return coordinates.features, offsets, start.network.size, settings, optimism
 

@@ -1,0 +1,211 @@
+"""Line 3 as printed: points inside the ball, stationary, and the same choice where upper bounds rule arms out."""
+
+import math
+
+import pytest
+import torch
+
+from fedgo import Network
+from fedgo.confidence import Tally, ball, compress
+from fedgo.cuts import bounds, prior_cuts, tighten, unit_maxima
+from fedgo.images import images, rows, slope, view
+from fedgo.line_three import LineThree, line_three, points
+
+
+def setting(hidden=4, arms=7, d_x=3, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    network = Network(d_x, hidden)
+    x = torch.rand(2, 1, arms, d_x, generator=draw, dtype=torch.float64)
+    w0 = torch.randn(2, 1, network.size, generator=draw, dtype=torch.float64)
+    counts = torch.randint(0, 3, (2, 5, arms), generator=draw).double()
+    tally = Tally(counts, 0.2 * counts * torch.randn(2, 5, arms, generator=draw, dtype=torch.float64))
+    return network, x, w0, compress(network.gradients(w0, x)), tally
+
+
+BALLS = [(1.0, 0.01), (1.0, 0.3), (0.1, 1.0), (0.01, 0.5), (2.0, 0.0)]
+WIDE = [(0.1, 1.0), (0.01, 0.5), (1e-4, 1.0)]
+
+
+@pytest.mark.parametrize(("lam", "beta"), BALLS)
+@pytest.mark.parametrize("hidden", [1, 4])
+def test_every_point_lies_in_its_ball_and_has_the_value_returned(lam, beta, hidden):
+    network, x, w0, coordinates, tally = setting(hidden)
+    found = line_three(view(network, w0, x), lam, beta, tally, rule_out=False)
+    w = points(network, x, w0, coordinates, lam, tally, found.u)
+    confidence = ball(network.gradients(w0, x).expand(-1, 5, -1, -1), w0.expand(-1, 5, -1), lam, beta, tally)
+    inside = confidence._replace(centre=confidence.centre.unsqueeze(-2), sigma=confidence.sigma.unsqueeze(-3))
+    assert (inside.distance(w) <= beta * (1 + 1e-9) + 1e-18).all()
+    at_point = network.values(w, x.unsqueeze(-2)).squeeze(-1)
+    torch.testing.assert_close(at_point, found.value, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("lam", "beta"), BALLS[:3])
+def test_it_is_never_below_the_linear_solution_and_ends_where_the_gradient_points_out_of_the_ball(lam, beta):
+    network, x, w0, coordinates, tally = setting()
+    seen = view(network, w0, x)
+    found = line_three(seen, lam, beta, tally, rule_out=False)
+    gradients = network.gradients(w0, x).expand(-1, 5, -1, -1)
+    confidence = ball(gradients, w0.expand(-1, 5, -1), lam, beta, tally)
+    factor = torch.linalg.cholesky(confidence.sigma).unsqueeze(-3)
+    half = torch.linalg.solve_triangular(factor, gradients.unsqueeze(-1), upper=False)
+    step = torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(-1)
+    linear = confidence.centre.unsqueeze(-2) + beta**0.5 * step / half.norm(dim=-2)
+    start = network.values(linear, x.unsqueeze(-2)).squeeze(-1)
+    assert (found.value >= start - 1e-10).all()
+    # stationary on the sphere: Σ^{-½}∇f(w) parallel to Σ^{½}(w − ŵ)
+    w = points(network, x, w0, coordinates, lam, tally, found.u)
+    steepest = network.gradients(w, x.expand(2, 5, -1, -1).unsqueeze(-2))
+    out = torch.linalg.solve_triangular(factor, steepest.mT, upper=False).squeeze(-1)
+    away = (factor.mT @ (w - confidence.centre.unsqueeze(-2)).unsqueeze(-1)).squeeze(-1)
+    cosine = (out * away).sum(-1) / (out.norm(dim=-1) * away.norm(dim=-1))
+    assert cosine.min() > (1 - 1e-6 if beta < lam else 0.99)  # slow where the ball is large
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("lam", "beta"), [*BALLS, WIDE[2]])
+def test_ruling_arms_out_changes_no_choice(lam, beta, seed):
+    network, x, w0, _, tally = setting(arms=20, seed=seed)
+    every = line_three(view(network, w0, x), lam, beta, tally, rule_out=False)
+    assert every.ascended.all()
+    for own in (w0, w0.expand(-1, 5, -1)):  # learners that share their cuts, and with cuts of their own
+        some = line_three(view(network, own, x), lam, beta, tally)
+        assert torch.equal(some.value.argmax(-1), every.value.argmax(-1))
+        best = some.value.argmax(-1, keepdim=True)
+        assert some.ascended.gather(-1, best).all()
+    if 0 < beta / lam < 0.1:
+        assert some.ascended.double().mean() < 0.5  # otherwise nothing would have been ruled out
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("lam", "beta"), [*BALLS[:4], WIDE[2]])
+def test_no_point_of_the_ball_has_a_value_above_the_upper_bound(lam, beta, seed):
+    network, x, w0, _, tally = setting(arms=20, seed=seed)
+    seen = view(network, w0, x)
+    upper = line_three(seen, lam, beta, tally).upper
+    every = line_three(seen, lam, beta, tally, rule_out=False)
+    assert (every.value <= upper + 1e-9 * upper.abs()).all()  # the best points known
+    confidence = ball(network.gradients(w0, x).expand(-1, 5, -1, -1), w0.expand(-1, 5, -1), lam, beta, tally)
+    factor = torch.linalg.cholesky(confidence.sigma)
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(50):
+        direction = torch.randn(2, 5, network.size, 1, generator=draw, dtype=torch.float64)
+        direction = beta**0.5 * direction / direction.norm(dim=-2, keepdim=True)
+        step = torch.linalg.solve_triangular(factor.mT, direction, upper=True).squeeze(-1)
+        assert (network.values(confidence.centre + step, x.expand(-1, 5, -1, -1)) <= upper + 1e-9).all()
+
+
+@pytest.mark.parametrize(("lam", "beta"), [*BALLS[:3], WIDE[2]])
+def test_tightened_bounds_hold_and_are_close_to_the_values(lam, beta):
+    network, x, w0, _, tally = setting(arms=20)
+    own = Tally(*(part.reshape(10, 1, 20) for part in tally))
+    flat = view(network, w0.expand(-1, 5, -1).flatten(0, 1), x.expand(-1, 5, -1, -1).flatten(0, 1))
+    seen, cuts = images(flat, lam, beta, own), prior_cuts(flat, lam, beta)
+    value = line_three(view(network, w0, x), lam, beta, tally, rule_out=False).value.view(10, 1, 20)
+    loose = bounds(cuts, seen).amin(-1)
+    for _ in range(3):
+        cuts = tighten(cuts, seen, value.amin(-1, keepdim=True), torch.ones_like(value, dtype=torch.bool))
+    tight = bounds(cuts, seen).amin(-1)
+    assert (tight >= value - 1e-9 * value.abs()).all()
+    assert (tight <= loose).all()
+    assert (tight - value).median() < 0.4 * (loose - value).median()
+    assert beta > 0.01 or (tight - value).median() < 0.01 * value.std()
+
+
+def test_the_maximum_over_a_unit_is_bounded_closely():
+    """Against φ on a fine grid: never below, and seldom far above, where φ is concave and where it has two hills."""
+    draw = torch.Generator().manual_seed(0)
+    z, outer = (4 * torch.randn(400, 1, generator=draw, dtype=torch.float64) for _ in range(2))
+    size, nu = (10 ** (4 * torch.rand(400, generator=draw, dtype=torch.float64) - low) for low in (1, 3))
+    found, theta = unit_maxima(torch.cat([z, outer, torch.zeros_like(z)], -1), size, nu)
+    t = torch.cat([torch.linspace(-40, 40, 80_001, dtype=torch.float64).expand(400, -1), z, theta[:, :1]], -1)
+    sigma = torch.sigmoid(t)
+    nu_, size_ = nu.unsqueeze(-1), size.unsqueeze(-1)
+    phi = outer * sigma + sigma.square() / (2 * nu_) - nu_ / (2 * size_) * (t - z).square()
+    gap = found - 1 / (2 * nu) - phi.amax(-1)
+    scale = outer.abs().squeeze(-1) + 1 / nu
+    assert (gap >= -1e-9 * scale).all()
+    assert (gap <= 2e-3 * scale).all()
+    concave = nu / size > outer.abs().squeeze(-1) / (6 * math.sqrt(3)) + 0.08 / nu
+    assert concave.sum() > 50 and (~concave).sum() > 50
+    assert (gap[concave] <= 1e-3 * scale[concave]).all() and gap[concave].median() < 1e-9
+
+
+@pytest.mark.parametrize(("lam", "beta"), [*BALLS, WIDE[2]])
+def test_what_earlier_calls_left_changes_no_choice(lam, beta):
+    """Some learners pull, the others wait, and in the middle all get all data: against a fresh search each time."""
+    network, x, w0, _, tally = setting(arms=20)
+    seen = view(network, w0, x)
+    index, draw = LineThree(seen, lam, beta), torch.Generator().manual_seed(1)
+    for step in range(12):
+        warm, every = index(None, tally), line_three(seen, lam, beta, tally, rule_out=False)
+        assert warm.isfinite().all()
+        assert torch.equal(warm.argmax(-1), every.value.argmax(-1))
+        arm = warm.argmax(-1)
+        noise = torch.randn(arm.shape, generator=draw, dtype=torch.float64)
+        turn = torch.randint(0, 2, arm.shape, generator=draw).double()
+        tally = tally.record(arm, 0.3 * noise, turn)
+        if step == 6:
+            tally = Tally(*(part.sum(1, keepdim=True).expand_as(part) for part in tally))
+
+
+def test_a_learner_without_new_data_is_not_searched_again(monkeypatch):
+    network, x, w0, _, tally = setting(arms=20)
+    index = LineThree(view(network, w0, x), 0.1, 1.0)
+    before = index(None, tally)
+    turn = torch.zeros(2, 5, dtype=torch.float64)
+    turn[1, 3] = 1
+    tally = tally.record(before.argmax(-1), 0.3 * turn, turn)
+    monkeypatch.setattr("fedgo.line_three.rows", lambda seen, at: asked.append(at) or rows(seen, at))
+    asked = []
+    after = index(None, tally)
+    assert {(int(v), int(m)) for at in asked for v, m in zip(*at[:2], strict=True)} == {(1, 3)}
+    assert torch.equal(after[turn == 0], before[turn == 0])
+
+
+@pytest.mark.parametrize(("lam", "beta"), [BALLS[1], *WIDE])
+def test_a_run_alone_has_the_values_that_it_has_in_a_batch(lam, beta):
+    network, x, w0, _, tally = setting(arms=20)
+    batch = line_three(view(network, w0, x), lam, beta, tally)
+    for run in range(2):
+        one = torch.tensor([run])
+        alone = line_three(view(network, w0[one], x[one]), lam, beta, tally.of(one))
+        assert torch.equal(alone.ascended[0], batch.ascended[run])
+        assert torch.equal(alone.value[0].argmax(-1), batch.value[run].argmax(-1))
+        torch.testing.assert_close(alone.value[0], batch.value[run], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("rule_out", [False, True])
+def test_learners_with_a_view_each_are_as_learners_that_share_it(rule_out):
+    network, x, w0, _, tally = setting(arms=9)
+    shared = line_three(view(network, w0, x), 0.1, 1.0, tally, rule_out=rule_out)
+    own = line_three(view(network, w0.expand(-1, 5, -1), x), 0.1, 1.0, tally, rule_out=rule_out)
+    assert torch.equal(own.value.argmax(-1), shared.value.argmax(-1))
+    for r, m in ((0, 3), (1, 0)):
+        one = Tally(tally.counts[r, m], tally.sums[r, m])
+        alone = line_three(view(network, w0[r, 0], x[r, 0]), 0.1, 1.0, one, rule_out=rule_out)
+        assert alone.value.shape == (9,) and alone.value.argmax() == shared.value[r, m].argmax()
+
+
+def test_two_arms_alike_are_both_ascended():
+    """Neither can be ruled out, so the tie is for the caller to break."""
+    network, x, w0, _, tally = setting(arms=6)
+    twice = Tally(*(torch.cat([part, torch.zeros_like(part)], -1) for part in tally))
+    found = line_three(view(network, w0, torch.cat([x, x], -2)), 0.1, 1.0, twice)
+    best = found.value.argmax(-1, keepdim=True)
+    twin = (best + 6) % 12
+    assert found.ascended.gather(-1, twin).all()
+    torch.testing.assert_close(found.value.gather(-1, twin), found.value.gather(-1, best), rtol=1e-8, atol=0)
+
+
+def test_one_arm_needs_no_ascent():
+    network, x, w0, _, tally = setting(arms=1)
+    assert torch.isfinite(line_three(view(network, w0, x), 0.1, 1.0, tally).value).all()
+
+
+def test_slope_is_the_derivative_of_the_value():
+    theta = torch.randn(
+        3, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    ).requires_grad_()
+    hidden = 4
+    value = (theta[:, hidden:-1] * torch.sigmoid(theta[:, :hidden])).sum(-1) + theta[:, -1]
+    torch.testing.assert_close(slope(theta), torch.autograd.grad(value.sum(), theta)[0])
