@@ -8,6 +8,7 @@ import os
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
+import resource
 import subprocess
 import sys
 import time
@@ -85,6 +86,12 @@ def plain_oracle(network: Network, problem: Problem, start: Start, langevin: Lan
     return (time.perf_counter() - begin) * langevin.rounds / 10 * RUNS
 
 
+def both_phases(problem: Problem, settings: Settings) -> None:
+    """Fed-GO-UCB from the first pull on, in parameter space."""
+    start = shared_start(problem, Network(problem.arms.shape[-1]), 20, ROUNDS)
+    fed_go_ucb(problem, start, settings, space="parameters")
+
+
 def report(what: str, seconds: float, aim: float, plain: float) -> None:
     """One row of the table."""
     print(f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {plain / seconds:9,.0f} x", flush=True)
@@ -127,6 +134,14 @@ def main() -> None:
             plain = plain_phase_two(problem, start, LINE_THREE, LINE_THREE.gamma, reference.ascent)
             seconds = clock(fed_go_ucb, problem, start, LINE_THREE, "ascent")
             report(f"Fed-GO-UCB by ascent, {label}", seconds, 60.0, plain)
+    for arms, aim in ((5_000, 2.0), (50_000, 20.0)):
+        problem = hartmann6(1, arms=arms)
+        seconds = clock(both_phases, problem, GO_SETTINGS)
+        what = f"Both phases, 1 run, N = 20, K = {arms:,}, d_w = 201"
+        gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # on Linux in kilobytes
+        print(
+            f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {gigabytes:5.2f} GB so far, aim 2", flush=True
+        )
     for runs, aim in ((10, 60.0), (100, 480.0)):
         begin = time.perf_counter()
         for name in EXPERIMENTS:

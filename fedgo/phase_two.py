@@ -100,8 +100,16 @@ class EventTriggered:
         runs, _, arms, _ = self.features.shape
         fresh, server = Tally.blank(runs, self.learners, arms), Tally.blank(runs, arms)
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
-        prior = condition(self.features, self.offsets, self.settings.lam, fresh)
+        prior = self.posterior(torch.arange(runs), fresh)
         return State(prior, fresh, torch.zeros(runs, self.learners, dtype=torch.float64), server)
+
+    def posterior(self, run: Tensor, tally: Tally) -> Posterior:
+        """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows."""
+        return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
+
+    def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
+        """The posterior of the learners with ``turn`` 1 after their pull, as `learn` says."""
+        return state.posterior.absorb(arm, reward, turn)
 
     def index(self, state: State) -> Tensor:
         """Line 3: the optimistic value of every arm."""
@@ -118,7 +126,7 @@ class EventTriggered:
         """Lines 4–5."""
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         after = State(
-            state.posterior.absorb(arm, reward, turn),
+            self.absorb(state, arm, reward, turn),
             state.fresh.record(arm, residual, turn),
             state.gain + turn * state.posterior.gain(arm),
             state.server,
@@ -145,7 +153,7 @@ class EventTriggered:
         # the server sends the news of this epoch; dense, that is as large as the total of the printed line 9
         total = state.server.of(run) + star.broadcast(self.statistics(news), when)
         received = Tally(*(part.unsqueeze(1) for part in total))
-        posterior = condition(self.features[run], self.offsets[run], self.settings.lam, received)
+        posterior = self.posterior(run, received)
         blank = Tally.blank(*fresh.counts.shape)
         new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
         return place(state, run, new)

@@ -17,6 +17,7 @@ from fedgo.confidence import compress
 from fedgo.images import view
 from fedgo.line_three import LineThree
 from fedgo.network import Network
+from fedgo.parameter_space import ParameterSpace
 from fedgo.phase_one import Start
 from fedgo.phase_two import EventTriggered, Immediate, Index, Settings
 from fedgo.problem import Problem
@@ -24,20 +25,28 @@ from fedgo.simulation import simulate
 from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
+Space = Literal["arms", "parameters"]
 
 
 @on_cpu
-def fed_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
-    """Fed-GO-UCB: N models around one ŵ₀, synchronised when the event with threshold γ fires."""
-    return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax), start)
+def fed_go_ucb(
+    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
+) -> Trace:
+    """Fed-GO-UCB: N models around one ŵ₀, synchronised when the event with threshold γ fires.
+
+    It computes in the ``space`` of the arms, O(NK²) numbers, or of the "parameters", O(K(N + d_w)), for many arms.
+    """
+    return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
 
 
 def fed_go_learner(
-    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order"
+    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> EventTriggered:
     """The N models of Fed-GO-UCB before Phase II, for `simulate` or for whoever wants their proposals."""
     _check(problem, start, settings)
-    return EventTriggered(start.clients, *_linearise(problem, start, settings, argmax))
+    engines = {"arms": EventTriggered, "parameters": ParameterSpace}
+    require(space in engines, "space", space, f"choose one of {tuple(engines)}")
+    return engines[space](start.clients, *_linearise(problem, start, settings, argmax))
 
 
 @on_cpu

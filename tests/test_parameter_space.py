@@ -1,0 +1,125 @@
+"""The learner without a K × K matrix makes the choices of the one with it, which equals the plain transcription."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from instances import GAMMAS, INF, sample
+
+from fedgo import (
+    EventTriggered,
+    Exploration,
+    Langevin,
+    Network,
+    Problem,
+    Settings,
+    fed_go_ucb,
+    realizable,
+    shared_start,
+    simulate,
+)
+from fedgo.confidence import Tally, condition
+from fedgo.parameter_space import Columns, ParameterSpace, columns
+
+BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
+PARTS = ("arm", "up", "down", "sync")
+
+
+def instance(seed):
+    """Fewer arms than parameters, or more, and settings."""
+    draw = np.random.default_rng(seed)
+    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
+    arms, clients, rounds = int(draw.integers(2, 60)), int(draw.integers(1, 7)), int(draw.integers(2, 25))
+    problem = realizable(network, 3, arms=arms, seed=seed, sigma=0.3, scale=2.0)
+    start = shared_start(problem, network, clients, rounds, BRIEF)
+    lam, beta = 10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1)
+    return problem, start, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)], patience=seed // 6 % 2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_both_spaces_pull_the_same_arms_and_send_as_much(seed):
+    problem, start, settings = instance(seed)
+    arms, parameters = (fed_go_ucb(problem, start, settings, space=s) for s in ("arms", "parameters"))
+    for part in PARTS:
+        assert torch.equal(getattr(arms, part), getattr(parameters, part)), part
+
+
+def test_the_instances_have_more_arms_than_parameters_and_fewer_and_fire_at_different_times():
+    shapes, syncs = [], []
+    for seed in range(30):
+        problem, start, settings = instance(seed)
+        shapes.append(problem.arms.shape[1] > start.network.size)
+        syncs.append(fed_go_ucb(problem, start, settings).sync.unique(dim=0).shape[0])
+    assert 8 <= sum(shapes) <= 25 and sum(n > 1 for n in syncs) >= 8
+
+
+def test_both_spaces_ascend_alike():
+    problem, start, settings = instance(8)
+    one, two = (fed_go_ucb(problem, start, settings, "ascent", space) for space in ("arms", "parameters"))
+    assert torch.equal(one.arm, two.arm) and torch.equal(one.sync, two.sync)
+
+
+def test_a_run_alone_is_that_run_in_a_batch():
+    problem, start, _ = instance(3)
+    settings = Settings(0.1, 0.5, 0.5)
+    batch = fed_go_ucb(problem, start, settings, space="parameters")
+    assert len(batch.sync.unique(dim=0)) > 1
+    for run in range(3):
+        alone = problem.only(run)
+        own = shared_start(alone, start.network, start.clients, start.rounds, BRIEF)
+        trace = fed_go_ucb(alone, own, settings, space="parameters")
+        for part in PARTS:
+            assert torch.equal(getattr(trace, part)[0], getattr(batch, part)[run]), (run, part)
+
+
+def test_columns_are_the_posterior_of_the_data_also_after_pulls():
+    features, offsets = sample(2, 1, 30, 4, seed=1), sample(2, 1, 30, seed=2)
+    n = torch.zeros(2, 30, dtype=torch.float64)
+    n[0, [3, 7]], n[1, [1, 2, 20]] = torch.tensor([2.0, 5.0]).double(), 1.0
+    known = Tally(n, n * sample(2, 30, seed=3))
+    found = columns(features, offsets, 0.3, known, 3)
+    assert isinstance(found, Columns) and found.mean.shape == found.variance.shape == (2, 3, 30)
+    fresh = Tally.blank(2, 3, 30)
+    for k in range(9):
+        arm = torch.randint(30, (2, 3), generator=torch.Generator().manual_seed(k))
+        turn = torch.tensor([[1, k % 2, 1], [k % 3 == 0, 1, 0]], dtype=torch.float64)
+        residual = sample(2, 3, seed=10 + k)
+        exact = condition(features, offsets, 0.3, Tally(*(p.unsqueeze(1) for p in known)) + fresh)
+        torch.testing.assert_close(found.mean, exact.mean, rtol=0, atol=1e-10)
+        torch.testing.assert_close(found.variance, exact.variance, rtol=0, atol=1e-10)
+        torch.testing.assert_close(found.gain(arm), exact.gain(arm), rtol=0, atol=1e-10)
+        reward = residual + offsets.expand(2, 3, 30).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        found = found.absorb(features, arm, reward, turn)
+        fresh = fresh.record(arm, residual, turn)
+    assert found.taken.tolist() == [[9, 4, 9], [3, 9, 0]]
+
+
+@pytest.mark.parametrize("gamma", [INF, 1e3])
+def test_thousands_of_pulls_do_not_drift(gamma):
+    """Two learners of 20 arms, 1,500 pulls each, with a prior as good as none."""
+    arms = sample(1, 20, 6, seed=5)
+    problem = Problem("drift", arms, arms.sum(-1) / 6, (0,))
+    features, offsets = arms.unsqueeze(1), torch.zeros(1, 1, 20, dtype=torch.float64)
+    learners = [
+        kind(2, features, offsets, 6, Settings(1e-6, 0.1, gamma)) for kind in (EventTriggered, ParameterSpace)
+    ]
+    one, two = (simulate("drift", problem, own, Exploration.nothing(1), 2, 3000) for own in learners)
+    assert torch.equal(one.arm, two.arm) and torch.equal(one.sync, two.sync)
+
+
+def test_many_arms_need_no_matrix_of_arms_by_arms():
+    """A matrix of 100,000 × 100,000 would be 80 GB."""
+    network = Network(2, 2)
+    problem = realizable(network, 1, arms=100_000, scale=2.0)
+    start = shared_start(problem, network, 2, 4, BRIEF)
+    trace = fed_go_ucb(problem, start, Settings(0.1, 0.1, 0.5), space="parameters")
+    assert trace.regret[:, trace.phase_one :].mean() < trace.regret[:, : trace.phase_one].mean()
+
+
+def test_another_space_is_refused_by_name():
+    problem, start, settings = instance(0)
+    with pytest.raises(ValueError, match=r"^space is 'dual': choose one of \('arms', 'parameters'\)"):
+        fed_go_ucb(problem, start, settings, space="dual")
+    with pytest.raises(ValueError, match=r"‖g‖²/λ"):
+        fed_go_ucb(problem, start, replace(settings, lam=1e-13), space="parameters")
