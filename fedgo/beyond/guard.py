@@ -199,7 +199,7 @@ def guarded(
     count("rounds", rounds, "give T, at least one round")
     remedy = f"give one for each of {clients} clients"
     require(proposal.learners == clients, "the proposal's learners", proposal.learners, remedy)
-    exploration, first = _exchange(exploration, clients, problem.arms.shape[1], told)
+    exploration, first = exchange(exploration, clients, problem.arms.shape[1], told)
     intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
     gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
     optimist = Optimist(clients, intervals, first, gamma, guarantee.patience)
@@ -252,7 +252,7 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
     return Tally(client @ hit, client @ (hit * exploration.reward.unsqueeze(-1)))
 
 
-def _exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
+def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
     """Phase I with the bill for its counts and sums, up unless ``told`` and down, at its last step, and they (S, K)."""
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape

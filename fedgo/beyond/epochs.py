@@ -1,0 +1,326 @@
+"""Any surrogate in epochs: a fit to the counts and sums of all, the pulls until the next one, counts and sums again.
+
+Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all have grown by
+a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ over a client's own pulls (`Event`). Its
+pulls are planned
+
+    "joint"     as GP-BUCB does: argmax of mean + κ√variance, the mean as fitted, the variance as if the pulls planned
+                before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402),
+    "thompson"  each the argmax of a sample of its own from the fitted posterior (Kandasamy et al., AISTATS 2018,
+                https://arxiv.org/abs/1705.09236), or
+    "own"       by each client for itself, whose mean and variance are conditioned on what it pulls.
+
+A joint plan or the seeds of the samples are common knowledge, and so is who pulls which arm: only sums are sent, one
+scalar for every arm that a client touched, and down for every arm that anybody did. The fits have to agree to the last
+digit for this, as they do on machines that are alike; others have to be sent the plan.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._streams import generator
+from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
+from fedgo.beyond.optimist import check_event, counted
+from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
+from fedgo.confidence import Posterior, Tally, width
+from fedgo.messages import names_arms
+from fedgo.phase_one import Start, explore, phase_one_length
+from fedgo.phase_two import place
+from fedgo.problem import Problem
+from fedgo.simulation import largest, order_of_ties, simulate
+from fedgo.star import Message, Star, When
+from fedgo.trace import Trace
+
+Planning = Literal["joint", "thompson", "own"]
+
+
+@dataclass(frozen=True)
+class Growing:
+    """An epoch of ⌈n(``factor`` − 1)⌉ pulls after n, but of ``least`` at least."""
+
+    factor: float = 1.3
+    least: int = 4
+
+    def __post_init__(self) -> None:
+        remedy = "give a factor above 1 by which the pulls grow"
+        require(1 < number("factor", self.factor, remedy) < float("inf"), "factor", self.factor, remedy)
+        count("least", self.least, "give the least pulls of an epoch, at least 1")
+
+
+@dataclass(frozen=True)
+class Event:
+    """The paper's event with threshold γ = ``gamma``."""
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_event(self.gamma, 0)
+
+
+class State(NamedTuple):
+    """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), ``syncs`` p (S,), each client's
+    ``place`` in the epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, and what is played by it: the
+    ``plan`` of all (S, L), or each client's ``own`` posterior in units of σ², (S, N, …), and log-ratio ``gain`` (S, N).
+    """
+
+    fresh: Tally
+    server: Tally
+    syncs: Tensor
+    place: Tensor
+    length: Tensor
+    fits: tuple[Fitted, ...]
+    plan: Tensor
+    own: Posterior
+    gain: Tensor
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """N = ``learners`` clients on ``problem`` with a surrogate for every run; ``first`` (S, K) is what all know before.
+
+    κ = ``kappa``, σ = ``sigma``; ``order`` (S, 1, K) decides ties of a plan; ``steps`` NT,
+    ``begun`` T₀.
+    """
+
+    learners: int
+    problem: Problem
+    surrogates: tuple[Surrogate, ...]
+    first: Tally
+    order: Tensor
+    sigma: float
+    kappa: float
+    until: Growing | Event
+    planning: Planning
+    steps: int
+    begun: int
+
+    def begin(self) -> State:
+        """A first fit to what everybody knows."""
+        runs = len(self.first.counts)
+        everyone, zero = torch.arange(runs), torch.zeros(runs, dtype=torch.int64)
+        return self._epoch(everyone, self.first, zero, zero, [None] * runs)
+
+    def index(self, state: State) -> Tensor:
+        """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
+        if self.planning == "own":
+            return state.own.mean + self.kappa * self.sigma * width(state.own.variance)
+        # whoever else synchronises, a guard, may be late: then the plan begins again
+        arm = state.plan.gather(1, state.place % state.length.clamp(max=state.plan.shape[1]).unsqueeze(1))
+        return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Whether the pull is the last of its epoch."""
+        if self.planning == "own" and isinstance(self.until, Event):
+            return (state.fresh.counts.sum(-1) + 1) * (state.gain + state.own.gain(arm)) > self.until.gamma
+        return state.place + 1 == state.length.unsqueeze(1)
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Count the pull; go to the next."""
+        fresh, after = state.fresh.record(arm, reward, turn), state.place + self.learners * turn.long()
+        learnt = state._replace(fresh=fresh, place=after)
+        if self.planning != "own":
+            return learnt
+        gain = state.gain + turn * state.own.gain(arm)
+        return learnt._replace(gain=gain, own=state.own.absorb(arm, reward, turn))
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Counts and sums up, the news of all down, and the next fit."""
+        run = when.run
+        news = star.collect(self._message(state.fresh.of(run)), when).summed()
+        server = state.server.of(run) + star.broadcast(self._message(news), when)
+        turn = (when.step + 1 - self.begun) % self.learners
+        new = self._epoch(run, server, state.syncs[run] + 1, turn, [state.fits[r] for r in run.tolist()])
+        return _renewed(state, run, new)
+
+    def _message(self, tally: Tally) -> Message[Tally]:
+        """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""
+        return counted(tally) if self.planning == "own" else Message(tally, (tally.counts > 0).sum(-1))
+
+    def _epoch(
+        self, run: Tensor, server: Tally, syncs: Tensor, turn: Tensor, before: Sequence[Fitted | None]
+    ) -> State:
+        """The runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) is the first."""
+        rows = run.tolist()
+        fits = tuple(
+            fitted(self.surrogates[r], self.problem.arms[r], Tally(*own), self.sigma, last)
+            for r, *own, last in zip(rows, *server, before, strict=True)
+        )
+        (runs, arms), clients = server.counts.shape, self.learners
+        seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
+        mean = torch.stack([fit.mean for fit in fits])
+        length, plan = self._length(server.counts.sum(-1)), torch.zeros(runs, 1, dtype=torch.int64)
+        own = Posterior(mean.new_zeros(runs, 0), mean.new_zeros(runs, 0))
+        if self.planning == "own":
+            all_arms = torch.arange(arms)
+            covariance = torch.stack([fit.covariance(all_arms) for fit in fits]) / self.sigma**2
+            own = Posterior(
+                *(part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
+            )
+        else:
+            length, plan = self._plan(run, fits, mean, length, syncs)
+        blank = Tally.blank(runs, clients, arms)
+        gain = mean.new_zeros(runs, clients)
+        return State(blank, server, syncs, seat, length, fits, plan, own, gain)
+
+    def _length(self, pulls: Tensor) -> Tensor:
+        """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
+        if isinstance(self.until, Event):
+            return torch.full(pulls.shape, 4 * self.learners)
+        growth = (pulls * (self.until.factor - 1)).ceil().long()
+        return growth.clamp(min=self.until.least)
+
+    def _plan(
+        self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, syncs: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The lengths (R,) and the arms (R, L) of an epoch."""
+        among = torch.arange(mean.shape[1]).expand_as(mean)
+        if self.planning == "joint":
+            # where even the optimist's value is below the largest mean, it stays there: widths only shrink
+            upper = mean + self.kappa * torch.stack([fit.variance for fit in fits]).clamp(min=0).sqrt()
+            rivals = upper >= mean.amax(-1, keepdim=True) - 1e-6
+            among = upper.topk(int(rivals.sum(-1).max()), -1).indices.sort(-1).values
+        covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+        mean, order = mean.gather(1, among), self.order[run].squeeze(1).gather(1, among)
+        while True:
+            pulls = min(int(length.max()), self.steps)
+            samples = (
+                self._samples(run, mean, covariance, pulls, syncs) if self.planning == "thompson" else None
+            )
+            arm, variance = plan(mean, covariance, order, self.sigma**2, self.kappa, pulls, samples)
+            if isinstance(self.until, Growing):
+                break
+            fired = self._fired(variance)
+            if bool(fired.any(1).all()) or pulls == self.steps:
+                length = torch.where(fired.any(1), fired.int().argmax(1) + 1, self.steps + 1)
+                break
+            length = 2 * length
+        return length, among.gather(1, arm)
+
+    def _fired(self, variance: Tensor) -> Tensor:
+        """Whether the event has fired by each step of a plan whose arms had ``variance`` (R, L) when pulled."""
+        assert isinstance(self.until, Event)
+        pulls, clients = variance.shape[1], self.learners
+        gain = torch.nn.functional.pad((variance / self.sigma**2).log1p(), (0, -pulls % clients))
+        own = gain.unflatten(1, (-1, clients)).cumsum(1)
+        fired: Tensor = own * torch.arange(1, own.shape[1] + 1).unsqueeze(-1) > self.until.gamma
+        return fired.flatten(1)[:, :pulls]
+
+    def _samples(self, run: Tensor, mean: Tensor, covariance: Tensor, pulls: int, syncs: Tensor) -> Tensor:
+        """A sample of the arms' values for each of ``pulls``, κ times as far from the mean (R, L, K)."""
+        jitter = 1e-8 * covariance.diagonal(dim1=-2, dim2=-1).amax(-1)
+        unit = torch.eye(mean.shape[1], dtype=mean.dtype)
+        root = torch.linalg.cholesky(covariance + jitter.view(-1, 1, 1) * unit)
+        draws = []
+        for r, p in zip(run.tolist(), syncs.tolist(), strict=True):
+            source = generator(self.problem.seed, self.problem.runs[r], f"samples {p}")
+            rows = [torch.randn(len(unit), generator=source, dtype=mean.dtype) for _ in range(pulls)]
+            draws.append(torch.stack(rows))  # row by row: the first are the same, however many follow
+        samples: Tensor = mean.unsqueeze(1) + self.kappa * torch.stack(draws) @ root.mT
+        return samples
+
+
+def plan(
+    mean: Tensor,
+    covariance: Tensor,
+    order: Tensor,
+    noise: float,
+    kappa: float,
+    pulls: int,
+    samples: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (..., L).
+
+    By the largest mean + κ√variance, or the largest of the ``samples`` (..., L, K), from ``mean`` and ``order`` of ties
+    (..., K) and ``covariance`` (..., K, K). Each pull takes from the variances as if it were observed: O(LK) a pull.
+    """
+    variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
+    vectors = mean.new_zeros(*mean.shape[:-1], pulls, mean.shape[-1])
+    arms, variances = [], []
+    for k in range(pulls):
+        index = mean + kappa * variance.sqrt() if samples is None else samples[..., k, :]
+        arm = largest(index, order).unsqueeze(-1)
+        past = vectors[..., :k, :]
+        row = arm.unsqueeze(-1)
+        column = covariance.gather(-2, row.expand(*row.shape[:-1], mean.shape[-1])).squeeze(-2)
+        column = column - (past.gather(-1, row.expand(*past.shape[:-1], 1)).mT @ past).squeeze(-2)
+        variances.append(variance.gather(-1, arm))
+        vectors[..., k, :] = column / (noise + variances[-1]).sqrt()
+        variance = (variance - vectors[..., k, :].square()).clamp(min=0)
+        arms.append(arm)
+    return torch.cat(arms, -1), torch.cat(variances, -1)
+
+
+def _renewed(state: State, run: Tensor, new: State) -> State:
+    """``state`` with the rows ``run`` replaced by ``new``."""
+    longest = max(state.plan.shape[1], new.plan.shape[1])
+    old, fresh = (
+        part._replace(fits=(), plan=torch.nn.functional.pad(part.plan, (0, longest - part.plan.shape[1])))
+        for part in (state, new)
+    )
+    fits = dict(enumerate(state.fits)) | dict(zip(run.tolist(), new.fits, strict=True))
+    return place(old, run, fresh)._replace(fits=tuple(fits.values()))
+
+
+@on_cpu
+def surrogate_ucb(
+    problem: Problem,
+    surrogate: Surrogate | Sequence[Surrogate],
+    clients: int,
+    rounds: int,
+    *,
+    until: Growing | Event | None = None,
+    planning: Planning = "joint",
+    kappa: float = 3.0,
+    sigma: float | None = None,
+    start: Start | None = None,
+    informed: bool = True,
+    guarantee: Guarantee | None = None,
+) -> Trace:
+    """T₀ = ⌈√(NT)⌉ uniform pulls, then T = ``rounds`` rounds of epochs, `Growing` unless ``until`` is given.
+
+    One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. With a ``start``
+    Phase I is its own; unless ``informed``, the surrogate does not see what Phase I saw. With a ``guarantee`` the plan
+    is the proposal of a guard, whose event ends the epochs.
+    """
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    count("clients", clients, "give N, at least one client")
+    count("rounds", rounds, "give T, at least one round")
+    runs, arms = problem.means.shape
+    each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
+    require(
+        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
+    )
+    for one in each:
+        require_kind(
+            hasattr(one, "fit"), "surrogate", one, "give a Surrogate, GaussianProcess() for instance"
+        )
+    require_kind(until is None or isinstance(until, Growing | Event), "until", until, "give Growing or Event")
+    kinds = ("joint", "thompson", "own")
+    require(planning in kinds, "planning", planning, f"choose one of {kinds}")
+    remedy = "give a finite number of standard deviations κ, at least 0"
+    require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
+    sigma, remedy = problem.sigma if sigma is None else sigma, "give σ > 0, the noise of a reward"
+    require(0 < number("sigma", sigma, remedy) < float("inf"), "sigma", sigma, remedy)
+    told, exploration = False, None
+    if start is not None:
+        start.require_for(problem, start.encoding, shared=True)
+        told, exploration = names_arms(start.encoding), start.exploration
+    exploration = exploration or explore(problem, phase_one_length(clients, rounds))
+    first, begun = Tally.blank(runs, arms), exploration.arm.shape[1]
+    if informed:
+        first = phase_one_tally(exploration, 1, arms).summed()
+        if guarantee is None:
+            exploration, first = exchange(exploration, clients, arms, told)
+    learner = Epochs(
+        clients, problem, each, first, order_of_ties(problem, 1), sigma, kappa, until or Growing(), planning,
+        clients * rounds, begun,
+    )  # fmt: skip
+    name = f"{type(each[0]).__name__}, {planning}"
+    if guarantee is not None:
+        return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)
+    return simulate(name, problem, learner, exploration, clients, clients * rounds)

@@ -1,0 +1,87 @@
+"""A surrogate in epochs: one run, one client after the other, the K × K covariance written out."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+
+
+def rbf_posterior(x, lengthscale, sigma):
+    """A Gaussian process with a fixed kernel: counts and sums to mean and covariance."""
+    kernel = np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(-1) / lengthscale**2)
+
+    def fit(n, total):
+        seen = n > 0
+        gain = kernel[:, seen] @ np.linalg.inv(kernel[np.ix_(seen, seen)] + np.diag(sigma**2 / n[seen]))
+        return gain @ (total[seen] / n[seen]), kernel - gain @ kernel[seen]
+
+    return fit
+
+
+def conditioned(mean, covariance, arm, y, sigma):
+    """After one more reward of ``arm``."""
+    gain = covariance[arm] / (covariance[arm, arm] + sigma**2)
+    return mean + gain * (y - mean[arm]), covariance - np.outer(gain, covariance[arm])
+
+
+def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, normals):
+    """``until`` is ("growing", factor, least) or ("event", γ); ``normals(p)`` yields the z of the p-th epoch's samples.
+
+    ``ties`` (1 + N, K): the places of the arms in the order of ties of a plan, and of each client.
+    """
+    arms = ties.shape[1]
+    server_n, server_s = np.zeros(arms), np.zeros(arms)
+    for arm, y in first:
+        server_n[arm] += 1
+        server_s[arm] += y
+    out = SimpleNamespace(arm=[], up=[], down=[], sync=[])
+    syncs, fresh = 0, None
+    for t in range(steps):
+        i = t % clients
+        if fresh is None:
+            fresh = [SimpleNamespace(n=np.zeros(arms), s=np.zeros(arms), gain=0.0) for _ in range(clients)]
+            mean, covariance = fit(server_n, server_s)
+            own = [(mean, covariance)] * clients
+            z, taken, begun_with = normals(syncs), 0, server_n.sum()
+            root = np.linalg.cholesky(covariance + 1e-8 * covariance.diagonal().max() * np.eye(arms))
+        here_mean, here = own[i] if planning == "own" else (mean, covariance)
+        index = here_mean + kappa * np.sqrt(np.clip(here.diagonal(), 0, None))
+        if planning == "thompson":
+            index = mean_as_fitted(own) + kappa * root @ next(z)
+        order = ties[1 + i] if planning == "own" else ties[0]
+        best = index.max()
+        arm = max(
+            (x for x in range(arms) if index[x] >= best - 1e-9 * max(1, abs(best))), key=order.__getitem__
+        )
+        y = reward_of(arm, t)
+        fresh[i].gain += math.log1p(here[arm, arm] / sigma**2)
+        fresh[i].n[arm] += 1
+        fresh[i].s[arm] += y
+        taken += 1
+        if planning == "own":
+            own[i] = conditioned(*own[i], arm, y, sigma)
+        else:  # as if its mean were observed
+            covariance = conditioned(mean, covariance, arm, mean[arm], sigma)[1]
+        if until[0] == "event":
+            fired = fresh[i].n.sum() * fresh[i].gain > until[1]
+        else:
+            fired = taken == max(math.ceil(begun_with * (until[1] - 1)), until[2])
+        up = down = 0
+        if fired:
+            everybody = sum(c.n for c in fresh)
+            for c in fresh:
+                up += 2 * int(min(c.n.sum(), arms)) if planning == "own" else int((c.n > 0).sum())
+                server_n, server_s = server_n + c.n, server_s + c.s
+            for _ in range(clients):
+                down += (
+                    2 * int(min(everybody.sum(), arms)) if planning == "own" else int((everybody > 0).sum())
+                )
+            syncs, fresh = syncs + 1, None
+        for name, value in zip(("arm", "up", "down", "sync"), (arm, up, down, fired), strict=True):
+            getattr(out, name).append(value)
+    return out
+
+
+def mean_as_fitted(own):
+    """Nobody's own rewards enter the mean of a sample."""
+    return own[0][0]

@@ -1,0 +1,471 @@
+"""Surrogates against formulas written out, and their epochs against a plain transcription."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Standardize
+from gpytorch.kernels import MaternKernel, ScaleKernel
+from instances import INF, assert_same, random_problem, rewards
+from reference import epochs as reference
+from reference.go_ucb import value_and_gradient
+
+from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
+from fedgo._streams import generator
+from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
+from fedgo.beyond.guard import Guarantee, guard_regret
+from fedgo.beyond.surrogates import (
+    GaussianProcess,
+    Linear,
+    LinearisedOnce,
+    Observed,
+    Relinearised,
+    fitted,
+    single_task_gp,
+)
+from fedgo.confidence import Tally, condition
+from fedgo.simulation import order_of_ties
+
+BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
+PLANNINGS = ("joint", "thompson", "own")
+
+
+def double(values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A Gaussian process with a fixed kernel: the least that can be a surrogate."""
+
+    lengthscale: float
+
+    def fit(self, arms, data, sigma, before=None):
+        at = data.counts.nonzero().squeeze(-1)
+        kernel = torch.exp(-0.5 * torch.cdist(arms, arms).square() / self.lengthscale**2)
+        factor = torch.linalg.cholesky(kernel[at][:, at] + (sigma**2 / data.counts[at]).diag())
+        mean = kernel[:, at] @ torch.cholesky_solve((data.sums[at] / data.counts[at]).unsqueeze(-1), factor)
+        covariance = kernel - kernel[:, at] @ torch.cholesky_solve(kernel[at], factor)
+        return SimpleNamespace(
+            mean=mean.squeeze(-1),
+            variance=covariance.diagonal(),
+            covariance=lambda among: covariance[among][:, among],
+        )
+
+
+# The loop
+
+
+def transcribed(trace, problem, row, fit, sigma, kappa, until, planning, informed=True):
+    """What the transcription plays in the run at ``row`` of ``trace``."""
+    first, steps = trace.phase_one, trace.arm.shape[1] - trace.phase_one
+    pairs = list(zip(trace.arm[row, :first].tolist(), trace.reward[row, :first].tolist(), strict=True))
+    ties = [order_of_ties(problem, n)[row] for n in (1, trace.clients)]
+    reward_of = rewards(problem, row, first + steps)
+
+    def normals(p):
+        source = generator(problem.seed, problem.runs[row], f"samples {p}")
+        while True:
+            yield torch.randn(problem.means.shape[1], generator=source, dtype=torch.float64).numpy()
+
+    plain = ("event", until.gamma) if isinstance(until, Event) else ("growing", until.factor, until.least)
+    return reference.play(
+        fit, pairs if informed else [], lambda arm, t: reward_of(arm, first + t), trace.clients, steps,
+        sigma, kappa, plain, planning, torch.cat(ties).numpy(), normals,
+    )  # fmt: skip
+
+
+def ending(seed):
+    """How the epochs of the instance ``seed`` end."""
+    events = [Event(gamma) for gamma in (0.0, 0.5, 3.0, 20.0, INF)]
+    return (Growing(), *events, Growing(1.05, 1), Growing(2.0, 30))[seed % 8]
+
+
+@pytest.mark.parametrize("planning", PLANNINGS)
+@pytest.mark.parametrize("seed", range(16))
+def test_the_epochs_are_their_transcription(seed, planning):
+    problem, draw = random_problem(seed)
+    clients, rounds = int(draw.integers(1, 6)), int(draw.integers(2, 16))
+    kappa, until, informed = float(draw.uniform(0, 3)), ending(seed), seed % 3 > 0
+    trace = surrogate_ucb(
+        problem, Kernel(0.7), clients, rounds, until=until, planning=planning, kappa=kappa, informed=informed
+    )
+    for row in range(3):
+        fit = reference.rbf_posterior(problem.arms[row].numpy(), 0.7, 0.3)
+        assert_same(trace, row, transcribed(trace, problem, row, fit, 0.3, kappa, until, planning, informed))
+
+
+def test_the_instances_synchronise_at_different_times_and_leave_arms_aside(watch):
+    planned, shares = watch(sys.modules["fedgo.beyond.epochs"], "plan"), []
+    for seed in range(16):
+        problem, draw = random_problem(seed)
+        clients, rounds, until = int(draw.integers(1, 6)), int(draw.integers(2, 16)), ending(seed)
+        trace = surrogate_ucb(problem, Kernel(0.7), clients, rounds, until=until, kappa=1.0)
+        shares.append(trace.sync[:, trace.phase_one :].double().mean().item())
+    assert min(shares) == 0 and max(shares) == 1 and sum(0 < share < 0.6 for share in shares) >= 6
+    sizes = [call.args[0].shape[1] for call in planned]
+    assert sum(size == 1 for size in sizes) > 10 and sum(size > 3 for size in sizes) > 10
+
+
+def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
+    problem, _ = random_problem(1)
+    trace = surrogate_ucb(problem, Kernel(0.7), 4, 25, until=Growing(1.5, 7))
+    first = trace.phase_one
+    assert first == 10  # ⌈√100⌉; then 7, 9 of 17, 13 of 26, 20 of 39, 30 of 59, and 21 of 45 are left
+    assert [(run + 1).tolist() for run in trace.sync[0, first:].nonzero().squeeze(1)] == [7, 16, 29, 49, 79]
+    for row in range(3):
+        client = (torch.arange(trace.arm.shape[1]) - first) % 4
+        for begin, end in ((0, 7), (7, 16), (16, 29)):
+            epoch = slice(first + begin, first + end)
+            arm, who = trace.arm[row, epoch], client[epoch]
+            up = sum(len(set(arm[who == i].tolist())) for i in range(4))
+            assert trace.up[row, epoch].tolist() == [0] * (end - begin - 1) + [up]
+            assert trace.down[row, epoch].sum() == 4 * len(set(arm.tolist()))
+        # counts and sums of Phase I, of whose pulls nobody knows: 2 scalars a pull of each client, up to 2K
+        arms = problem.means.shape[1]
+        assert trace.up[row, :first].tolist() == [0] * 9 + [sum(2 * min(k, arms) for k in (3, 3, 2, 2))]
+        assert trace.down[row, :first].sum() == 4 * 2 * min(10, arms)
+
+
+@pytest.mark.parametrize("planning", PLANNINGS)
+def test_a_run_alone_is_that_run_in_a_batch(planning):
+    problem, _ = random_problem(5, runs=4)
+    options = {"until": Event(2.0), "planning": planning}
+    batch = surrogate_ucb(problem, Kernel(0.5), 3, 12, **options)
+    assert len(batch.sync.unique(dim=0)) > 1
+    alone = surrogate_ucb(problem.only(2), Kernel(0.5), 3, 12, **options)
+    for part in ("arm", "up", "down", "sync"):
+        assert torch.equal(getattr(alone, part)[0], getattr(batch, part)[2]), part
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_papers_model_on_the_papers_event_is_fed_go_ucb(seed):
+    draw = np.random.default_rng(seed)
+    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
+    problem = realizable(network, 3, arms=int(draw.integers(3, 12)), seed=seed, sigma=0.3, scale=2.0)
+    start = shared_start(problem, network, int(draw.integers(1, 6)), 10, BRIEF, encoding="counts")
+    settings = Settings(10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1), 0.5, "counts")
+    ours = surrogate_ucb(
+        problem, LinearisedOnce.at(start, settings.lam), start.clients, 10, until=Event(0.5), planning="own",
+        kappa=settings.beta**0.5 / problem.sigma, start=start, informed=False,
+    )  # fmt: skip
+    theirs = fed_go_ucb(problem, start, settings)
+    for part in ("arm", "sync", "up", "down"):
+        assert torch.equal(getattr(ours, part), getattr(theirs, part)), part
+
+
+def test_a_guard_takes_any_plan_and_its_bound_holds():
+    problem = realizable(Network(2, 3), 3, arms=6, seed=3, sigma=0.1, scale=2.0)
+    guarantee = Guarantee(2 * problem.means.abs().max().item(), 0.1)
+    for planning in PLANNINGS:
+        trace = surrogate_ucb(problem, Kernel(0.5), 4, 40, planning=planning, guarantee=guarantee)
+        first = trace.phase_one
+        assert trace.algorithm == f"Kernel, {planning}, guarded"
+        proposed = trace.notes["proposed"][:, first:]
+        assert 0.1 < proposed.double().mean() <= 1
+        assert (trace.regret <= trace.notes["certificate"] + 1e-12).all()
+        total = trace.notes["certificate"][:, first:].sum(1)
+        assert (total <= guard_regret(guarantee, 6, 4, 40, exploration=first).total).all()
+        assert trace.communication[:, -1].max() <= 2 * (4 + 4) * 6 * (1 + trace.sync.sum(1).max())
+
+
+# The surrogates
+
+
+def data_of(problem, row, counts, seed=0):
+    """Counts, and sums of that many rewards."""
+    noise = torch.randn(len(counts), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    n = double(counts)
+    return Tally(n, n * problem.means[row] + problem.sigma * n.sqrt() * noise)
+
+
+PROBLEM = realizable(Network(2, 3), 2, arms=9, seed=7, sigma=0.1, scale=2.0)
+DATA = data_of(PROBLEM, 0, [1, 4, 0, 2, 9, 0, 1, 30, 2])
+SEEN = [0, 1, 3, 4, 6, 7, 8]
+MEANS, NOISE = DATA.sums[SEEN] / DATA.counts[SEEN], 0.01 / DATA.counts[SEEN]
+
+
+def gaussian(prior_mean, prior, at, means, noise):
+    """Mean and covariance of N(prior_mean, prior) given ``means`` at the places ``at``, by the textbook."""
+    gain = prior[:, at] @ np.linalg.inv(prior[np.ix_(at, at)] + np.diag(noise))
+    return prior_mean + gain @ (means - prior_mean[at]), prior - gain @ prior[at]
+
+
+def close(found, expected, atol=1e-9):
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-7, atol=atol)
+
+
+def test_botorchs_process_knows_the_noise_of_a_mean():
+    found = fitted(GaussianProcess(), PROBLEM.arms[0], DATA, 0.1)
+    with torch.no_grad():
+        model, x = found.model, found.arms
+        assert x.amin() == 0 and x.amax() == 1
+        kernel = model.covar_module(x).to_dense().numpy()
+        constant = model.mean_module.constant.item()
+    centre, scale = MEANS.mean().item(), MEANS.std().item()
+    mean, covariance = gaussian(
+        np.full(9, constant), kernel, SEEN, (MEANS.numpy() - centre) / scale, NOISE.numpy() / scale**2
+    )
+    close(found.mean, centre + scale * mean, 1e-6)
+    close(found.variance, scale**2 * covariance.diagonal(), 1e-6)
+    among = torch.tensor([8, 2, 5])
+    close(found.covariance(among), scale**2 * covariance[np.ix_(among, among)], 1e-6)
+
+
+def test_a_fit_is_the_same_whoever_makes_it_and_whatever_was_drawn_before():
+    torch.manual_seed(1)
+    one = fitted(GaussianProcess(), PROBLEM.arms[0], DATA, 0.1)
+    torch.manual_seed(2)
+    before = torch.random.get_rng_state()
+    two = fitted(GaussianProcess(), PROBLEM.arms[0], DATA, 0.1)
+    assert torch.equal(one.mean, two.mean) and torch.equal(one.variance, two.variance)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_without_a_refit_the_hyperparameters_stay_and_the_data_do_not():
+    more = DATA + data_of(PROBLEM, 0, [50] * 9, seed=1)
+    first = fitted(GaussianProcess(), PROBLEM.arms[0], DATA, 0.1)
+    kept = fitted(GaussianProcess(refit=False), PROBLEM.arms[0], more, 0.1, first)
+    anew = fitted(GaussianProcess(), PROBLEM.arms[0], more, 0.1, first)
+    scales = [fit.model.covar_module.lengthscale.detach() for fit in (first, kept, anew)]
+    assert torch.equal(scales[0], scales[1]) and not torch.allclose(scales[0], scales[2])
+    assert (kept.variance <= 0.01 / 50).all() and (kept.mean - PROBLEM.means[0]).abs().max() < 0.1
+
+
+def matern(points, means, variances):
+    """Another BoTorch model, not even fitted."""
+    kernel = ScaleKernel(MaternKernel(nu=2.5))
+    transform = Standardize(1)
+    return SingleTaskGP(points, means, variances, covar_module=kernel, outcome_transform=transform).eval()
+
+
+def test_any_botorch_model_is_a_surrogate():
+    trace = surrogate_ucb(PROBLEM, GaussianProcess(matern), 3, 10)
+
+    def fit_of(row):
+        low, high = PROBLEM.arms[row].amin(0), PROBLEM.arms[row].amax(0)
+        x = (PROBLEM.arms[row] - low) / (high - low)
+
+        def fit(n, total):
+            at = torch.from_numpy(n).nonzero().squeeze(1)
+            y = torch.from_numpy(total / np.maximum(n, 1))[at].unsqueeze(1)
+            model = matern(x[at], y, 0.01 / torch.from_numpy(n)[at].unsqueeze(1))
+            with torch.no_grad():
+                found = model.posterior(x)
+                return found.mean.squeeze(1).numpy(), found.distribution.covariance_matrix.numpy()
+
+        return fit
+
+    for row in range(2):
+        expected = transcribed(trace, PROBLEM, row, fit_of(row), 0.1, 3.0, Growing(), "joint")
+        assert_same(trace, row, expected)
+
+
+def test_the_papers_model_is_eqs_4_to_6():
+    network = Network(2, 3)
+    w0 = torch.randn(network.size, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    found = fitted(LinearisedOnce(network, w0, 0.2), PROBLEM.arms[0], DATA, 0.1)
+    offsets, features = network.values(w0, PROBLEM.arms[0]), network.gradients(w0, PROBLEM.arms[0])
+    exact = condition(features, offsets, 0.2, Tally(DATA.counts, DATA.sums - DATA.counts * offsets))
+    close(found.mean, exact.mean)
+    close(found.variance, 0.01 * exact.variance)
+    among = torch.tensor([3, 0, 7])
+    close(found.covariance(among), 0.01 * exact.covariance[among][:, among])
+    assert found.mean[2] == pytest.approx(exact.mean[2].item()) != offsets[2].item()
+
+
+def unit_data():
+    """The standardised inputs and means that a network sees."""
+    arms = PROBLEM.arms[0]
+    x = (arms - arms.mean(0)) / arms.std(0, correction=0)
+    centre, scale = MEANS.mean(), MEANS.std()
+    return x, centre.item(), scale.item(), (MEANS - centre) / scale, NOISE / scale**2
+
+
+@pytest.mark.parametrize("effect", [True, False])
+def test_a_refitted_network_is_stationary_and_its_posterior_the_textbooks(effect):
+    network = Network(2, 3)
+    found = fitted(Relinearised(network, 3, effect), PROBLEM.arms[0], DATA, 0.1)
+    x, centre, scale, y, noise = unit_data()
+    w, decay, tau = found.w.numpy(), found.decay.numpy(), found.effect / scale**2
+    assert (tau > 0) == effect and len(np.unique(decay)) > 1
+    pairs = [value_and_gradient(w, row, 3) for row in x.numpy()]
+    values, gradients = (np.array(part) for part in zip(*pairs, strict=True))
+    slope = gradients[SEEN].T @ ((y.numpy() - values[SEEN]) / (noise.numpy() + tau)) - decay * w
+    assert np.abs(slope).max() < 1e-2 * np.abs(decay * w).max()
+    prior = gradients / decay @ gradients.T + tau * np.eye(9)
+    mean, covariance = gaussian(values - gradients @ w, prior, SEEN, y.numpy(), noise.numpy())
+    close(found.mean, centre + scale * mean, 1e-7)
+    close(found.variance, scale**2 * covariance.diagonal(), 1e-7)
+    among = torch.tensor([2, 5, 1])
+    close(found.covariance(among), scale**2 * covariance[np.ix_(among, among)], 1e-7)
+
+
+@dataclass(frozen=True)
+class Line:
+    """f_x(w) = wᵀx: a class without layers, where everything is known in closed form."""
+
+    d_x: int
+
+    @property
+    def size(self):
+        return self.d_x
+
+    def values(self, w, x):
+        return (x @ w.unsqueeze(-1)).squeeze(-1)
+
+    def gradients(self, w, x):
+        return x.expand(*w.shape[:-1], *x.shape[-2:])
+
+
+def test_the_weight_decay_is_where_the_evidence_is_largest():
+    x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = x @ double([2.0, -1.0, 0.5, 0.0, 1.0])
+    seen = Observed(torch.arange(40), y, torch.full((40,), 0.5, dtype=torch.float64))
+    w, decay, _, evidence = Relinearised(Line(5), 1, effect=False)._climb(x, seen, torch.zeros(1, 5).double())
+
+    def log_evidence(alpha):
+        covariance = x.numpy() @ x.numpy().T / alpha + 0.5 * np.eye(40)
+        return -y.numpy() @ np.linalg.solve(covariance, y.numpy()) / 2 - np.linalg.slogdet(covariance)[1] / 2
+
+    alpha = decay[0, 0].item()
+    assert evidence.item() == pytest.approx(log_evidence(alpha), rel=1e-9)
+    assert log_evidence(alpha) > max(log_evidence(alpha * f) for f in (0.8, 0.95, 1.05, 1.25))
+    close(w[0], np.linalg.solve(2 * x.T.numpy() @ x.numpy() + alpha * np.eye(5), 2 * x.T.numpy() @ y.numpy()))
+
+
+def test_the_start_of_the_largest_evidence_wins_and_the_last_fit_is_a_start(watch):
+    climbs = watch(Relinearised, "_climb")
+    surrogate = Relinearised(Network(2, 3), 3)
+    first = fitted(surrogate, PROBLEM.arms[0], DATA, 0.1)
+    second = fitted(surrogate, PROBLEM.arms[0], DATA, 0.1, first)
+    evidence = [call.result[3] for call in climbs]
+    assert [len(found) for found in evidence] == [3, 4]
+    assert torch.equal(climbs[1].args[3][0], first.w)
+    for call, found in zip(climbs, (first, second), strict=True):
+        assert torch.equal(call.result[0][call.result[3].argmax()], found.w)
+    assert isinstance(second, Linear)
+
+
+def test_surrogates_generalise_and_say_how_well():
+    problem = realizable(Network(3, 4), 4, arms=60, seed=1, sigma=0.1, scale=2.0)
+    counts = [3] * 30 + [0] * 30
+    for surrogate in (GaussianProcess(), Relinearised(Network(3, 4))):
+        errors, deviations = [], []
+        for row in range(4):
+            found = fitted(surrogate, problem.arms[row], data_of(problem, row, counts), 0.1)
+            errors.append((found.mean - problem.means[row])[30:])
+            deviations.append(found.variance[30:].sqrt())
+        error, deviation = torch.cat(errors), torch.cat(deviations)
+        assert error.square().mean().sqrt() < 0.3 * problem.means.std()
+        assert ((error.abs() < 3 * deviation).double().mean()) > 0.9
+        assert 0.3 < (error / deviation).square().mean().sqrt() < 2
+
+
+# Bad input
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A surrogate that returns what it should not."""
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+
+    def fit(self, arms, data, sigma, before=None):
+        return self
+
+
+ZERO, ONE = torch.zeros(9, dtype=torch.float64), torch.ones(9, dtype=torch.float64)
+
+
+def given(counts, sums=None, sigma=0.1, surrogate=GaussianProcess):
+    n = double(counts)
+    return lambda: surrogate().fit(PROBLEM.arms[0], Tally(n, n if sums is None else double(sums)), sigma)
+
+
+def broken(mean, variance):
+    return lambda: surrogate_ucb(PROBLEM, Broken(mean, variance), 2, 4)
+
+
+def with_entry(values, at, value):
+    changed = values.clone()
+    changed[at] = value
+    return changed
+
+
+def network():
+    return Relinearised(Network(2, 3))
+
+
+BAD = {
+    r"distinct arms with a reward is 1: .*explore longer": given([0, 5, 0, 0, 0, 0, 0, 0, 0]),
+    r"distinct arms with a reward is 0: ": given([0] * 9, surrogate=network),
+    r"mean reward of every arm is 1.0: .*constant": given([1, 2, 3, 0, 0, 0, 0, 0, 0]),
+    r"mean reward of every arm is 2.0: .*constant": given(
+        [1, 2] + [0] * 7, [2, 4] + [0] * 7, surrogate=network
+    ),
+    r"sums\[1\] is nan: ": given([1, 2] + [0] * 7, [2, float("nan")] + [0] * 7),
+    r"counts\[2\] is -1.0: ": given([1, 2, -1] + [0] * 6),
+    r"sigma is 0: ": given([1, 2] + [0] * 7, sigma=0),
+    r"shape of the mean by Broken is \(8,\): give \(K,\) = \(9,\)": broken(ZERO[:8], ONE),
+    r"shape of the variance by Broken is \(9, 1\)": broken(ZERO, ONE.unsqueeze(1)),
+    r"the mean by Broken\[4\] is nan: the fit broke down": broken(with_entry(ZERO, 4, float("nan")), ONE),
+    r"the variance by Broken\[0\] is inf": broken(ZERO, with_entry(ONE, 0, INF)),
+    r"the variance by Broken\[3\] is -0.01: it is negative": broken(ZERO, with_entry(ONE, 3, -0.01)),
+    r"number of surrogates is 1: .* 2 runs": lambda: surrogate_ucb(PROBLEM, [Kernel(1.0)], 2, 4),
+    r"planning is 'alone': choose": lambda: surrogate_ucb(PROBLEM, Kernel(1.0), 2, 4, planning="alone"),
+    r"kappa is -1: ": lambda: surrogate_ucb(PROBLEM, Kernel(1.0), 2, 4, kappa=-1),
+    r"kappa is inf: ": lambda: surrogate_ucb(PROBLEM, Kernel(1.0), 2, 4, kappa=INF),
+    r"sigma is 0.0: ": lambda: surrogate_ucb(replace(PROBLEM, sigma=0.0), Kernel(1.0), 2, 4),
+    r"factor is 1.0: ": lambda: Growing(1.0),
+    r"least is 0: ": lambda: Growing(1.5, 0),
+    r"gamma is -1.0: ": lambda: Event(-1.0),
+    r"starts is 0: ": lambda: Relinearised(Network(2), 0),
+    r"shape of w0 is \(2,\)": lambda: LinearisedOnce(Network(2), ZERO[:2]),
+    r"lam is 0: ": lambda: LinearisedOnce(Network(2, 2), ZERO, 0),
+}
+WRONG_KIND = {
+    r"surrogate is 'GP' \(str\)": lambda: surrogate_ucb(PROBLEM, ("GP", "GP"), 2, 4),
+    r"until is 1.3 ": lambda: surrogate_ucb(PROBLEM, Kernel(1.0), 2, 4, until=1.3),
+    r"problem is ": lambda: surrogate_ucb(PROBLEM.arms, Kernel(1.0), 2, 4),
+    r"model is 'GP'": lambda: GaussianProcess("GP"),
+    r"network is 25 ": lambda: Relinearised(25),
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_bad_input_is_refused_by_name(message):
+    with pytest.raises(ValueError, match=message):
+        BAD[message]()
+
+
+@pytest.mark.parametrize("message", WRONG_KIND)
+def test_input_of_another_kind_is_refused_by_name(message):
+    with pytest.raises(TypeError, match=message):
+        WRONG_KIND[message]()
+
+
+def test_without_botorch_all_but_the_process_works():
+    code = (
+        "import sys; sys.modules['botorch'] = None\n"
+        "from fedgo import Network, realizable\n"
+        "from fedgo.beyond.epochs import surrogate_ucb\n"
+        "from fedgo.beyond.surrogates import GaussianProcess, Relinearised\n"
+        "surrogate_ucb(realizable(Network(2, 2), 1, arms=5), Relinearised(Network(2, 2), 1), 2, 3)\n"
+        "try: GaussianProcess()\n"
+        "except ImportError as error: print(error)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'fedgo[paper]'" in shown
+
+
+def test_the_model_of_a_process_is_botorchs_with_its_priors():
+    x, y = PROBLEM.arms[0][:4], PROBLEM.means[0][:4, None]
+    model = single_task_gp(x, y, torch.full_like(y, 0.01))
+    assert type(model) is SingleTaskGP and not model.training
