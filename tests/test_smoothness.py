@@ -11,12 +11,14 @@ from instances import sample
 
 from fedgo import Network, SingleUnit
 from fedgo.theory.smoothness import (
+    Suprema,
     box,
     curvature_bound,
     gradient_bound,
     loss_curvature,
     measured,
     segment,
+    suprema,
     value_bound,
 )
 
@@ -290,6 +292,79 @@ def test_a_segment_is_smaller_than_the_box_where_inputs_move_against_each_other(
     assert line.low == line.high == 0 and hull.low == -6 and hull.high == 6
     assert gradient_bound(line).item() == pytest.approx(math.sqrt(1 + 1 / 4 + 3 / 16), rel=1e-15)
     assert gradient_bound(line) < gradient_bound(hull)
+
+
+# The suprema along a segment
+
+BOUNDS = (value_bound, gradient_bound, curvature_bound)
+
+
+def on_line(network, start, end, arms, share):
+    """Largest |f|, |∇f| and |∇²f| at the points ``share`` (n,) of the way, exact, by the box of a single point."""
+    w = start + share.unsqueeze(-1) * (end - start)
+    point = box(network, w, w, arms)
+    return Suprema(*(bound(point).amax() for bound in BOUNDS))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("size", SIZES)
+def test_a_supremum_is_above_all_samples_and_below_the_interval_bound(size, seed):
+    network, _, _, arms = instance(size, seed)
+    start, end = 2 * sample(2, network.size, seed=40 + seed)
+    share = torch.rand(400, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    share[:3] = torch.tensor([0.0, 0.5, 1.0])
+    found, region = suprema(network, start, end, arms), segment(network, start, end, arms)
+    for most, seen, bound in zip(found, on_line(network, start, end, arms, share), BOUNDS, strict=True):
+        assert seen <= most * (1 + 1e-12)
+        assert most <= bound(region) * (1 + 1e-12)
+        assert most <= seen * 1.02
+
+
+def test_more_pieces_tighten_a_supremum_and_one_piece_is_the_whole_segment():
+    network, _, _, arms = instance((2, 5, 3), 1)
+    start, end = 2 * sample(2, network.size, seed=41)
+    region = segment(network, start, end, arms)
+    by_pieces = [suprema(network, start, end, arms, pieces) for pieces in (1, 3, 9, 81, 405)]
+    for one, bound in zip(by_pieces[0], BOUNDS, strict=True):
+        torch.testing.assert_close(one, bound(region))
+    for coarse, fine in itertools.pairwise(by_pieces):
+        assert all(after <= before * (1 + 1e-12) for before, after in zip(coarse, fine, strict=True))
+    assert by_pieces[-1].value < 0.9 * by_pieces[0].value
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 400])
+def test_the_suprema_of_a_line_on_which_f_vanishes_by_hand(pieces):
+    """W₂ from 2 to −2 and c₂ from −1 to 1 at z = 0: f = W₂/2 + c₂ = 0 all the way, |∇f|² = 5/4 + W₂²r²/16."""
+    network, arms = Network(1, 1), torch.tensor([[1.0]]).double()
+    start = torch.tensor([0.0, 0.0, 2.0, -1.0]).double()
+    assert network.values(start, arms) == network.values(-start, arms) == 0
+    found = suprema(network, start, -start, arms, pieces)
+    # in a piece W₂ and c₂ move by 4/p and 2/p, so the interval of f is 4/p wide around 0
+    assert found.value.item() == pytest.approx(2 / pieces, rel=1e-9)
+    assert found.slope.item() == pytest.approx(math.sqrt(5 / 4 + 4 * 2 / 16), rel=1e-12)
+    # σ″(0) = 0: the norm of the block is σ′(0)r = r/4 wherever W₂ is
+    assert found.curvature.item() == pytest.approx(math.sqrt(2) / 4, rel=1e-12)
+
+
+def test_the_suprema_of_a_batch_of_lines_are_those_of_each_and_of_its_reverse():
+    network = Network(2, 3)
+    start, end, arms = sample(2, network.size), 2 * sample(2, network.size, seed=1), sample(2, 4, 2, seed=2)
+    batch = suprema(network, start, end, arms, 50)
+    assert batch.value.shape == (2,)
+    for run in range(2):
+        for alone in (
+            suprema(network, start[run], end[run], arms[run], 50),
+            suprema(network, end[run], start[run], arms[run], 50),
+        ):
+            for one, many in zip(alone, batch, strict=True):
+                torch.testing.assert_close(one, many[run])
+
+
+@pytest.mark.parametrize("pieces", [0, -3, 1.5, True])
+def test_a_line_in_no_pieces_is_refused(pieces):
+    network, low, high, arms = instance((1, 1, 1), 0)
+    with pytest.raises((TypeError, ValueError), match=rf"pieces.*{pieces}.*number of parts"):
+        suprema(network, low, high, arms, pieces)
 
 
 # The curvature of the loss

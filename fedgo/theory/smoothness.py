@@ -3,7 +3,8 @@
 Everything depends on a unit only through its outer weight W₂ⱼ and its input zⱼ = W₁ⱼx + c₁ⱼ, so a supremum over a
 set of parameters needs only the interval of z and the bound on |W₂ⱼ| there. With s = σ(z), B ≥ |W₂ⱼ| and
 r² = 1 + |x|² the unit's share of |∇f_x|² is s² + B²r²s²(1 − s)², and with v = 1 − 2s the norm of its block of ∇²f_x is
-(1 − v²)/8 · (Br²v + √(B²r⁴v² + 4r²)); both are maximised exactly, nothing is sampled.
+(1 − v²)/8 · (Br²v + √(B²r⁴v² + 4r²)); both are maximised exactly, nothing is sampled. Over a line, where every unit
+moves with the same parameter, such bounds are too large, and `suprema` cuts it into pieces.
 """
 
 from typing import NamedTuple
@@ -11,11 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import require_each
+from fedgo._checks import count, require_each
 from fedgo.network import Network
 from fedgo.theory.assumptions import Assumptions
 
 Interval = tuple[Tensor, Tensor]
+
+_TOGETHER = 40  # pieces of a line at a time
 
 
 class Region(NamedTuple):
@@ -100,6 +103,32 @@ def curvature_bound(region: Region) -> Tensor:
     least, most = torch.where(zero, 0, torch.minimum(*ends)), torch.maximum(*ends)
     v = torch.minimum(torch.maximum(peak, least), most)
     return ((1 - v.square()) / 8 * (a2.sqrt() * v + (a2 * v.square() + 4 * reach).sqrt())).amax((-2, -1))
+
+
+class Suprema(NamedTuple):
+    """F = ``value``, C_g = ``slope`` and C_h = ``curvature`` of Assumption 2 over a line and the arms, all (...)."""
+
+    value: Tensor
+    slope: Tensor
+    curvature: Tensor
+
+
+def suprema(network: Network, start: Tensor, end: Tensor, arms: Tensor, pieces: int = 400) -> Suprema:
+    """F, C_g and C_h on the line from ``start`` to ``end`` (..., d_w) at ``arms`` (..., K, d_x), to within a piece.
+
+    Over a whole `segment` the bounds let every unit be where it likes, which no single w allows. Over each of its
+    ``pieces`` equal parts there is little room for that, so the largest of theirs lies above every value on the line,
+    below the bound over the whole, and tends to the supremum.
+    """
+    count("pieces", pieces, "give the number of parts, at least one")
+    share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
+    found: list[Suprema] = []
+    for part in share.unfold(0, 2, 1).split(_TOGETHER):  # as many pieces at once as keep the memory small
+        first, last = (torch.lerp(start.unsqueeze(-2), end.unsqueeze(-2), at) for at in part.unbind(-1))
+        region = segment(network, first, last, arms.unsqueeze(-3))
+        bounds = (bound(region).amax(-1) for bound in (value_bound, gradient_bound, curvature_bound))
+        found.append(Suprema(*bounds))
+    return Suprema(*(torch.stack(each).amax(0) for each in zip(*found, strict=True)))
 
 
 class LossCurvature(NamedTuple):
