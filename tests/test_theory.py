@@ -672,8 +672,8 @@ BAD = {
     "τ 0": (lambda: replace(PLAIN, tail=0.0), "tail is 0.0: give τ > 0"),
     "C_h negative": (lambda: replace(PLAIN, curvature=-0.1), "curvature is -0.1: give C_h ≥ 0"),
     "σ negative": (lambda: replace(PLAIN, noise=-0.1), "noise is -0.1: give σ ≥ 0"),
-    "γ of the growth 0": (lambda: replace(PLAIN, exponent=0.0), "exponent is 0.0: .*0 < γ < 2"),
-    "γ of the growth 2": (lambda: replace(PLAIN, exponent=2.0), "exponent is 2.0: .*0 < γ < 2"),
+    "χ of the growth 0": (lambda: replace(PLAIN, exponent=0.0), "exponent is 0.0: give χ in"),
+    "χ of the growth 2": (lambda: replace(PLAIN, exponent=2.0), "exponent is 2.0: give χ in"),
     "α 1": (
         lambda: theory.finite_risk_printed(2, 9, 0.1, 1.0, alpha=1.0),
         r"alpha is 1.0: .*1 − α.*\(0, 1\)",
@@ -685,10 +685,10 @@ BAD = {
         "T₀C_h² is 0.01: the proof of Lemma 1 needs",
     ),
     "C_h 0": (lambda: theory.iota(replace(PLAIN, curvature=0.0), 100, 0.1), "T₀C_h² is 0.0"),
-    "net of no radius": (lambda: theory.covering(3, 0.0), "radius is 0.0: give ρ > 0"),
+    "net of no radius": (lambda: theory.covering(3, 0.0), "radius is 0.0: give the net's radius"),
     "negative net": (
         lambda: theory.regression_risk(PLAIN, 9, 0.1, radius=-1.0),
-        "radius is -1.0: give ρ > 0",
+        "radius is -1.0: give the net's radius",
     ),
     "no exploration": (lambda: theory.regression_risk(PLAIN, 0, 0.1), "exploration is 0: give T₀"),
     "risk at the growth limit": (

@@ -9,8 +9,8 @@ from fedgo._checks import require
 @dataclass(frozen=True)
 class Assumptions:
     """What Assumptions 1–3 provide: d_w = ``dimension``, |f_x| ≤ F = ``value``, ‖∇f_x‖ ≤ C_g = ``slope``,
-    ‖∇²f_x‖ ≤ C_h = ``curvature``, noise σ = ``noise``, and growth min{μr²/2, τr^g/2} ≤ L with μ = ``growth``,
-    τ = ``tail``, g = ``exponent``."""
+    ‖∇²f_x‖ ≤ C_h = ``curvature``, noise σ = ``noise``, and growth min{μr²/2, τr^χ/2} ≤ L with μ = ``growth``,
+    τ = ``tail``, χ = ``exponent`` (γ in Assumption 3)."""
 
     dimension: int
     value: float
@@ -31,7 +31,7 @@ class Assumptions:
             require(given > 0, name, given, remedy)
         for name, symbol in (("curvature", "C_h"), ("noise", "σ")):
             require(getattr(self, name) >= 0, name, getattr(self, name), f"give {symbol} ≥ 0")
-        require(0 < self.exponent < 2, "exponent", self.exponent, "Assumption 3 has 0 < γ < 2")
+        require(0 < self.exponent < 2, "exponent", self.exponent, "give χ in (0, 2), the γ of Assumption 3")
 
 
 def check_probability(delta: float) -> None:

@@ -58,11 +58,11 @@ def optimisation_error(exploration: int) -> float:
 
 
 def covering(dimension: int, radius: float) -> float:
-    """ln of the size of an ℓ₂-net of [0, 1]^d: d ln⌈√d/(2ρ)⌉, cubes of side 2ρ/√d.
+    """ln of the size of an ℓ₂-net of [0, 1]^d: d ln⌈√d/(2r)⌉, cubes of side 2r/√d, r = ``radius``.
 
-    The paper's d ln(1/ρ) is the size of an ℓ_∞-net, while C_g is a Lipschitz constant in ℓ₂.
+    The paper's d ln(1/r) is the size of an ℓ_∞-net, while C_g is a Lipschitz constant in ℓ₂.
     """
-    require(radius > 0, "radius", radius, "give ρ > 0")
+    require(radius > 0, "radius", radius, "give the net's radius r > 0")
     return dimension * math.log(math.ceil(math.sqrt(dimension) / (2 * radius)))
 
 
@@ -71,25 +71,25 @@ def regression_risk(
 ) -> float:
     """E(f_x(ŵ₀) − f_x(w*))² with probability 1 − δ/2, for every ŵ₀ in W = [0, 1]^d_w with L̂(ŵ₀) ≤ min L̂ + ε.
 
-    (25σ² + 40F²)A + 12.5C_gρσ(1 + √(2u/T₀) + √(2A)) + 6.25ε + 17.5C_g²ρ², with u = ln(6/δ) and
-    A = (u + d_w ln⌈√d_w/(2ρ)⌉)/T₀, for any radius ρ of the net (1/(C_gT₀) unless said).
+    (25σ² + 40F²)A + 12.5C_g·rσ(1 + √(2u/T₀) + √(2A)) + 6.25ε + 17.5C_g²r², with u = ln(6/δ) and
+    A = (u + d_w ln⌈√d_w/(2r)⌉)/T₀, for any ``radius`` r of the net (1/(C_gT₀) unless said).
     """
     check_probability(delta)
     require(exploration >= 1, "exploration", exploration, "give T₀, at least one pull")
-    rho = 1 / (a.slope * exploration) if radius is None else radius
+    net = 1 / (a.slope * exploration) if radius is None else radius
     u = math.log(6 / delta)
-    share = (u + covering(a.dimension, rho)) / exploration
+    share = (u + covering(a.dimension, net)) / exploration
     spread = 1 + math.sqrt(2 * u / exploration) + math.sqrt(2 * share)
     return (
         (25 * a.noise**2 + 40 * a.value**2) * share
-        + 12.5 * a.slope * rho * a.noise * spread
+        + 12.5 * a.slope * net * a.noise * spread
         + 6.25 * epsilon
-        + 17.5 * (a.slope * rho) ** 2
+        + 17.5 * (a.slope * net) ** 2
     )
 
 
 def growth_limit(a: Assumptions) -> float:
-    """The loss below which the growth condition is quadratic: τ^{2/(2−g)}μ^{−g/(2−g)}/2 (from Lemma 2)."""
+    """The loss below which the growth condition is quadratic: τ^{2/(2−χ)}μ^{−χ/(2−χ)}/2 (from Lemma 2)."""
     power = 2 - a.exponent
     return math.pow(a.tail, 2 / power) * math.pow(a.growth, -a.exponent / power) / 2
 
@@ -110,7 +110,7 @@ def squared_distance_printed(a: Assumptions, exploration: int, delta: float) -> 
 
 
 def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concordance: float = 1.0) -> float:
-    """T₀ ≥ C d_wF²ι max{μ^{g/(2−g)}/τ^{2/(2−g)}, ζ/(μc²)} (Lemma 2); ζ = 0 leaves the part that is needed."""
+    """T₀ ≥ C d_wF²ι max{μ^{χ/(2−χ)}/τ^{2/(2−χ)}, ζ/(μc²)} (Lemma 2); ζ = 0 leaves the part that is needed."""
     growth = 1 / (2 * growth_limit(a))
     return C_DISTANCE * a.dimension * a.value**2 * iota_ * max(growth, zeta / (a.growth * concordance**2))
 
