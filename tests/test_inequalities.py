@@ -6,9 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedgo import Langevin, Network, Settings, SingleUnit, realizable, shared_start
+from fedgo import Langevin, Network, Problem, Settings, SingleUnit, realizable, shared_start
 from fedgo.confidence import Tally, ball
-from fedgo.theory import excess_first_order, excess_in_ball, excess_printed, regret_phase_two, single_unit
+from fedgo.theory import (
+    excess_first_order,
+    excess_in_ball,
+    excess_printed,
+    regret_phase_two_clipped,
+    single_unit,
+)
 from fedgo.theory.inequalities import Violations, one_step, regret_bound, violations
 from fedgo.theory.plays import blind, linear_play, play, random_play
 from fedgo.theory.printed_event import bookkeeping
@@ -18,6 +24,14 @@ from fedgo.theory.printed_event import bookkeeping
 def plays():
     source = torch.Generator().manual_seed(5)
     return [random_play(3, 0, source, blind(source) if k % 2 else None) for k in range(10)]
+
+
+@pytest.fixture(scope="module")
+def weak_plays():
+    """With λ from a tenth of C_g² down to 1e-8 of it."""
+    source = torch.Generator().manual_seed(6)
+    shares = [0.1 * 10**-k for k in range(8)]
+    return [random_play(3, 0, source, blind(source) if share < 1e-3 else None, share) for share in shares]
 
 
 def spoilt(one, **parts):
@@ -35,22 +49,31 @@ def test_nothing_is_violated_and_every_inequality_has_instances(plays):
         assert all(part.dtype == torch.bool for part in parts) and sum(part.numel() for part in parts) >= 30
 
 
+def test_with_small_regularisation_only_the_potential_and_the_widths_that_are_not_cut_off_fail(weak_plays):
+    found = [violations(one) for one in weak_plays]
+    for name in Violations._fields:
+        assert any(getattr(each, name).any() for each in found) == (name in ("potential", "widths")), name
+
+
+@pytest.mark.parametrize(
+    ("name", "cap", "factor"), [("widths", math.inf, 2), ("cut_widths", 1, 1 / math.log(2))]
+)
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.8])
-def test_the_widths_of_a_client_are_those_of_a_loop(plays, share):
-    for one in plays:
+def test_the_widths_of_a_client_are_those_of_a_loop(plays, weak_plays, share, name, cap, factor):
+    for one in plays + weak_plays:
         n, steps, sums = one.start.clients, one.arm.shape[1], {}
         for row in range(3):
             for t in range(steps):
                 key = row, int(one.replay.epoch[row, t]), t % n
                 width = 0.0 if one.sync[row, t] else one.replay.local[row, t].sqrt().item()
-                sums[key] = sums.get(key, 0.0) + width
+                sums[key] = sums.get(key, 0.0) + min(cap, width)
         if not any(sums.values()):  # every step synchronises
             continue
-        gamma = (share * max(sums.values())) ** 2 / 2
+        gamma = (share * max(sums.values())) ** 2 / factor
         other = replace(one, settings=replace(one.settings, gamma=gamma))
         other.__dict__["replay"] = one.replay
-        found = violations(other).widths
-        expected = sum(value > math.sqrt(2 * gamma) for value in sums.values())
+        found = getattr(violations(other), name)
+        expected = sum(value > math.sqrt(factor * gamma) for value in sums.values())
         assert found.sum() == expected > 0
 
 
@@ -102,13 +125,15 @@ def test_good_and_bad_epochs_are_those_of_a_loop(plays):
 
 
 @pytest.mark.parametrize(("off", "red"), [(-1e-6, True), (1e-6, False)])
-def test_information_potential_and_synchronisations_at_their_bounds(plays, off, red):
-    for one in plays:
+def test_information_potential_and_synchronisations_at_their_bounds(plays, weak_plays, off, red):
+    for one in plays + weak_plays:
         view, rounds, total = one.replay, one.start.rounds, one.replay.total.clone()
         total[:, -1] = one.information_bound * (1 - off)
         assert violations(spoilt(one, total=total)).information.tolist() == [red] * 3
         total[:, -1] = view.central.sum(1) / 2 * (1 + off)
         assert violations(spoilt(one, total=total)).potential.tolist() == [red] * 3
+        total[:, -1] = view.central.clamp(max=1).sum(1) * math.log(2) * (1 + off)
+        assert violations(spoilt(one, total=total)).cut_potential.tolist() == [red] * 3
         for row in range(3):
             count, information = int(one.sync[row].sum()), view.total[row, -1].item()
             if count:  # the γ at which the bound on P is just P
@@ -194,13 +219,33 @@ def test_the_bound_of_a_run_is_the_lemmas(unit_play):
     about = (3, 7, 0.4, 0.9)
     realised = unit_play.replay.total[:, -1].tolist()
     found = regret_bound(unit_play, 0.9, torch.tensor([0.1, 0.2], dtype=torch.float64))
-    expected = [regret_phase_two(0.02, x, *about, k).total for x, k in zip(realised, (0.1, 0.2), strict=True)]
+    widest = unit_play.slope / math.sqrt(0.3)
+    expected = [
+        regret_phase_two_clipped(0.02, x, *about, k, widest=widest).total
+        for x, k in zip(realised, (0.1, 0.2), strict=True)
+    ]
     assert found.tolist() == expected
     assert found.dtype == torch.float64
-    assert (
-        regret_bound(unit_play, 0.9, 0.1, 5.3).tolist()
-        == [regret_phase_two(0.02, 5.3, *about, 0.1).total] * 2
-    )
+    alone = regret_phase_two_clipped(0.02, 5.3, *about, 0.1, widest=widest).total
+    assert regret_bound(unit_play, 0.9, 0.1, 5.3).tolist() == [alone] * 2
+    assert alone < regret_phase_two_clipped(0.02, 5.3, *about, 0.1).total  # no width is above C_g/√λ
+
+
+@pytest.mark.parametrize("lam", [1e-8, 1e-4, 0.01, 1.0])
+def test_the_bound_holds_on_runs_that_are_optimistic_whatever_the_regularisation(lam):
+    """Item 3′ where its premises are made true: linear features, w* in every ball by a β that is large enough."""
+    source, clients, rounds = torch.Generator().manual_seed(8), 3, 40
+    points = torch.randn(4, 9, 3, generator=source, dtype=torch.float64)
+    truth = torch.randn(4, 3, 1, generator=source, dtype=torch.float64)
+    means = (points @ truth).squeeze(-1)
+    beta = lam * truth.square().sum((1, 2)).max().item()  # without noise the distance is at most √λ|w*|
+    problem = Problem("noiseless", points, means, (0, 1, 2, 3), 0, 0.0)
+    for gamma in (0.01, 1.0, 100.0):
+        one = linear_play(problem, clients, rounds, Settings(lam, beta, gamma))
+        value = means.abs().max().item()
+        below = 2 * (beta * one.replay.local).sqrt().clamp(max=value)
+        assert (one.regret <= below * (1 + 1e-6) + 1e-9).all()
+        assert (one.regret.sum(1) <= regret_bound(one, value)).all()
 
 
 def test_the_printed_event_by_hand():

@@ -124,6 +124,9 @@ def test_random_plays_are_drawn_from_their_source_and_satisfy_the_potential_lemm
     assert [max(part) for part in zip(*sizes, strict=True)] == pytest.approx([12, 40, 15, 6], abs=3)
     for p in plays:
         assert p.regularised and 0.4 <= p.settings.lam / p.slope**2 <= 3.4 and 0.01 <= p.settings.gamma <= 100
+    weak = random_play(2, 0, torch.Generator().manual_seed(3), share=1e-6)
+    assert weak.settings.lam == pytest.approx(1e-6 * again.settings.lam, rel=1e-12) and not weak.regularised
+    assert torch.equal(weak.problem.arms, again.problem.arms) and weak.settings.gamma == again.settings.gamma
     blindly = random_play(2, 0, torch.Generator().manual_seed(3), blind(torch.Generator().manual_seed(1)))
     assert blindly.settings == again.settings and not torch.equal(blindly.arm, again.arm)
 

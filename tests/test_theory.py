@@ -549,8 +549,10 @@ def by_hand(a, clients, rounds, delta, oracle_rounds, rho2, setting, information
     rho = math.sqrt(rho2)
     beta = (a.noise * math.sqrt(log) + math.sqrt(lam) * rho + a.curvature / 2 * rho2 * math.sqrt(steps)) ** 2
     kappa = 2 * a.curvature * (beta / lam + math.sqrt(beta / lam) * rho) if line_three else a.curvature * rho2
-    good = 2 * math.sqrt(2 * math.e * beta * steps * information)
-    each = 2 * math.sqrt(2) * clients * math.sqrt(beta * gamma) + 2 * a.value
+    cut = min(a.value**2 / beta, a.slope**2 / lam)
+    factor = cut / math.log(1 + cut) * beta  # φβ
+    good = 2 * math.sqrt(math.e * factor * steps * information)
+    each = 2 * clients * math.sqrt(factor * gamma) + 2 * a.value
     scalars = (2 * oracle_rounds + 1) * clients * a.dimension
     scalars += 2 * syncs * clients * (a.dimension**2 + a.dimension)
     second = good + math.floor(information) * each + steps * kappa
@@ -583,6 +585,21 @@ def test_what_is_given_to_the_repaired_theorem_is_used():
     three = theory.theorem_setting(PLAIN, 20, 100, arms=3)
     _, expected = by_hand(PLAIN, 20, 100, 0.1, 30, 0.04, three, 3 * math.log(1 + 2000 / 3), False)
     assert tuple(few) == tuple(map(about, expected))
+
+
+@pytest.mark.parametrize("lam", [1e-9, 1e-4, 0.3, 3.6, 9.0, 1e4])
+def test_the_repaired_theorem_holds_for_every_regularisation_and_is_never_above_item_3(lam):
+    setting = theory.TheoremSetting(200, lam, 0.3)
+    found = theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.04, setting=setting, information=6.6)
+    beta, expected = by_hand(PLAIN, 20, 100, 0.1, 30, 0.04, setting, 6.6, False)
+    assert tuple(found) == tuple(map(about, expected))
+    old = theory.regret_phase_two(beta, 6.6, 20, 100, 0.3, PLAIN.value, 0.7 * 0.04)
+    if lam >= PLAIN.slope**2 / theory.LARGEST_INCREMENT:
+        assert found.phase_two <= old.total * (1 + 1e-12)
+    larger = max(math.sqrt(beta), PLAIN.value)
+    plain = 2 * larger * math.sqrt(math.e * 2000 * 6.6 / math.log(2)) + 2000 * 0.7 * 0.04
+    plain += 6 * (2 * 20 * larger * math.sqrt(0.3 / math.log(2)) + 2 * PLAIN.value)
+    assert found.phase_two <= plain * (1 + 1e-12)
 
 
 def test_there_are_no_more_synchronisations_than_steps():
@@ -700,9 +717,9 @@ BAD = {
     "λ 0, line 3": (lambda: theory.excess_in_ball(1.0, 1.0, 0.0, 1.0), "lam is 0.0: give λ > 0"),
     "λ 0, radius": (lambda: theory.radius_printed(PLAIN, 0.0, 9, 9, 100, 0.1), "lam is 0.0: give λ > 0"),
     "λ too small": (lambda: theory.potential_bound(1.0, 3.5, 3.0), r"lam is 3.5: .*λ ≥ C_g²/2.5129 = 3.58"),
-    "λ too small, theorem": (
-        lambda: theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.1, setting=SMALL),
-        r"lam is 0.1: .*λ ≥ C_g²/2.5129",
+    "λ 0, theorem": (
+        lambda: theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.1, setting=SMALL._replace(lam=0.0)),
+        "lam is 0.0: give λ > 0",
     ),
     "γ 0": (
         lambda: theory.synchronisations(10, 1.0, 0.0),

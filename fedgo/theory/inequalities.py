@@ -12,7 +12,8 @@ from fedgo.theory.phase_two import (
     excess_first_order,
     excess_in_ball,
     excess_printed,
-    regret_phase_two,
+    potential_clipped,
+    regret_phase_two_clipped,
     synchronisations,
 )
 from fedgo.theory.plays import Play
@@ -25,22 +26,26 @@ class Violations(NamedTuple):
 
     - ``information``: Λ ≤ R, (S,);
     - ``potential``: Σ_t ‖g_t‖²_{Σ_{t−1}⁻¹} ≤ 2Λ, (S,), a theorem if λ ≥ C_g²/2.5129;
+    - ``cut_potential``: Σ_t min(1, ‖g_t‖²_{Σ_{t−1}⁻¹}) ≤ Λ/ln 2, (S,), for every λ > 0;
     - ``ratio``: ‖g_t‖² in Σ_{t−1,i}⁻¹ is at most det Σ_{t−1}/det Σ_{t−1,i} times that in Σ_{t−1}⁻¹, (S, NT);
     - ``good_ratio``: at most e times, in the steps of good epochs, (n,);
     - ``bad_epochs``: there are fewer than Λ, (S,);
     - ``gain``: a client's log-ratio is at most the agent's of the epoch so far, (S, NT);
     - ``widths``: the steps of a client in an epoch that do not fire have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ), (S, (P + 1)N),
       a theorem if λ ≥ C_g²/2.5129;
+    - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), for every λ > 0;
     - ``syncs``: the bound on P, (S,).
     """
 
     information: Tensor
     potential: Tensor
+    cut_potential: Tensor
     ratio: Tensor
     good_ratio: Tensor
     bad_epochs: Tensor
     gain: Tensor
     widths: Tensor
+    cut_widths: Tensor
     syncs: Tensor
 
 
@@ -50,20 +55,23 @@ def violations(play: Play) -> Violations:
     last, growth = found.total[:, -1], found.central.log1p()
     epochs = found.by_epoch(growth)
     before = torch.cat([torch.zeros_like(epochs[:, :1]), epochs.cumsum(1)], 1).gather(1, found.epoch)
+    width = found.local.sqrt()
     lag = (found.total - growth) - (found.information - found.local.log1p())  # ln det Σ_{t−1}/det Σ_{t−1,i}
     good = (epochs <= 1).gather(1, found.epoch)
     seat = found.epoch * clients + torch.arange(found.epoch.shape[1]) % clients
-    widths = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64)
-    widths.scatter_add_(1, seat, found.local.sqrt() * ~play.sync)
+    blank, silent = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64), ~play.sync
+    widths, cut = (blank.scatter_add(1, seat, each * silent) for each in (width, width.clamp(max=1)))
     most = [synchronisations(play.start.rounds, x, gamma) for x in last.tolist()]
     return Violations(
         information=last > play.information_bound * _SLACK,
         potential=found.central.sum(1) > 2 * last * _SLACK,
+        cut_potential=found.central.clamp(max=1).sum(1) > potential_clipped(1.0) * last * _SLACK,
         ratio=found.local / found.central > lag.exp() * _SLACK,
         good_ratio=(found.local > math.e * found.central * _SLACK)[good],
         bad_epochs=(epochs > 1).sum(1) >= last,
         gain=found.gain > (found.total - before) * _SLACK + 1e-9,
         widths=widths > math.sqrt(2 * gamma) * _SLACK,
+        cut_widths=cut > math.sqrt(potential_clipped(gamma)) * _SLACK,
         syncs=play.sync.sum(1) > torch.tensor(most, dtype=torch.float64),
     )
 
@@ -120,7 +128,7 @@ def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep
 def regret_bound(
     play: Play, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
 ) -> Tensor:
-    """`regret_phase_two`, the bound on Σ_t r_t, for every run of ``play``, (S,).
+    """`regret_phase_two_clipped`, the bound on Σ_t r_t, for every run of ``play`` with any λ > 0, (S,).
 
     F is ``value``, κ ``excess`` and Λ ``information``, (S,) or one for all; Λ is the realised one unless given.
     """
@@ -131,5 +139,9 @@ def regret_bound(
     kappas = torch.as_tensor(excess, dtype=torch.float64)
     each = zip(known.expand(runs).tolist(), kappas.expand(runs).tolist(), strict=True)
     about = (start.clients, start.rounds, settings.gamma, value)
-    bounds = [regret_phase_two(settings.beta, most, *about, kappa).total for most, kappa in each]
+    widest = play.slope / math.sqrt(settings.lam)
+    bounds = [
+        regret_phase_two_clipped(settings.beta, most, *about, kappa, widest=widest).total
+        for most, kappa in each
+    ]
     return torch.tensor(bounds, dtype=torch.float64)

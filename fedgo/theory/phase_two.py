@@ -123,9 +123,10 @@ class PhaseTwoRegret(NamedTuple):
 def regret_phase_two(
     beta: float, information: float, clients: int, rounds: int, gamma: float, value: float, excess: float
 ) -> PhaseTwoRegret:
-    """2√(2eβNTΛ) + ⌊Λ⌋(2√2 N√(βγ) + 2F) + NTκ, κ = ``excess``, Λ = ``information``, β bounding every β_{t,i}.
+    """Item 3 of the theorem: 2√(2eβNTΛ) + ⌊Λ⌋(2√2 N√(βγ) + 2F) + NTκ, κ = ``excess``, Λ = ``information``.
 
-    Holds where w* lies in every ball and λ ≥ C_g²/2.5129 (`require_regularisation`); Λ may be realised or R.
+    Holds where w* lies in every ball, β bounds every β_{t,i} and λ ≥ C_g²/2.5129 (`require_regularisation`); Λ may be
+    realised or R. `regret_phase_two_clipped` with W = C_g/√λ is never larger.
     """
     steps = clients * rounds
     good = 2 * math.sqrt(2 * math.e * beta * steps * information)

@@ -146,10 +146,13 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
     return index
 
 
-def random_play(runs: int, seed: int, source: torch.Generator, index: Index | None = None) -> Play:
+def random_play(
+    runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
+) -> Play:
     """Linear features with everything drawn from ``source``: N, T, K, d, arms, mean rewards, λ and γ.
 
-    λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, and γ from 0.01 to 100.
+    λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, unless only a ``share`` of that; γ is
+    from 0.01 to 100.
     """
     clients, rounds, d_x, arms = (
         int(torch.randint(2, top, (1,), generator=source)) for top in (13, 41, 7, 16)
@@ -158,6 +161,6 @@ def random_play(runs: int, seed: int, source: torch.Generator, index: Index | No
     means = torch.randn(runs, arms, generator=source, dtype=torch.float64)
     for_lam, for_gamma = torch.rand(2, generator=source, dtype=torch.float32).tolist()
     slope = points.norm(dim=-1).max().item()
-    settings = Settings(slope**2 * (0.4 + 3 * for_lam), 0.1, 10 ** (4 * for_gamma - 2))
+    settings = Settings(share * slope**2 * (0.4 + 3 * for_lam), 0.1, 10 ** (4 * for_gamma - 2))
     problem = Problem("random", points, means, tuple(range(runs)), seed, 0.1)
     return linear_play(problem, clients, rounds, settings, index)

@@ -164,15 +164,16 @@ def measured(network: Network, start: Tensor, end: Tensor, arms: Tensor, noise: 
     """The constants between ŵ₀ = ``start`` and w* = ``end``, both (R, d_w), at ``arms`` (R, K, d_x), of every run.
 
     Assumption 1 wants W in the unit cube. The smallest centred cube that holds both points has a side s, and in units
-    of it C_g becomes sC_g, and C_h, μ and ζ become s²C_h, s²μ and s²ζ. No admissible W with these points has smaller
-    constants, since it holds the segment. The true μ is 0 with fewer arms than parameters.
+    of it C_g becomes sC_g, and C_h, μ and ζ become s²C_h, s²μ and s²ζ. F, C_g and C_h are the `suprema` on the line,
+    which every convex W with these points contains: in this unit no admissible W has smaller ones. In a larger cube all
+    but F and d_w are larger. The true μ is 0 with fewer arms than parameters.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
-    region, bend = segment(network, start, end, arms), loss_curvature(network.gradients(end, arms))
+    line, bend = suprema(network, start, end, arms), loss_curvature(network.gradients(end, arms))
     columns = (
-        value_bound(region),
-        side * gradient_bound(region),
-        side**2 * curvature_bound(region),
+        line.value,
+        side * line.slope,
+        side**2 * line.curvature,
         side**2 * bend.mu_plus,
         side**2 * bend.zeta,
     )

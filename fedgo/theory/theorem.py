@@ -29,8 +29,7 @@ from fedgo.theory.phase_two import (
     good_regret_printed,
     phase_two_scalars,
     regret_phase_one,
-    regret_phase_two,
-    require_regularisation,
+    regret_phase_two_clipped,
     synchronisations,
     synchronisations_printed,
 )
@@ -189,10 +188,10 @@ def theorem(
 
     ``rho2`` is a bound on ρ₀² (from `regression_risk` unless given), ``setting`` that of `theorem_setting` unless
     given, ``information`` Λ (its bound R unless given), ``arms`` the number K of arms if finite. The index is the
-    first-order one, or line 3 over Ball ∩ W with ``line_three``.
+    first-order one, or line 3 over Ball ∩ W with ``line_three``. λ is any positive number: the regret of Phase II is
+    item 3′, in which no width counts for more than F/√β̄ and none is above C_g/√λ.
     """
     setting = theorem_setting(a, clients, rounds, arms) if setting is None else setting
-    require_regularisation(setting.lam, a.slope)
     if rho2 is None:
         rho2 = squared_distance(a, regression_risk(a, setting.exploration, delta, epsilon))
     rho = math.sqrt(rho2)
@@ -212,7 +211,16 @@ def theorem(
         if line_three
         else excess_first_order(a.curvature, rho)
     )
-    second = regret_phase_two(worst.beta, worst.information, clients, rounds, setting.gamma, a.value, excess)
+    second = regret_phase_two_clipped(
+        worst.beta,
+        worst.information,
+        clients,
+        rounds,
+        setting.gamma,
+        a.value,
+        excess,
+        widest=a.slope / math.sqrt(setting.lam),
+    )
     first = phase_one_scalars(oracle_rounds, clients, a.dimension)
     scalars = first + phase_two_scalars(worst.syncs, clients, a.dimension)
     return Totals(regret_phase_one(setting.exploration, a.value), second.total, worst.syncs, scalars)
