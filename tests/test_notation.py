@@ -101,6 +101,125 @@ def test_a_symbol_with_several_rows_is_in_the_list_of_those():
     assert several - set(symbols(section("One symbol for several things"))) == set()
 
 
+# One letter, one meaning in the theory part
+
+THEORY = ["11_theory_oracle", "12_theory_confidence", "13_theory_phase_two", "14_theorem"]
+GROUP = r"\{(?:[^{}]|\{[^{}]*\})*\}"
+INDEX = rf"_(?:{GROUP}|\\[a-zA-Z]+|[a-zA-Z0-9*+])"
+BEFORE_BRACKETS = {r"\varphi", r"\varsigma", r"\varepsilon", "g"}  # functions, or factors of a sum
+# What a letter may be said to be: the right side of "letter = …" begins with a number or contains one of these.
+MEANS = {
+    r"\Lambda": [r"\det"],
+    r"\rho": [r"\hatw_0-w^\star", "2E", r"\tildeO"],
+    r"\kappa": ["C_h"],
+    r"\xi": [r"2\ln(1+\xi)"],
+    r"\gamma": ["T", "N"],
+    r"\lambda": ["C_g", r"C_\lambda", r"\sqrt{NT}", r"\sqrtN"],
+    r"\mu": [r"\zeta", r"\frac{2s^2}{K}", r"s_{\min}"],
+    r"\epsilon": ["T_0"],
+    r"\varepsilon": ["T_0"],
+}
+
+
+def formulas(text: str) -> list[str]:
+    """The formulas of a page of the book: not its code, and not the theorem that it quotes as printed."""
+    text = re.sub(r"^(`{3,})\{prf:theorem\}[^\n]*as printed\n.*?^\1$", "", text, flags=re.M | re.S)
+    text = re.sub(r"^```\{(?:code-cell|source)\}.*?^```$", "", text, flags=re.M | re.S)
+    found = []
+    for mark in (r"^```\{math\}(.*?)^```$", r"\$\$(.*?)\$\$", r"\$([^$]+)\$"):
+        found += re.findall(mark, text, flags=re.M | re.S)
+        text = re.sub(mark, "", text, flags=re.M | re.S)
+    words = r":label:.*|\\(?:text|mathrm|begin|end|operatorname)\*?\{[^{}]*\}"
+    return [re.sub(words, " ", formula) for formula in found]
+
+
+def stands(letter: str, formula: str) -> list[tuple[str, str, str]]:
+    """Each place where ``letter`` stands: with its accent, index and primes, what comes before, and what follows."""
+    start = re.escape(letter) if letter.startswith("\\") else rf"(?<![a-zA-Z\\]){letter}"
+    if not letter.startswith("\\"):  # a letter in the index of another is another matter
+        formula = re.sub(rf"(?<!{letter}){INDEX}", "", formula)
+    form = rf"((?:\\(?:bar|hat|tilde)\s*)?){start}(?![a-zA-Z])((?:{INDEX})?'*)"
+    found = re.finditer(form, formula)
+    return [(plain(m[1] + letter + m[2]), formula[: m.start()], formula[m.end() :]) for m in found]
+
+
+def second_meanings(text: str, one: dict[str, list[str]]) -> list[str]:
+    """Where a page uses a letter for something else; ``one`` has the forms in which each letter may be written."""
+    faults = []
+    for formula in formulas(text):
+        for letter, forms in one.items():
+            for form, before, after in stands(letter, formula):
+                if form not in forms:
+                    faults.append(f"{form} is no form of {letter}: {formula}")
+                elif letter not in BEFORE_BRACKETS and re.match(r"\s*(?:\\[bB]igl?)?\(", after):
+                    faults.append(f"{letter} is no function: {formula}")
+                said = re.match(rf"(?:\^(?:{GROUP}|.))?\s*&?\s*:?=(?:\{{\}}|[&\s])*(.*)", after, re.S)
+                begins = re.search(r"(?:^|[,;:&]|\\\\|\\q?quad)\s*$", before)
+                if said and begins and letter in MEANS and not said[1][0].isdigit():
+                    right = re.sub(r"\s|\\[,;]|\\[bB]igl?|[{}]*&", "", said[1])
+                    if not any(part in right for part in MEANS[letter]):
+                        faults.append(f"{letter} is something else: {formula}")
+        if any(r"\gamma" in exponent for exponent in re.findall(rf"\^({GROUP}|\\[a-zA-Z]+)", formula)):
+            faults.append(f"the threshold is no exponent: {formula}")
+    return faults
+
+
+def one_meaning() -> dict[str, list[str]]:
+    cells = {row[0]: row[2] for row in rows(section("One letter, one meaning in the theory part"))}
+    return {re.findall(r"\$([^$]+)\$", cell)[0]: symbols(written) for cell, written in cells.items()}
+
+
+def test_in_the_theory_part_a_letter_has_one_meaning():
+    one = one_meaning()
+    pages = {ROOT / f"notebooks/{name}.md" for name in THEORY} | {ROOT / "book/repaired_theorem.md"}
+    text = {page.name: page.read_text(encoding="utf-8") for page in pages}
+    assert {name: second_meanings(page, one) for name, page in text.items()} == {name: [] for name in text}
+    every = [formula for page in text.values() for formula in formulas(page)]
+    written = {letter: {form for f in every for form, *_ in stands(letter, f)} for letter in one}
+    assert {letter: sorted(set(forms) - written[letter]) for letter, forms in one.items()} == {
+        k: [] for k in one
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "letter"),
+    [
+        (r"Put $\Lambda = \ln(2|\mathcal F|/\delta)$.", r"\Lambda"),
+        (r"For $\rho > 0$ let there be a net.", r"\rho"),
+        (r"$$A = \frac{u + d_w \ln\lceil \sqrt{d_w}/(2\rho) \rceil}{T_0}$$", r"\rho"),
+        (r"If $\sigma_{\min}(J(w)) \ge s$, then", r"\sigma"),
+        (r"$k = \sup_z |z|\sigma'(z)$", r"\sigma"),
+        (r"$\sigma(z) = 1/(1 + e^{-z})$", r"\sigma"),
+        ("```{math}\n\\tfrac\\tau2 D(w)^\\gamma\n```", r"\gamma"),
+        (r"$\mu^{\gamma/(2-\gamma)}$", r"\gamma"),
+        (r"an exponent $\gamma = \frac32$", r"\gamma"),
+        (r"$\tau^{2/(2-g)}$", "g"),
+        (r"for every $g \ne 0$", "g"),
+        (r"$\mathbb E_z e^{z\eta}$ with $\lambda = \ln 2/B$", r"\lambda"),
+        (r"$\mu = 2\lambda_{\min}(A)$", r"\lambda"),
+        (r"let $\kappa = \frac{\beta}{\lambda}$", r"\kappa"),
+        (r"and $\hat\varphi$", r"\varphi"),
+        (r"$\xi \approx 1$, the root; $\xi = \zeta/\mu$", r"\xi"),
+    ],
+)
+def test_a_second_meaning_is_found(fault, letter):
+    found = second_meanings(fault, one_meaning())
+    assert any(letter in each or "threshold" in each for each in found)
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        "```{prf:theorem} Regret, as printed\n$\\mu^{\\gamma/(2-\\gamma)}$\n```",
+        "```{code-cell} ipython3\nlabel = r'$\\rho = \\sigma(z)$'\n```",
+        r"$\Lambda_p$ and $\rho_0^2 = \tilde O(1/T)$, $C_g$ and $\Sigma_{t,g}$, $\bar\rho^2 = {}& \frac{2E}{\mu}$",
+        r"$\lVert g_{s}\rVert^2 \le \varphi(u)$, $\gamma = d_wF^4T/(\mu^2N)$, $\sigma = 0.1$, $\lambda = 1$",
+    ],
+)
+def test_what_is_right_or_quoted_or_code_is_no_second_meaning(right):
+    assert second_meanings(right, one_meaning()) == []
+
+
 def defined(name: str) -> tuple[object, str | None]:
     """What the interpreter knows under ``name``: the object or, for a field, a parameter or a constant, its owner."""
     parts = name.split(".")
