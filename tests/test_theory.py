@@ -550,7 +550,7 @@ def by_hand(a, clients, rounds, delta, oracle_rounds, rho2, setting, information
     beta = (a.noise * math.sqrt(log) + math.sqrt(lam) * rho + a.curvature / 2 * rho2 * math.sqrt(steps)) ** 2
     kappa = 2 * a.curvature * (beta / lam + math.sqrt(beta / lam) * rho) if line_three else a.curvature * rho2
     cut = min(a.value**2 / beta, a.slope**2 / lam)
-    factor = cut / math.log(1 + cut) * beta  # φβ
+    factor = cut / math.log1p(cut) * beta  # φβ
     good = 2 * math.sqrt(math.e * factor * steps * information)
     each = 2 * clients * math.sqrt(factor * gamma) + 2 * a.value
     scalars = (2 * oracle_rounds + 1) * clients * a.dimension
