@@ -19,6 +19,7 @@ from fedgo.theory.phase_two import (
 from fedgo.theory.plays import Play
 
 _SLACK = 1 + 1e-9  # rounding
+_LOST = 1e-14  # per C_g²/λ: the widths before the first pulls are that large, and rank-one updates subtract from them
 
 
 class Violations(NamedTuple):
@@ -62,14 +63,15 @@ def violations(play: Play) -> Violations:
     blank, silent = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64), ~play.sync
     widths, cut = (blank.scatter_add(1, seat, each * silent) for each in (width, width.clamp(max=1)))
     most = [synchronisations(play.start.rounds, x, gamma) for x in last.tolist()]
+    slack = _SLACK + _LOST * play.slope**2 / play.settings.lam
     return Violations(
         information=last > play.information_bound * _SLACK,
         potential=found.central.sum(1) > 2 * last * _SLACK,
         cut_potential=found.central.clamp(max=1).sum(1) > potential_clipped(1.0) * last * _SLACK,
-        ratio=found.local / found.central > lag.exp() * _SLACK,
-        good_ratio=(found.local > math.e * found.central * _SLACK)[good],
+        ratio=found.local / found.central > lag.exp() * slack,
+        good_ratio=(found.local > math.e * found.central * slack)[good],
         bad_epochs=(epochs > 1).sum(1) >= last,
-        gain=found.gain > (found.total - before) * _SLACK + 1e-9,
+        gain=found.gain > (found.total - before) * slack + 1e-9,
         widths=widths > math.sqrt(2 * gamma) * _SLACK,
         cut_widths=cut > math.sqrt(potential_clipped(gamma)) * _SLACK,
         syncs=play.sync.sum(1) > torch.tensor(most, dtype=torch.float64),
