@@ -6,8 +6,9 @@ of Σ at the last synchronisation, which all share, and its own v since:
 
     Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j (v_jᵀg)
 
-The pulls of all learners at once are one product of the gradients (K, d_w) with as many vectors. At a synchronisation a
-triangular solve gives all variances anew.
+The pulls of all learners at once are one product of the gradients (K, d_w) with as many vectors. At a synchronisation
+the k arms that were pulled since the last take k squares from every variance, O(K k d_w); now and then, or where k is
+large, a triangular solve gives all variances anew, O(K d_w²).
 """
 
 from dataclasses import dataclass
@@ -20,14 +21,21 @@ from fedgo.confidence import Posterior, Tally, precision_factor
 from fedgo.phase_two import EventTriggered, State
 
 _CHUNK = 2**22  # numbers of a triangular solve held at once
+_ANEW = 8  # synchronisations after which the variances are computed anew: what is taken away leaves rounding behind
+_STEEP = (
+    1e3  # a variance above it falls by so much that the rounding would show: they are computed anew at once
+)
 
 
 class Columns(NamedTuple):
-    """``mean`` and ``variance`` of every arm (S, M, K), as of `Posterior`; the Cholesky ``factor`` of the Σ of all
-    learners (S, 1, r, r) or of each, and the ``vectors`` v (S, M, L, r) that it has added since, ``taken`` (S, M)."""
+    """``mean`` and ``variance`` of every arm (S, M, K), as of `Posterior`, and the variance at the last synchronisation
+    alone, ``base`` (S, 1, K), of which so many, ``age`` (S, 1), have taken away; the Cholesky ``factor`` of the Σ of
+    all learners (S, 1, r, r) or of each, and the ``vectors`` v (S, M, L, r) added to it since, ``taken`` (S, M)."""
 
     mean: Tensor
     variance: Tensor
+    base: Tensor
+    age: Tensor
     factor: Tensor
     vectors: Tensor
     taken: Tensor
@@ -58,29 +66,73 @@ class Columns(NamedTuple):
         return Columns(
             torch.addcmul(self.mean, column, surprise),
             torch.addcmul(self.variance, column, column, value=-1),
+            self.base,
+            self.age,
             self.factor,
             vectors.scatter(2, at, v.unsqueeze(2)),
             self.taken + turn.long(),
         )
 
 
-def columns(features: Tensor, offsets: Tensor, lam: float, tally: Tally, learners: int) -> Columns:
-    """The posterior of M = ``learners`` that all know ``tally`` (S, K) of residuals on ``features`` (S, 1, K, r)."""
+def columns(
+    features: Tensor,
+    offsets: Tensor,
+    lam: float,
+    tally: Tally,
+    learners: int,
+    before: tuple[Columns, Tally] | None = None,
+) -> Columns:
+    """The posterior of M = ``learners`` that all know ``tally`` (S, K) of residuals on ``features`` (S, 1, K, r).
+
+    From scratch, or from what stood ``before`` and its tally, if all shared it.
+    """
     runs, size = len(features), features.shape[-1]
-    most = int((tally.counts > 0).sum(-1).max())
-    touched = tally.counts.topk(most, -1).indices  # of the others the counts are 0
-    known = Tally(*(part.gather(-1, touched) for part in tally))
-    rows = features.squeeze(1).gather(1, touched.unsqueeze(-1).expand(-1, -1, size))
+    known, rows = _pulled(features, tally)
     factor = precision_factor(rows, lam, known)
     moved = torch.cholesky_solve(rows.mT @ known.sums.unsqueeze(-1), factor)  # Σ⁻¹GᵀS
-    mean = offsets.squeeze(1) + (features.squeeze(1) @ moved).squeeze(-1)
-    parts = [
-        torch.linalg.solve_triangular(factor, part.mT, upper=False).square().sum(1)
-        for part in features.squeeze(1).split(max(1, _CHUNK // (runs * size)), 1)
-    ]
-    mean, variance = (part.unsqueeze(1).expand(-1, learners, -1) for part in (mean, torch.cat(parts, -1)))
+    mean = offsets + (features.squeeze(1) @ moved).mT
+    base = age = None
+    if before is not None and _fit_to_go_on(before[0]):
+        base, age = _taken(features, *before, tally), before[0].age + 1
+    if base is None or age is None:
+        parts = [
+            torch.linalg.solve_triangular(factor, part.mT, upper=False).square().sum(1)
+            for part in features.squeeze(1).split(max(1, _CHUNK // (runs * size)), 1)
+        ]
+        base, age = torch.cat(parts, -1).unsqueeze(1), torch.zeros(runs, 1, dtype=torch.int64)
+    mean, variance = (part.expand(-1, learners, -1) for part in (mean, base))
     blank = features.new_zeros(runs, learners, 1, size)
-    return Columns(mean, variance, factor.unsqueeze(1), blank, torch.zeros(runs, learners, dtype=torch.int64))
+    taken = torch.zeros(runs, learners, dtype=torch.int64)
+    return Columns(mean, variance, base, age, factor.unsqueeze(1), blank, taken)
+
+
+def _fit_to_go_on(own: Columns) -> bool:
+    """Whether all learners shared it, and rounding has left enough."""
+    return own.factor.shape[1] == 1 and int(own.age.max()) < _ANEW and float(own.base.max()) <= _STEEP
+
+
+def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
+    """``tally`` (S, K) and ``features`` (S, 1, K, r) of the arms that were pulled, as many in every run."""
+    most = int((tally.counts > 0).sum(-1).max())
+    at = tally.counts.topk(most, -1).indices  # where a run has fewer, arms with a count of 0
+    rows = at.unsqueeze(-1).expand(-1, -1, features.shape[-1])
+    return Tally(*(part.gather(-1, at) for part in tally)), features.squeeze(1).gather(1, rows)
+
+
+def _taken(features: Tensor, own: Columns, old: Tally, new: Tally) -> Tensor | None:
+    """The variances (S, 1, K) after the pulls from ``old`` to ``new``; None where a triangular solve costs no more.
+
+    With U = diag(√n)G of the arms pulled n times, (Σ + UᵀU)⁻¹ = Σ⁻¹ − WᵀW for W = L⁻¹UΣ⁻¹, LLᵀ = I + UΣ⁻¹Uᵀ.
+    """
+    news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
+    if 2 * rows.shape[1] > features.shape[-1]:
+        return None
+    rows = rows * news.counts.sqrt().unsqueeze(-1)
+    solved = torch.cholesky_solve(rows.mT, own.factor.squeeze(1))  # Σ⁻¹Uᵀ
+    inner = torch.linalg.cholesky(torch.eye(rows.shape[1], dtype=rows.dtype) + rows @ solved)
+    w = torch.linalg.solve_triangular(inner, solved.mT, upper=False)
+    base: Tensor = own.base - (features.squeeze(1) @ w.mT).square().sum(-1).unsqueeze(1)
+    return base
 
 
 @dataclass(frozen=True)
@@ -90,17 +142,15 @@ class ParameterSpace(EventTriggered):
     Arms, messages and synchronisations are the same, up to rounding.
     """
 
-    def posterior(self, run: Tensor, tally: Tally) -> Posterior:
+    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Posterior:
         """Everybody's, as all know the same at a synchronisation."""
         every = len(run) == len(self.features)
         features, offsets = (part if every else part[run] for part in (self.features, self.offsets))
+        known, last = Tally(*(part[:, 0] for part in tally)), None
+        if before is not None:
+            last = Columns(*(part[run] for part in before.posterior)), before.server.of(run)
         # a Columns answers whatever is asked of a Posterior here
-        return cast(
-            Posterior,
-            columns(
-                features, offsets, self.settings.lam, Tally(*(part[:, 0] for part in tally)), self.learners
-            ),
-        )
+        return cast(Posterior, columns(features, offsets, self.settings.lam, known, self.learners, last))
 
     def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
         """One product of the features with the vectors of all learners."""
@@ -117,6 +167,6 @@ class ParameterSpace(EventTriggered):
             data = Tally(*(part[run, learner].unsqueeze(0) for part in known))
             some = slice(run, run + 1)
             exact = columns(self.features[some], self.offsets[some], self.settings.lam, data, 1)
-            for part, new in zip(kept, exact, strict=True):
-                part[run, learner] = new[0, 0]
+            for name in ("mean", "variance", "factor", "vectors", "taken"):
+                getattr(kept, name)[run, learner] = getattr(exact, name)[0, 0]
         return state._replace(posterior=cast(Posterior, kept))

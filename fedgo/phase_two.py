@@ -103,8 +103,11 @@ class EventTriggered:
         prior = self.posterior(torch.arange(runs), fresh)
         return State(prior, fresh, torch.zeros(runs, self.learners, dtype=torch.float64), server)
 
-    def posterior(self, run: Tensor, tally: Tally) -> Posterior:
-        """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows."""
+    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Posterior:
+        """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.
+
+        An engine may make use of the state ``before`` a synchronisation.
+        """
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
     def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
@@ -153,7 +156,7 @@ class EventTriggered:
         # the server sends the news of this epoch; dense, that is as large as the total of the printed line 9
         total = state.server.of(run) + star.broadcast(self.statistics(news), when)
         received = Tally(*(part.unsqueeze(1) for part in total))
-        posterior = self.posterior(run, received)
+        posterior = self.posterior(run, received, state)
         blank = Tally.blank(*fresh.counts.shape)
         new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
         return place(state, run, new)

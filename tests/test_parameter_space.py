@@ -95,6 +95,23 @@ def test_columns_are_the_posterior_of_the_data_also_after_pulls():
     assert found.taken.tolist() == [[9, 4, 9], [3, 9, 0]]
 
 
+@pytest.mark.parametrize(("lam", "ages"), [(0.1, [1, 2, 3, 4, 5, 0, 1]), (1e-6, [0] * 7)])
+def test_what_a_synchronisation_takes_from_the_variances_is_what_a_fresh_start_finds(lam, ages):
+    """With a prior as good as none what is left would be rounding, and nothing is taken away at first."""
+    features, offsets, tally, seen = sample(2, 1, 50, 30, seed=1), sample(2, 1, 50), Tally.blank(2, 50), []
+    found = columns(features, offsets, lam, tally, 3)
+    for k in range(20):
+        before = (found, tally)
+        for m in range(24 if k == 5 else 4):  # arms for more than half of 30 dimensions: begun anew
+            arm = torch.randint(50, (2,), generator=torch.Generator().manual_seed(20 * k + m))
+            tally = tally.record(arm, sample(2, seed=k), torch.ones(2, dtype=torch.float64))
+        found, exact = (columns(features, offsets, lam, tally, 3, b) for b in (before, None))
+        seen.append(int(found.age[0, 0]))
+        torch.testing.assert_close(found.variance, exact.variance, rtol=1e-11, atol=1e-10)
+        torch.testing.assert_close(found.mean, exact.mean, rtol=0, atol=1e-9)
+    assert seen[: len(ages)] == ages and max(seen) == 8
+
+
 @pytest.mark.parametrize("gamma", [INF, 1e3])
 def test_thousands_of_pulls_do_not_drift(gamma):
     """Two learners of 20 arms, 1,500 pulls each, with a prior as good as none."""
