@@ -18,7 +18,7 @@ from fedgo.network import Parametric
 from fedgo.problem import Problem
 from fedgo.star import Ledger, Message, Star, When, answer
 
-_CACHED = 100  # private models fitted at once: so many stay in the cache
+_CACHED = 400  # private models fitted at once: fewer pay more for the calls, more leave the cache
 
 
 def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
