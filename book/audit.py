@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -27,7 +27,7 @@ import numpy as np
 from bs4 import BeautifulSoup
 from pdf import PdfError, chromium
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Error, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, Request, sync_playwright
 from provenance import foot
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,16 +133,18 @@ def dead_links(page: Path, site: Path) -> list[str]:
 
 
 def wrong_links_row(page: Path, tree: Path) -> list[str]:
-    """Below the title of an executed page: four links, each to something that exists or will when it is pushed."""
+    """Below the title of an executed page: the notebook; and, if the repository is known, three hosts that have it."""
     name, site = page.stem, page.parents[2]
     row = {link.get_text(): unquote(str(link["href"])) for link in soup(page).select("p.open-in a")}
-    patterns = {
+    patterns = {"download notebook": rf"\.\./\.\./open/{name}\.ipynb"}
+    hosts = {
         "open in Binder": rf"https://mybinder\.org/v2/gh/[\w.-]+/[\w.-]+/[\w.-]+\?urlpath=lab/tree/notebooks/{name}\.md",
         "open in Colab": "https://colab.research.google.com/github/"
         rf"[\w.-]+/[\w.-]+/blob/gh-pages/open/{name}\.ipynb",
-        "download notebook": rf"\.\./\.\./open/{name}\.ipynb",
         "edit source": rf"https://github\.com/[\w.-]+/[\w.-]+/edit/[\w.-]+/notebooks/{name}\.md",
     }
+    if len(row) > 1 or os.environ.get("GITHUB_REPOSITORY"):
+        patterns |= hosts
     faults = [
         f"'{label}' leads to {row.get(label)}"
         for label, pattern in patterns.items()
@@ -284,42 +286,57 @@ def wrong_brightness(tab: Page, mode: str) -> list[str]:
     return faults
 
 
-def dead_explorer(tab: Page) -> list[str]:
-    """Each control of the explorer changes what is drawn and what is said."""
-    box = tab.locator("div.explore")
+def dead_explorers(tab: Page) -> list[str]:
+    """Each control of every explorer changes what is drawn or said, and the sliders, by the keyboard too, both."""
+    return [fault for box in tab.locator("div.explore").all() for fault in dead_controls(box)]
+
+
+def dead_controls(box: Locator) -> list[str]:
+    """The same for one explorer."""
+    kind = box.get_attribute("data-kind")
     if not box.is_visible():
-        return ["the explorer is not visible"]
+        return [f"the {kind} explorer is not visible"]
 
-    def state() -> list[str | None]:
-        return [
-            box.locator("polyline").first.get_attribute("points"),
-            box.locator(".explore-text").inner_text(),
-        ]
+    def drawn() -> list[str]:
+        shown: list[str] = box.locator("svg").evaluate_all("all => all.map((svg) => svg.outerHTML)")
+        return shown
 
-    slider = box.locator("input[type=range]")
-    first = slider.get_attribute("min") or "0"
-    actions: dict[str, Callable[[], object]] = {"the threshold": lambda: slider.fill(first)}
-    for name, select in zip(("the problem", "the algorithm"), box.locator("select").all(), strict=True):
-        actions[name] = functools.partial(select.select_option, index=1)
     faults = []
-    for name, act in actions.items():
-        before = state()
-        act()
-        faults += [
-            f"{name} does not change the {part}"
-            for part, old, new in zip(("curve", "text"), before, state(), strict=True)
-            if old == new
-        ]
+    for select in box.locator("select").all():
+        name, old = select.locator("xpath=..").inner_text().split()[0], drawn()
+        select.select_option(index=1)
+        if old == drawn():
+            faults.append(f"{kind}: '{name}' does not change the drawing")
+    for slider in box.locator("input[type=range]").all():
+        middle = int(slider.get_attribute("max") or 0) // 2
+        moves = (functools.partial(slider.fill, str(middle)), functools.partial(slider.press, "ArrowRight"))
+        for move in moves:
+            before = (drawn(), box.inner_text())
+            move()
+            parts = zip(("drawing", "text"), before, (drawn(), box.inner_text()), strict=True)
+            name = slider.get_attribute("aria-label")
+            faults += [
+                f"{kind}: '{name}' does not change the {part}" for part, old, new in parts if old == new
+            ]
+    for button in box.locator("button").all():
+        name, before = button.inner_text(), (drawn(), box.inner_text())
+        button.click()
+        if before == (drawn(), box.inner_text()):
+            faults.append(f"{kind}: '{name}' changes nothing")
+        if button.inner_text() != name:  # a switch: back again, so that nothing moves by itself
+            button.click()
     return faults
 
 
 def wrong_without_scripts(tab: Page) -> list[str]:
-    """Where scripts do not run there is the static figure of the explorer, and no dead control beside it."""
+    """Where scripts do not run there is the static figure of every explorer, and no dead control beside it."""
     faults = []
-    if not tab.locator("figure[id$='-explore'] img").is_visible():
-        faults.append("without scripts the static figure is not there")
-    if tab.locator("div.explore").is_visible():
-        faults.append("without scripts the explorer is visible but dead")
+    for box in tab.locator("div.explore").all():
+        kind, figure = box.get_attribute("data-kind"), box.get_attribute("data-figure")
+        if not tab.locator(f"figure#{figure} img:visible").count():
+            faults.append(f"without scripts the static figure {figure} is not there")
+        if box.is_visible():
+            faults.append(f"without scripts the {kind} explorer is visible but dead")
     return faults
 
 
@@ -385,7 +402,7 @@ def look(site: Path, tree: Path, pages: Iterable[Path]) -> list[Fault]:
                 faults += merged(look_at_views(tab, file, sizes), page)
                 if tab.locator("div.explore").count():
                     still.goto(file.as_uri())
-                    texts += dead_explorer(tab) + wrong_without_scripts(still)
+                    texts += dead_explorers(tab) + wrong_without_scripts(still)
             except Error as error:
                 texts.append(f"could not be looked at: {error.message.splitlines()[0]}")
             faults += [Fault(page, text) for text in dict.fromkeys([*texts, *heard])]

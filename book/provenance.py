@@ -32,19 +32,19 @@ def notebook_names(environment: BuildEnvironment) -> list[str]:
 
 
 def repository(configured: str) -> str:
-    """owner/name on GitHub: what the machine that builds says, else what `_config.yml` says."""
+    """owner/name on GitHub: what the machine that builds says, else what `_config.yml` says; empty if nobody knows."""
     return os.environ.get("GITHUB_REPOSITORY") or configured
 
 
 def links(name: str, repo: str, branch: str) -> dict[str, str]:
-    """Where each button of the page of notebook ``name`` leads."""
+    """Where each button of the page of notebook ``name`` leads: to hosts only if the repository is known."""
     lab = quote(f"lab/tree/notebooks/{name}.md", safe="")
-    return {
+    hosts = {
         "open in Binder": f"https://mybinder.org/v2/gh/{repo}/{branch}?urlpath={lab}",
         "open in Colab": f"https://colab.research.google.com/github/{repo}/blob/gh-pages/{OPEN}/{name}.ipynb",
-        "download notebook": f"../../{OPEN}/{name}.ipynb",
         "edit source": f"https://github.com/{repo}/edit/{branch}/notebooks/{name}.md",
     }
+    return {"download notebook": f"../../{OPEN}/{name}.ipynb"} | (hosts if repo else {})
 
 
 def first_lines(text: str, cells: list[Any]) -> list[int]:
@@ -129,10 +129,13 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
         return
     folder = Path(app.outdir) / OPEN
     folder.mkdir(exist_ok=True)
-    package = f"fedgo[book] @ git+https://github.com/{repository(app.config.fedgo_repository)}"
+    repo = repository(app.config.fedgo_repository)
+    package = f"fedgo[book] @ git+https://github.com/{repo}"
     install = (
         "# Where fedgo is not installed, as on Colab: install it, then restart the kernel if asked to.\n"
         f'try:\n    import fedgo\nexcept ImportError:\n    %pip install --quiet "{package}"'
+        if repo
+        else "# Where fedgo is not installed: pip install '.[book]', in the folder of fedgo's sources.\nimport fedgo"
     )
     for name in notebook_names(app.env):
         notebook = jupytext.read(ROOT / f"notebooks/{name}.md")

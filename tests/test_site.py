@@ -3,6 +3,7 @@
 The site is `_build/html`, or the folder that FEDGO_SITE names.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+import torch
 from book_modules import load
 
-from fedgo.paper.explorer import explorer
+from fedgo.paper import explorer
 
 ROOT = Path(__file__).resolve().parents[1]
 load("source_links", "source_links")
@@ -243,45 +245,140 @@ def test_gate_label_of_a_drawing(show, label, fault):
 
 
 def swept(last: float) -> dict:
-    row = {"regret": [0, last], "sent": [0, 2 * last], "syncs": [[1]], "count": last}
+    """The sweep of an algorithm whose regret ends at ``last``."""
+    row = {"regret": [1, last], "sent": 2 * last, "syncs": [[1]], "count": last}
     return {
-        "colour": "red",
+        "colour": "#D55E00",
         "phase_one": 1,
         "runs": 1,
-        "steps": [1, 2],
-        "sweep": [row, row | {"regret": [last, 9]}],
+        "steps": [1, 20],
+        "sweep": [row, row | {"regret": [last, 9], "sent": 0}, row],
     }
 
 
+def offers(least: float) -> list[dict]:
+    """Two thresholds of an algorithm whose regret is at ``least`` this."""
+    regret = torch.tensor([least, least + 2])
+    return [explorer.offer(regret, 1e6 / least, 100, 0.1), explorer.offer(10 * regret, 1e3, 10, math.inf)]
+
+
+def acted(shift: int) -> dict:
+    """Twenty steps of two clients; the third and the last but one fire."""
+    level = [0.1, 0.2, 1.5, *(0.04 * k for k in range(1, 16)), 1.5, 0.3]
+    scene = {"gamma": 1.0, "clients": 2, "first": 1, "arm": [shift, 1, 0, *(17 * [1])], "level": level}
+    return scene | {"fires": [2, 18], "loss": [0.0, 0.5], "colours": ["#0072b2", "#d55e00"]}
+
+
+def explorers(changing: bool) -> dict[str, str]:
+    """Each explorer with data of two problems (and two algorithms), which may be the same."""
+    pairs = [(p, i, a, j) for i, p in enumerate("PQ", 1) for j, a in enumerate(("Fed-GO-UCB", "DisLinUCB"))]
+    sweeps, bills = {"P": {}, "Q": {}}, {"P": {}, "Q": {}}
+    for p, i, a, j in pairs:
+        sweeps[p][a] = swept(3 * i + j if changing else 3)
+        bills[p][a] = offers(3 * i + j if changing else 3)
+    scenes = {"P": acted(0), "Q": acted(int(changing))}
+    return {
+        "threshold": explorer.threshold_explorer(sweeps, [0.1, 1.0, math.inf], 0.1, "fig"),
+        "budget": explorer.budget_explorer(bills, "fig"),
+        "trigger": explorer.trigger_explorer(scenes, "fig"),
+    }
+
+
+def scripts(*names: str) -> str:
+    """The book's own scripts, as a page brings them."""
+    codes = [(ROOT / f"book/_assets/{name}.js").read_text(encoding="utf-8") for name in names]
+    return "".join(f"<script>{code}</script>" for code in codes)
+
+
+@pytest.mark.parametrize("kind", ["threshold", "budget", "trigger"])
 @pytest.mark.parametrize(
-    ("changing", "script", "fault"),
+    ("changing", "old", "new", "fault"),
     [
-        (True, True, None),
-        (False, True, "the problem does not change the curve"),
-        (True, False, "the explorer is not visible"),
+        (True, "", "", None),
+        (False, "", "", "does not change the drawing"),
+        (
+            True,
+            "slider.input.addEventListener",
+            "slider.input.removeEventListener",
+            "'{}' does not change the text",
+        ),
+        (True, "plot.register", "void", "the {} explorer is not visible"),
     ],
 )
-def test_gate_explorer(show, changing, script, fault):
-    """The book's own script on data of two problems and two algorithms, which may be the same."""
-    problems = {
-        p: {a: swept(i + j if changing else 1) for j, a in enumerate("AB")} for i, p in enumerate("PQ", 1)
-    }
-    code = (ROOT / "book/_assets/explore.js").read_text(encoding="utf-8")
-    page = show(explorer(problems, [0.1, 1.0], 1.0) + (f"<script>{code}</script>" if script else ""))
-    assert_found(audit.dead_explorer(page), fault)
+def test_gate_explorers(show, tab, kind, changing, old, new, fault):
+    code = scripts("plot", kind)
+    assert old in code
+    faults = audit.dead_explorers(show(explorers(changing)[kind] + code.replace(old, new)))
+    name = {"threshold": "threshold γ", "budget": "budget", "trigger": "step"}[kind]
+    assert_found(faults, fault and fault.format(kind if "visible" in fault else name))
+    assert tab.heard == []
+
+
+def test_gate_explorers_presses_every_button(show):
+    code = scripts("plot", "trigger").replace("step.addEventListener", "step.removeEventListener")
+    found = audit.dead_explorers(show(explorers(True)["trigger"] + code))
+    assert found == ["trigger: 'one step' changes nothing"]
+
+
+def test_the_budget_can_be_dragged(show):
+    """A pointer that is down takes the budget along; what it may not pay for is no longer in the ranking."""
+    page = show(explorers(True)["budget"] + scripts("plot", "budget"))
+    box = page.locator("svg.drag").bounding_box()
+    ranking, height = page.locator("ol"), box["y"] + box["height"] / 2
+    seen = []
+    page.mouse.move(box["x"] + 0.9 * box["width"], height)
+    page.mouse.down()
+    for share in (0.98, 0.3):
+        page.mouse.move(box["x"] + share * box["width"], height)
+        seen.append((ranking.inner_text(), page.locator("output").inner_text()))
+    page.mouse.up()
+    page.mouse.move(box["x"] + 0.9 * box["width"], height)
+    assert page.locator("output").inner_text() == seen[1][1]
+    assert seen[0] != seen[1] and "γ = 0.1" in seen[0][0] and "γ = 0.1" not in seen[1][0]
+
+
+def test_the_ranking_is_by_regret_and_takes_what_sends_most_within_the_budget(show):
+    page = show(explorers(True)["budget"] + scripts("plot", "budget"))
+    slider, rows = page.locator("input"), page.locator("ol li")
+    slider.fill("200")
+    assert [row.split(",")[0] for row in rows.all_inner_texts()] == ["Fed-GO-UCB 4 ± 1", "DisLinUCB 5 ± 1"]
+    slider.fill("0")
+    assert [row.split(",")[0] for row in rows.all_inner_texts()] == []
+    page.locator("select").nth(1).select_option("packed")
+    assert [row.split(",")[0] for row in rows.all_inner_texts()] == [
+        "Fed-GO-UCB 40 ± 10",
+        "DisLinUCB 50 ± 10",
+    ]
+
+
+def test_the_trigger_plays_to_its_end_and_begins_again(show):
+    page = show(explorers(True)["trigger"] + scripts("plot", "trigger"))
+    play, step = page.locator("button").nth(0), page.locator("input")
+    play.click()
+    page.wait_for_function("document.querySelector('button').textContent === 'play'", timeout=20_000)
+    assert step.input_value() == "19"
+    assert "says nothing" in page.locator(".explore-text").inner_text()
+    step.fill("2")
+    assert "all 2 clients synchronise" in page.locator(".explore-text").inner_text()
+    heights = page.locator("rect").evaluate_all("all => all.map((e) => Number(e.getAttribute('height')))")
+    page.locator("button").nth(1).click()
+    after = page.locator("rect").evaluate_all("all => all.map((e) => Number(e.getAttribute('height')))")
+    assert heights[0] > heights[2] > 0 and after[0] == 0 < after[2]
 
 
 @pytest.mark.parametrize(
     ("hidden", "figure", "fault"),
     [
         ("hidden", f'<img src="{WHITE}">', None),
-        ("", f'<img src="{WHITE}">', "the explorer is visible but dead"),
-        ("hidden", "", "the static figure is not there"),
+        ("", f'<img src="{WHITE}">', "the budget explorer is visible but dead"),
+        ("hidden", f'<img hidden src="{WHITE}">', "the static figure fig-b is not there"),
+        ("hidden", "", "the static figure fig-b is not there"),
     ],
 )
 def test_gate_without_scripts(still, tmp_path, hidden, figure, fault):
     file = tmp_path / "page.html"
-    file.write_text(f"<figure id=fig-04-explore>{figure}</figure><div class=explore {hidden}>dead</div>")
+    box = f"<div class=explore data-kind=budget data-figure=fig-b {hidden}>dead</div>"
+    file.write_text(f"<figure id=fig-b>{figure}</figure>{box}")
     still.goto(file.as_uri())
     assert_found(audit.wrong_without_scripts(still), fault)
 
@@ -330,11 +427,12 @@ SAID = ("aa", "bb", "3.11", "runs", "12", "2026")  # how facts of the foot below
 STAMP = {"commit": "1a2b", "notebook": "a" * 64, "package": "b" * 64, "lock": "c" * 64}
 STAMP |= {"parameters": {"runs": "10", "seed": "0"}, "seconds": 12.3, "date": "2026-01-02T03:04:05+00:00"}
 STAMP |= {"python": "3.11.7", "traces": []}
-EXECUTED_PAGE = """<p class=open-in>
-<a href="https://mybinder.org/v2/gh/me/book/main?urlpath=lab%2Ftree%2Fnotebooks%2F01_a.md">open in Binder</a>
+OWN = '<a href="../../open/01_a.ipynb">download notebook</a>'
+HOSTS = """<a href="https://mybinder.org/v2/gh/me/book/main?urlpath=lab%2Ftree%2Fnotebooks%2F01_a.md">open in Binder</a>
 <a href="https://colab.research.google.com/github/me/book/blob/gh-pages/open/01_a.ipynb">open in Colab</a>
-<a href="../../open/01_a.ipynb">download notebook</a>
-<a href="https://github.com/me/book/edit/main/notebooks/01_a.md">edit source</a></p>
+<a href="https://github.com/me/book/edit/main/notebooks/01_a.md">edit source</a>"""
+EXECUTED_PAGE = f"""<p class=open-in>{OWN}
+{HOSTS}</p>
 <figure id=fig-a><figcaption>A. <a href="../../source/01_a.html#line-2">source</a></figcaption></figure>
 <footer class=origin><dl><dt>commit</dt><dd>1a2b</dd><dt>notebook</dt><dd>aaaaaaaaaaaa</dd>
 <dt>package</dt><dd>bbbbbbbbbbbb</dd><dt>lock</dt><dd>cccccccccccc</dd><dt>Python</dt><dd>3.11.7</dd>
@@ -347,6 +445,8 @@ SHOWN = "<pre><span id=line-1> 1text\n</span><span id=line-2> 2x = 1\n</span><sp
     ("check", "file", "old", "new", "fault"),
     [
         (audit.wrong_links_row, "page", "", "", None),
+        (audit.wrong_links_row, "page", HOSTS, "", None),
+        (audit.wrong_links_row, "page", OWN, "", "'download notebook' leads to None"),
         (audit.wrong_links_row, "page", "2Fnotebooks", "2Fbook", "'open in Binder' leads to"),
         (audit.wrong_links_row, "page", "blob/gh-pages/open", "blob/main/notebooks", "'open in Colab' leads to"),
         (audit.wrong_links_row, "page", "../../open/01_a", "../../open/02_b", "'download notebook' leads to"),
