@@ -55,9 +55,9 @@ def add(
     app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Put the tags into the head of a page."""
-    title = re.sub(r"<[^>]*>", "", context.get("title", "")) or app.config.project
+    title = re.sub(r"<[^>]*>", "", context.get("title", "")) or app.config.html_title
     site = address(repository(app.config.fedgo_repository))
-    found = tags(title, description(doctree), app.config.project, site, page)
+    found = tags(title, description(doctree), app.config.html_title, site, page)
     context["metatags"] = context.get("metatags", "") + "\n" + found
 
 

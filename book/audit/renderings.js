@@ -1,7 +1,7 @@
 // Of the two renderings of an image the one for the page's colours is shown, and no filter changes it.
 () => {
   const wanted = document.documentElement.dataset.theme === "dark" ? "in-dark" : "in-light";
-  const shown = [...document.querySelectorAll("article img")].filter((e) => getComputedStyle(e).display !== "none");
+  const shown = [...document.querySelectorAll("article img")].filter((e) => e.getClientRects().length);
   const filter = (e) => getComputedStyle(e).filter;
   return [
     ...shown.filter((e) => !e.classList.contains(wanted)).map((e) => `not ${wanted}: the image ${e.alt.slice(0, 40)}`),

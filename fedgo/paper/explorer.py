@@ -7,6 +7,7 @@ Nothing is asked of a server.
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -99,6 +100,7 @@ def scene(
     Of each step the arm, and n_i L_i of the client whose turn it is, as line 6 sees it; of each arm what a pull
     costs, and a colour from blue, nothing, to red, the most. Step ``first`` comes right after a synchronisation.
     """
+    trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
     sync = trace.sync[0, trace.phase_one :]
     require(first == 0 or bool(sync[first - 1]), "first", first, "give 0 or a step after a synchronisation")
     window = slice(first, last)

@@ -1,0 +1,85 @@
+"""What is embedded in a page for its reader to play with is what the runs did."""
+
+import json
+import math
+import re
+
+import pytest
+import torch
+from instances import instance
+
+from fedgo import Langevin, Settings, fed_go_ucb, shared_start
+from fedgo.paper import explorer
+from fedgo.paper.experiments import ALGORITHMS, World
+
+BRIEF = Langevin(rounds=12, step=0.05)
+SEED = 4  # a problem of several clients and rounds on which the event fires, and not always
+
+
+@pytest.fixture(scope="module")
+def played():
+    """Fed-GO-UCB on a small problem: its start, its trace and its settings."""
+    problem, network, _, _, _ = instance(SEED)
+    start, settings = shared_start(problem, network, 4, 12, langevin=BRIEF), Settings(0.1, 0.1, 2.0)
+    return start, fed_go_ucb(problem, start, settings), settings
+
+
+def embedded(html):
+    """The data in the HTML of an explorer."""
+    (text,) = re.findall(r'<script type="application/json">(.*)</script>', html)
+    return json.loads(text)
+
+
+def test_a_scene_fires_where_a_level_exceeds_the_threshold(played):
+    start, trace, settings = played
+    found = explorer.scene(start, trace, settings)
+    fires = [step for step, level in enumerate(found["level"]) if level > settings.gamma]
+    assert found["fires"] == fires == trace.sync[0, trace.phase_one :].nonzero().flatten().tolist()
+    assert 0 < len(fires) < len(found["level"]) / 2
+    paid = [found["loss"][arm] for arm in found["arm"]]
+    assert paid == pytest.approx(trace.regret[0, trace.phase_one :].tolist(), rel=1e-3)
+    best, worst = (found["colours"][found["loss"].index(end(found["loss"]))] for end in (min, max))
+    assert (best, worst) == ("#0072b2", "#d55e00")
+
+
+def test_a_scene_may_begin_after_a_synchronisation_only(played):
+    start, trace, settings = played
+    whole = explorer.scene(start, trace, settings)
+    first = whole["fires"][-1] + 1
+    part = explorer.scene(start, trace, settings, first, first + 3)
+    assert part["first"] == first + 1
+    assert (part["arm"], part["level"]) == (
+        whole["arm"][first : first + 3],
+        whole["level"][first : first + 3],
+    )
+    with pytest.raises(ValueError, match="give 0 or a step after a synchronisation"):
+        explorer.scene(start, trace, settings, first + 1)
+
+
+def test_a_sweep_has_the_means_of_the_traces():
+    problem, _, clients, rounds, _ = instance(SEED)
+    within = World(problem, clients, rounds)
+    gammas = [0.0, 0.5, math.inf]
+    found = explorer.sweep(within, "DisLinUCB", {"lam": 0.1, "beta": 0.1}, gammas)
+    assert found["steps"][0] == 1 and found["steps"][-1] == within.steps
+    for gamma, row in zip(gammas, found["sweep"], strict=True):
+        trace = ALGORITHMS["DisLinUCB"].run(within, {"lam": 0.1, "beta": 0.1, "gamma": gamma})
+        regret = trace.cumulative_regret.mean(0)[[step - 1 for step in found["steps"]]]
+        assert row["regret"] == pytest.approx(regret.tolist(), rel=1e-3)
+        assert row["sent"] == (trace.up + trace.down).sum().item() / len(trace.arm)
+        assert row["count"] == trace.sync.sum().item() / len(trace.arm)
+        assert [len(run) for run in row["syncs"]] == trace.sync.sum(1).tolist()
+    shown = embedded(explorer.threshold_explorer({"A": {"DisLinUCB": found}}, gammas, 0.5, "fig-a"))
+    assert (shown["gammas"], shown["first"]) == (["0", "0.5", "∞"], 1)
+    with pytest.raises(ValueError, match="choose one of the thresholds"):
+        explorer.threshold_explorer({"A": {"DisLinUCB": found}}, gammas, 1.0, "fig-a")
+
+
+def test_an_offer_is_regret_and_both_bills():
+    offer = explorer.offer(torch.tensor([1.0, 3.0]), 10.0, 2.0, math.inf)
+    assert offer == {"gamma": "∞", "regret": 2, "error": 1, "dense": 10, "packed": 2}
+    html = explorer.budget_explorer({"</script>": {"Uniform": [offer]}}, "fig-b")
+    assert html.count("</script>") == 1 and 'data-figure="fig-b"' in html
+    assert embedded(html)["problems"]["</script>"]["Uniform"]["offers"] == [offer]
+    with pytest.raises(ValueError, match="give at least one scene"):
+        explorer.trigger_explorer({}, "fig-c")
