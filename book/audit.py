@@ -314,16 +314,16 @@ def dead_controls(box: Locator) -> list[str]:
             before = (drawn(), box.inner_text())
             move()
             parts = zip(("drawing", "text"), before, (drawn(), box.inner_text()), strict=True)
-            name = slider.get_attribute("aria-label")
+            said = slider.get_attribute("aria-label")
             faults += [
-                f"{kind}: '{name}' does not change the {part}" for part, old, new in parts if old == new
+                f"{kind}: '{said}' does not change the {part}" for part, old, new in parts if old == new
             ]
     for button in box.locator("button").all():
-        name, before = button.inner_text(), (drawn(), box.inner_text())
+        label, before = button.inner_text(), (drawn(), box.inner_text())
         button.click()
         if before == (drawn(), box.inner_text()):
-            faults.append(f"{kind}: '{name}' changes nothing")
-        if button.inner_text() != name:  # a switch: back again, so that nothing moves by itself
+            faults.append(f"{kind}: '{label}' changes nothing")
+        if button.inner_text() != label:  # a switch: back again, so that nothing moves by itself
             button.click()
     return faults
 
