@@ -8,6 +8,7 @@
 # make bench        the benchmark
 # make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
 # make matrix       `make check` in an environment of its own for every Python
+# make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour)
 # make tune         every setting of every grid on the tuning instances; rewrites fedgo/paper/data/tuned.json
 # make lock         resolve the versions afresh
 # make clean        remove what was built (distclean: .venv and the kept traces too)
@@ -17,7 +18,7 @@ PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: book test check stale draft pdf bench determinism matrix tune lock clean distclean chromium
+.PHONY: book test check stale draft pdf bench determinism matrix mutants tune lock clean distclean chromium
 
 book: .venv/stamp
 	@$(PY) book/build.py $(if $(FRESH),--fresh) $(if $(LIMIT),--limit $(LIMIT))
@@ -62,6 +63,9 @@ bench: .venv/stamp
 
 determinism: .venv/stamp
 	@$(PY) benchmarks/determinism.py
+
+mutants: .venv/stamp
+	@$(ONE) $(PY) benchmarks/mutants.py
 
 # The newest versions that pyproject.toml allows; torch's newest release may bring gigabytes, NEWEST=torch==2.13.0 keeps it.
 PYTHONS ?= python3.11 python3.12 python3.13

@@ -136,6 +136,7 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
 
 def first_order(posterior: Posterior, beta: float) -> Tensor:
     """The first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of every arm, (..., K)."""
+    require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
     return posterior.mean + math.sqrt(beta) * width(posterior.variance)
 
 

@@ -39,10 +39,11 @@ from fedgo import (
 )
 from fedgo.confidence import Posterior, Tally, ball, first_order
 from fedgo.messages import scalars
-from fedgo.paper.experiments import world
+from fedgo.paper.experiments import tuned, world
 from fedgo.phase_one import deal
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.theory.confidence import radius
+from fedgo.theory.interpolation import interpolate
 
 NAN, INF = float("nan"), float("inf")
 DRAW = torch.Generator().manual_seed(0)
@@ -345,6 +346,19 @@ TABLE = [
     (lambda: Trace.join([trace(), trace(algorithm="b")]), V, "experiments is .*'b'.*one experiment"),
     (lambda: Trace.join([trace(), trace(problem="q")]), V, "experiments is .*'q'.*one experiment"),
     # theory
+    (lambda: first_order(Posterior(torch.eye(2).double(), MEANS[0, :2]), NAN), V, "beta is nan.*at least 0"),
+    (
+        lambda: first_order(Posterior(torch.eye(2).double(), MEANS[0, :2]), -1.0),
+        V,
+        r"beta is -1\.0.*at least 0",
+    ),
+    (lambda: tuned("iris", "Uniform"), V, "name is 'iris'.*hartmann6"),
+    (lambda: tuned("hartmann6", "UCB2"), V, "algorithm is 'UCB2'.*Fed-GO-UCB"),
+    (
+        lambda: interpolate(SMALL, SHARED.w0[:, 0], ARMS, NAN * MEANS),
+        V,
+        r"largest \|r\| is nan.*finite means",
+    ),
     (lambda: bound(delta=1.0), V, r"delta is 1\.0.*\(0, 1\)"),
     (lambda: bound(delta=NAN), V, r"delta is nan.*\(0, 1\)"),
     (lambda: bound(sigma=-1.0), V, r"sigma is -1\.0.*at least 0"),

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.fit import fit_gpytorch_mll
 from instances import gaussian_process, random_problem
 
 from fedgo import (
@@ -91,6 +93,23 @@ def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
     assert (trace.up == 2).all() and (trace.down == 6).all() and trace.sync.all()
     assert trace.regret[0, 6:].mean() < 0.3 * blind.regret.mean()
     assert trace.regret[0, -5:].max() < 0.02  # at the best arm, 0.667, or at its neighbour
+
+
+def test_botorchs_gp_ucb_fits_at_its_first_step_and_then_every_refit_steps(monkeypatch):
+    """Between two fits the model has the noise that the last fit found, on ever more data."""
+    fitted, noises = [], []
+    monkeypatch.setattr(
+        "fedgo.algorithms.gp_ucb.fit_gpytorch_mll",
+        lambda mll: fitted.append(len(mll.model.train_targets)) or fit_gpytorch_mll(mll),
+    )
+    monkeypatch.setattr(
+        "fedgo.algorithms.gp_ucb.UpperConfidenceBound",
+        lambda model, beta: noises.append(model.likelihood.noise.item()) or UpperConfidenceBound(model, beta),
+    )
+    gp_ucb(hartmann6(2, arms=8), 2, 15, 2.0, first=6, refit=4)
+    assert fitted == [6, 10, 14] * 2
+    assert [noises[k] == noises[k + 1] for k in range(8)] == [True, True, True, False] * 2
+    assert len(noises) == 18
 
 
 def test_a_run_of_botorchs_gp_ucb_alone_is_that_run_in_a_batch():

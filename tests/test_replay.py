@@ -147,6 +147,12 @@ def test_a_private_start_is_refused():
         replay(private, problem.arms, trace, lam)
 
 
+def test_other_arms_are_refused():
+    problem, start, trace, lam = recorded(1)
+    with pytest.raises(ValueError, match="give the arms of the problem that the start was made on"):
+        replay(start, problem.arms + 0.1, trace, lam)
+
+
 # The inequalities of the analysis, which no choice of arms may break
 
 

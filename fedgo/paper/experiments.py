@@ -203,6 +203,8 @@ def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -
 def tuned(name: str, algorithm: str) -> Setting:
     """The setting of ``algorithm`` that ``make tune`` found best on the experiment ``name``."""
     found = json.loads(TUNED_FILE.read_text(encoding="utf-8"))["experiments"]
+    require(name in found, "name", name, f"choose one of {tuple(found)}")
+    require(algorithm in found[name], "algorithm", algorithm, f"choose one of {tuple(found[name])}")
     winner: Setting = found[name][algorithm]["winner"]
     return winner
 

@@ -7,6 +7,7 @@ it, where J is the matrix of the gradients at w and r the vector of the mean rew
 import torch
 from torch import Tensor
 
+from fedgo._checks import require
 from fedgo.network import Parametric
 
 _MOST_STEPS = 1000
@@ -17,9 +18,16 @@ def interpolate(
 ) -> Tensor:
     """w* (R, d_w) near ``start`` with |f_x(w*) − ``means``| ≤ ``tolerance`` on ``arms`` (R, K, d_x), ``means`` (R, K).
 
-    It need not be the nearest. An ``ArithmeticError`` if a run does not get there, as with more arms than parameters.
+    It need not be the nearest. An ``ArithmeticError`` if a run does not get there, as with more arms than parameters; a
+    ``ValueError`` where a mean is not finite.
     """
     w, missing = start, means - model.values(start, arms)
+    require(
+        bool(missing.isfinite().all()),
+        "the largest |r|",
+        missing.abs().max().item(),
+        "give finite means and ŵ₀",
+    )
     identity = torch.eye(arms.shape[-2], dtype=torch.float64)
     damping = torch.ones_like(missing[..., :1])
     for _ in range(_MOST_STEPS):

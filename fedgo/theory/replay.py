@@ -51,10 +51,20 @@ class _Epoch(NamedTuple):
 
 
 def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
-    """Replay Phase II of ``trace``, which Fed-GO-UCB made from ``start`` on ``arms`` (S, K, d_x) with λ = ``lam``."""
+    """Replay Phase II of ``trace``, which Fed-GO-UCB made from ``start`` on ``arms`` (S, K, d_x) with λ = ``lam``.
+
+    The synchronisations are the trace's, whatever event made them. A ``ValueError`` where the arms are not the start's.
+    """
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
     require(shape[1] == 1, "the shape of w0", shape, "give a shared_start: all Σ must be around one ŵ₀")
+    same = torch.equal(arms, start.problem.arms)
+    require(
+        same,
+        "the shape of arms",
+        tuple(arms.shape),
+        "give the arms of the problem that the start was made on",
+    )
     arm, reward, sync = (part[:, trace.phase_one :] for part in (trace.arm, trace.reward, trace.sync))
     network, points = start.network, arms.unsqueeze(1)
     features = compress(network.gradients(start.w0, points)).features
