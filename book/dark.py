@@ -13,12 +13,12 @@ from sphinx.transforms import SphinxTransform
 
 FOLDER = "_build/dark"
 TINT = 0.12  # what differs less between its channels is a grey or a tint
-DIM = 0.12  # luminance below which a colour is not seen on the dark ground: contrast 3 needs 0.127
+DIM = 0.12  # luminance below which a colour is not seen on the dark ground: contrast 3 needs 0.12
 _PAINT = re.compile(
     r"((?:fill|stroke|stop-color)(?::\s*|=\"))(#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}|white|black)\b"
 )
 _NAMED = {"white": "#ffffff", "black": "#000000"}
-GROUND = "#14181e"  # of the theme's pages in the dark
+GROUND = "#121212"  # of the theme's pages in the dark
 _WEIGHTS = (0.2126, 0.7152, 0.0722)
 
 

@@ -222,6 +222,7 @@ def test_gate_contrast(show, article, fault):
             "light",
             "a filter, brightness(0.8), changes the image",
         ),
+        ("class=in-light style='padding: 8px'", "light", "a frame around the image seen"),
         ("hidden class=in-dark", "light", None),
     ],
 )
