@@ -104,8 +104,11 @@ def faults(executed: Any, name: str) -> list[str]:
     return error_outputs(executed, name) + noise(executed, name) + missing_figures(executed, name)
 
 
+BOXES = re.compile(r"\{(prf:|admonition|card|dropdown|exercise|grid|note|solution|tip)")
+
+
 def prose(text: str) -> list[str]:
-    """The lines of a page, those of its header and of fenced blocks empty; statements ({prf:…}) are prose too."""
+    """The lines of a page, those of its header and of fenced blocks empty; what the boxes of `BOXES` say is prose."""
     lines, fences = [], ["---"] if text.startswith("---") else []
     for number, line in enumerate(text.splitlines()):
         fence = re.match(r"(`{3,}|:{3,}|---)(.*)", line)
@@ -114,7 +117,7 @@ def prose(text: str) -> list[str]:
         if closing:
             fences.pop()
         elif fence and visible and fence[1] != "---":
-            fences.append(("+" if fence[2].startswith("{prf") else "") + fence[1])
+            fences.append(("+" if BOXES.match(fence[2]) else "") + fence[1])
         lines.append(line if visible and not fence else "")
     return lines
 

@@ -1,4 +1,7 @@
-"""Formulas in the text keep their punctuation: without this a line may begin with the comma after a formula."""
+"""Formulas in the text keep their punctuation, and negative numbers have a minus sign and no hyphen.
+
+Without the first a line may begin with the comma after a formula.
+"""
 
 import re
 
@@ -6,6 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+_HYPHEN = re.compile(r"(?<![\w.-])-(?=\d)")
 _BEFORE, _AFTER = re.compile(r"[(\[“‘]+$"), re.compile(r"^[.,;:!?)\]”’]+")
 
 
@@ -36,7 +40,23 @@ class Unbroken(SphinxPostTransform):
         return found.group()
 
 
+class Minus(SphinxPostTransform):
+    """Give the numbers that were computed, in glued text and in tables, the sign that formulas have."""
+
+    default_priority = 900
+
+    def run(self, **options: object) -> None:
+        """Replace the hyphen before a digit, where it joins no words."""
+        glued = [node for node in self.document.findall(nodes.inline) if "pasted-text" in node["classes"]]
+        for place in (*glued, *self.document.findall(nodes.entry)):
+            for text in list(place.findall(nodes.Text)):
+                verbatim = isinstance(text.parent, nodes.literal | nodes.math | nodes.raw)
+                if not verbatim and _HYPHEN.search(text):
+                    text.parent.replace(text, nodes.Text(_HYPHEN.sub("−", text)))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_post_transform(Unbroken)
+    app.add_post_transform(Minus)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,11 +2,12 @@
 
 import math
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 from matplotlib.figure import Figure
 
-from fedgo.paper.figures import STYLES, band, number
+from fedgo.paper.figures import STYLES, Outcome, band, number, regret_against_scalars
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,44 @@ def test_curves_that_are_equal_show_markers_of_their_own():
     assert all(0 <= start < 0.1 for start in starts)
     gaps = [abs(a - b) for a in starts for b in starts if a != b]
     assert len(set(starts)) == len(STYLES) and min(gaps) > 0.01
+
+
+def outcomes(regrets, bills, packed):
+    """One problem with the algorithms of the book, each with two runs around its regret."""
+    return {
+        name: Outcome(torch.tensor([0.5, 1.5]) * regret, dense, small)
+        for name, regret, dense, small in zip(STYLES, regrets, bills, packed, strict=False)
+    }
+
+
+@pytest.fixture
+def trade_off():
+    """Two problems; on the second two algorithms have the same point, and the last sends nothing."""
+    figure = regret_against_scalars(
+        {
+            "One": outcomes([300, 200, 900], [1e7, 1e9, 1e5], [1e4, 1e5, 1e5]),
+            "Two": outcomes([300, 300, 100, 900], [1e7, 1e7, 1e5, 0], [1e4, 1e4, 1e5, 0]),
+        }
+    )
+    yield figure
+    plt.close(figure)
+
+
+def test_every_point_has_its_name_and_no_name_lies_on_another(trade_off):
+    for axes, expected in zip(trade_off.axes, (3, 4), strict=True):
+        names = [text for text in axes.texts if text.get_text()]
+        assert [text.get_text() for text in names] == list(STYLES)[:expected]
+        boxes = [text.get_window_extent() for text in names]
+        assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
+        frame = axes.get_window_extent()
+        assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+
+
+def test_dense_is_filled_packed_is_hollow_and_the_title_names_the_lowest(trade_off):
+    one, two = trade_off.axes
+    filled = {tuple(line.get_xydata()[0]) for line in one.lines if line.get_markerfacecolor() != "white"}
+    hollow = {tuple(line.get_xydata()[0]) for line in one.lines if line.get_markerfacecolor() == "white"}
+    assert {(1e7, 300.0), (1e9, 200.0), (1e5, 900.0)} <= filled
+    assert hollow == {(1e4, 300.0), (1e5, 200.0)}
+    assert (one.get_title(), two.get_title()) == ("One (lowest: One-GO-UCB)", "Two (lowest: N-GO-UCB)")
+    assert two.get_xlim()[0] < 0

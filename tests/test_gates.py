@@ -157,8 +157,11 @@ def test_a_measurement_typed_into_prose_is_refused(prose, refused):
     )
 
 
-def test_a_statement_is_prose():
-    (fault,) = gates.typed_measurements("```{prf:theorem} Two\nWith probability 0.95.\n```\n", "a.md")
+@pytest.mark.parametrize(
+    "box", ["prf:theorem", "admonition", "exercise", "solution", "dropdown", "grid-item-card"]
+)
+def test_a_statement_and_what_a_box_says_is_prose(box):
+    (fault,) = gates.typed_measurements(f"```{{{box}}} Two\nWith probability 0.95.\n```\n", "a.md")
     assert "line 2: the number '0.95'" in fault
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.tables import Checks, Rate, frequency, quote, rate, table
+from fedgo.paper.tables import Checks, Rate, frequency, quote, rate, share_of_parts, table
 
 
 def test_a_table_is_written_as_markdown_writes_it():
@@ -155,3 +155,16 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
     assert checks.rows == []
     with pytest.raises(ValueError, match="give what has to be true"):
         checks.add("$a < b$", "identity", "here", "3 > 2")
+
+
+@pytest.mark.parametrize(
+    ("holds", "bar"),
+    [
+        ([True, False, True], "■■□ 2\u00a0of\u00a03"),
+        ([False], "□ 0\u00a0of\u00a01"),
+        ([True] * 10, "■■■■■■■■■■ 10\u00a0of\u00a010"),
+        ([], "–"),
+    ],
+)
+def test_a_bar_has_a_square_for_every_part(holds, bar):
+    assert share_of_parts(holds) == bar

@@ -1,4 +1,4 @@
-"""Formulas and the marks that touch them stay together, and no text is lost."""
+"""Formulas and the marks that touch them stay together, computed numbers have a minus sign, and no text is lost."""
 
 import pytest
 from book_modules import load
@@ -49,3 +49,26 @@ def test_a_formula_that_comes_first_takes_nothing_from_the_end():
     found = paragraph(formula(), nodes.Text(" opens ("))
     assert found.astext() == "x opens ("
     assert not list(found.findall(nodes.inline))
+
+
+def pasted(text):
+    return nodes.inline("", text, classes=["pasted-text"])
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        (pasted("-41"), "−41"),
+        (pasted("-0.5"), "−0.5"),
+        (nodes.entry("", nodes.paragraph("", "-41 ± 7 [-48, -34]")), "−41 ± 7 [−48, −34]"),
+        (nodes.entry("", nodes.paragraph("", "fig-3 2024-01-02 1e-9")), "fig-3 2024-01-02 1e-9"),
+        (nodes.entry("", nodes.paragraph("", "", nodes.literal("", "-1"))), "-1"),
+        (nodes.entry("", nodes.paragraph("", "", nodes.math("", "-1"))), "-1"),
+        (nodes.inline("", "-41"), "-41"),
+    ],
+)
+def test_a_computed_number_has_a_minus_sign(part, shown):
+    document = new_document("page")
+    document += nodes.paragraph("", "", part)
+    typography.Minus(document).run()
+    assert document.astext() == shown

@@ -5,11 +5,14 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.transforms import Bbox
 from torch import Tensor
 
 from fedgo.paper.summaries import mean_error
@@ -108,3 +111,91 @@ def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
         right.set_ylim(bottom=-0.1 * least)
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
+
+
+class Outcome(NamedTuple):
+    """What an algorithm got and paid on one problem: its final ``regret`` (S,), and its mean bills in scalars."""
+
+    regret: Tensor
+    dense: float
+    packed: float
+
+
+def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
+    """Final regret over scalars sent, a panel for each problem, every algorithm named on its point.
+
+    Filled at the mean regret and the dense bill; an arrow leads to the packed bill, hollow, where that is another. A
+    thin line goes from the mean to the median, which has a dash. What sends nothing stands at 0.
+    """
+    high = math.ceil(len(rows) / 2)
+    figure, grid = plt.subplots(high, 2, figsize=(9.5, 4.1 * high), squeeze=False)
+    sent = [bill for by in rows.values() for each in by.values() for bill in (each.dense, each.packed)]
+    least = 10.0 ** math.floor(math.log10(min([bill for bill in sent if bill > 0], default=1)))
+    for axes, (title, by) in zip(grid.flat, rows.items(), strict=False):
+        taken: list[tuple[float, float]] = []
+        for name, each in by.items():
+            colour, marker = STYLES.get(name, _FALLBACK)
+            mean, median = float(each.regret.mean()), float(each.regret.median())
+            axes.plot([each.dense] * 2, [mean, median], color=colour, linewidth=0.8)
+            axes.plot(each.dense, median, "_", color=colour, markersize=7)
+            if each.packed != each.dense:
+                arrow = {"arrowstyle": "->", "color": colour, "linewidth": 0.9, "shrinkB": 4}
+                axes.annotate("", (each.packed, mean), (each.dense, mean), arrowprops=arrow)
+                axes.plot(each.packed, mean, marker, color=colour, markersize=7, markerfacecolor="white")
+            axes.plot(each.dense, mean, marker, color=colour, markersize=7)
+            along = np.geomspace(each.packed, each.dense, 12).tolist() if each.packed else [0.0]
+            taken += [(each.dense, median), *((bill, mean) for bill in along)]
+        best = min(by, key=lambda name: float(by[name].regret.mean()))
+        axes.set(title=f"{title} (lowest: {best})", yscale="log", xlim=(-0.5 * least, 30 * max(sent)))
+        axes.set_xscale("symlog", linthresh=least, linscale=0.5)
+        exponents = range(round(math.log10(least)), math.ceil(math.log10(max(sent))) + 1, 2)
+        axes.set_xticks([0, *(10.0**exponent for exponent in exponents)])
+        heights = [height for each in by.values() for height in (each.regret.mean(), each.regret.median())]
+        narrow = max(heights) < 100 * min(heights)
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.margins(y=0.12)
+        _name_points(
+            axes, {name: (each.dense, float(each.regret.mean())) for name, each in by.items()}, taken
+        )
+    for axes in grid[-1]:
+        axes.set_xlabel("scalars sent")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("final regret")
+    return figure
+
+
+# Where a name may stand, in points from the marker, with its alignment; the first place that is free is taken.
+_PLACES = [
+    (x, y, side)
+    for y in (0, 8, -8, 15, -15, 22, -22, 30, -30, 40, -40)
+    for x, side in ((7, "left"), (-7, "right"), (0, "center"))
+    if (x, y, side) != (0, 0, "center")
+]
+
+
+def _name_points(
+    axes: Axes, points: Mapping[str, tuple[float, float]], taken: Iterable[tuple[float, float]]
+) -> None:
+    """Write every name beside its point, over no other name, no marker of ``taken`` and not out of the panel."""
+    canvas = axes.figure.canvas
+    canvas.draw()
+    pixel = axes.figure.dpi / 72
+    marks = [axes.transData.transform(point) for point in taken]
+    full = [Bbox.from_extents(x - 4 * pixel, y - 4 * pixel, x + 4 * pixel, y + 4 * pixel) for x, y in marks]
+    frame = axes.get_window_extent()
+    for name, point in points.items():
+        label = axes.annotate(name, point, (7, 0), textcoords="offset points", fontsize=9, va="center")
+        found = []
+        for x, y, side in _PLACES:
+            label.set(position=(x, y), ha=side)
+            box = label.get_window_extent()
+            overlap = sum(box.overlaps(other) for other in full)
+            outside = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
+            found.append((overlap + 10 * outside, (x, y, side), box))
+            if not found[-1][0]:
+                break
+        _, (x, y, side), box = min(found, key=lambda each: each[0])
+        label.set(position=(x, y), ha=side)
+        full.append(box)

@@ -45,6 +45,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
+def share_of_parts(holds: Sequence[bool]) -> str:
+    """A bar with a square for each part of a claim, the filled ones for those that hold, and the same as words."""
+    held = sum(holds)
+    return f"{'■' * held}{'□' * (len(holds) - held)} {held}\u00a0of\u00a0{len(holds)}" if holds else "–"
+
+
 class Frequency(NamedTuple):
     """How often something failed, with Clopper and Pearson's exact 95 % interval from ``low`` to ``high``."""
 

@@ -77,22 +77,24 @@ def phase_two(
     eye, zero = np.eye(d_w), np.zeros((d_w, d_w))
     sigma = [lam * eye for _ in range(clients)]
     b = [np.zeros(d_w) for _ in range(clients)]
-    d_sigma, d_b, pulls = [zero] * clients, [np.zeros(d_w)] * clients, [0] * clients
+    d_sigma, d_b = [zero] * clients, [np.zeros(d_w)] * clients
+    pulls = [0] * clients
     sigma_g, b_g = lam * eye, np.zeros(d_w)
     out = SimpleNamespace(arm=[], up=[], down=[], sync=[], statistics=[])
     for t in range(steps):
         i = t % clients
         w_hat = np.linalg.solve(sigma[i], b[i] + lam * w0_of[i])
-        chosen = int(np.argmax([index(x, w0_of[i], w_hat, sigma[i], beta, hidden) for x in arms]))
+        indices = [index(x, w0_of[i], w_hat, sigma[i], beta, hidden) for x in arms]
+        chosen = int(np.argmax(indices))
         y = reward_of(chosen, t)
         value, g = value_and_gradient(w0_of[i], arms[chosen], hidden)
         term = g * (g @ w0_of[i] + y - value)
         sigma[i], b[i] = sigma[i] + np.outer(g, g), b[i] + term
         d_sigma[i], d_b[i] = d_sigma[i] + np.outer(g, g), d_b[i] + term
         pulls[i] += 1
-        ratio = np.linalg.slogdet(sigma[i])[1] - np.linalg.slogdet(sigma[i] - d_sigma[i])[1]
+        before = np.linalg.slogdet(sigma[i] - d_sigma[i])[1]
+        fired = (pulls[i] - patience) * (np.linalg.slogdet(sigma[i])[1] - before) > gamma
         up = down = 0
-        fired = (pulls[i] - patience) * ratio > gamma
         if fired:
             for j in range(clients):
                 up += d_sigma[j].size + d_b[j].size
