@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,7 +35,9 @@ from fedgo import (
     one_go_ucb,
     shared_start,
 )
+from fedgo.beyond.guard import guarded_fed_go_ucb
 from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evaluate
+from fedgo.paper.guarded import guarantee
 
 RUNS, ROUNDS = 10, 100
 LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
@@ -130,6 +133,13 @@ def main() -> None:
         ):
             plain = plain_phase_two(problem, start, GO_SETTINGS, gamma, reference.first_order)
             report(f"{name}, {label}", clock(algorithm, problem, start, GO_SETTINGS), aim, plain)
+        promise = guarantee("hartmann6" if clients == 20 else "magic")
+        often = replace(GO_SETTINGS, gamma=promise.threshold(problem.arms.shape[1], clients, ROUNDS))
+        ratio = clock(guarded_fed_go_ucb, problem, start, often, promise) / clock(
+            fed_go_ucb, problem, start, often
+        )
+        what = f"guarded, {label}, to Fed-GO-UCB on its event"
+        print(f"{what:58s} {ratio:8.2f}     aim   3.0", flush=True)
         if clients == 20:
             plain = plain_phase_two(problem, start, LINE_THREE, LINE_THREE.gamma, reference.ascent)
             seconds = clock(fed_go_ucb, problem, start, LINE_THREE, "ascent")

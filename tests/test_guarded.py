@@ -34,7 +34,7 @@ def test_the_players_are_the_algorithms_at_their_tuned_settings():
 def test_the_store_tells_every_setting_apart_and_batches_change_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv(store.FOLDER, str(tmp_path))
     arguments = [
-        {}, {"kappa": 3.0}, {"value": 9.0}, {"sigma": 0.2}, {"delta": 0.2}, {"gamma": 0.3}, {"patience": 1},
+        {}, {"kappa": 3.0}, {"value": 9.0}, {"sigma": 0.2}, {"delta": 0.2}, {"gamma": 0.7}, {"patience": 1},
         {"informed": False}, {"rounds": 3},
     ]  # fmt: skip
     traces = [played.guarded("hartmann6", 2, **({"rounds": 2} | changes)) for changes in arguments]

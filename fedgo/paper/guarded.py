@@ -17,6 +17,9 @@ from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
+SIGMA = 0.1  # the noise of all four problems
+GAMMA = 0.3  # with which the guard synchronises about as often as Fed-GO-UCB with γ = 1
+
 # Σ ᾱ of Hartmann's function; 8·(1 + 0.1) of the cosine mixture on [−1, 1]⁸; a share lies in [0, 1].
 VALUES: Mapping[str, float] = {"hartmann6": 8.4, "cosine8": 8.8, "magic": 1.0, "shuttle": 1.0}
 
@@ -24,13 +27,10 @@ _BATCH = 50
 
 
 def guarantee(name: str, **changes: Any) -> Guarantee:
-    """What the guard is given on the experiment ``name``: F of `VALUES`, σ as it is, and `Guarantee`'s own values but
-    for ``changes``."""
+    """What the guard is given on the experiment ``name``: F of `VALUES`, σ as it is, γ = `GAMMA`, and `Guarantee`'s own
+    values, all but for ``changes``."""
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
-    return Guarantee(**{"value": VALUES[name], "sigma": _SIGMA} | changes)
-
-
-_SIGMA = 0.1  # the noise of all four problems
+    return Guarantee(**{"value": VALUES[name], "sigma": SIGMA, "gamma": GAMMA} | changes)
 
 
 def guarded(
@@ -57,7 +57,7 @@ def unguarded(name: str, runs: int, seed: int = 0, rounds: int | None = None, **
     return Trace.join([ALGORITHMS["Fed-GO-UCB"].run(within, setting) for within in parts])
 
 
-def counted(name: str, runs: int, seed: int = 0, rounds: int | None = None, gamma: float = 1.0) -> Trace:
+def counted(name: str, runs: int, seed: int = 0, rounds: int | None = None, gamma: float = GAMMA) -> Trace:
     """UCB1 on the guard's event with threshold ``gamma`` and its messages, at the tuned β of UCB1 on shared counts."""
     setting = Settings(beta=tuned(name, "UCB1, shared")["beta"], gamma=gamma)
     how = {"setting": asdict(setting)}
