@@ -16,7 +16,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 
-class again(nodes.General, nodes.Element):
+class again(nodes.General, nodes.Element):  # type: ignore[misc]  # docutils is published without types
     """Where a picture is to be shown; ``label`` is its figure's."""
 
 
