@@ -1,13 +1,15 @@
 """Numbers as the book prints them, and curves that stay visible where two algorithms do the same."""
 
+import itertools
 import math
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
-from fedgo.paper.figures import STYLES, Outcome, band, number, regret_against_scalars
+from fedgo.paper.figures import STYLES, Outcome, band, name_ends, number, regret_against_scalars
 
 
 @pytest.mark.parametrize(
@@ -82,3 +84,22 @@ def test_dense_is_filled_packed_is_hollow_and_the_title_names_the_lowest(trade_o
     assert hollow == {(1e4, 300.0), (1e5, 200.0)}
     assert (one.get_title(), two.get_title()) == ("One (lowest: One-GO-UCB)", "Two (lowest: N-GO-UCB)")
     assert two.get_xlim()[0] < 0
+
+
+@pytest.mark.parametrize("heights", [range(9), [5.0] * 9, [0.0, *range(8)], [8.0] * 8 + [7.9]])
+def test_every_curve_has_its_name_at_its_end_and_no_name_hides_another(heights):
+    figure = plt.figure(figsize=(5, 3), layout="constrained")
+    axes = figure.subplots()
+    for name, height in zip(STYLES, heights, strict=True):
+        band(axes, name, torch.linspace(0, height, 500).expand(2, -1))
+    name_ends(axes)
+    figure.canvas.draw()
+    boxes = {text.get_text(): Text.get_window_extent(text) for text in axes.texts}  # without its line
+    assert sorted(boxes) == sorted(STYLES)
+    assert all(box.x0 >= 0 and box.x1 <= figure.bbox.width for box in boxes.values())
+    assert all(box.y0 >= 0 and box.y1 <= figure.bbox.height for box in boxes.values())
+    order = sorted(boxes, key=lambda name: boxes[name].y0)
+    assert all(boxes[low].y1 <= boxes[high].y0 + 2 for low, high in itertools.pairwise(order))
+    ends = dict(zip(STYLES, heights, strict=True))
+    assert [ends[name] for name in order] == sorted(heights)
+    plt.close(figure)

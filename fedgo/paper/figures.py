@@ -95,8 +95,11 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
-    """The layout of the paper's Figures 2 and 3: a row per problem, regret left, communication right."""
-    figure, grid = plt.subplots(len(rows), 2, figsize=(8, 3.1 * len(rows)), squeeze=False)
+    """The layout of the paper's Figures 2 and 3: a row per problem, regret left, communication right.
+
+    Every curve has its algorithm's name at its right end.
+    """
+    figure, grid = plt.subplots(len(rows), 2, figsize=(9.5, 3.4 * len(rows)), squeeze=False)
     for (title, traces), (left, right) in zip(rows.items(), grid, strict=True):
         sent = []
         for trace in traces:
@@ -109,8 +112,36 @@ def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
         right.set(title=title, xlabel="steps", ylabel="scalars sent")
         right.set_yscale("symlog", linthresh=least)
         right.set_ylim(bottom=-0.1 * least)
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    for axes in grid.flat:
+        name_ends(axes)
     return figure
+
+
+def name_ends(axes: Axes) -> None:
+    """Write the label of every curve beside its right end; where labels would overlap they are moved apart."""
+    named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    last = [np.asarray(line.get_xydata())[-1] for line in named]
+    axes.set_xlim(right=max(float(x) for x, _ in last))
+    axes.figure.canvas.draw()  # panels then have the height that they keep
+    within = axes.transData + axes.transAxes.inverted()
+    ends = [float(within.transform(point)[1]) for point in last]
+    order = sorted(range(len(named)), key=ends.__getitem__)
+    step = 11 * axes.figure.dpi / 72 / axes.bbox.height  # a line of the labels, as a share of the panel
+    places: list[float] = []
+    for k in order:
+        places.append(max(ends[k], 0.0, places[-1] + step if places else 0.0))
+    for back in range(len(order)):
+        places[-1 - back] = min(places[-1 - back], 1 - step * back)
+    for k, place in zip(order, places, strict=True):
+        rule = {
+            "arrowstyle": "-",
+            "color": named[k].get_color(),
+            "linewidth": 1.2,
+            "shrinkA": 0,
+            "shrinkB": 0,
+        }
+        name, at = str(named[k].get_label()), (1, ends[k])
+        axes.annotate(name, at, (1.05, place), "axes fraction", fontsize=9, va="center", arrowprops=rule)
 
 
 class Outcome(NamedTuple):
