@@ -76,6 +76,11 @@ class State(NamedTuple):
         return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
 
 
+def drifted(fresh: Tally) -> Tensor:
+    """Whether after so many own pulls (...) a posterior is to be computed from its data again."""
+    return fresh.counts.sum(-1) % _AFRESH == 0
+
+
 @dataclass(frozen=True)
 class EventTriggered:
     """M = ``learners`` ridge learners per run on ``features`` (S, 1 or M, K, r) with ``offsets`` (S, 1 or M, K).
@@ -125,16 +130,20 @@ class EventTriggered:
         pulls = state.fresh.counts.sum(-1) + 1 - self.settings.patience
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
-    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
-        """Lines 4–5."""
+    def pulled(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Lines 4–5, of any leading dimensions: one client alone has none."""
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        after = State(
+        return State(
             self.absorb(state, arm, reward, turn),
             state.fresh.record(arm, residual, turn),
             state.gain + turn * state.posterior.gain(arm),
             state.server,
         )
-        due = (turn > 0) & (after.fresh.counts.sum(-1) % _AFRESH == 0)
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Lines 4–5, and now and then the posteriors from all their data."""
+        after = self.pulled(state, arm, reward, turn)
+        due = (turn > 0) & drifted(after.fresh)
         return self._afresh(after, due) if due.any() else after
 
     def _afresh(self, state: State, due: Tensor) -> State:

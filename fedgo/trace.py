@@ -1,19 +1,14 @@
 """What an experiment did, step by step, and its file: regret R_t and communication C_t (Section 3) are sums over it."""
 
-import json
-import os
-import tempfile
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from fedgo import _files
 from fedgo._checks import count, require, require_kind
 
 
@@ -111,44 +106,19 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write everything to one ``.npz`` file; the file that was there stays whole until the new one is."""
-        path = Path(path)
         entries = self._entries()
-        arrays = {
-            name: entries.pop(name).numpy() for name in list(entries) if isinstance(entries[name], Tensor)
-        }
-        partial = None
-        try:
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-                partial = Path(file.name)
-                np.savez_compressed(file, about=np.array(json.dumps(entries)), **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-        except OSError as error:
-            raise OSError(
-                f"the trace cannot be written to {str(path)!r}: {error.strerror or error}"
-            ) from error
-        finally:
-            if partial is not None:
-                partial.unlink(missing_ok=True)
+        arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
+        _files.write(path, "the trace", entries, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
         """Read what ``save`` wrote; a ``ValueError`` that names the file where it is something else."""
-        try:
-            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                missing = {"about", *_ARRAYS} - set(file.files)
-                require(
-                    not missing,
-                    "the trace file",
-                    str(path),
-                    f"it lacks {sorted(missing)}; give a saved Trace",
-                )
-                arrays = {name: torch.from_numpy(file[name]) for name in _ARRAYS}
-                there = [name for name in file.files if name.startswith(_NOTE)]
-                notes = {name.removeprefix(_NOTE): torch.from_numpy(file[name]) for name in there}
-                about: dict[str, Any] = json.loads(str(file["about"]))
-            trace = cls(**(about | arrays), notes=notes)
+        with _files.refused_by_name(path, "the trace", "a saved Trace"):
+            about, arrays = _files.read(path, "the trace", _ARRAYS)
+            notes = {
+                name.removeprefix(_NOTE): values for name, values in arrays.items() if name.startswith(_NOTE)
+            }
+            trace = cls(**about | {name: arrays[name] for name in _ARRAYS}, notes=notes)
             for name in ("reward", "regret"):
                 require(
                     bool(getattr(trace, name).isfinite().all()), name, "not finite", "the file is damaged"
@@ -158,12 +128,6 @@ class Trace:
             least = float(trace.regret.min())
             require(least >= 0, "the least regret", least, "the file is damaged")
             return trace
-        except FileNotFoundError:
-            raise
-        except _UNREADABLE as error:
-            # numpy's own advice for what it cannot read is to allow pickles, which would run whatever is in them
-            reason = "it is no .npz file" if "pickle" in str(error) else str(error)
-            raise ValueError(f"the trace file is {str(path)!r}: {reason}; give a saved Trace") from error
 
 
 _NOTE = "note: "  # before the name of a note in a file
@@ -175,7 +139,3 @@ _ARRAYS = {
     "down": torch.int64,
     "sync": torch.bool,
 }
-_UNREADABLE = (
-    *(OSError, EOFError, zipfile.BadZipFile, zlib.error),
-    *(ValueError, TypeError, KeyError, AttributeError, RuntimeError),
-)

@@ -1,0 +1,328 @@
+"""One client of Algorithm 1, without a transport: ask for an arm, tell its reward, answer the server's letters.
+
+    arm = client.ask()                       # line 3, or a uniform pull of Phase I
+    if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
+    reply = client.answer(letter)            # lines 7–10, and the rounds of the oracle
+
+It holds its own rewards, and never a true mean. Its own data are in three parts, of which each pull is in one until a
+``NEWS`` brings it back within the base: what no letter has carried, what the last one carries, and what the server has
+said that it used while the news of it were lost.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fedgo import _files
+from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo.confidence import Posterior, Tally
+from fedgo.federation.plan import Around, Plan
+from fedgo.federation.wire import Kind, Letter, decode, must
+from fedgo.phase_two import State, drifted
+from fedgo.simulation import largest
+
+_DOWN = {Kind.WEIGHTS, Kind.REPORT, Kind.SYNCHRONISE, Kind.START, Kind.NEWS}
+
+
+class Memory(NamedTuple):
+    """All that a client's file holds: the pulls of Phase I, ŵ₀ (empty before it is known), the statistics that it
+    downloaded, its own data in their three parts (2, K), the log-ratio of the event, and where the exchanges stand."""
+
+    arm: Tensor
+    reward: Tensor
+    w0: Tensor
+    base: Tensor
+    unsent: Tensor
+    sent: Tensor
+    used: Tensor
+    gain: Tensor
+    retired: Tensor  # (K,) bool
+    reply: Tensor  # the bytes of the last answer, uint8
+    pulls: int = 0
+    answered: int = 0  # the last exchange with an answer
+    applied: int = 0  # the exchange of the last START or NEWS
+    carried: int = 0  # the exchange whose answer carries ``sent``; 0 where there is none
+    calling: bool = False  # whether the event has fired, or Phase I is done here, and no letter came since
+
+
+class Client:
+    """Client ``me`` (0 to N − 1) of ``plan``."""
+
+    memory: Memory
+    _around: Around | None  # None before ŵ₀ is known, and then there is no _state
+    _state: State
+
+    def __init__(self, plan: Plan, me: int = 0) -> None:
+        require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
+        self.plan = plan
+        self.me = count(
+            "me", me, f"number the clients 0 to {plan.clients - 1}", least=0, most=plan.clients - 1
+        )
+        arms = len(plan.arms)
+        empty, none = torch.zeros(0, dtype=torch.float64), torch.zeros(2, arms, dtype=torch.float64)
+        first = Memory(
+            *(torch.zeros(0, dtype=torch.int64), empty, empty, plan.blank(), none, none, none),
+            *(torch.zeros((), dtype=torch.float64), torch.zeros(arms, dtype=torch.bool)),
+            torch.zeros(0, dtype=torch.uint8),
+        )
+        if plan.network is None:
+            first = first._replace(w0=torch.zeros(plan.dimension, dtype=torch.float64), answered=1, applied=1)
+        self._remember(first)
+
+    # asking and telling
+
+    @property
+    def exploring(self) -> bool:
+        """Whether ŵ₀ is not known yet."""
+        return self._around is None
+
+    @property
+    def calling(self) -> bool:
+        """Whether this client waits for the server to begin an exchange."""
+        return self.memory.calling
+
+    @property
+    def pulls(self) -> int:
+        """How many rewards it was told, Phase I included."""
+        return self.memory.pulls
+
+    @on_cpu
+    def ask(self) -> int:
+        """The arm to pull next; the same one until ``tell`` is called. A ``RuntimeError`` between the two phases."""
+        if self._around is None:
+            mine = self.plan.pulls[self.me :: self.plan.clients]
+            if self.pulls >= len(mine):
+                raise RuntimeError(
+                    "Phase I is done here and ŵ₀ has not come: let the client answer the server"
+                )
+            return int(mine[self.pulls])
+        index = self._around.learner.index(self._state).masked_fill(self.memory.retired, -torch.inf)
+        return int(largest(index, self.plan.order_of_ties[self.me]))
+
+    @on_cpu
+    def tell(self, arm: int, reward: float) -> bool:
+        """Learn that ``arm`` gave ``reward``; whether to ask the server for an exchange: the event of line 6 fires.
+
+        In Phase I it is true once this client's share of the pulls is done. Any arm may be told, not only the one
+        that was asked for, except in Phase I, which is uniform.
+        """
+        arms = len(self.plan.arms)
+        count("arm", arm, f"give the number of an arm, 0 to {arms - 1}", least=0, most=arms - 1)
+        number("reward", reward, "give a finite number")
+        y = torch.tensor(reward, dtype=torch.float64)
+        require(bool(y.isfinite()), "reward", reward, "give a finite number")
+        memory, pull = self.memory, torch.tensor(arm)
+        if self._around is None:
+            require(
+                arm == self.ask(), "arm", arm, f"Phase I is uniform: tell of the arm asked for, {self.ask()}"
+            )
+            done = self.pulls + 1 == len(self.plan.pulls[self.me :: self.plan.clients])
+            more = torch.cat([memory.arm, pull[None]]), torch.cat([memory.reward, y[None]])
+            new = memory._replace(arm=more[0], reward=more[1], pulls=self.pulls + 1, calling=done)
+            self.memory = new
+            return done
+        learner, turn = self._around.learner, torch.ones((), dtype=torch.float64)
+        fires = bool(learner.fires(self._state, pull))
+        state = learner.pulled(self._state, pull, y, turn)
+        unsent = Tally(*memory.unsent).record(pull, y - learner.offsets[pull], turn)
+        new = memory._replace(
+            unsent=torch.stack(list(unsent)),
+            gain=state.gain,
+            pulls=self.pulls + 1,
+            calling=memory.calling or fires,
+        )
+        if drifted(state.fresh):
+            self._remember(new)
+        else:
+            self.memory, self._state = new, state
+        return fires
+
+    def retire(self, arm: int, retired: bool = True) -> None:
+        """Do not ask for ``arm`` again, or (``retired`` false) again after all; one arm has to remain."""
+        arms = len(self.plan.arms)
+        count("arm", arm, f"give the number of an arm, 0 to {arms - 1}", least=0, most=arms - 1)
+        mask = self.memory.retired.clone()
+        mask[arm] = retired
+        require(not bool(mask.all()), "the arms that remain", 0, "keep at least one")
+        self.memory = self.memory._replace(retired=mask)
+
+    @property
+    def known(self) -> Tally:
+        """Pulls of every arm and sums of their rewards: its own, and with packed letters everybody's; (K,) each."""
+        memory = self.memory
+        if self._around is None:
+            return _counted(memory, len(self.plan.arms))
+        base = memory.base.view(2, -1) if self.plan.packed else 0.0
+        counts, residuals = base + memory.unsent + memory.sent + memory.used
+        return Tally(counts, residuals + counts * self._around.learner.offsets)
+
+    @property
+    def view(self) -> Posterior | None:
+        """What this client's model says of every arm; None before ŵ₀ is known."""
+        return None if self._around is None else self._state.posterior
+
+    @on_cpu
+    def extended(self, plan: Plan) -> "Client":
+        """This client under ``plan``, which has more arms and is else the same; allowed once ŵ₀ is known."""
+        require(
+            self._around is not None,
+            "the phase",
+            "I",
+            "its pulls are drawn from the arms that there were: add later",
+        )
+        self.plan.require_extended_by(plan)
+        client, memory = Client(plan, self.me), self.memory
+        more = (0, len(plan.arms) - len(self.plan.arms))
+        parts: dict[str, Any] = {
+            name: pad(getattr(memory, name), more) for name in ("unsent", "sent", "used", "retired")
+        }
+        client._remember(memory._replace(base=self.plan.grown(memory.base, plan), **parts))
+        return client
+
+    # letters
+
+    @on_cpu
+    def answer(self, received: bytes) -> bytes | None:
+        """The answer to a letter of the server, or None where it wants none; ``Refused`` changes nothing.
+
+        A letter that comes twice gets the same answer again and changes nothing.
+        """
+        letter = decode(received, self.plan.fingerprint)
+        must(letter.kind in _DOWN, f"kind {letter.kind.name}: a client sends it, and gets none")
+        must(letter.client == self.me, f"for client {letter.client}: this is client {self.me}")
+        memory = self.memory
+        if letter.kind in (Kind.START, Kind.NEWS):
+            if letter.number > memory.applied:
+                self._remember(self._started(letter) if letter.kind == Kind.START else self._told(letter))
+            return None
+        must(
+            letter.number >= memory.answered,
+            f"out of order: exchange {letter.number}, and {memory.answered} is answered",
+        )
+        if letter.number > memory.answered:
+            memory = self._answered(letter)
+            self._remember(memory)
+        return bytes(memory.reply.numpy())
+
+    def _answered(self, letter: Letter) -> Memory:
+        """The memory after a request, with the answer in it."""
+        memory, since, own = self.memory, letter.since, self.memory.applied
+        kind, numbers = Kind.STATISTICS, torch.zeros(0, dtype=torch.float64)
+        if letter.kind in (Kind.WEIGHTS, Kind.REPORT):
+            kind, numbers = self._explored(letter)
+        elif self._around is not None:
+            part = "used" if memory.carried and since >= memory.carried else "unsent"
+            memory = memory._replace(**{part: getattr(memory, part) + memory.sent})
+            numbers = self.plan.pack(self.plan.vector(self._around, Tally(*memory.unsent)))
+            blank = torch.zeros_like(memory.unsent)
+            memory = memory._replace(sent=memory.unsent, unsent=blank, carried=letter.number)
+        data = Letter(kind, self.me, letter.number, own, numbers).encode(self.plan.fingerprint)
+        reply = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        return memory._replace(reply=reply, answered=letter.number, calling=False)
+
+    def _explored(self, letter: Letter) -> tuple[Kind, Tensor]:
+        """The answer in Phase I: the gradient at w, or the pulls and sums of rewards."""
+        plan, memory, network = self.plan, self.memory, self.plan.network
+        must(
+            network is not None and plan.packed == (letter.kind == Kind.REPORT),
+            f"{letter.kind.name} has no place here",
+        )
+        must(self._around is None, f"out of order: {letter.kind.name}, and ŵ₀ is known")
+        must(len(memory.arm) == len(plan.pulls[self.me :: plan.clients]), "too early: Phase I goes on here")
+        if plan.packed:
+            zero = torch.zeros(len(plan.arms), dtype=torch.float64)
+            columns = (torch.ones_like(memory.reward), memory.reward)
+            return Kind.EXPLORED, plan.pack(
+                torch.cat([zero.index_add(0, memory.arm, each) for each in columns])
+            )
+        _sized(letter, plan.dimension)
+        assert network is not None
+        x, mask = plan.arms[memory.arm], torch.ones_like(memory.reward)
+        return Kind.GRADIENT, network.squared_loss(letter.numbers, x, memory.reward, mask)[1]
+
+    def _started(self, letter: Letter) -> Memory:
+        """The memory after ŵ₀ came; what was learnt around another one cannot be kept."""
+        must(self._around is None, f"out of order: START of exchange {letter.number}, and ŵ₀ is known")
+        _sized(letter, self.plan.dimension)
+        number = letter.number
+        return self.memory._replace(w0=letter.numbers, answered=number, applied=number, calling=False)
+
+    def _told(self, letter: Letter) -> Memory:
+        """The memory after the news of an exchange in which this client took part."""
+        memory = self.memory
+        must(
+            letter.number == memory.carried and letter.since == memory.applied,
+            f"out of order: news of exchange {letter.number} on {letter.since}, "
+            f"and this client answered {memory.carried} on {memory.applied}",
+        )
+        base = memory.base + self.plan.unpack(letter.numbers)
+        none = torch.zeros_like(memory.sent)
+        memory = memory._replace(base=base, sent=none, used=none, carried=0, applied=letter.number)
+        return memory._replace(gain=self._gain(memory))
+
+    def _gain(self, memory: Memory) -> Tensor:
+        """ln(det Σ/det(Σ − ΔΣ)) of the data that the news do not have: pulled between the answer and the news."""
+        assert self._around is not None
+        learner, blank = self._around.learner, Tally.blank(len(self.plan.arms))
+        state = State(
+            self.plan.posterior(self._around, memory.base, blank), blank, torch.zeros_like(memory.gain), blank
+        )
+        turn = torch.ones_like(memory.gain)
+        for arm in memory.unsent[0].nonzero().flatten():
+            pulls, total = memory.unsent[:, arm]
+            for _ in range(int(pulls)):
+                state = learner.pulled(state, arm, learner.offsets[arm] + total / pulls, turn)
+        return state.gain
+
+    # the file
+
+    def save(self, path: str | Path, **also: Any) -> None:
+        """Write all that this client knows, and what ``also`` names, to one file, whole or not at all."""
+        about = {"client": self.me, "plan": self.plan.fingerprint} | also
+        arrays = {name: torch.as_tensor(part) for name, part in self.memory._asdict().items()}
+        _files.write(path, "the client", about, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, plan: Plan) -> "Client":
+        """The client of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
+        with _files.refused_by_name(path, "the client", "a saved Client of this plan"):
+            about, arrays = _files.read(path, "the client", Memory._fields)
+            require(
+                about["plan"] == plan.fingerprint, "the plan", about["plan"], "the file is of another plan"
+            )
+            client = cls(plan, about["client"])
+            parts = {name: arrays[name] for name in Memory._fields}
+            plain = {
+                name: type(client.memory._asdict()[name])(parts[name]) for name in Memory._field_defaults
+            }
+            client._remember(Memory(**(parts | plain)))
+        return client
+
+    def _remember(self, memory: Memory) -> None:
+        """Take over ``memory``, and the posterior that follows from it."""
+        around = None
+        if len(memory.w0):
+            known = getattr(self, "_around", None)
+            around = known if known is not None else self.plan.around(memory.w0)
+            own = Tally(*(memory.unsent + memory.sent + memory.used))
+            posterior = self.plan.posterior(around, memory.base, own)
+            self._state = State(posterior, own, memory.gain, Tally.blank(len(self.plan.arms)))
+        self._around, self.memory = around, memory
+
+
+def _counted(memory: Memory, arms: int) -> Tally:
+    """The pulls of Phase I and the sums of their rewards."""
+    zero = torch.zeros(arms, dtype=torch.float64)
+    return Tally(
+        *(zero.index_add(0, memory.arm, each) for each in (torch.ones_like(memory.reward), memory.reward))
+    )
+
+
+def _sized(letter: Letter, size: int) -> None:
+    must(
+        len(letter.numbers) == size,
+        f"wrong shape: {len(letter.numbers)} numbers of {letter.kind.name}, not {size}",
+    )

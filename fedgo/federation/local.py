@@ -1,0 +1,110 @@
+"""The driver in one process: clients in turn, and the letters handed over; whole runs of it are traces."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, on_cpu, require, require_kind
+from fedgo._streams import generator
+from fedgo.federation.client import Client
+from fedgo.federation.plan import Plan
+from fedgo.federation.server import Server
+from fedgo.problem import Problem
+from fedgo.star import Ledger
+from fedgo.trace import Trace
+
+Silent = Callable[[int, int], bool]
+
+
+class Answers(Protocol):
+    """A client, wherever it is."""
+
+    def answer(self, received: bytes) -> bytes | None:
+        """The answer to a letter, or None where there is none."""
+        ...
+
+
+def everybody_answers(client: int, number: int) -> bool:
+    """Nobody is silent."""
+    return False
+
+
+def at_random(share: float, seed: int = 0) -> Silent:
+    """Every client is silent in every exchange with the probability ``share``, whatever happened before."""
+    require(0 <= share <= 1, "share", share, "give a probability")
+
+    def silent(client: int, number: int) -> bool:
+        draw = generator(seed, number, f"silence of client {client}")
+        return float(torch.rand((), generator=draw, dtype=torch.float64)) < share
+
+    return silent
+
+
+def converse(server: Server, clients: Sequence[Answers], silent: Silent = everybody_answers) -> None:
+    """All exchanges that are due: one synchronisation, or what is left of Phase I.
+
+    ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it.
+    """
+    server.begin()
+    while server.desk.open:
+        deliver(server, clients, silent)
+        if not (server.desk.started or server.desk.inbox):
+            return  # nobody is there: Phase I waits
+        server.merge()
+    deliver(server, clients, silent)
+
+
+def deliver(server: Server, clients: Sequence[Answers], silent: Silent = everybody_answers) -> None:
+    """Hand the letters that are due to the clients, and their answers to the server."""
+    for i, letter in server.letters().items():
+        reply = None if silent(i, server.desk.number) else clients[i].answer(letter)
+        if reply is not None:
+            server.accept(reply)
+
+
+def resume(server: Server, clients: Sequence[Client]) -> None:
+    """Go on where server and clients, loaded from their files, were stopped."""
+    deliver(server, clients)
+    if server.desk.open or (any if server.desk.started else all)(client.calling for client in clients):
+        converse(server, clients)
+
+
+@on_cpu
+def play(
+    problem: Problem,
+    plan: Plan,
+    steps: int,
+    turns: Tensor | None = None,
+    silent: Silent = everybody_answers,
+) -> Trace:
+    """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
+
+    ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
+    answer in Phase II. Equal to `fedgo.fed_go_ucb`,
+    and without a network to `fedgo.dis_lin_ucb`: arms, rewards, synchronisations, scalars.
+    """
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")
+    require(torch.equal(problem.arms[0], plan.arms), "the arms", "others", "give the plan of this problem")
+    count("steps", steps, "give at least one step of Phase II")
+    clients, server = [Client(plan, i) for i in range(plan.clients)], Server(plan)
+    first, total = plan.length, plan.length + steps
+    turns = torch.arange(steps) % plan.clients if turns is None else turns
+    turns = torch.cat([torch.arange(first) % plan.clients, turns])
+    noise = problem.tape(total)
+    arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
+    sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
+    for t, i in enumerate(turns.tolist()):
+        arm = clients[i].ask()
+        reward = float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
+        fires = clients[i].tell(arm, reward)
+        arms[0, t], rewards[0, t], sync[0, t] = arm, reward, fires and t >= first
+        before = server.scalars
+        if fires if t >= first else t == first - 1:
+            converse(server, clients, silent if t >= first else everybody_answers)
+        for part, old, new in zip(ledger, before, server.scalars, strict=True):
+            part[0, t] = new - old
+    name = "Fed-GO-UCB" if plan.network is not None else "DisLinUCB"
+    return Trace(name, problem.name, plan.clients, first, arms, rewards, problem.regret(arms), *ledger, sync)

@@ -1,0 +1,118 @@
+"""A run whose every party keeps itself in a file before it says anything, killed now and then, and gone on with.
+
+Called with a folder, an encoding and a seed; prints the arms of the run that was killed, one after the other.
+"""
+
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+import fedgo._files
+from fedgo import Langevin, Network, Settings, realizable
+from fedgo.federation import Client, Plan, Server, converse, resume
+
+STEPS = 30
+
+
+def setting(encoding):
+    """A small problem of one run and its plan."""
+    problem = realizable(Network(2, 2), 1, arms=6, seed=4, sigma=0.3)
+    settings = Settings(0.3, 0.5, 1.0, encoding)
+    return problem, Plan(problem.arms[0], settings, 3, Network(2, 2), 7, Langevin(5, 0.05), seed=4)
+
+
+class KeptClient(Client):
+    def tell(self, arm, reward):
+        fires = super().tell(arm, reward)
+        self.save(self.path)
+        return fires
+
+    def answer(self, received):
+        reply = super().answer(received)
+        self.save(self.path)
+        return reply
+
+
+class KeptServer(Server):
+    def begin(self):
+        super().begin()
+        self.save(self.path)
+
+    def accept(self, received):
+        new = super().accept(received)
+        self.save(self.path)
+        return new
+
+    def merge(self):
+        super().merge()
+        self.save(self.path)
+
+
+def party(kind, path, *args):
+    found = kind.load(path, args[0]) if path.exists() else kind(*args)
+    found.path = path
+    return found
+
+
+def go_on(folder, encoding):
+    """From what the files say to the end of the run."""
+    problem, plan = setting(encoding)
+    clients = [party(KeptClient, folder / f"client{i}.npz", plan, i) for i in range(plan.clients)]
+    server = party(KeptServer, folder / "server.npz", plan)
+    noise = problem.tape(STEPS)
+    resume(server, clients)
+    for t in range(sum(client.pulls for client in clients), STEPS):
+        client = clients[t % plan.clients]
+        arm = client.ask()
+        with open(folder / "arms.txt", "a") as file:  # a diary; what was written twice must be the same
+            file.write(f"{t} {arm}\n")
+        fires = client.tell(arm, float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1])))
+        if fires if t >= plan.length else t == plan.length - 1:
+            converse(server, clients)
+    (folder / "scalars.txt").write_text(repr(server.scalars))
+
+
+def killed_at(point):
+    """Let this process kill itself at the ``point``-th of the moments before, within and after a save."""
+    left = iter(range(point, -1, -1))
+    write, sync = fedgo._files.write, os.fsync
+
+    def tick():
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def torn(descriptor):
+        tick()  # the new file is written, and not in its place
+        sync(descriptor)
+
+    def watched(*args):
+        tick()
+        write(*args)
+        tick()
+
+    fedgo._files.write, os.fsync = watched, torn
+
+
+def main():
+    folder, encoding, draw = Path(sys.argv[1]), sys.argv[2], random.Random(int(sys.argv[3]))
+    torch.set_num_threads(1)
+    kills = 0
+    while not (folder / "scalars.txt").exists():
+        point = draw.randrange(1, 90)
+        child = os.fork()
+        if child == 0:
+            killed_at(point)
+            go_on(folder, encoding)
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        assert status in (0, signal.SIGKILL), status
+        kills += status == signal.SIGKILL
+    print(kills)
+
+
+if __name__ == "__main__":
+    main()
