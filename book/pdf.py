@@ -31,6 +31,7 @@ PREPARE = """async (imprint) => {
   await window.MathJax?.startup?.promise;
   await document.fonts.ready;
   const article = document.querySelector("article");
+  article.querySelectorAll("details.fold").forEach((node) => { node.open = true; });
   const label = (node) => {
     const copy = node.cloneNode(true);
     copy.querySelectorAll(".headerlink, mjx-container > :not(mjx-assistive-mml)").forEach((part) => part.remove());
