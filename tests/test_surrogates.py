@@ -17,7 +17,7 @@ from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
 from fedgo._streams import generator
-from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
+from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, guard_regret
 from fedgo.beyond.surrogates import (
     GaussianProcess,
@@ -264,6 +264,29 @@ def test_any_botorch_model_is_a_surrogate():
     for row in range(2):
         expected = transcribed(trace, PROBLEM, row, fit_of(row), 0.1, 3.0, Growing(), "joint")
         assert_same(trace, row, expected)
+
+
+def test_a_kernel_of_ones_own_is_fitted():
+    x, y = PROBLEM.arms[0][SEEN], MEANS.unsqueeze(1)
+    kernels = [ScaleKernel(MaternKernel(nu=0.5)), ScaleKernel(MaternKernel(nu=0.5))]
+    model = single_task_gp(x, y, NOISE.unsqueeze(1), kernel=lambda d_x: kernels[0])
+    assert model.covar_module is kernels[0] and x.shape[1] == 2
+    before, after = (kernel.base_kernel.lengthscale.item() for kernel in kernels[::-1])
+    assert before != after
+
+
+def test_each_arm_is_pulled_before_one_is_pulled_again():
+    problem, _ = random_problem(2)
+    arms = problem.means.shape[1]
+    for length in (1, arms - 1, arms, 2 * arms + 1):
+        found = each_arm(problem, length)
+        assert found.arm.shape == (3, length)
+        counts = torch.nn.functional.one_hot(found.arm, arms).sum(1)
+        assert (counts.amax(1) - counts.amin(1) <= 1).all()
+        alone = each_arm(problem.only(1), length)
+        assert torch.equal(alone.arm[0], found.arm[1]) and torch.equal(alone.reward[0], found.reward[1])
+    trace = surrogate_ucb(problem, Kernel(0.5), 2, 4, exploration=found)
+    assert trace.phase_one == length and torch.equal(trace.arm[:, :length], found.arm)
 
 
 def test_the_papers_model_is_eqs_4_to_6():

@@ -29,11 +29,11 @@ from fedgo.beyond.optimist import check_event, counted
 from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
 from fedgo.confidence import Posterior, Tally, width
 from fedgo.messages import names_arms
-from fedgo.phase_one import Start, explore, phase_one_length
+from fedgo.phase_one import Exploration, Start, explore, phase_one_length
 from fedgo.phase_two import place
 from fedgo.problem import Problem
 from fedgo.simulation import largest, order_of_ties, simulate
-from fedgo.star import Message, Star, When
+from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
 Planning = Literal["joint", "thompson", "own"]
@@ -267,6 +267,19 @@ def _renewed(state: State, run: Tensor, new: State) -> State:
 
 
 @on_cpu
+def each_arm(problem: Problem, length: int) -> Exploration:
+    """T₀ = ``length`` pulls in a random order of the arms, none twice before all were pulled; K pull each once."""
+    count("length", length, "give T₀, at least one exploratory pull")
+    arms = problem.means.shape[1]
+    orders = [
+        torch.cat([torch.randperm(arms, generator=source) for _ in range(-(-length // arms))])[:length]
+        for source in problem.generators("each arm")
+    ]
+    arm = torch.stack(orders)
+    return Exploration(arm, problem.observe(arm, problem.tape(length)), Ledger.blank(*arm.shape))
+
+
+@on_cpu
 def surrogate_ucb(
     problem: Problem,
     surrogate: Surrogate | Sequence[Surrogate],
@@ -278,14 +291,15 @@ def surrogate_ucb(
     kappa: float = 3.0,
     sigma: float | None = None,
     start: Start | None = None,
+    exploration: Exploration | None = None,
     informed: bool = True,
     guarantee: Guarantee | None = None,
 ) -> Trace:
     """T₀ = ⌈√(NT)⌉ uniform pulls, then T = ``rounds`` rounds of epochs, `Growing` unless ``until`` is given.
 
-    One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. With a ``start``
-    Phase I is its own; unless ``informed``, the surrogate does not see what Phase I saw. With a ``guarantee`` the plan
-    is the proposal of a guard, whose event ends the epochs.
+    One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. Phase I is that of a
+    ``start``, or another ``exploration``, `each_arm` say; unless ``informed``, the surrogate does not see what it saw.
+    With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
@@ -306,8 +320,9 @@ def surrogate_ucb(
     require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
     sigma, remedy = problem.sigma if sigma is None else sigma, "give σ > 0, the noise of a reward"
     require(0 < number("sigma", sigma, remedy) < float("inf"), "sigma", sigma, remedy)
-    told, exploration = False, None
+    told = False
     if start is not None:
+        require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
         start.require_for(problem, start.encoding, shared=True)
         told, exploration = names_arms(start.encoding), start.exploration
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))

@@ -99,17 +99,25 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
 # Any model of BoTorch
 
 
-def single_task_gp(points: Tensor, means: Tensor, variances: Tensor, before: Any = None) -> Any:
+def single_task_gp(
+    points: Tensor,
+    means: Tensor,
+    variances: Tensor,
+    before: Any = None,
+    kernel: Callable[[int], Any] | None = None,
+) -> Any:
     """BoTorch's SingleTaskGP with the means' own noise, all (n, …), hyperparameters by their posterior mode.
 
-    With a model ``before`` its hyperparameters are kept.
+    With a model ``before`` its hyperparameters are kept. BoTorch's kernel, or ``kernel(d_x)``.
     """
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
     from botorch.models.transforms import Standardize
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
-    model = SingleTaskGP(points, means, variances, outcome_transform=Standardize(1))
+    own = kernel(points.shape[-1]) if kernel else None
+    transform = Standardize(1)
+    model = SingleTaskGP(points, means, variances, covar_module=own, outcome_transform=transform)
     if before is None:
         with torch.random.fork_rng():  # a fit that fails is begun again elsewhere, at random
             torch.manual_seed(0)
