@@ -162,7 +162,7 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
     [
         ([True, False, True], "■■□ 2\u00a0of\u00a03"),
         ([False], "□ 0\u00a0of\u00a01"),
-        ([True] * 10, "■■■■■■■■■■ 10\u00a0of\u00a010"),
+        ([False] + [True] * 10, "■■■■■ ■■■■■ □ 10\u00a0of\u00a011"),
         ([], "–"),
     ],
 )

@@ -46,9 +46,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
 
 
 def share_of_parts(holds: Sequence[bool]) -> str:
-    """A bar with a square for each part of a claim, the filled ones for those that hold, and the same as words."""
-    held = sum(holds)
-    return f"{'■' * held}{'□' * (len(holds) - held)} {held}\u00a0of\u00a0{len(holds)}" if holds else "–"
+    """A bar with a square for each part of a claim, filled where it holds, in fives; and the same in words."""
+    if not holds:
+        return "–"
+    squares = "■" * sum(holds) + "□" * (len(holds) - sum(holds))
+    fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
+    return f"{fives} {sum(holds)}\u00a0of\u00a0{len(holds)}"
 
 
 class Frequency(NamedTuple):
