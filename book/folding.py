@@ -19,15 +19,15 @@ from sphinx_proof.nodes import proof_node
 _WORD = "Proof. "  # with which sphinx-proof begins every proof
 
 
-class fold(nodes.General, nodes.Element):
+class fold(nodes.General, nodes.Element):  # type: ignore[misc]  # docutils is published without types
     """Its first child is the line that opens it, the others are what it folds."""
 
 
-class summary(nodes.General, nodes.TextElement):
+class summary(nodes.General, nodes.TextElement):  # type: ignore[misc]
     """The line that opens a fold."""
 
 
-class unfold(nodes.Invisible, nodes.Element):
+class unfold(nodes.Invisible, nodes.Element):  # type: ignore[misc]
     """Where a fold ends before its section does."""
 
 
