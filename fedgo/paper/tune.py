@@ -350,16 +350,15 @@ def look_outside(
     regrets: Sequence[Regrets],
     run: Callable[[Sequence[Bracket]], Sequence[Regrets]],
 ) -> list[Outside]:
-    """What lies one step outside every edge that matters; ``run`` computes brackets as it did those of the study."""
+    """What lies one step outside every edge that matters, on the runs of the second rung; ``run`` computes brackets as
+    it did those of the study."""
     asked = []
     for bracket, known in zip(study.brackets, regrets, strict=True):
         rows = judged(bracket, known)
-        best = chosen(bracket, rows)
+        best, runs = chosen(bracket, rows), bracket.rungs[1].runs
         for edge in edges(best, rows):
             if edge.matters:
-                alone = replace(
-                    bracket, grid=(record.parse(edge.outside),), rungs=(Rung(1, bracket.rungs[-1].runs),)
-                )
+                alone = replace(bracket, grid=(record.parse(edge.outside),), rungs=(Rung(1, runs),))
                 asked.append((best, edge, known[best.setting], alone))
     found = run([alone for *_, alone in asked])
     return [

@@ -362,7 +362,7 @@ class Edge(NamedTuple):
 
 
 class Outside(NamedTuple):
-    """The setting one step outside an edge that matters, on the winner's runs; numbers as in `Judged`."""
+    """The setting one step outside an edge that matters, on the winner's first ``runs``; numbers as in `Judged`."""
 
     experiment: str
     algorithm: str
@@ -432,9 +432,9 @@ def edges(best: Chosen, rows: Sequence[Judged]) -> list[Edge]:
 
 
 def outside(best: Chosen, edge: Edge, of_winner: Sequence[float], regrets: Sequence[float]) -> Outside:
-    """How ``regrets`` of the setting outside compare with those of the winner ``best`` on the same runs."""
-    final = np.asarray(regrets)
-    _, low, high = interval(np.mean, final - np.asarray(of_winner))
+    """How ``regrets`` of the setting outside compare with those of the winner ``best`` on the same first runs."""
+    runs, final = len(regrets), np.asarray(regrets)
+    _, low, high = interval(np.mean, final - np.asarray(of_winner)[:runs])
     error = float(mean_error(torch.from_numpy(final))[1])
-    numbers = (mean(regrets, best.runs), *(round(part, DIGITS) for part in (error, low, high)))
-    return Outside(*best[:2], edge.axis, edge.end, edge.outside, best.runs, *numbers)
+    numbers = (mean(regrets, runs), *(round(part, DIGITS) for part in (error, low, high)))
+    return Outside(*best[:2], edge.axis, edge.end, edge.outside, runs, *numbers)
