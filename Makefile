@@ -9,7 +9,9 @@
 # make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
 # make matrix       `make check` in an environment of its own for every Python
 # make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour)
-# make tune         every setting of every grid on the tuning instances; rewrites fedgo/paper/data/tuned.json
+# make tune         successive halving on the tuning instances, some forty minutes; rewrites fedgo/paper/data/tun*.csv; an
+#                   interrupted one goes on where it was (FRESH=1: everything anew; LINE3=1: line 3 as printed;
+#                   INSAMPLE=1: the paper's algorithm on the runs of the claims themselves)
 # make lock         resolve the versions afresh
 # make clean        remove what was built (distclean: .venv and the kept traces too)
 
@@ -56,7 +58,7 @@ pdf: .venv/stamp
 	@$(PY) book/pdf.py
 
 tune: .venv/stamp
-	@$(ONE) $(PY) -m fedgo.paper.tune
+	@$(ONE) $(PY) -m fedgo.paper.tune $(if $(LINE3),line3) $(if $(INSAMPLE),in_sample) $(if $(FRESH),--fresh)
 
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py

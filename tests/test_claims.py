@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.claims import CLAIMS, VERDICTS, Claim, judge, late_share, orders, ratios, sizes
+from fedgo.paper.claims import CLAIMS, VERDICTS, Claim, judge, late_share, on, orders, ratios, sizes
 from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS
 from fedgo.trace import Trace
 
@@ -47,6 +47,25 @@ def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
 
 
 RUNS = np.random.default_rng(0).uniform(0.9, 1.1, 20)
+
+
+# --- on fewer problems
+
+
+def test_a_claim_on_some_problems_keeps_the_parts_on_these():
+    outperforms = next(c for c in CLAIMS if c.name == "outperforms")
+    narrowed = on(outperforms, ("shuttle", "hartmann6"))
+    traces = {e: {a: trace(10 * RUNS, name=a) for a in ALGORITHMS} for e in EXPERIMENTS}
+    whole, some = (judge(c, traces)[1] for c in (outperforms, narrowed))
+    assert len(whole) == 10 and some == whole[5:]
+    assert narrowed.quote == outperforms.quote and outperforms.decide.keywords["experiments"] == (
+        "magic", "shuttle",
+    )  # fmt: skip
+    assert on(outperforms, ("hartmann6", "cosine8")) is None
+    without_runs = [c for c in CLAIMS if on(c, tuple(EXPERIMENTS)) is None]
+    assert {c.name for c in without_runs} == {
+        "statistics-size", "conforms", "caption-synthetic", "caption-real",
+    }  # fmt: skip
 
 
 # --- judge

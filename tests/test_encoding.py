@@ -23,6 +23,7 @@ from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.confidence import Tally, statistics
 from fedgo.messages import check_encoding, names_arms, scalars
 from fedgo.paper.experiments import ALGORITHMS, World
+from fedgo.paper.tuning import GRIDS
 from fedgo.theory.packing import pack_rows, pack_triangle, reveal, unpack_rows, unpack_triangle
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
@@ -166,7 +167,8 @@ def small(encoding="dense", d_x=2):
 def played(name, encoding, d_x=2):
     """An algorithm with the setting in the middle of its grid, which synchronises now and then."""
     algorithm = ALGORITHMS[name]
-    setting = dict(algorithm.grid[len(algorithm.grid) // 2])
+    grid = GRIDS[name]
+    setting = dict(grid[len(grid) // 2])
     if "lam" in setting:
         setting["gamma"] = 4.0 if "Kernel" in name else 1.5
     with pytest.MonkeyPatch.context() as patch:

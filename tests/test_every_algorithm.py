@@ -17,16 +17,17 @@ from fedgo import (
     hartmann6,
 )
 from fedgo.paper.experiments import ALGORITHMS, World
+from fedgo.paper.tuning import GRIDS
 
 
 @pytest.fixture(scope="module")
 def tiny():
     world = World(hartmann6(3, arms=8), 3, 6)
-    return world, {name: own.run(world, middle(own)) for name, own in ALGORITHMS.items()}
+    return world, {name: own.run(world, middle(name)) for name, own in ALGORITHMS.items()}
 
 
-def middle(algorithm):
-    return algorithm.grid[len(algorithm.grid) // 2]
+def middle(name):
+    return GRIDS[name][len(GRIDS[name]) // 2]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -43,7 +44,7 @@ def test_every_algorithm_meets_the_same_noise_in_t0_plus_nt_steps(tiny, name):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_run_of_every_algorithm_alone_is_that_run_in_a_batch(tiny, name):
     world, traces = tiny
-    alone = ALGORITHMS[name].run(World(world.problem.only(2), 3, 6), middle(ALGORITHMS[name]))
+    alone = ALGORITHMS[name].run(World(world.problem.only(2), 3, 6), middle(name))
     for part in ("arm", "up", "down", "sync"):
         assert torch.equal(getattr(alone, part)[0], getattr(traces[name], part)[2]), part
     torch.testing.assert_close(alone.reward[0], traces[name].reward[2], rtol=0, atol=1e-12)
@@ -54,7 +55,7 @@ def test_only_the_tape_is_drawn_from_the_generator_of_the_noise(watch, monkeypat
     monkeypatch.setattr("fedgo.phase_one.Langevin", lambda: Langevin(rounds=3))
     drawn, tapes = watch(Problem, "generators"), watch(Problem, "tape")
     if name in ALGORITHMS:
-        ALGORITHMS[name].run(World(hartmann6(1, arms=4), 2, 2), middle(ALGORITHMS[name]))
+        ALGORITHMS[name].run(World(hartmann6(1, arms=4), 2, 2), middle(name))
     else:
         gp_ucb(hartmann6(1, arms=8), 2, 6, 2.0, first=5)
     assert [call.args[1] for call in drawn].count("noise") == len(tapes) >= 1
@@ -73,8 +74,8 @@ def test_baselines_alone_and_in_a_batch_that_synchronises_at_different_times():
 
 def test_every_algorithm_plays_bernoulli_rewards():
     world = World(clustered("magic", 2, reward="bernoulli"), 2, 4)
-    for algorithm in ALGORITHMS.values():
-        reward = algorithm.run(world, middle(algorithm)).reward
+    for name, algorithm in ALGORITHMS.items():
+        reward = algorithm.run(world, middle(name)).reward
         assert set(reward.flatten().tolist()) <= {0.0, 1.0}
 
 

@@ -6,7 +6,7 @@ some, "partly"; none, "not reproduced". A sentence that no run can decide is "no
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -63,6 +63,14 @@ def judge(claim: Claim, traces: Traces) -> tuple[Verdict, list[Part]]:
     parts = claim.decide(traces)
     holding = sum(part.holds for part in parts)
     return ("reproduced" if holding == len(parts) else "partly" if holding else "not reproduced"), parts
+
+
+def on(claim: Claim, experiments: Sequence[str]) -> Claim | None:
+    """``claim`` with its parts on ``experiments`` alone; None where none of its parts is a run on these."""
+    if claim.decide is None or claim.decided_by not in (ratios, late_share):
+        return None
+    kept = tuple(name for name in claim.decide.keywords["experiments"] if name in experiments)
+    return replace(claim, decide=partial(claim.decide, experiments=kept)) if kept else None
 
 
 def ratios(

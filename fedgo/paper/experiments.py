@@ -1,12 +1,13 @@
-"""The paper's experiments (Section 6) as frozen data: problems, sizes, algorithms with their grids, tuned settings."""
+"""The paper's experiments (Section 6) as frozen data: problems, sizes, algorithms, and their tuned settings."""
 
-import json
+import pickle
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
-from itertools import product
-from pathlib import Path
 from typing import Any, Protocol
+
+import torch
 
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
@@ -17,8 +18,9 @@ from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.messages import Encoding
 from fedgo.network import Network
-from fedgo.paper import store
+from fedgo.paper import code, record, store
 from fedgo.paper.problems import clustered, cosine8, hartmann6
+from fedgo.paper.record import Setting
 from fedgo.phase_one import Start, phase_one_length, private_start, shared_start
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
@@ -31,12 +33,8 @@ HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 TUNING_SEED = 1000
-TUNING_RUNS = 10
-TUNED_FILE = Path(__file__).parent / "data" / "tuned.json"
 
 _BATCH = 50
-
-Setting = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -99,10 +97,9 @@ class Run(Protocol):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """How to ``compute`` a trace with a setting from its ``grid``, and whether the paper compares with it."""
+    """How to ``compute`` a trace with a setting, and whether the paper compares with it."""
 
     compute: Run
-    grid: tuple[Setting, ...]
     in_paper: bool = True
 
     def run(self, within: World, setting: Setting) -> Trace:
@@ -122,18 +119,29 @@ class Algorithm:
         return store.stored(made, within.problem, compute)
 
 
-def _grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
-    return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
+class Radii(Settings):
+    """Settings with a β for each run, (S, 1, 1): many settings that differ in nothing else are computed at once."""
+
+    def __post_init__(self) -> None:
+        pass  # every β was a number in a setting
 
 
-def _from_start(run: Callable[[Problem, Start, Settings], Trace], private: bool = False) -> Run:
+def _settings(values: Mapping[str, Any], encoding: Encoding) -> Settings:
+    kind = Radii if isinstance(values.get("beta"), torch.Tensor) else Settings
+    return kind(**{**values, "encoding": encoding})
+
+
+def _from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Run:
     """An algorithm that Phase I prepares, as the registry calls it."""
 
     @wraps(run)
     def within(world: World, setting: Setting) -> Trace:
         start = world.private if private else world.shared
-        return run(world.problem, start, Settings(**{**setting, "encoding": world.encoding}))
+        return run(world.problem, start, _settings(setting, world.encoding), **options)
 
+    within.__name__ += "".join(
+        f", {name}={value}" for name, value in options.items()
+    )  # the store knows it by this
     return within
 
 
@@ -144,7 +152,7 @@ def _from_scratch(run: Callable[..., Trace], *own: str) -> Run:
     def within(world: World, setting: Setting) -> Trace:
         others = {name: value for name, value in setting.items() if name not in own}
         parameters = {name: setting[name] for name in own}
-        settings = Settings(**{**others, "encoding": world.encoding})
+        settings = _settings(others, world.encoding)
         return run(world.problem, world.clients, world.steps, settings, **parameters)
 
     return within
@@ -155,27 +163,26 @@ def _uniform(world: World, setting: Setting) -> Trace:
     return uniform_random(world.problem, world.clients, world.steps)
 
 
-_RIDGE = _grid(lam=(0.0001, 0.001, 0.01, 0.1), beta=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
-_GLB = _grid(link=("identity", "logistic"), lam=(0.03, 0.1, 1.0), beta=(0.01, 0.1, 1.0, 10.0))
-_KERNEL = _grid(lengthscale=(0.3, 1.0, 3.0), lam=(0.01, 0.1), beta=(0.003, 0.03, 0.3, 3.0))
-_UCB1 = _grid(beta=tuple(round(10 ** (k / 6 - 4), 6) for k in range(24)))
-_NO_CHOICE: tuple[Setting, ...] = ({},)
-
-# 24 settings each. The threshold γ is not tuned: for regret alone its best value is 0. It is 1 everywhere.
 ALGORITHMS = {
-    "Fed-GO-UCB": Algorithm(_from_start(fed_go_ucb), _RIDGE),
-    "One-GO-UCB": Algorithm(_from_start(one_go_ucb), _RIDGE),
-    "N-GO-UCB": Algorithm(_from_start(n_go_ucb, private=True), _RIDGE),
-    "DisLinUCB": Algorithm(_from_scratch(dis_lin_ucb), _RIDGE),
-    "Fed-GLB-UCB": Algorithm(_from_scratch(fed_glb_ucb, "link"), _GLB),
-    "ApproxDisKernelUCB": Algorithm(_from_scratch(approx_dis_kernel_ucb, "lengthscale"), _KERNEL),
-    "Kernel UCB, at once": Algorithm(_from_scratch(exact_kernel_ucb, "lengthscale"), _KERNEL, in_paper=False),
-    "UCB1, shared": Algorithm(_from_scratch(shared_ucb1), _UCB1, in_paper=False),
-    "Uniform": Algorithm(_uniform, _NO_CHOICE, in_paper=False),
+    "Fed-GO-UCB": Algorithm(_from_start(fed_go_ucb)),
+    "One-GO-UCB": Algorithm(_from_start(one_go_ucb)),
+    "N-GO-UCB": Algorithm(_from_start(n_go_ucb, private=True)),
+    "DisLinUCB": Algorithm(_from_scratch(dis_lin_ucb)),
+    "Fed-GLB-UCB": Algorithm(_from_scratch(fed_glb_ucb, "link")),
+    "ApproxDisKernelUCB": Algorithm(_from_scratch(approx_dis_kernel_ucb, "lengthscale")),
+    "Kernel UCB, at once": Algorithm(_from_scratch(exact_kernel_ucb, "lengthscale"), in_paper=False),
+    "UCB1, shared": Algorithm(_from_scratch(shared_ucb1), in_paper=False),
+    "Uniform": Algorithm(_uniform, in_paper=False),
 }
 
-# Centralised Bayesian optimisation as a yardstick, too slow for whole experiments: the same budget, but on the first
-# YARDSTICK_STEPS steps of one of them.
+# Line 3 as printed, by projected ascent, instead of the first-order index.
+LINE_THREE = {
+    "Fed-GO-UCB, line 3": Algorithm(_from_start(fed_go_ucb, argmax="ascent")),
+    "One-GO-UCB, line 3": Algorithm(_from_start(one_go_ucb, argmax="ascent")),
+}
+
+# Centralised Bayesian optimisation as a yardstick, too slow for whole experiments: on the first YARDSTICK_STEPS steps
+# of one of them.
 YARDSTICK, YARDSTICK_ON, YARDSTICK_STEPS = "GP-UCB (BoTorch)", "hartmann6", 150
 
 
@@ -184,13 +191,9 @@ def _gp_ucb(world: World, setting: Setting) -> Trace:
     return gp_ucb(world.problem, world.clients, YARDSTICK_STEPS, setting["beta"])
 
 
-YARDSTICKS = {
-    YARDSTICK: Algorithm(
-        _gp_ucb,
-        _grid(beta=tuple(round(10 ** (k / 6 - 2), 4) for k in range(24))),
-        in_paper=False,
-    )
-}
+YARDSTICKS = {YARDSTICK: Algorithm(_gp_ucb, in_paper=False)}
+
+EVERY = ALGORITHMS | LINE_THREE | YARDSTICKS
 
 
 def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -> World:
@@ -200,33 +203,74 @@ def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -
     return World(experiment.problem(runs, seed=seed, **options), experiment.clients, experiment.rounds)
 
 
-def tuned(name: str, algorithm: str) -> Setting:
-    """The setting of ``algorithm`` that ``make tune`` found best on the experiment ``name``."""
-    found = json.loads(TUNED_FILE.read_text(encoding="utf-8"))["experiments"]
-    require(name in found, "name", name, f"choose one of {tuple(found)}")
-    require(algorithm in found[name], "algorithm", algorithm, f"choose one of {tuple(found[name])}")
-    winner: Setting = found[name][algorithm]["winner"]
-    return winner
+def tuned(name: str, algorithm: str, study: str = "") -> dict[str, Any]:
+    """The setting of ``algorithm`` that ``make tune`` found best on the experiment ``name``.
+
+    ``study`` names another tuning than the book's: "line3" or "in_sample" (`fedgo.paper.tuning.STUDIES`).
+    """
+    table = record.read(f"{study}_tuned" if study else "tuned")
+    found = {(row["experiment"], row["algorithm"]): row["setting"] for row in table.rows}
+    there = [other for experiment, other in found if experiment == name]
+    require(bool(there), "name", name, f"choose one of {tuple(dict.fromkeys(part for part, _ in found))}")
+    require(algorithm in there, "algorithm", algorithm, f"choose one of {tuple(there)}")
+    return record.parse(found[name, algorithm])
 
 
 @on_cpu
 def evaluate(
-    name: str, runs: int, seed: int = 0, algorithms: Sequence[str] = tuple(ALGORITHMS), **options: Any
+    name: str,
+    runs: int,
+    seed: int = 0,
+    algorithms: Sequence[str] = tuple(ALGORITHMS),
+    executor: Executor | None = None,
+    study: str = "",
+    **options: Any,
 ) -> dict[str, Trace]:
     """The traces of ``algorithms`` at their tuned settings on ``runs`` runs of the experiment ``name``.
 
-    The runs are taken fifty at a time, which bounds the memory and changes nothing else; ``options`` go to the
-    problem.
+    The runs are taken fifty at a time, which bounds the memory and changes nothing else. An ``executor`` (of
+    `concurrent.futures`, Dask's, …) computes every algorithm and every fifty runs apart, with the same result.
+    ``study`` names another tuning than the book's (`tuned`), ``options`` go to the problem.
     """
     require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
-    unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
-    require(not unknown, "algorithms", unknown, f"choose from {tuple(ALGORITHMS)}")
+    unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS | LINE_THREE]
+    require(not unknown, "algorithms", unknown, f"choose from {(*ALGORITHMS, *LINE_THREE)}")
     count("runs", runs, "give at least one run")
     require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
-    parts: dict[str, list[Trace]] = {algorithm: [] for algorithm in algorithms}
-    for first in range(0, runs, _BATCH):
-        within = world(name, range(first, min(first + _BATCH, runs)), seed, **options)
-        for algorithm, traces in parts.items():
-            traces.append(ALGORITHMS[algorithm].run(within, tuned(name, algorithm)))
-    return {algorithm: Trace.join(traces) for algorithm, traces in parts.items()}
+    remedy = "give a concurrent.futures.Executor"
+    require_kind(executor is None or isinstance(executor, Executor), "executor", executor, remedy)
+    settings = {algorithm: tuned(name, algorithm, study) for algorithm in algorithms}
+    groups = [settings] if executor is None else [{a: setting} for a, setting in settings.items()]
+    batches = [range(first, min(first + _BATCH, runs)) for first in range(0, runs, _BATCH)]
+    jobs = [(name, batch, seed, group, options) for batch in batches for group in groups]
+    if executor is None:
+        parts = [_traces(*job) for job in jobs]
+    else:
+        futures = [executor.submit(_traces_elsewhere, *job) for job in jobs]
+        parts = [pickle.loads(future.result()) for future in futures]
+    return {
+        algorithm: Trace.join([part[algorithm] for part in parts if algorithm in part])
+        for algorithm in algorithms
+    }
+
+
+def _traces(
+    name: str, runs: range, seed: int, settings: Mapping[str, Setting], options: Mapping[str, Any]
+) -> dict[str, Trace]:
+    """The traces of the algorithms in ``settings`` on ``runs``; those that share a Phase I compute it once."""
+    within = world(name, runs, seed, **options)
+    return {algorithm: EVERY[algorithm].run(within, setting) for algorithm, setting in settings.items()}
+
+
+def _traces_elsewhere(*job: Any) -> bytes:
+    """`_traces` in a worker, which has one thread. As bytes: torch would leave its tensors in shared memory."""
+    torch.set_num_threads(1)
+    return pickle.dumps(_traces(*job))
+
+
+def made_by(name: str, algorithm: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The modules and the files of the package that a trace comes from: the algorithm's and the problem's."""
+    table = f"paper/data/{name}.csv"
+    files = ("paper/experiments.py", *([table] if (code.PACKAGE / table).is_file() else []))
+    return (EVERY[algorithm].compute.__module__, "fedgo.paper.problems"), files

@@ -15,8 +15,9 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.paper.experiments import ALGORITHMS, Setting, World
+from fedgo.paper.experiments import ALGORITHMS, World
 from fedgo.paper.figures import STYLES
+from fedgo.paper.record import Setting
 from fedgo.paper.summaries import mean_error
 from fedgo.phase_one import Start
 from fedgo.phase_two import Settings
