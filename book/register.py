@@ -43,21 +43,24 @@ class Register(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The table, its rows with their verdicts for a class, below the filter."""
-        lines, found = ["| statement | verdict | kind and place | result |", "| --- | --- | --- | --- |"], []
+        lines = ["| statement | verdict | kind and place | result |", "| --- | --- | --- | --- |"]
+        found: list[str | None] = []  # the verdict of every row; none where a chapter begins
         for name in notebook_names(self.env):
             file = Path(self.env.doc2path(f"{EXECUTED}{name}"))
             self.env.note_dependency(str(file))
-            for statement, kind, place, result in rows(json.loads(file.read_text(encoding="utf-8"))):
-                found.append(verdict(kind))
-                chapter = f"[{name[:2]}](/{EXECUTED}{name}.ipynb)"
-                lines.append(
-                    f"| {chapter}: {statement} | {VERDICTS[found[-1]]} | {kind}: {place} | {result} |"
-                )
+            checks = [*rows(json.loads(file.read_text(encoding="utf-8")))]
+            if checks:
+                lines.append(f"| [](/{EXECUTED}{name}.ipynb) | | | |")
+                found.append(None)
+            for statement, kind, place, result in checks:
+                said = verdict(kind)
+                lines.append(f"| {statement} | {VERDICTS[said]} | {kind}: {place} | {result} |")
+                found.append(said)
         content = self.parse_text_to_nodes("\n".join(lines))
         body = next(part for part in content[0].findall(nodes.tbody))
         for row, said in zip(body, found, strict=True):
-            row["classes"].append(said)
-        choices = {"all": f"all {len(found)}"} | {
+            row["classes"] += [said] if said else ["chapter"]
+        choices = {"all": f"all {len(found) - found.count(None)}"} | {
             key: f"{said} ({found.count(key)})" for key, said in VERDICTS.items()
         }
         buttons = [_FILTER.format(key, said, " checked" * (key == "all")) for key, said in choices.items()]
