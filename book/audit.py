@@ -397,7 +397,7 @@ def look(site: Path, tree: Path, pages: Iterable[Path]) -> list[Fault]:
                 continue
             heard.clear()
             texts = [*look_at_files(file, site, tree)]
-            sizes = (PHONE, LAPTOP, DESKTOP) if file.is_relative_to(site / "book") else (PHONE, LAPTOP)
+            sizes = (PHONE, LAPTOP, DESKTOP) if file.is_relative_to(site / "book") else (PHONE,)
             try:
                 faults += merged(look_at_views(tab, file, sizes), page)
                 if tab.locator("div.explore").count():

@@ -58,8 +58,8 @@ class Register(SphinxDirective):
                 found.append(said)
         content = self.parse_text_to_nodes("\n".join(lines))
         body = next(part for part in content[0].findall(nodes.tbody))
-        for row, said in zip(body, found, strict=True):
-            row["classes"] += [said] if said else ["chapter"]
+        for row, outcome in zip(body, found, strict=True):
+            row["classes"] += [outcome or "chapter"]
         choices = {"all": f"all {len(found) - found.count(None)}"} | {
             key: f"{said} ({found.count(key)})" for key, said in VERDICTS.items()
         }

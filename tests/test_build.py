@@ -61,9 +61,9 @@ def test_names_come_from_the_table_of_contents(project):
     assert "_toc.yml names notebooks that do not exist: 02_b" in refused()
 
 
-def test_the_books_own_table_of_contents_names_notebooks_in_order():
+def test_the_books_own_table_of_contents_names_every_notebook_once():
     names = [path.stem for path in sorted((ROOT / "notebooks").glob("*.md"))]
-    assert chapters.names(ROOT) == names
+    assert sorted(chapters.names(ROOT)) == names
 
 
 def test_what_changed_is_executed_once(project, capsys):

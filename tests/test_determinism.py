@@ -11,7 +11,7 @@ import torch
 
 from fedgo import EventTriggered, Exploration, Problem, Settings, Trace, exact_kernel_ucb, hartmann6, simulate
 from fedgo.confidence import condition
-from fedgo.simulation import _largest
+from fedgo.simulation import largest
 
 ROOT = Path(__file__).resolve().parents[1]
 DRAW = torch.Generator().manual_seed(5)
@@ -37,14 +37,14 @@ def test_a_slice_of_the_matrix_is_the_same_everywhere():
 def test_arms_that_rounding_cannot_tell_apart_are_taken_in_the_seeded_order():
     index = torch.tensor([[[1.0, 1.0 + 1e-15, 0.5, 1.0 - 1e-12]]], dtype=torch.float64)
     order = torch.tensor([[[0.1, 0.2, 0.9, 0.3]]], dtype=torch.float64)
-    assert _largest(index, order).tolist() == [[3]]
-    assert _largest(index, order.flip(-1)).tolist() == [[1]]
+    assert largest(index, order).tolist() == [[3]]
+    assert largest(index, order.flip(-1)).tolist() == [[1]]
     clear = torch.tensor([[[1.0, 1.0 + 1e-8, 0.5, 1.0]]], dtype=torch.float64)
-    assert _largest(clear, order).tolist() == [[1]]
+    assert largest(clear, order).tolist() == [[1]]
     never_pulled = torch.tensor([[[float("inf"), 5.0, float("inf"), -float("inf")]]], dtype=torch.float64)
-    assert _largest(never_pulled, order).tolist() == [[2]]
+    assert largest(never_pulled, order).tolist() == [[2]]
     large = torch.tensor([[[1e6, 1e6 + 1e-4, 0.0, 0.0]]], dtype=torch.float64)
-    assert _largest(large, order).tolist() == [[1]]
+    assert largest(large, order).tolist() == [[1]]
 
 
 def test_the_first_pull_of_a_kernel_is_the_seeds_and_not_the_machines(monkeypatch):

@@ -16,7 +16,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_every_module_is_on_one_page():
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "book/api").glob("*.md"))
-    shown = re.findall(r"automodule:: (\S+)", pages)
+    found = re.findall(r"automodule:: (\S+)", pages)
+    shown = [
+        name for name in found if not (ROOT / name.replace(".", "/")).is_dir()
+    ]  # a package opens its page
     files = (path.relative_to(ROOT).with_suffix("") for path in (ROOT / "fedgo").rglob("*.py"))
     assert sorted(shown) == sorted(".".join(file.parts) for file in files if not file.name.startswith("_"))
 

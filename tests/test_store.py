@@ -10,7 +10,7 @@ import pytest
 
 from fedgo.paper import store
 from fedgo.paper.code import closure
-from fedgo.paper.experiments import ALGORITHMS, YARDSTICKS, World, evaluate, tuned, world
+from fedgo.paper.experiments import ALGORITHMS, EVERY, YARDSTICKS, World, evaluate, tuned, world
 from fedgo.paper.problems import clustered, hartmann6
 
 FEW = ["Uniform", "DisLinUCB"]
@@ -27,14 +27,16 @@ def folder(tmp_path, monkeypatch):
 def computed(monkeypatch):
     """The algorithms that are computed, with the runs they are computed on."""
     calls = []
-    for name, algorithm in ALGORITHMS.items():
+    for name, algorithm in EVERY.items():
 
         @wraps(algorithm.compute)
         def compute(world, setting, name=name, original=algorithm.compute):
             calls.append((name, world.problem.runs))
             return original(world, setting)
 
-        monkeypatch.setitem(ALGORITHMS, name, replace(algorithm, compute=compute))
+        for table in (ALGORITHMS, EVERY):
+            if name in table:
+                monkeypatch.setitem(table, name, replace(algorithm, compute=compute))
     return calls
 
 
