@@ -4,11 +4,11 @@ Every client makes the same fit to the same data, so no model is sent. An epoch 
 a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ over a client's own pulls (`Event`). Its
 pulls are planned
 
-    "joint"     as GP-BUCB does: argmax of mean + κ√variance, the mean as fitted, the variance as if the pulls planned
-                before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402),
-    "thompson"  each the argmax of a sample of its own from the fitted posterior (Kandasamy et al., AISTATS 2018,
-                https://arxiv.org/abs/1705.09236), or
-    "own"       by each client for itself, whose mean and variance are conditioned on what it pulls.
+- "joint", as GP-BUCB does: argmax of mean + κ√variance, the mean as fitted, the variance as if the pulls planned
+  before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402),
+- "thompson", each the argmax of a sample of its own from the fitted posterior (Kandasamy et al., AISTATS 2018,
+  https://arxiv.org/abs/1705.09236), or
+- "own", by each client for itself, whose mean and variance are conditioned on what it pulls.
 
 A joint plan or the seeds of the samples are common knowledge, and so is who pulls which arm: only sums are sent, one
 scalar for every arm that a client touched, and down for every arm that anybody did. The fits have to agree to the last
