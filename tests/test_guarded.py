@@ -24,6 +24,9 @@ def test_the_players_are_the_algorithms_at_their_tuned_settings():
     assert played.guarded("hartmann6", 2, 3, 4, kappa=3.0, gamma=0.2) == expected
     uninformed = guarded_fed_go_ucb(within.problem, within.shared, Settings(**setting), given, informed=False)
     assert played.guarded("hartmann6", 2, 3, 4, informed=False, kappa=3.0, gamma=0.2) == uninformed
+    other = played.guarded("hartmann6", 2, 3, 4, setting={"lam": 0.3, "beta": 2.0}, kappa=3.0, gamma=0.2)
+    assert other == guarded_fed_go_ucb(within.problem, within.shared, Settings(0.3, 2.0), given)
+    assert not torch.equal(other.arm, expected.arm)
     free = fed_go_ucb(within.problem, within.shared, Settings(**{**setting, "gamma": 0.2}))
     assert played.unguarded("hartmann6", 2, 3, 4, gamma=0.2) == free
     alone = counted_ucb1(within.problem, within.clients, within.steps, Settings(beta=beta, gamma=0.2))
@@ -35,7 +38,7 @@ def test_the_store_tells_every_setting_apart_and_batches_change_nothing(tmp_path
     monkeypatch.setenv(store.FOLDER, str(tmp_path))
     arguments = [
         {}, {"kappa": 3.0}, {"value": 9.0}, {"sigma": 0.2}, {"delta": 0.2}, {"gamma": 0.7}, {"patience": 1},
-        {"informed": False}, {"rounds": 3},
+        {"informed": False}, {"rounds": 3}, {"setting": {"lam": 0.3, "beta": 2.0}},
     ]  # fmt: skip
     traces = [played.guarded("hartmann6", 2, **({"rounds": 2} | changes)) for changes in arguments]
     assert len([*tmp_path.glob("*.npz")]) == len(arguments)

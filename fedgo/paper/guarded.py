@@ -34,13 +34,20 @@ def guarantee(name: str, **changes: Any) -> Guarantee:
 
 
 def guarded(
-    name: str, runs: int, seed: int = 0, rounds: int | None = None, informed: bool = True, **changes: Any
+    name: str,
+    runs: int,
+    seed: int = 0,
+    rounds: int | None = None,
+    informed: bool = True,
+    setting: Mapping[str, Any] | None = None,
+    **changes: Any,
 ) -> Trace:
-    """Guarded Fed-GO-UCB at its tuned setting on ``runs`` runs of ``name``, given `guarantee` (name, ``changes``).
+    """Guarded Fed-GO-UCB on ``runs`` runs of ``name``, given `guarantee` (name, ``changes``).
 
-    ``rounds`` T is the experiment's unless given.
+    ``rounds`` T is the experiment's unless given, ``setting`` (λ and β) the tuned one.
     """
-    given, setting = guarantee(name, **changes), tuned(name, "Fed-GO-UCB")
+    given = guarantee(name, **changes)
+    setting = tuned(name, "Fed-GO-UCB") if setting is None else dict(setting)
     how = {"setting": setting, "guarantee": asdict(given), "informed": informed}
 
     def play(within: World) -> Trace:
@@ -51,7 +58,7 @@ def guarded(
 
 
 def unguarded(name: str, runs: int, seed: int = 0, rounds: int | None = None, **changes: Any) -> Trace:
-    """Fed-GO-UCB at its tuned setting but for ``changes`` of it, a γ or a patience."""
+    """Fed-GO-UCB at its tuned setting but for ``changes`` of it, such as a γ or a patience."""
     setting = {**tuned(name, "Fed-GO-UCB"), **changes}
     parts = _batches(name, runs, seed, rounds)
     return Trace.join([ALGORITHMS["Fed-GO-UCB"].run(within, setting) for within in parts])
