@@ -128,6 +128,13 @@ def test_a_letter_carries_the_scalars_that_the_ledger_charges_and_they_come_back
     assert read[:4] == (Kind.STATISTICS, 2, 9, 8) and torch.equal(plan.unpack(read.numbers), vector)
 
 
+def test_an_arm_that_was_pulled_again_is_sent_again_and_its_sum_once():
+    _, plan = small()
+    vector = torch.tensor([0, 3, 0, 1, 0, 0, 0, 0.7, 0, -2.0, 0, 0], dtype=torch.float64)
+    numbers = plan.pack(vector)
+    assert numbers.tolist() == [1, 1, 1, 3, 0.7, 0, 0, -2.0] and torch.equal(plan.unpack(numbers), vector)
+
+
 def test_the_layout_is_the_one_that_is_declared():
     data = Letter(Kind.NEWS, 2, 9, 8, torch.tensor([1.5, -0.25], dtype=torch.float64)).encode(77)
     assert data[:-4] == b"FDGO" + struct.pack("<HHIIIQQdd", 1, 8, 2, 9, 8, 77, 2, 1.5, -0.25)
