@@ -20,7 +20,9 @@ from fedgo._streams import generator
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, guard_regret
 from fedgo.beyond.surrogates import (
+    ByEvidence,
     GaussianProcess,
+    Gelu,
     Linear,
     LinearisedOnce,
     Observed,
@@ -450,6 +452,7 @@ BAD = {
     r"least is 0: ": lambda: Growing(1.5, 0),
     r"gamma is -1.0: ": lambda: Event(-1.0),
     r"starts is 0: ": lambda: Relinearised(Network(2), 0),
+    r"number of surrogates is 0: ": lambda: ByEvidence(()),
     r"shape of w0 is \(2,\)": lambda: LinearisedOnce(Network(2), ZERO[:2]),
     r"lam is 0: ": lambda: LinearisedOnce(Network(2, 2), ZERO, 0),
 }
@@ -459,6 +462,7 @@ WRONG_KIND = {
     r"problem is ": lambda: surrogate_ucb(PROBLEM.arms, Kernel(1.0), 2, 4),
     r"model is 'GP'": lambda: GaussianProcess("GP"),
     r"network is 25 ": lambda: Relinearised(25),
+    r"surrogates is \(Kernel": lambda: ByEvidence((Kernel(1.0),)),
 }
 
 
@@ -492,3 +496,70 @@ def test_the_model_of_a_process_is_botorchs_with_its_priors():
     x, y = PROBLEM.arms[0][:4], PROBLEM.means[0][:4, None]
     model = single_task_gp(x, y, torch.full_like(y, 0.01))
     assert type(model) is SingleTaskGP and not model.training
+
+
+# Rivals
+
+
+def test_gelu_units_and_their_gradients_are_torchs():
+    network = Gelu(3, 4)
+    source = torch.Generator().manual_seed(0)
+    w, x = (torch.randn(*size, generator=source, dtype=torch.float64) for size in ((network.size,), (5, 3)))
+    layer = torch.nn.Linear(3, 4, dtype=torch.float64)
+    with torch.no_grad():
+        parts = network.split(w)
+        layer.weight.copy_(parts.w1), layer.bias.copy_(parts.c1)
+        assert torch.allclose(
+            network.values(w, x), torch.nn.GELU()(layer(x)) @ parts.w2 + parts.c2, atol=1e-14
+        )
+    jacobian = torch.autograd.functional.jacobian(lambda v: network.values(v, x), w)
+    assert torch.allclose(network.gradients(w, x), jacobian, atol=1e-12)
+    y, mask = torch.arange(5.0, dtype=torch.float64), double([1, 1, 0, 1, 1])
+    loss, gradient = network.squared_loss(w, x, y, mask)
+    assert torch.allclose(loss, ((network.values(w, x) - y).square() * mask).sum())
+    wanted = torch.autograd.functional.jacobian(lambda v: network.squared_loss(v, x, y, mask)[0], w)
+    assert torch.allclose(gradient, wanted, atol=1e-11)
+
+
+def test_evidence_is_the_density_of_the_standardised_means():
+    data = data_of(PROBLEM, 0, [3, 1, 2, 0, 5, 1, 0, 2, 1])
+    arms, n = PROBLEM.arms[0], data.counts
+    at = n.nonzero().squeeze(-1)
+    means = data.sums[at] / n[at]
+    scale = means.std()
+    unit = (means - means.mean()) / scale
+    process = GaussianProcess().fit(arms, data, 0.1)
+    with torch.no_grad():
+        x = process.arms[at]
+        kernel = process.model.covar_module(x).to_dense() + (0.01 / n[at] / scale**2).diag()
+        density = torch.distributions.MultivariateNormal(process.model.mean_module(x), kernel).log_prob(unit)
+    constant = len(at) * np.log(2 * np.pi) / 2
+    assert process.evidence == pytest.approx(float(density) + constant, abs=1e-6)
+    found = Relinearised(Network(2, 3)).fit(arms, data, 0.1)
+    spread = arms.std(0, correction=0)
+    inputs = (arms - arms.mean(0)) / spread
+    g = Network(2, 3).gradients(found.w, inputs)
+    prior = Network(2, 3).values(found.w, inputs) - g @ found.w
+    noise = (0.01 / n[at] + found.effect) / scale**2
+    kernel = (g / found.decay) @ g.T
+    density = torch.distributions.MultivariateNormal(prior[at], kernel[at][:, at] + noise.diag()).log_prob(
+        unit
+    )
+    assert found.evidence == pytest.approx(float(density) + constant, rel=1e-3)
+
+
+def test_the_more_evident_of_two_speaks_and_each_remembers_its_own_fit():
+    data = data_of(PROBLEM, 0, [3, 1, 2, 0, 5, 1, 0, 2, 1])
+    arms, rivals = PROBLEM.arms[0], (GaussianProcess(refit=False), Relinearised(Network(2, 3), 1))
+    for order in (rivals, rivals[::-1]):
+        first = ByEvidence(order).fit(arms, data, 0.1)
+        alone = [one.fit(arms, data, 0.1) for one in order]
+        best = max(alone, key=lambda fit: fit.evidence)
+        among = torch.tensor([1, 4])
+        assert torch.equal(first.mean, best.mean) and torch.equal(first.variance, best.variance)
+        assert torch.equal(first.covariance(among), best.covariance(among))
+        again, kept = (
+            ByEvidence(order).fit(arms, data, 0.1, first),
+            [o.fit(arms, data, 0.1, f) for o, f in zip(order, alone, strict=True)],
+        )
+        assert [fit.evidence for fit in again.rivals] == [fit.evidence for fit in kept]

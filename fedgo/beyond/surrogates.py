@@ -5,10 +5,12 @@
 `GaussianProcess` is any BoTorch model. `Relinearised` is the paper's network fitted anew to all data and linearised
 there, the linearised Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
 https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021, https://arxiv.org/abs/2008.08400).
-`LinearisedOnce` is the paper's: the model of eqs. 4–6 around a ŵ₀ that stays. With finitely many public arms counts and
-sums are all that a fit needs, so whoever has them can fit, and nothing else is sent.
+`LinearisedOnce` is the paper's: the model of eqs. 4–6 around a ŵ₀ that stays. `ByEvidence` takes the likeliest of
+several. With finitely many public arms counts and sums are all that a fit needs, so whoever has them can fit, and
+nothing else is sent.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -141,6 +143,16 @@ class Posterior:
             posterior = self.model.posterior(self.arms)
             return posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
 
+    @cached_property
+    def evidence(self) -> float:
+        """The log-density of the standardised means that the model was given, without −(n/2)·ln 2π."""
+        targets = self.model.train_targets
+        self.model.train()
+        with torch.no_grad():
+            density = self.model.likelihood(self.model(*self.model.train_inputs)).log_prob(targets).item()
+        self.model.eval()
+        return float(density + len(targets) * math.log(2 * math.pi) / 2)
+
     @property
     def mean(self) -> Tensor:
         """(K,)."""
@@ -193,7 +205,7 @@ class GaussianProcess:
 
 class Linear(NamedTuple):
     """N(mean, FFᵀ + τ²I − CᵀC) on the arms: ``features`` F (K, r), ``effect`` τ², ``half`` C (n, K); the network was
-    linearised at ``w`` with weight ``decay``, (d_w,)."""
+    linearised at ``w`` with weight ``decay``, (d_w,); ``evidence`` as that of a `Posterior`."""
 
     mean: Tensor
     features: Tensor
@@ -201,6 +213,7 @@ class Linear(NamedTuple):
     effect: float
     w: Tensor
     decay: Tensor
+    evidence: float = float("nan")
 
     @property
     def variance(self) -> Tensor:
@@ -292,6 +305,7 @@ class Relinearised:
             features=found.features * scale,
             half=found.half * scale,
             effect=tau * scale.item() ** 2,
+            evidence=evidence[best].item(),
         )
 
     def _starts(self, before: Fitted | None) -> Tensor:
@@ -335,6 +349,75 @@ class Relinearised:
                 spread = effect - effect.square() * inverse.diagonal(dim1=-2, dim2=-1)
                 effect = (own.square() + spread).mean(-1, keepdim=True)
         return w, decay, effect.squeeze(-1), evidence
+
+
+@dataclass(frozen=True)
+class Gelu(Network):
+    """The two-layer network with GELU units z·Φ(z) (Hendrycks and Gimpel, https://arxiv.org/abs/1606.08415)."""
+
+    def values(self, w: Tensor, x: Tensor) -> Tensor:
+        """As `Network.values` says."""
+        layers = self.split(w)
+        unit = torch.nn.functional.gelu(x @ layers.w1.mT + layers.c1.unsqueeze(-2))
+        return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
+
+    def gradients(self, w: Tensor, x: Tensor) -> Tensor:
+        """As `Network.gradients` says; (Φ(z)z)′ = Φ(z) + z·φ(z)."""
+        layers = self.split(w)
+        z = x @ layers.w1.mT + layers.c1.unsqueeze(-2)
+        density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
+        slope = layers.w2.unsqueeze(-2) * (torch.special.ndtr(z) + z * density)
+        first = (slope.unsqueeze(-1) * x.expand(*slope.shape[:-1], self.d_x).unsqueeze(-2)).flatten(-2)
+        unit = torch.nn.functional.gelu(z)
+        return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
+
+    def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Network.squared_loss` says."""
+        error = (self.values(w, x) - y) * mask
+        gradient = 2 * (error.unsqueeze(-2) @ self.gradients(w, x)).squeeze(-2)
+        return error.square().sum(-1), gradient
+
+
+class Rivals(NamedTuple):
+    """The fits of all ``rivals``, of which the one of the largest evidence, number ``best``, speaks."""
+
+    rivals: tuple[Any, ...]
+    best: int
+
+    @property
+    def mean(self) -> Tensor:
+        """(K,)."""
+        found: Tensor = self.rivals[self.best].mean
+        return found
+
+    @property
+    def variance(self) -> Tensor:
+        """(K,)."""
+        found: Tensor = self.rivals[self.best].variance
+        return found
+
+    def covariance(self, among: Tensor) -> Tensor:
+        """As `Fitted` says."""
+        found: Tensor = self.rivals[self.best].covariance(among)
+        return found
+
+
+@dataclass(frozen=True)
+class ByEvidence:
+    """Several ``surrogates`` whose fits have an evidence, a `GaussianProcess` and a `Relinearised`: all are fitted."""
+
+    surrogates: tuple[GaussianProcess | Relinearised, ...]
+
+    def __post_init__(self) -> None:
+        kinds = all(isinstance(one, GaussianProcess | Relinearised) for one in self.surrogates)
+        require_kind(kinds, "surrogates", self.surrogates, "give a GaussianProcess and a Relinearised, say")
+        count("the number of surrogates", len(self.surrogates), "give at least one")
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Rivals:
+        """As `Surrogate` says."""
+        last = before.rivals if isinstance(before, Rivals) else (None,) * len(self.surrogates)
+        fits = tuple(one.fit(arms, data, sigma, old) for one, old in zip(self.surrogates, last, strict=True))
+        return Rivals(fits, max(range(len(fits)), key=lambda number: fits[number].evidence))
 
 
 def _layers(network: Parametric) -> Tensor:

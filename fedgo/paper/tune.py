@@ -370,7 +370,7 @@ def look_outside(
 def write(study: Study, regrets: Sequence[Regrets], further: Sequence[Outside] = ()) -> list[Path]:
     """Write the tables of ``study``, each headed by when, by which command and with which code it was made."""
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    about = {"made": made, "command": study.command, "commit": _commit()}
+    about = {"made": made, "command": study.command, "commit": commit()}
     about |= {"code": digest(code_of(part.experiment, part.algorithm) for part in study.brackets)}
     about |= {"seed": str(study.seed), "criterion": "mean final regret, Phase I included"}
     pairs = list(zip(study.brackets, regrets, strict=True))
@@ -388,7 +388,7 @@ def write(study: Study, regrets: Sequence[Regrets], further: Sequence[Outside] =
     return paths
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit of the working copy, with "-dirty" where files differ from it."""
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
     try:

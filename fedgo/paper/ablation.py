@@ -1,0 +1,268 @@
+"""The ablation of "Linearising again": surrogates that differ in one thing each, tuned alike, and its record.
+
+Every variant chooses its κ among `KAPPAS` on instances of the tuning seed, which no evaluation uses.
+``python -m fedgo.paper.ablation few`` (or ``many``) computes a regime and writes its table of `fedgo.paper.record`;
+what is finished is kept in book/_traces, so that an interrupted one goes on where it was.
+"""
+
+import argparse
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, astuple, dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fedgo._checks import on_cpu, require
+from fedgo.algorithms.controls import counted_ucb1
+from fedgo.beyond.epochs import Event, Growing, Planning, each_arm, surrogate_ucb
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.surrogates import (
+    ByEvidence,
+    GaussianProcess,
+    Gelu,
+    LinearisedOnce,
+    Relinearised,
+    Surrogate,
+)
+from fedgo.network import Network
+from fedgo.paper import record, store
+from fedgo.paper.experiments import GO_SETTINGS, HIDDEN, TUNING_SEED, tuned
+from fedgo.paper.problems import hartmann6
+from fedgo.paper.summaries import total
+from fedgo.paper.tune import KEPT, commit
+from fedgo.phase_one import phase_one_length, shared_start
+from fedgo.phase_two import Settings
+from fedgo.problem import Problem
+from fedgo.trace import Trace
+
+KAPPAS = (1.0, 2.0, 4.0, 8.0)
+TUNING, RUNS = 10, 30  # runs of the tuning seed, and of the evaluation
+GUARD_GAMMA = 0.3  # of the guard's event: fewer fits than its own threshold would ask for
+_BATCH = 10
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A surrogate and how it is played; "either" is process or network by evidence, no ``model`` UCB1 on counts."""
+
+    model: Literal["process", "network", "either", "once", None] = "process"
+    planning: Planning = "joint"
+    until: Growing | Event = field(default_factory=lambda: Growing(2.0))
+    refit: bool = True
+    gelu: bool = False
+    effect: bool = True
+    each_arm: bool = False
+    informed: bool = True
+    guarded: bool = False
+
+
+# Of the processes and of the networks refitted, the first is the base; the others change one thing of it.
+VARIANTS: Mapping[str, Variant] = {
+    "process": Variant(),
+    "process, each for itself": Variant(planning="own"),
+    "process, samples": Variant(planning="thompson"),
+    "process, event": Variant(until=Event(GO_SETTINGS.gamma)),
+    "process, short epochs": Variant(until=Growing(1.3)),
+    "process, fitted once": Variant(refit=False),
+    "process, each arm first": Variant(each_arm=True),
+    "process, fitted once, guarded": Variant(refit=False, guarded=True),
+    "process or network": Variant("either"),
+    "network, refitted": Variant("network"),
+    "network, GELU": Variant("network", gelu=True),
+    "network, no arm effect": Variant("network", effect=False),
+    "network, as printed but refitted": Variant("network", "own", Event(GO_SETTINGS.gamma)),
+    "network, linearised once": Variant("once"),
+    "network, as printed with Phase I data": Variant("once", "own", Event(GO_SETTINGS.gamma)),
+    "network, as printed": Variant("once", "own", Event(GO_SETTINGS.gamma), informed=False),
+    "UCB1": Variant(None, "own", Event(GO_SETTINGS.gamma)),
+}
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A problem with K = ``arms``, N = ``clients``, T = ``rounds``, the F that a guard is given, and who plays it."""
+
+    problem: Callable[..., Problem]
+    arms: int
+    clients: int
+    rounds: int
+    value: float
+    variants: tuple[str, ...]
+
+
+REGIMES = {
+    "few": Regime(hartmann6, 50, 20, 100, 8.4, tuple(VARIANTS)),
+    "many": Regime(
+        hartmann6, 500, 20, 100, 8.4,
+        ("process", "process, fitted once", "process or network", "network, refitted", "network, GELU",
+         "network, linearised once", "network, as printed", "UCB1"),
+    ),
+}  # fmt: skip
+
+
+def stuck(trace: Trace) -> Tensor:
+    """Whether a run ends on a wrong arm: never pulls the best one in the last tenth of its steps, (S,) bool."""
+    return (trace.regret[:, -(trace.regret.shape[1] // 10) :] > 0).all(1)
+
+
+@on_cpu
+def play(regime: Regime, variant: Variant, kappa: float, problem: Problem) -> Trace:
+    """``variant`` with κ = ``kappa`` on ``problem``, T₀ + NT steps; for UCB1 κσ/√n is the width after all of them."""
+    clients, rounds = regime.clients, regime.rounds
+    steps = phase_one_length(clients, rounds) + clients * rounds
+    network, start = Network(problem.arms.shape[-1], HIDDEN), None
+    surrogate: Surrogate | tuple[Surrogate, ...]
+    if variant.model is None:
+        beta = (kappa * problem.sigma) ** 2 / (2 * math.log(steps))
+        settings = Settings(beta=beta, gamma=GO_SETTINGS.gamma)
+        return counted_ucb1(problem, clients, steps, settings)
+    process = GaussianProcess(refit=variant.refit)
+    refitted = Relinearised(Gelu(*astuple(network)) if variant.gelu else network, effect=variant.effect)
+    if variant.model == "once":
+        start = shared_start(problem, network, clients, rounds, encoding="counts")
+        surrogate = LinearisedOnce.at(start, lam())
+    elif variant.model == "either":
+        surrogate = ByEvidence((process, refitted))
+    else:
+        surrogate = process if variant.model == "process" else refitted
+    exploration = None
+    if variant.each_arm:  # out of the same budget
+        exploration, rounds = each_arm(problem, regime.arms), (steps - regime.arms) // clients
+    guarantee = Guarantee(regime.value, problem.sigma, gamma=GUARD_GAMMA) if variant.guarded else None
+    return surrogate_ucb(
+        problem, surrogate, clients, rounds, until=variant.until, planning=variant.planning, kappa=kappa,
+        start=start, exploration=exploration, informed=variant.informed, guarantee=guarantee,
+    )  # fmt: skip
+
+
+@cache
+def lam() -> float:
+    """λ of the models linearised once: what `make tune` chose for Fed-GO-UCB with K = 50 on a hundred runs."""
+    return float(tuned("hartmann6", "Fed-GO-UCB")["lam"])
+
+
+class Row(NamedTuple):
+    """One line of the record: a variant with one κ on ``runs`` runs of a seed, and of each run its final regret, 1
+    where it is `stuck`, and the scalars sent; ``seconds`` a run where they were computed."""
+
+    variant: str
+    kappa: float
+    seed: int
+    runs: int
+    regret: str
+    stuck: str
+    scalars: str
+    seconds: str
+
+
+class Outcome(NamedTuple):
+    """What the record says of a variant with the κ = ``kappa`` it chose: (S,) each, and ``seconds`` a run."""
+
+    kappa: float
+    regret: npt.NDArray[np.float64]
+    stuck: npt.NDArray[np.float64]
+    scalars: npt.NDArray[np.float64]
+    seconds: float
+
+
+def measured(name: str, variant: str, kappa: float, runs: int, seed: int) -> Row:
+    """`play` on ``runs`` runs of the regime ``name``; traces are read from the store where it has them."""
+    regime, what = REGIMES[name], VARIANTS[variant]
+    how: dict[str, Any] = {"ablation": asdict(what), "until": repr(what.until), "kappa": kappa}
+    how |= {"size": (regime.arms, regime.clients, regime.rounds, regime.value), "hidden": HIDDEN}
+    problem = regime.problem(runs, arms=regime.arms, seed=seed)
+    begin = time.process_time()
+    computed: list[int] = []
+
+    def compute(some: Problem) -> Trace:
+        """Ten runs at a time, which bounds the memory and changes nothing else."""
+        computed.extend(some.runs)
+        first = range(0, len(some.runs), _BATCH)
+        parts = [range(start, min(start + _BATCH, len(some.runs))) for start in first]
+        return Trace.join([play(regime, what, kappa, some.only(*part)) for part in parts])
+
+    trace = store.stored(store.Made(how, *MADE_BY), problem, compute)
+    seconds = f"{(time.process_time() - begin) / len(computed):.2f}" if computed else ""
+    lists = (total(trace, "regret"), stuck(trace).long().tolist(), total(trace, "communication").astype(int))
+    regret, wrong, sent = (" ".join(map(str, part)) for part in lists)
+    return Row(variant, kappa, seed, runs, regret, wrong, sent, seconds)
+
+
+MADE_BY = (("fedgo.beyond.epochs", "fedgo.algorithms.controls"), ("paper/ablation.py",))
+
+
+def best(rows: list[Row]) -> float:
+    """The κ of least mean regret."""
+    means = [np.mean(_numbers(row.regret)) for row in rows]
+    return rows[int(np.argmin(means))].kappa
+
+
+def compute(name: str, tuning: int = TUNING, runs: int = RUNS) -> list[Row]:
+    """All rows of the regime ``name``: every κ on ``tuning`` runs of the tuning seed, the `best` on ``runs`` others."""
+    rows = []
+    for variant in REGIMES[name].variants:
+        tried = [measured(name, variant, kappa, tuning, TUNING_SEED) for kappa in KAPPAS]
+        rows += [*tried, measured(name, variant, best(tried), runs, 0)]
+        print(name, variant, rows[-1].kappa, f"{_numbers(rows[-1].regret).mean():.0f}", flush=True)
+    return rows
+
+
+def recorded(name: str) -> dict[str, Outcome]:
+    """What the record says of every variant of the regime ``name``."""
+    require(name in REGIMES, "name", name, f"choose one of {tuple(REGIMES)}")
+    rows = [row for row in record.read(f"ablation_{name}").rows if row["seed"] == "0"]
+    return {
+        row["variant"]: Outcome(
+            float(row["kappa"]),
+            _numbers(row["regret"]),
+            _numbers(row["stuck"]),
+            _numbers(row["scalars"]),
+            float(row["seconds"] or "nan"),
+        )
+        for row in rows
+    }
+
+
+def tried(name: str, variant: str) -> dict[float, float]:
+    """The mean regret on the tuning runs by κ."""
+    return {
+        float(row["kappa"]): float(_numbers(row["regret"]).mean())
+        for row in record.read(f"ablation_{name}").rows
+        if (row["variant"], row["seed"]) == (variant, str(TUNING_SEED))
+    }
+
+
+def afresh(name: str, variant: str, runs: int) -> Trace:
+    """The first ``runs`` of the evaluation played again with the recorded κ, past every store."""
+    regime = REGIMES[name]
+    problem = regime.problem(runs, arms=regime.arms, seed=0)
+    return play(regime, VARIANTS[variant], recorded(name)[variant].kappa, problem)
+
+
+def _numbers(cell: str) -> npt.NDArray[np.float64]:
+    return np.array(cell.split(), dtype=np.float64)
+
+
+def main() -> None:
+    """Compute one regime and write its table."""
+    parser = argparse.ArgumentParser(prog="python -m fedgo.paper.ablation", description=__doc__)
+    parser.add_argument("regime", choices=list(REGIMES))
+    name = parser.parse_args().regime
+    torch.set_num_threads(1)
+    os.environ.setdefault(store.FOLDER, str(KEPT.parent))
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    about = {"made": made, "command": f"python -m fedgo.paper.ablation {name}", "commit": commit()}
+    about |= {"code": store.Made({}, *MADE_BY).code, "seed": f"0, chosen on {TUNING_SEED}"}
+    print(record.write(f"ablation_{name}", about, Row._fields, compute(name)))
+
+
+if __name__ == "__main__":
+    main()
