@@ -9,7 +9,7 @@ import torch
 
 from fedgo import hartmann6
 from fedgo.paper import ablation, record, store
-from fedgo.paper.ablation import KAPPAS, REGIMES, VARIANTS, Regime, Row, Variant, best, measured, play
+from fedgo.paper.ablation import KAPPAS, PARTS, REGIMES, VARIANTS, Regime, Row, Variant, best, measured, play
 from fedgo.paper.experiments import TUNING_SEED
 
 TINY = Regime(hartmann6, 8, 2, 4, 8.4, ("network, linearised once", "UCB1"))
@@ -39,6 +39,8 @@ def test_every_variant_changes_one_thing():
     assert changes(printed, informed) == ["informed"]
     assert changes(informed, VARIANTS["network, as printed but refitted"]) == ["model"]
     assert changes(*(VARIANTS[f"process, fitted once{s}"] for s in ("", ", guarded"))) == ["guarded"]
+    for part, pair in PARTS.items():
+        assert len(changes(*(VARIANTS[name] for name in pair))) == 1, part
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -54,6 +56,7 @@ def test_every_variant_plays_the_budget(name):
 def test_kappa_is_chosen_on_the_tuning_seed_and_the_record_says_what_was_played(tmp_path, monkeypatch):
     monkeypatch.setitem(REGIMES, "tiny", TINY)
     monkeypatch.setenv(store.FOLDER, str(tmp_path))
+    ablation.lam()  # before the records are elsewhere
     monkeypatch.setattr(record, "DATA", tmp_path)
     seeds = []
     inner = ablation.play
@@ -78,7 +81,7 @@ def test_kappa_is_chosen_on_the_tuning_seed_and_the_record_says_what_was_played(
     assert again.regret.sum(1).tolist() == pytest.approx(found["UCB1"].regret[:2].tolist(), abs=1e-12)
     assert found["UCB1"].scalars[:2].tolist() == again.communication[:, -1].tolist()
     assert found["UCB1"].stuck[:2].tolist() == ablation.stuck(again).long().tolist()
-    assert list(ablation.tried("tiny", "UCB1")) == list(KAPPAS)
+    assert [other.kappa for other in ablation.tried("tiny", "UCB1")] == list(KAPPAS)
     with pytest.raises(ValueError, match=r"^name is 'no': choose"):
         ablation.recorded("no")
 

@@ -85,6 +85,27 @@ VARIANTS: Mapping[str, Variant] = {
     "UCB1": Variant(None, "own", Event(GO_SETTINGS.gamma)),
 }
 
+# Each part with the variant that has it and the one that has not.
+PARTS: Mapping[str, tuple[str, str]] = {
+    "hyperparameters fitted anew": ("process", "process, fitted once"),
+    "network refitted": ("network, refitted", "network, linearised once"),
+    "network refitted, otherwise as printed": (
+        "network, as printed but refitted",
+        "network, as printed with Phase I data",
+    ),
+    "Phase I data in the model": ("network, as printed with Phase I data", "network, as printed"),
+    "joint plan, not each for itself": ("process", "process, each for itself"),
+    "joint plan, not samples": ("process", "process, samples"),
+    "epochs that double, not the event": ("process", "process, event"),
+    "epochs that double, not by 1.3": ("process", "process, short epochs"),
+    "process, not network": ("process", "network, refitted"),
+    "both by evidence, not the process": ("process or network", "process"),
+    "GELU, not sigmoid": ("network, GELU", "network, refitted"),
+    "an effect of every arm": ("network, refitted", "network, no arm effect"),
+    "a guard": ("process, fitted once, guarded", "process, fitted once"),
+    "each arm first, not uniform": ("process, each arm first", "process"),
+}
+
 
 @dataclass(frozen=True)
 class Regime:
@@ -164,7 +185,7 @@ class Row(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the record says of a variant with the κ = ``kappa`` it chose: (S,) each, and ``seconds`` a run."""
+    """What the record says of a variant with κ = ``kappa``: (S,) each, and ``seconds`` a run."""
 
     kappa: float
     regret: npt.NDArray[np.float64]
@@ -216,28 +237,22 @@ def compute(name: str, tuning: int = TUNING, runs: int = RUNS) -> list[Row]:
 
 
 def recorded(name: str) -> dict[str, Outcome]:
-    """What the record says of every variant of the regime ``name``."""
+    """What the record says of every variant of the regime ``name``, with the κ that it chose."""
     require(name in REGIMES, "name", name, f"choose one of {tuple(REGIMES)}")
-    rows = [row for row in record.read(f"ablation_{name}").rows if row["seed"] == "0"]
     return {
-        row["variant"]: Outcome(
-            float(row["kappa"]),
-            _numbers(row["regret"]),
-            _numbers(row["stuck"]),
-            _numbers(row["scalars"]),
-            float(row["seconds"] or "nan"),
-        )
-        for row in rows
+        row["variant"]: _outcome(row) for row in record.read(f"ablation_{name}").rows if row["seed"] == "0"
     }
 
 
-def tried(name: str, variant: str) -> dict[float, float]:
-    """The mean regret on the tuning runs by κ."""
-    return {
-        float(row["kappa"]): float(_numbers(row["regret"]).mean())
-        for row in record.read(f"ablation_{name}").rows
-        if (row["variant"], row["seed"]) == (variant, str(TUNING_SEED))
-    }
+def tried(name: str, variant: str) -> list[Outcome]:
+    """The same of all `KAPPAS`, on the tuning runs."""
+    rows = record.read(f"ablation_{name}").rows
+    return [_outcome(row) for row in rows if (row["variant"], row["seed"]) == (variant, str(TUNING_SEED))]
+
+
+def _outcome(row: Mapping[str, str]) -> Outcome:
+    regret, wrong, sent = (_numbers(row[part]) for part in ("regret", "stuck", "scalars"))
+    return Outcome(float(row["kappa"]), regret, wrong, sent, float(row["seconds"] or "nan"))
 
 
 def afresh(name: str, variant: str, runs: int) -> Trace:
