@@ -123,13 +123,9 @@ def main() -> None:
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     about = {"made": made, "command": "python -m fedgo.paper.searches", "commit": commit()}
     about |= {"code": store.Made({}, *MADE_BY).code}
-    rows: list[Row] = []
+    rows: list[tuple[object, ...]] = []
     if (record.DATA / "searches.csv").exists() and record.read("searches").about["code"] == about["code"]:
-        old = (dict(row) for row in record.read("searches").rows)
-        rows = [
-            Row(**r | {"seed": int(r["seed"]), "average": float(r["average"]), "scalars": int(r["scalars"])})
-            for r in old
-        ]
+        rows = [tuple(row.values()) for row in record.read("searches").rows]
     for seed in range(len(rows) // (len(CUBES) * len(WAYS)), SEEDS):
         rows += [measured(problem, way, seed) for problem in CUBES for way in WAYS]
         print(record.write("searches", about, Row._fields, rows), seed, flush=True)
