@@ -12,12 +12,12 @@ from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.controls import counted_ucb1, exact_kernel_ucb, shared_ucb1, uniform_random
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
-from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
+from fedgo.algorithms.go_ucb import Immediate, fed_go_ucb, n_go_ucb, one_go_ucb, private_start
 from fedgo.langevin import Langevin
 from fedgo.network import Network
-from fedgo.phase_one import Exploration, Start, phase_one_length, private_start, shared_start
-from fedgo.phase_two import EventTriggered, Immediate, Settings
-from fedgo.problem import Problem, realizable
+from fedgo.phase_one import Exploration, Start, phase_one_length, shared_start
+from fedgo.phase_two import EventTriggered, Settings
+from fedgo.problem import Problem
 from fedgo.simulation import Learner, simulate
 from fedgo.trace import Trace
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedgo.algorithms.gp_ucb import gp_ucb
     from fedgo.paper.experiments import evaluate
     from fedgo.paper.problems import clustered, cosine8, hartmann6
-    from fedgo.theory.worlds import SingleUnit
+    from fedgo.theory.worlds import SingleUnit, realizable
 
 __version__ = version("fedgo")
 
@@ -70,6 +70,7 @@ _LATER = {
     "evaluate": "fedgo.paper.experiments",
     "gp_ucb": "fedgo.algorithms.gp_ucb",
     "hartmann6": "fedgo.paper.problems",
+    "realizable": "fedgo.theory.worlds",
     "SingleUnit": "fedgo.theory.worlds",
 }
 

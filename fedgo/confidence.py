@@ -147,20 +147,6 @@ def first_order(posterior: Posterior, beta: Tensor | float) -> Tensor:
     return posterior.mean + radius(beta) * width(posterior.variance)
 
 
-def condition_on_statistics(
-    gradients: Tensor, offsets: Tensor, w0: Tensor, lam: float, sigma: Tensor, b: Tensor
-) -> Posterior:
-    """The same posterior from Σ (..., d_w, d_w) and b (..., d_w), where the pulls behind them are not known.
-
-    With ŵ − ŵ₀ = Σ⁻¹(b + λŵ₀ − Σŵ₀); ``gradients`` (..., K, d_w), ``offsets`` (..., K), ``w0`` (..., d_w).
-    """
-    factor = torch.linalg.cholesky(sigma)
-    away = (b + lam * w0).unsqueeze(-1) - sigma @ w0.unsqueeze(-1)
-    half: Tensor = torch.linalg.solve_triangular(factor, gradients.mT, upper=False)
-    shift: Tensor = torch.linalg.solve_triangular(factor, away, upper=False)
-    return Posterior(half.mT @ half, offsets + (half.mT @ shift).squeeze(-1))
-
-
 class Ball(NamedTuple):
     """{w : ‖w − ŵ‖²_Σ ≤ β} (eq. 4): ``centre`` ŵ (..., d_w), ``sigma`` Σ (..., d_w, d_w), ``beta``."""
 

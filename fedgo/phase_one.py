@@ -1,7 +1,6 @@
 """Phase I (Algorithm 1, lines 1–2): T₀ uniform pulls in turn, and an oracle that fits ŵ₀ to them.
 
-The oracle is Algorithm 2 (`fedgo.langevin`), over the star in Fed-GO-UCB and One-GO-UCB, and alone on each client's own
-data in N-GO-UCB. What Phase II needs of all this is a `Start`.
+The oracle is Algorithm 2 (`fedgo.langevin`), over the star. What Phase II needs of all this is a `Start`.
 """
 
 import math
@@ -17,8 +16,6 @@ from fedgo.messages import Encoding, check_encoding, names_arms, scalars
 from fedgo.network import Parametric
 from fedgo.problem import Problem
 from fedgo.star import Ledger, Message, Star, When, answer
-
-_CACHED = 400  # private models fitted at once: fewer pay more for the calls, more leave the cache
 
 
 def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
@@ -134,8 +131,8 @@ def shared_start(
     an ``encoding`` that names arms, every client sends its counts and sums once and the server runs all rounds alone.
     """
     check_encoding(encoding)
-    langevin = _settings(langevin)
-    exploration, shards = _explore(problem, network, clients, rounds, length)
+    langevin = langevin_settings(langevin)
+    exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     runs = torch.arange(len(problem.runs))
     star = Star(clients, exploration.ledger)
     when = When(runs, torch.full_like(runs, exploration.arm.shape[1] - 1))
@@ -146,41 +143,12 @@ def shared_start(
         ask = answer
     generators = problem.generators("langevin")
     fit = last(langevin_rounds(network, shards, langevin, generators, ask))
-    _require_fitted(exploration.reward, fit.loss)
+    require_fitted(exploration.reward, fit.loss)
     w0 = star.broadcast(Message(fit.w.unsqueeze(1), network.size), when)
     return Start(problem, network, clients, rounds, exploration, w0, fit.loss.unsqueeze(1), encoding)
 
 
-@on_cpu
-def private_start(
-    problem: Problem,
-    network: Parametric,
-    clients: int,
-    rounds: int,
-    langevin: Langevin | None = None,
-    length: int | None = None,
-) -> Start:
-    """Phase I of N-GO-UCB: the same pulls, each client fits its own ŵ₀ to its own share; nothing is sent.
-
-    A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
-    """
-    langevin = _settings(langevin)
-    exploration, shards = _explore(problem, network, clients, rounds, length)
-    generators = problem.generators("private langevin")
-    at_once = max(1, _CACHED // clients)
-    fits = []
-    for first in range(0, len(generators), at_once):
-        some = slice(first, first + at_once)
-        alone = Shards(*(part[some] for part in shards)).apart()
-        rounds_alone = langevin_rounds(network, alone, langevin, generators[some], answer)
-        fits.append(last(rounds_alone))
-    w0 = torch.cat([fit.w for fit in fits]).unflatten(0, (-1, clients))
-    loss = torch.cat([fit.loss for fit in fits]).unflatten(0, (-1, clients))
-    _require_fitted(exploration.reward, loss)
-    return Start(problem, network, clients, rounds, exploration, w0, loss)
-
-
-def _explore(
+def explore_and_deal(
     problem: Problem, network: Parametric, clients: int, rounds: int, length: int | None
 ) -> tuple[Exploration, Shards]:
     """The uniform pulls of Phase I, and the same dealt to the clients."""
@@ -195,13 +163,14 @@ def _explore(
     return exploration, exploration.shards(problem.arms, clients)
 
 
-def _settings(langevin: Langevin | None) -> Langevin:
+def langevin_settings(langevin: Langevin | None) -> Langevin:
+    """``langevin``, or the default; a ``TypeError`` for anything else."""
     kind = langevin is None or isinstance(langevin, Langevin)
     require_kind(kind, "langevin", langevin, "give a Langevin, or nothing for the default")
     return langevin or Langevin()
 
 
-def _require_fitted(reward: Tensor, loss: Tensor) -> None:
+def require_fitted(reward: Tensor, loss: Tensor) -> None:
     """A ``ValueError`` where ŵ₀ is no better than a constant since the rewards (S, T₀) are not of order 1."""
     spread, mean = float(reward.std(correction=0)), float(reward.mean())
     if 0.01 <= spread <= 10 and abs(mean) <= 10:

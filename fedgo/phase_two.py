@@ -171,34 +171,6 @@ class EventTriggered:
         return place(state, run, new)
 
 
-@dataclass(frozen=True)
-class Immediate(EventTriggered):
-    """One model that all N clients share: every pull is synchronised at once.
-
-    The client that pulled uploads its ΔΣ, Δb (d_w² + d_w scalars, the others have nothing new to send) and all N
-    clients download Σ, b: (N + 1)(d_w² + d_w) scalars per step. Algorithm 1 with γ = 0 makes the same choices and
-    charges 2N(d_w² + d_w), since there all N clients upload. Where the pull itself is sent instead, ``datum`` is
-    its number of scalars (or an arm's number and the reward, if the encoding allows).
-    """
-
-    datum: int | None = None
-
-    def fires(self, state: State, arm: Tensor) -> Tensor:
-        """Always."""
-        return torch.ones_like(arm, dtype=torch.bool)
-
-    def synchronise(self, state: State, star: Star, when: When) -> State:
-        """Charge one upload and N downloads; the shared model is up to date already."""
-        cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
-        if self.datum is not None:
-            dense = self.settings.encoding == "dense"
-            cost = torch.tensor(self.datum) if dense else cost.clamp(max=self.datum)
-        message = Message(state.fresh.of(when.run), cost.expand(len(when.run)))
-        star.collect(message, when, senders=1)
-        star.broadcast(message, when)
-        return state
-
-
 def place(state: AnyState, run: Tensor, new: AnyState) -> AnyState:
     """``state`` (a tuple of tensors or such tuples) with the rows ``run`` of each first axis replaced by ``new``."""
     return type(state)(*(_placed(old, run, part) for old, part in zip(state, new, strict=True)))

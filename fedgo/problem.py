@@ -12,7 +12,6 @@ from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator, normal_tape
-from fedgo.network import Parametric
 
 
 @dataclass(frozen=True)
@@ -163,26 +162,3 @@ def run_numbers(runs: int | Sequence[int]) -> tuple[int, ...]:
         return tuple(range(count("runs", runs, remedy)))
     require(len(runs) >= 1, "runs", runs, remedy)
     return tuple(count("runs", run, remedy, least=0) for run in runs)
-
-
-@on_cpu
-def realizable(
-    network: Parametric,
-    runs: int | Sequence[int] = 10,
-    *,
-    arms: int = 50,
-    seed: int = 0,
-    sigma: float = 0.1,
-    scale: float = 1.0,
-) -> Problem:
-    """f = f_{w*} and uniform arms in [0,1]^d_x: Assumption 1 holds exactly; w* ~ N(0, s²I), s = ``scale``."""
-    numbers = run_numbers(runs)
-    count("seed", seed, "give a seed of at least 0", least=0)
-    number("scale", scale, "give the standard deviation of w*")
-    truth = torch.stack([normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]).mul(
-        scale
-    )
-    problem = uniform_arms(
-        "realizable", lambda x: x.sum(-1), (0.0, 1.0), network.d_x, numbers, arms, seed, sigma
-    )
-    return replace(problem, means=network.values(truth, problem.arms), truth=truth)

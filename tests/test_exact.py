@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocols import kernel_widths, log_ratio
 
-from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
+from fedgo import Langevin, Network, Settings, fed_go_ucb, private_start, realizable, shared_start
 from fedgo.beyond.optimist import exact_go_ucb
 from fedgo.confidence import Tally, condition
-from fedgo.phase_one import private_start
 from fedgo.theory.confidence import noise_radius, radius
 from fedgo.theory.exact import (
     ExactIntervals,

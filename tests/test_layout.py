@@ -12,11 +12,12 @@ import fedgo
 PACKAGE = Path(fedgo.__file__).parent
 BELOW = {
     "core": {"core"},
-    "algorithms": {"core", "algorithms"},
-    "theory": {"core", "algorithms", "theory"},
-    "paper": {"core", "algorithms", "theory", "beyond", "federation", "paper"},
-    "beyond": {"core", "algorithms", "theory", "beyond"},
-    "federation": {"core", "algorithms", "beyond", "federation"},
+    "optimism": {"core", "optimism"},
+    "algorithms": {"core", "optimism", "algorithms"},
+    "theory": {"core", "optimism", "algorithms", "theory"},
+    "beyond": {"core", "optimism", "algorithms", "theory", "beyond"},
+    "federation": {"core", "optimism", "algorithms", "beyond", "federation"},
+    "paper": {"core", "optimism", "algorithms", "theory", "beyond", "federation", "paper"},
 }
 
 
@@ -56,6 +57,7 @@ def test_no_wing_imports_one_above_it():
     ("file", "line"),
     [
         ("star.py", "from fedgo.algorithms.controls import uniform_random"),
+        ("phase_two.py", "from fedgo.optimism.line_three import LineThree"),
         ("theory/replay.py", "import fedgo.paper.figures"),
         ("algorithms/go_ucb.py", "def late():\n    from fedgo.theory import radius"),
     ],

@@ -7,9 +7,9 @@ import torch
 
 from fedgo import Network
 from fedgo.confidence import Tally, ball, compress
-from fedgo.cuts import bounds, prior_cuts, tighten, unit_maxima
-from fedgo.images import images, rows, slope, view
-from fedgo.line_three import LineThree, line_three, points
+from fedgo.optimism.cuts import bounds, prior_cuts, tighten, unit_maxima
+from fedgo.optimism.images import images, rows, slope, view
+from fedgo.optimism.line_three import LineThree, line_three, points
 
 
 def setting(hidden=4, arms=7, d_x=3, seed=0):
@@ -155,7 +155,7 @@ def test_a_learner_without_new_data_is_not_searched_again(monkeypatch):
     turn = torch.zeros(2, 5, dtype=torch.float64)
     turn[1, 3] = 1
     tally = tally.record(before.argmax(-1), 0.3 * turn, turn)
-    monkeypatch.setattr("fedgo.line_three.rows", lambda seen, at: asked.append(at) or rows(seen, at))
+    monkeypatch.setattr("fedgo.optimism.line_three.rows", lambda seen, at: asked.append(at) or rows(seen, at))
     asked = []
     after = index(None, tally)
     assert {(int(v), int(m)) for at in asked for v, m in zip(*at[:2], strict=True)} == {(1, 3)}

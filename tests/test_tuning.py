@@ -8,6 +8,7 @@ import sqlite3
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from statistics import fmean
 
 import numpy as np
@@ -17,6 +18,7 @@ from distributed import Client, LocalCluster
 
 from fedgo import Settings, fed_go_ucb, hartmann6, one_go_ucb
 from fedgo.paper import record, store, tune, tuning
+from fedgo.paper.claims import late_share
 from fedgo.paper.experiments import (
     ALGORITHMS,
     EXPERIMENTS,
@@ -435,17 +437,46 @@ def test_a_table_is_read_as_it_was_written_and_read_once(tables):
         record.read("nothing")
 
 
-def test_a_study_is_written_and_found_again(tables, kept):
+def test_a_study_is_written_and_found_again(tables, kept, monkeypatch):
     brackets = tuple(made_up(title) for title in TITLES)
     study = tuning.Study("line3", "make tune LINE3=1", 5, brackets)
-    paths = tune.write(study, tune.tune(brackets, 5, kept, measure=pretend))
-    assert [path.name for path in paths] == ["line3_tuned.csv", "line3_tuning.csv"]
+    asked = []
+    monkeypatch.setattr(tune, "evaluate", lambda *how: asked.append(how) or {})
+    paths = tune.write(study, tune.tune(brackets, 5, kept, measure=pretend), executor="pool")
+    assert [path.name for path in paths] == ["line3_tuned.csv", "line3_tuning.csv", "line3_evaluated.csv"]
+    assert asked == [("made-up", 30, 0, ["A", "B"], "pool", "line3")]
+    assert record.read("line3_evaluated").about["seed"] == "0"
     about = record.read("line3_tuned").about
     assert about["command"] == "make tune LINE3=1" and about["seed"] == "5"
     assert re.fullmatch("[0-9a-f]{16}", about["code"]) and about["commit"] and about["made"].endswith("UTC")
     assert tuned("made-up", "B", "line3") == {"lam": 0.1, "beta": 7.0}
     with pytest.raises(ValueError, match="C"):
         tuned("made-up", "C", "line3")
+
+
+def test_winners_on_the_runs_of_the_claims_are_kept_part_by_part(tables, kept):
+    setting = {"lam": 0.01, "beta": 1.0}
+    few = (Bracket("hartmann6", "One-GO-UCB", (setting,), (Rung(1, 2),)),)
+    study = tuning.Study("in_sample", "make tune INSAMPLE=1", 0, few)
+    tune.write(study, tune.tune(few, 0, kept), runs=2)
+    whole = ALGORITHMS["One-GO-UCB"].run(world("hartmann6", 2), setting)
+    assert {name: list(of) for name, of in tuning.winners("in_sample").items()} == {
+        "hartmann6": ["One-GO-UCB"]
+    }
+    three = tuning.winners("in_sample")["hartmann6"]["One-GO-UCB"]
+    assert (three.problem, three.clients, three.phase_one) == (whole.problem, whole.clients, 1)
+    ends = [0, whole.phase_one, whole.phase_one + 1000, whole.phase_one + 2000]
+    for run, (first, end) in ((run, part) for run in (0, 1) for part in enumerate(pairwise(ends))):
+        part = slice(*end)
+        assert three.regret[run, first].item() == pytest.approx(
+            whole.regret[run, part].sum().item(), abs=6e-4
+        )
+        assert three.up[run, first] == whole.up[run, part].sum() + whole.down[run, part].sum()
+    assert (three.up > 0).all() and not three.down.any() and len(set(three.regret.flatten().tolist())) == 6
+    shares = [
+        late_share({"hartmann6": {"One-GO-UCB": t}}, ["hartmann6"], "One-GO-UCB", 0.5) for t in (whole, three)
+    ]
+    assert shares[0] == shares[1]
 
 
 TUNED = {name: study for name, study in STUDIES.items() if name in ("",)}

@@ -1,4 +1,5 @@
-// TeX that a reader sees: outside code, MathJax has turned all of it into formulas, or says what it could not read.
+// TeX or a table's source that a reader sees: outside code, MathJax has turned all of it into formulas, or says what it
+// could not read, and a table of an output is one (its cell says `markdown_format: myst`).
 () => {
   const errors = document.querySelectorAll("mjx-merror, [data-mjx-error]");
   const faults = [...errors].map((e) => "MathJax error: " + e.textContent);
@@ -10,6 +11,8 @@
   }
   for (const text of texts) {
     const found = text.match(/\\[a-zA-Z]{2,}|\\[()[\]]|\$\$|\$[^\s$]/);
+    const bars = text.match(/^\s*\|.*\|/);
+    if (bars) faults.push("raw table: " + bars[0].trim().slice(0, 60));
     if (found) faults.push("raw TeX: " + text.slice(Math.max(0, found.index - 30), found.index + 30).trim());
   }
   return faults;

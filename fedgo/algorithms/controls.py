@@ -13,9 +13,10 @@ from torch import Tensor
 
 from fedgo._checks import on_cpu
 from fedgo.algorithms.approx_dis_kernel_ucb import rbf
+from fedgo.algorithms.go_ucb import Immediate
 from fedgo.confidence import Posterior, Tally, require_prior
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import EventTriggered, Immediate, Index, Settings, require_run
+from fedgo.phase_two import EventTriggered, Index, Settings, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.trace import Trace

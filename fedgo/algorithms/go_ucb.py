@@ -5,27 +5,34 @@ Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀)
     Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
 
 Fed-GO-UCB synchronises on an event, One-GO-UCB at every step, N-GO-UCB (Section 6) never, with N oracles that each fit
-one client's own Phase I data. State and steps are those of `fedgo.phase_two`.
+one client's own Phase I data. State and steps are those of `fedgo.phase_two`, the argmax is first-order there and that
+of the paper in `fedgo.optimism`.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from fedgo._checks import on_cpu, require, require_kind
 from fedgo.confidence import compress
-from fedgo.images import view
-from fedgo.line_three import LineThree
-from fedgo.network import Network
-from fedgo.parameter_space import ParameterSpace
-from fedgo.phase_one import Start
-from fedgo.phase_two import EventTriggered, Immediate, Index, Settings
+from fedgo.langevin import Langevin, Shards, langevin_rounds, last
+from fedgo.messages import scalars
+from fedgo.network import Network, Parametric
+from fedgo.optimism.images import view
+from fedgo.optimism.line_three import LineThree
+from fedgo.optimism.parameter_space import ParameterSpace
+from fedgo.phase_one import Start, explore_and_deal, langevin_settings, require_fitted
+from fedgo.phase_two import EventTriggered, Index, Settings, State
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
+from fedgo.star import Message, Star, When, answer
 from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
 Space = Literal["arms", "parameters"]
+_CACHED = 400  # private models fitted at once: fewer pay more for the calls, more leave the cache
 
 
 @on_cpu
@@ -64,6 +71,63 @@ def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax 
     alone = Settings(settings.lam, settings.beta, float("inf"))
     learner = EventTriggered(start.clients, *_linearise(problem, start, alone, argmax))
     return _run("N-GO-UCB", problem, learner, start)
+
+
+@on_cpu
+def private_start(
+    problem: Problem,
+    network: Parametric,
+    clients: int,
+    rounds: int,
+    langevin: Langevin | None = None,
+    length: int | None = None,
+) -> Start:
+    """Phase I of N-GO-UCB: the same pulls, each client fits its own ŵ₀ to its own share; nothing is sent.
+
+    A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
+    """
+    langevin = langevin_settings(langevin)
+    exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
+    generators = problem.generators("private langevin")
+    at_once = max(1, _CACHED // clients)
+    fits = []
+    for first in range(0, len(generators), at_once):
+        some = slice(first, first + at_once)
+        alone = Shards(*(part[some] for part in shards)).apart()
+        rounds_alone = langevin_rounds(network, alone, langevin, generators[some], answer)
+        fits.append(last(rounds_alone))
+    w0 = torch.cat([fit.w for fit in fits]).unflatten(0, (-1, clients))
+    loss = torch.cat([fit.loss for fit in fits]).unflatten(0, (-1, clients))
+    require_fitted(exploration.reward, loss)
+    return Start(problem, network, clients, rounds, exploration, w0, loss)
+
+
+@dataclass(frozen=True)
+class Immediate(EventTriggered):
+    """One model that all N clients share: every pull is synchronised at once.
+
+    The client that pulled uploads its ΔΣ, Δb (d_w² + d_w scalars, the others have nothing new to send) and all N
+    clients download Σ, b: (N + 1)(d_w² + d_w) scalars per step. Algorithm 1 with γ = 0 makes the same choices and
+    charges 2N(d_w² + d_w), since there all N clients upload. Where the pull itself is sent instead, ``datum`` is
+    its number of scalars (or an arm's number and the reward, if the encoding allows).
+    """
+
+    datum: int | None = None
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Always."""
+        return torch.ones_like(arm, dtype=torch.bool)
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Charge one upload and N downloads; the shared model is up to date already."""
+        cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
+        if self.datum is not None:
+            dense = self.settings.encoding == "dense"
+            cost = torch.tensor(self.datum) if dense else cost.clamp(max=self.datum)
+        message = Message(state.fresh.of(when.run), cost.expand(len(when.run)))
+        star.collect(message, when, senders=1)
+        star.broadcast(message, when)
+        return state
 
 
 def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:

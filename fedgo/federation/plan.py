@@ -19,7 +19,6 @@ from fedgo.confidence import (
     Tally,
     compress,
     condition,
-    condition_on_statistics,
     require_prior,
     statistics,
 )
@@ -199,3 +198,17 @@ class Plan:
         )
         blank = torch.zeros(arms, dtype=torch.float64)
         return torch.cat([blank.index_add(0, arm.long(), each) for each in (torch.ones_like(sums), sums)])
+
+
+def condition_on_statistics(
+    gradients: Tensor, offsets: Tensor, w0: Tensor, lam: float, sigma: Tensor, b: Tensor
+) -> Posterior:
+    """The posterior of `condition` from Σ (..., d_w, d_w) and b (..., d_w), where the pulls behind them are not known.
+
+    With ŵ − ŵ₀ = Σ⁻¹(b + λŵ₀ − Σŵ₀); ``gradients`` (..., K, d_w), ``offsets`` (..., K), ``w0`` (..., d_w).
+    """
+    factor = torch.linalg.cholesky(sigma)
+    away = (b + lam * w0).unsqueeze(-1) - sigma @ w0.unsqueeze(-1)
+    half: Tensor = torch.linalg.solve_triangular(factor, gradients.mT, upper=False)
+    shift: Tensor = torch.linalg.solve_triangular(factor, away, upper=False)
+    return Posterior(half.mT @ half, offsets + (half.mT @ shift).squeeze(-1))

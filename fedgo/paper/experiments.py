@@ -14,14 +14,14 @@ from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_random
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
-from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
+from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb, private_start
 from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.messages import Encoding
 from fedgo.network import Network
 from fedgo.paper import code, record, store
 from fedgo.paper.problems import clustered, cosine8, hartmann6
 from fedgo.paper.record import Setting
-from fedgo.phase_one import Start, phase_one_length, private_start, shared_start
+from fedgo.phase_one import Start, phase_one_length, shared_start
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace

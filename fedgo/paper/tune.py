@@ -28,12 +28,15 @@ import torch
 
 from fedgo.paper import record
 from fedgo.paper.code import code, digest
-from fedgo.paper.experiments import EVERY, Run, World, made_by, world
+from fedgo.paper.experiments import EVERY, Run, World, evaluate, made_by, tuned, world
 from fedgo.paper.record import Setting
 from fedgo.paper.tuning import (
+    CLAIM_RUNS,
+    CLAIM_SEED,
     STUDIES,
     Bracket,
     Chosen,
+    Evaluated,
     HeldOut,
     Judged,
     Outside,
@@ -42,6 +45,7 @@ from fedgo.paper.tuning import (
     Study,
     chosen,
     edges,
+    evaluated,
     held_out,
     judged,
     outside,
@@ -367,8 +371,17 @@ def look_outside(
     ]
 
 
-def write(study: Study, regrets: Sequence[Regrets], further: Sequence[Outside] = ()) -> list[Path]:
-    """Write the tables of ``study``, each headed by when, by which command and with which code it was made."""
+def write(
+    study: Study,
+    regrets: Sequence[Regrets],
+    further: Sequence[Outside] = (),
+    executor: Executor | None = None,
+    runs: int = CLAIM_RUNS,
+) -> list[Path]:
+    """Write the tables of ``study``, each headed by when, by which command and with which code it was made.
+
+    The winners of a named study play the ``runs`` of the claims too, on the ``executor``.
+    """
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     about = {"made": made, "command": study.command, "commit": commit()}
     about |= {"code": digest(code_of(part.experiment, part.algorithm) for part in study.brackets)}
@@ -385,7 +398,19 @@ def write(study: Study, regrets: Sequence[Regrets], further: Sequence[Outside] =
         apart = [row for bracket, known in pairs for row in held_out(bracket, known)]
         paths.append(record.write(study.table("held_out"), about, HeldOut._fields, apart))
         paths.append(record.write(study.table("outside"), about, Outside._fields, further))
+    else:  # what chapter 10 asks of the others
+        about |= {"seed": str(CLAIM_SEED), "criterion": "none: the winners on the runs of the claims"}
+        played = [row for name in study.experiments for row in _played(study, name, runs, executor)]
+        paths.append(record.write(study.table("evaluated"), about, Evaluated._fields, played))
     return paths
+
+
+def _played(study: Study, experiment: str, runs: int, executor: Executor | None) -> Iterator[Evaluated]:
+    """The winners on ``experiment`` that the tables of ``study`` name, on ``runs`` runs of the claims."""
+    algorithms = [part.algorithm for part in study.brackets if part.experiment == experiment]
+    traces = evaluate(experiment, runs, CLAIM_SEED, algorithms, executor, study.name)
+    for algorithm, trace in traces.items():
+        yield from evaluated(experiment, algorithm, tuned(experiment, algorithm, study.name), trace)
 
 
 def commit() -> str:
@@ -442,10 +467,11 @@ def main() -> None:
                 run = partial(tune, seed=study.seed, kept=kept, executor=pool, show=show)
                 regrets = run(study.brackets)
                 further = [] if study.name else look_outside(study, regrets, run)
+                paths = write(study, regrets, further, pool)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        print("\n" * sys.stdout.isatty() + "\n".join(str(path) for path in write(study, regrets, further)))
+        print("\n" * sys.stdout.isatty() + "\n".join(str(path) for path in paths))
     except KeyboardInterrupt:
         sys.exit(f"\ninterrupted: what is finished is kept, and `{study.command}` goes on from there")
     except OSError as error:

@@ -32,6 +32,7 @@ from fedgo.paper.record import Setting
 from fedgo.paper.summaries import interval, mean_error
 from fedgo.trace import Trace
 
+CLAIM_RUNS, CLAIM_SEED = 30, 0  # the instances that the claims are decided on (chapter 10)
 DIGITS = 3  # means are compared as they are written, so that the record decides every choice again
 
 Regrets = Mapping[str, Sequence[float]]  # of a setting as text: the final regret of its first runs
@@ -160,6 +161,21 @@ class HeldOut(NamedTuple):
     regrets: str
 
 
+class Evaluated(NamedTuple):
+    """The winner of a bracket on the runs of the claims, in one ``part`` of `PARTS` of a run: the ``regrets`` and the
+    ``scalars`` of every run in it."""
+
+    experiment: str
+    algorithm: str
+    setting: str
+    part: str
+    regrets: str
+    scalars: str
+
+
+PARTS = ("Phase I", "Phase II, first half", "Phase II, second half")
+
+
 def judged(bracket: Bracket, regrets: Regrets) -> list[Judged]:
     """Every setting on every rung, best first."""
     best = np.asarray(regrets[winner(bracket, regrets)])
@@ -210,6 +226,19 @@ def held_out(bracket: Bracket, regrets: Regrets) -> list[HeldOut]:
     return rows
 
 
+def evaluated(experiment: str, algorithm: str, setting: Setting, trace: Trace) -> list[Evaluated]:
+    """One row for each of the `PARTS` of ``trace``: enough for every claim that runs decide."""
+    middle = (trace.phase_one + trace.arm.shape[1]) // 2
+    ends = (0, trace.phase_one, middle, trace.arm.shape[1])
+    rows = []
+    for part, (first, end) in zip(PARTS, pairwise(ends), strict=True):
+        regrets = trace.regret[:, first:end].sum(1).tolist()
+        scalars = (trace.up + trace.down)[:, first:end].sum(1).tolist()
+        cells = (" ".join(f"{regret:.{DIGITS}f}" for regret in regrets), " ".join(map(str, scalars)))
+        rows.append(Evaluated(experiment, algorithm, record.text(setting), part, *cells))
+    return rows
+
+
 def _grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
@@ -248,6 +277,7 @@ _LINE_THREE = _wide(_grid(lam=(0.0001, 0.01)), (1, 10, 100, 1000))
 _LINE_THREE_RUNGS = (Rung(8, 30),)
 
 IN_SAMPLE = ("Fed-GO-UCB", "One-GO-UCB")
+_IN_SAMPLE_RUNGS = (Rung(32, CLAIM_RUNS),)
 
 
 class Study(NamedTuple):
@@ -257,6 +287,11 @@ class Study(NamedTuple):
     command: str
     seed: int
     brackets: tuple[Bracket, ...]
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """The experiments of its brackets, in order."""
+        return tuple(dict.fromkeys(part.experiment for part in self.brackets))
 
     def table(self, name: str) -> str:
         """The name of the study's table ``name``."""
@@ -300,8 +335,8 @@ STUDIES = {
         Study(
             "in_sample",
             "make tune INSAMPLE=1",
-            0,
-            tuple(bracket(name, a, RUNGS[:2]) for name in EXPERIMENTS for a in IN_SAMPLE),
+            CLAIM_SEED,
+            tuple(bracket(name, a, _IN_SAMPLE_RUNGS) for name in EXPERIMENTS for a in IN_SAMPLE),
         ),
     )
 }
@@ -326,12 +361,35 @@ def unseen(rung: int) -> dict[str, dict[str, Trace]]:
     return traces
 
 
-Row = TypeVar("Row", "Judged", "Chosen", "HeldOut", "Outside")
+def winners(study: str) -> dict[str, dict[str, Trace]]:
+    """The winners of a named ``study`` on the runs of the claims, by experiment and algorithm, as ``make tune`` kept
+    them: traces of three steps, one for each of the `PARTS`."""
+    cells: dict[tuple[str, str], list[Evaluated]] = {}
+    for row in rows_of(Evaluated, study):
+        cells.setdefault((row.experiment, row.algorithm), []).append(row)
+    traces: dict[str, dict[str, Trace]] = {}
+    for (experiment, algorithm), parts in cells.items():
+        regret, sent = (
+            torch.tensor([[float(cell) for cell in row.split()] for row in column], dtype=torch.float64).mT
+            for column in ([row.regrets for row in parts], [row.scalars for row in parts])
+        )
+        sent = sent.long()
+        nothing = torch.zeros_like(sent)
+        within = world(experiment, 1)
+        traces.setdefault(experiment, {})[algorithm] = Trace(
+            *(algorithm, within.problem.name, within.clients, 1, nothing, -regret, regret),
+            *(sent, nothing, nothing.bool()),
+        )
+    return traces
+
+
+Row = TypeVar("Row", "Judged", "Chosen", "HeldOut", "Outside", "Evaluated")
 _TABLES: Mapping[str, str] = {
     "Judged": "tuning",
     "Chosen": "tuned",
     "HeldOut": "held_out",
     "Outside": "outside",
+    "Evaluated": "evaluated",
 }
 
 

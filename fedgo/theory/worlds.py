@@ -1,6 +1,7 @@
-"""The class in which every bound of the paper can be evaluated: one unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w.
+"""Worlds in which the theory can be checked: problems that are realizable (Assumption 1), whose w* is known.
 
-It is realizable (Assumption 1), and the constants of Assumptions 2 and 3 are certified in closed form.
+Of any network, and of the class in which every bound of the paper can be evaluated: one unit f_x(w) = tanh(wᵀx) on
+W = [0, 1]^d_w, for which the constants of Assumptions 2 and 3 are certified in closed form.
 """
 
 import math
@@ -10,8 +11,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, require
-from fedgo.problem import Problem, uniform_arms
+from fedgo._checks import count, number, on_cpu, require
+from fedgo._streams import generator, normal_tape
+from fedgo.network import Parametric
+from fedgo.problem import Problem, run_numbers, uniform_arms
 from fedgo.theory.assumptions import Assumptions
 
 
@@ -92,3 +95,26 @@ def single_unit_assumptions(problem: Problem) -> Assumptions:
         noise=problem.sigma,
         growth=growth.min().item(),
     )
+
+
+@on_cpu
+def realizable(
+    network: Parametric,
+    runs: int | Sequence[int] = 10,
+    *,
+    arms: int = 50,
+    seed: int = 0,
+    sigma: float = 0.1,
+    scale: float = 1.0,
+) -> Problem:
+    """f = f_{w*} and uniform arms in [0,1]^d_x: Assumption 1 holds exactly; w* ~ N(0, s²I), s = ``scale``."""
+    numbers = run_numbers(runs)
+    count("seed", seed, "give a seed of at least 0", least=0)
+    number("scale", scale, "give the standard deviation of w*")
+    truth = torch.stack([normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]).mul(
+        scale
+    )
+    problem = uniform_arms(
+        "realizable", lambda x: x.sum(-1), (0.0, 1.0), network.d_x, numbers, arms, seed, sigma
+    )
+    return replace(problem, means=network.values(truth, problem.arms), truth=truth)

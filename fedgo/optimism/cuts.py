@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.images import Images, View, layers, scaled, seen_gradients, slope
+from fedgo.optimism.images import Images, View, layers, scaled, seen_gradients, slope
 
 _KEPT = 4  # cuts kept per arm
 _ROUNDS = 8  # of tightening the cuts, at most

@@ -1,8 +1,8 @@
 """Line 3 of Algorithm 1 as printed: the arm x with the largest max f_x(w) over w ∈ Ball, by projected ascent.
 
-In the coordinates θ = A_x w of `fedgo.images`, a step u ← Π(u + η√β h/‖h‖_{C_x}) with h = ∂f/∂θ is the projected step
+In the coordinates θ = A_x w of `images`, a step u ← Π(u + η√β h/‖h‖_{C_x}) with h = ∂f/∂θ is the projected step
 w ← Π(w + η√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹}) of parameter space, exactly. It ends in a local maximum: the value is a lower bound of
-the arm's. Upper bounds, `fedgo.cuts`, say which arms need not be ascended.
+the arm's. Upper bounds, `cuts`, say which arms need not be ascended.
 """
 
 import math
@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from fedgo.confidence import Coordinates, Posterior, Tally, precision_factor
-from fedgo.cuts import Cuts, bounds, prior_cuts, tighten
-from fedgo.images import Images, Rows, View, images, rows, slope, value
 from fedgo.network import Network
+from fedgo.optimism.cuts import Cuts, bounds, prior_cuts, tighten
+from fedgo.optimism.images import Images, Rows, View, images, rows, slope, value
 
 FIRST_STEP = 1.0  # η of the first step; it doubles on success and falls to an eighth on failure
 LAST_STEP = 1e-3  # … until it is smaller than this
