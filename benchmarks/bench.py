@@ -36,6 +36,7 @@ from fedgo import (
     shared_start,
 )
 from fedgo.beyond.guard import guarded_fed_go_ucb
+from fedgo.paper import costs
 from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evaluate
 from fedgo.paper.guarded import guarantee
 
@@ -152,6 +153,12 @@ def main() -> None:
         print(
             f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {gigabytes:5.2f} GB so far, aim 2", flush=True
         )
+    rows = costs.measure_all()
+    for name, curve in costs.CURVES.items():
+        found = [row for row in rows if row.curve == name]
+        shown = "  ".join(f"{row.value:,}: {row.seconds:.2f}" for row in found)
+        what = f"CPU seconds, {name}, by {curve.by}"
+        print(f"{what:58s} {shown}   exponent {costs.exponent(found):.2f}", flush=True)
     for runs, aim in ((10, 60.0), (100, 480.0)):
         begin = time.perf_counter()
         for name in EXPERIMENTS:
