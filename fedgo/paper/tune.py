@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -219,20 +219,14 @@ def code_of(experiment: str, algorithm: str) -> str:
     return code(*made_by(experiment, algorithm))
 
 
-@dataclass
 class Progress:
-    """How much of the ``brackets`` is done, and how long the rest takes at the speed seen so far."""
+    """How much of the ``brackets`` is done, and how long the rest takes at the speed seen so far, by the ``clock``."""
 
-    brackets: Sequence[Bracket]
-    clock: Callable[[], float] = time.monotonic
-    settings: int = 0
-    finished: int = 0
-    computed: float = 0.0
-    runs: dict[tuple[str, str], int] = field(default_factory=dict)
-    seconds: dict[tuple[str, str], float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.start = self.clock()
+    def __init__(self, brackets: Sequence[Bracket], clock: Callable[[], float] = time.monotonic) -> None:
+        self.brackets, self.clock, self.start = brackets, clock, clock()
+        self.settings, self.finished, self.computed = 0, 0, 0.0
+        self.runs: dict[tuple[str, str], int] = {}
+        self.seconds: dict[tuple[str, str], float] = {}
 
     def add(self, task: Task, found: Measured, old: bool) -> None:
         """Count a finished ``task``; an ``old`` result took no time now."""
