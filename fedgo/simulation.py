@@ -60,13 +60,22 @@ class Annotates(Protocol):
 
 @on_cpu
 def simulate(
-    name: str, problem: Problem, learner: Learner[State], exploration: Exploration, clients: int, steps: int
+    name: str,
+    problem: Problem,
+    learner: Learner[State],
+    exploration: Exploration,
+    clients: int,
+    steps: int,
+    together: bool = False,
 ) -> Trace:
     """Run ``steps`` steps of Phase II after ``exploration`` and return the trace of both phases.
 
     Arms whose index is within rounding of the largest are a tie, which the learner's own seeded order of the arms
     decides: where features are alike, round-off would decide otherwise, and it differs between machines. A
     ``ValueError`` where an index is NaN.
+
+    A run that fires may wait until all have, and the runs synchronise ``together``: the result is the same, and faster
+    where a synchronisation costs more than the passes in which others play on.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     clients = count("clients", clients, "give N, at least one client")
@@ -86,14 +95,16 @@ def simulate(
     ledger = Ledger(*(_extend(part, steps) for part in exploration.ledger))
     star = Star(clients, ledger)
     notes: dict[str, Tensor] = {}
+    speaks = learner if isinstance(learner, Annotates) else None
     order = order_of_ties(problem, learners)
     seat = torch.arange(learners)
     position = torch.full((runs,), first)
+    fired = torch.full((runs,), -1)  # the step of a synchronisation that a run waits for, or -1
     state = learner.begin()
     while bool((position < total).any()):
         served = (position - first) % learners
         step = (position - served).unsqueeze(1) + seat
-        turn = (seat >= served.unsqueeze(1)) & (step < total)
+        turn = (seat >= served.unsqueeze(1)) & (step < total) & (fired < 0).unsqueeze(1)
         index = learner.index(state)
         arm = largest(index, order)
         fires = learner.fires(state, arm) & turn
@@ -104,19 +115,22 @@ def simulate(
         reward = problem.observe(arm, noise.gather(1, at))
         run, learner_number = turn.nonzero(as_tuple=True)
         taken = step[run, learner_number]
-        if isinstance(learner, Annotates):
-            for note, values in learner.notes(state, index, arm).items():
+        if speaks is not None:
+            for note, values in speaks.notes(state, index, arm).items():
                 kept = notes.setdefault(note, values.new_zeros(runs, total))
                 kept[run, taken] = values[run, learner_number]
         state = learner.learn(state, arm, reward, turn.to(reward.dtype))
         arms[run, taken] = arm[run, learner_number]
         rewards[run, taken] = reward[run, learner_number]
         position = position + turn.sum(1)
-        if fires.any():
-            run, learner_number = fires.nonzero(as_tuple=True)
-            when = When(run, step[run, learner_number])
+        fired = torch.where(fires.any(1), position - 1, fired)
+        waits = fired >= 0
+        if waits.any() and (not together or bool((waits | (position == total)).all())):
+            run = waits.nonzero().squeeze(1)
+            when = When(run, fired[run])
             sync[when] = True
             state = learner.synchronise(state, star, when)
+            fired.fill_(-1)
     return Trace(
         name, problem.name, clients, first, arms, rewards, problem.regret(arms), *ledger, sync, notes
     )

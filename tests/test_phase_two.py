@@ -1,6 +1,6 @@
 """Phase II over the star: what the server knows, what is reset, what is charged, and what a batch must not change."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -158,3 +158,15 @@ def test_a_trace_counts_phase_one_and_survives_its_file(world, tmp_path):
     )  # fmt: skip
     for name in ("arm", "reward", "regret", "up", "down", "sync"):
         assert torch.equal(getattr(loaded, name), getattr(trace, name))
+
+
+def test_runs_that_wait_for_each_other_to_synchronise_do_the_same(world, watched):
+    _, _, start = world
+    traces, calls = [], []
+    for together in (False, True):
+        learner = replace(watched[0], settings=Settings(0.5, 0.3, 1.5), seen=[])
+        size = (start.exploration, CLIENTS, CLIENTS * ROUNDS)
+        traces.append(simulate("watched", start.problem, learner, *size, together=together))
+        calls.append(len(learner.seen))
+    assert traces[0] == traces[1]
+    assert calls[1] < calls[0]  # so somebody waited

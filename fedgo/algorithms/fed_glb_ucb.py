@@ -53,7 +53,9 @@ def fed_glb_ucb(
     require_prior(problem.arms.square().sum(-1).amax(), settings.lam)
     require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
     learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
-    return simulate("Fed-GLB-UCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
+    nothing = Exploration.nothing(len(problem.runs))
+    # a fit of one run takes as long as one of many
+    return simulate("Fed-GLB-UCB", problem, learner, nothing, clients, steps, together=True)
 
 
 class State(NamedTuple):
