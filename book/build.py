@@ -64,7 +64,8 @@ def check(root: Path, names: list[str]) -> None:
     """Put every page through the gates, and today's text around the outputs of the executed ones."""
     faults: list[str] = []
     for page in sorted([*(root / "notebooks").glob("*.md"), *(root / "book").glob("*.md")]):
-        faults += gates.typed_measurements(page.read_text(encoding="utf-8"), str(page.relative_to(root)))
+        text, name = page.read_text(encoding="utf-8"), str(page.relative_to(root))
+        faults += gates.typed_measurements(text, name) + gates.typed_chapters(text, name)
     reasons = stale(root, names)
     for name in names:
         if name in reasons:

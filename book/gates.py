@@ -148,3 +148,21 @@ def typed_measurements(text: str, name: str) -> list[str]:
         "glue what was measured, and write a constant as a formula, $…$"
         for found in NUMBER.finditer(kept)
     ]
+
+
+TITLES = re.compile(r"\s*(caption|alt): ")
+BY_NUMBER = re.compile(r"\bchapters?\s+\[?\d+", re.IGNORECASE)
+
+
+def typed_chapters(text: str, name: str) -> list[str]:
+    """A chapter in prose, in a caption or in an alternative text is named: its number is that of the contents."""
+    shown = [
+        line if line or not TITLES.match(raw) else raw
+        for line, raw in zip(prose(text), text.splitlines(), strict=True)
+    ]
+    whole = "\n".join(shown)
+    return [
+        f"{name}, line {whole.count(chr(10), 0, found.start()) + 1}: '{found.group()}' is typed; "
+        "numbers move with the table of contents, so name the chapter, and link to it"
+        for found in BY_NUMBER.finditer(whole)
+    ]

@@ -1,5 +1,7 @@
 """Each gate of the book refuses the fault that is planted for it, and names the place."""
 
+from pathlib import Path
+
 import nbformat
 import pytest
 from book_modules import shared
@@ -8,6 +10,7 @@ from small_book import HEADER, PARAMETERS, cell
 gates = shared("gates")
 
 FIGURE = {"figure": {"name": "fig-a", "caption": "A."}, "image": {"alt": "A line."}}
+ROOT = Path(__file__).parents[1]
 PNG = nbformat.v4.new_output("display_data", data={"image/png": "aaaa"})
 ERROR = nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
 
@@ -171,7 +174,7 @@ def test_a_statement_and_what_a_box_says_is_prose(box):
         "{glue:text}`fall:.1f` % and $0.8$ at `x = 0.5`, see [a page](a-1.5.md), N = 20",
         "$$\n0.5 + 1/3\n$$",
         "the level is 95 %, in Section 5.1",
-        "lines 2/and 3, chapter 10, 2024, the 20 arms",
+        "lines 2/and 3, 2024, the 20 arms",
         "```{code-cell} ipython3\nx = 0.123\n```",
         "```{source} fedgo.star.Star\n:start-at: 0.5\n```",
         "run r of seed 1, e5 and twelve of them",
@@ -179,3 +182,36 @@ def test_a_statement_and_what_a_box_says_is_prose(box):
 )
 def test_what_is_no_typed_measurement(prose):
     assert gates.typed_measurements(f"---\nversion: 1.16\n---\n\n{prose}\n", "a.md") == []
+
+
+@pytest.mark.parametrize(
+    ("page", "refused"),
+    {
+        "As chapter 10 says.\n": "chapter 10",
+        "In chapters\n[11](a.ipynb) and [12](b.ipynb).\n": "chapters\n[11",
+        "Chapters 4 to 6 do.\n": "Chapters 4",
+        "```{exercise} One\nRead [chapter 3](a.md).\n```\n": "chapter 3",
+        "```{code-cell} ipython3\n---\n    caption: As in chapter 2.\n---\n```\n": "chapter 2",
+        "```{code-cell} ipython3\n---\n    alt: The same as in Chapter 2, smaller.\n---\n```\n": "Chapter 2",
+    }.items(),
+)
+def test_a_chapter_is_named_and_not_numbered(page, refused):
+    (fault,) = gates.typed_chapters(page, "a.md")
+    assert f"'{refused}' is typed; numbers move" in fault
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "The chapter before, [the results](08_all_six.ipynb), in 10 chapters.\n",
+        "```{code-cell} ipython3\nstreams('check of chapter 7')  # chapter 7\n```\n",
+    ],
+)
+def test_a_link_and_code_may_hold_a_number(page):
+    assert gates.typed_chapters(page, "a.md") == []
+
+
+def test_no_page_of_the_book_numbers_a_chapter():
+    pages = [*(ROOT / "notebooks").glob("*.md"), *(ROOT / "book").glob("*.md")]
+    found = [fault for page in pages for fault in gates.typed_chapters(page.read_text("utf-8"), page.name)]
+    assert len(pages) > 20 and not found, "\n".join(found)
