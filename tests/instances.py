@@ -16,12 +16,18 @@ def sample(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def instance(seed):
-    """A realizable problem of random sizes, its network, clients and rounds, and random settings."""
+def random_world(seed, *sizes):
+    """A realizable problem, its network, clients and rounds, and the draw; ``sizes`` are the ranges of K, N and T."""
     draw = np.random.default_rng(seed)
     network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
-    arms, clients, rounds = int(draw.integers(2, 15)), int(draw.integers(1, 6)), int(draw.integers(1, 11))
+    arms, clients, rounds = (int(draw.integers(*size)) for size in sizes)
     problem = realizable(network, 3, arms=arms, seed=seed, sigma=0.3, scale=2.0)
+    return problem, network, clients, rounds, draw
+
+
+def instance(seed):
+    """A realizable problem of random sizes, its network, clients and rounds, and random settings."""
+    problem, network, clients, rounds, draw = random_world(seed, (2, 15), (1, 6), (1, 11))
     lam, beta = 10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1)
     return problem, network, clients, rounds, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)])
 

@@ -297,7 +297,7 @@ def test_the_event_is_that_of_the_replay(patience):
 def test_the_closed_form_by_hand():
     # Q = diag(4, 1): no width above 2; N = 2, T = 5, Λ = 1.5
     made = Prior(torch.diag_embed(double([[2.0, 1.0]])), torch.zeros(1, 2).double())
-    intervals = ExactIntervals(made, double([0.3]), 2, 0.1, 3.0)
+    intervals = ExactIntervals(2, 0.1, 3.0, prior=made, bias=double([0.3]))
     bound = 2 * math.log1p(10 * 4 / 2)  # R = K ln(1 + NT·4/K)
     syncs = bound / 1.6 + math.sqrt((bound / 1.6) ** 2 + 5 * bound / 0.8)
     root = 0.1 * math.sqrt(1.5 + 2 * math.log(math.pi**2 * 2 * (min(syncs, 10) + 1) ** 2 / 0.6)) + 0.3

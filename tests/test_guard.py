@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import INF, assert_same
+from instances import INF, assert_same, random_world
 from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
@@ -147,11 +147,8 @@ def plain_fed_go(problem, start, chosen, row, prior):
 
 def instance(seed):
     """A problem, a start and everything that the guard is given, of random sizes."""
-    draw = np.random.default_rng(seed)
-    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
-    arms, clients, rounds = int(draw.integers(2, 13)), int(draw.integers(1, 7)), int(draw.integers(2, 16))
-    problem = realizable(network, 3, arms=arms, seed=seed, sigma=0.3, scale=2.0)
-    start = shared_start(problem, network, clients, rounds, BRIEF)
+    problem, *world, draw = random_world(seed, (2, 13), (1, 7), (2, 16))
+    start = shared_start(problem, *world, BRIEF)
     chosen = Settings(10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 0.5))
     value = problem.means.abs().max().item() * float(draw.choice([1.01, 2, 10]))
     gamma = (0.0, 0.1, 0.5, 1.0, 5.0, INF)[seed % 6]

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from instances import GAMMAS, INF, sample
+from instances import GAMMAS, INF, random_world, sample
 
 from fedgo import (
     EventTriggered,
@@ -28,11 +27,8 @@ PARTS = ("arm", "up", "down", "sync")
 
 def instance(seed):
     """Fewer arms than parameters, or more, and settings."""
-    draw = np.random.default_rng(seed)
-    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
-    arms, clients, rounds = int(draw.integers(2, 60)), int(draw.integers(1, 7)), int(draw.integers(2, 25))
-    problem = realizable(network, 3, arms=arms, seed=seed, sigma=0.3, scale=2.0)
-    start = shared_start(problem, network, clients, rounds, BRIEF)
+    problem, *world, draw = random_world(seed, (2, 60), (1, 7), (2, 25))
+    start = shared_start(problem, *world, BRIEF)
     lam, beta = 10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1)
     return problem, start, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)], patience=seed // 6 % 2)
 

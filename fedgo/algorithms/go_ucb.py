@@ -10,6 +10,7 @@ of the paper in `fedgo.optimism`.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -114,17 +115,21 @@ class Immediate(EventTriggered):
 
     datum: int | None = None
 
+    @cached_property
+    def cost(self) -> Tensor:
+        """Scalars of one pull, or of its statistics."""
+        cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
+        if self.datum is None:
+            return cost
+        return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
+
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Always."""
         return torch.ones_like(arm, dtype=torch.bool)
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Charge one upload and N downloads; the shared model is up to date already."""
-        cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
-        if self.datum is not None:
-            dense = self.settings.encoding == "dense"
-            cost = torch.tensor(self.datum) if dense else cost.clamp(max=self.datum)
-        message = Message(state.fresh.of(when.run), cost.expand(len(when.run)))
+        message = Message(state.fresh.of(when.run), self.cost)
         star.collect(message, when, senders=1)
         star.broadcast(message, when)
         return state

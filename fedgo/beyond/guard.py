@@ -36,7 +36,7 @@ from fedgo.problem import Problem
 from fedgo.simulation import Learner, largest, order_of_ties, simulate
 from fedgo.star import Content, Ledger, Message, Star, When
 from fedgo.theory.confidence import information_bound, noise_radius
-from fedgo.theory.intervals import Interval, check_bounds, clipped
+from fedgo.theory.intervals import Bounds, Interval, check_bounds, clipped
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 from fedgo.trace import Trace
 
@@ -70,16 +70,8 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class TabularIntervals:
-    """The `Intervals` of Theorem G: every arm by its own counts and sums, N = ``clients``, F = ``value``."""
-
-    clients: int
-    sigma: float
-    value: float
-    delta: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_bounds(self.clients, self.sigma, self.value, self.delta)
+class TabularIntervals(Bounds):
+    """The `Intervals` of Theorem G: every arm by its own counts and sums."""
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
         """As `Intervals` says; all runs are alike."""

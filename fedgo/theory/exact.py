@@ -11,7 +11,7 @@ has the size of its own pivot, so that λ may be 1e-12.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from fedgo.confidence import Tally, compress
 from fedgo.phase_one import Start
 from fedgo.problem import Problem
 from fedgo.theory.confidence import information_bound, noise_radius
-from fedgo.theory.intervals import Interval, check_bounds, clipped
+from fedgo.theory.intervals import Bounds, Interval, clipped
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 
 _RANK = 1e-12  # of the largest singular value: gradients whose least is below it are not of full rank
@@ -160,22 +160,15 @@ def exact_radius(
 
 
 @dataclass(frozen=True)
-class ExactIntervals:
+class ExactIntervals(Bounds):
     """The `Intervals` of Theorem S for S runs: m ± √β w within [−F, F], around the one ŵ₀ of Phase I.
 
     ``prior`` (S, K) is fixed when Phase II begins, ``bias`` (S,) a bound on |f − f(ŵ₀)|_{Q⁻¹}, F = ``value``, N =
     ``clients``. What is known must be data of Phase II, since ŵ₀ depends on those of Phase I.
     """
 
-    prior: Prior
-    bias: Tensor
-    clients: int
-    sigma: float
-    value: float
-    delta: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_bounds(self.clients, self.sigma, self.value, self.delta)
+    prior: Prior = field(kw_only=True)
+    bias: Tensor = field(kw_only=True)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
         """As `Intervals` says, from data of Phase II."""
@@ -212,7 +205,7 @@ def exact_intervals(
     else:
         made = prior(gradients, offsets, 1.0, computable_nugget(offsets, value, sigma))
     bias = torch.full_like(offsets[:, 0], sigma)
-    return ExactIntervals(made, bias, start.clients, sigma, value, delta)
+    return ExactIntervals(start.clients, sigma, value, delta, prior=made, bias=bias)
 
 
 def exact_regret(

@@ -7,6 +7,7 @@ compute.
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import torch
@@ -47,6 +48,19 @@ def check_bounds(clients: int, sigma: float, value: float, delta: float) -> None
     remedy = "give F > 0, a bound on |f|"
     require(0 < number("value", value, remedy) < math.inf, "value", value, remedy)
     check_probability(number("delta", delta, "give a failure probability δ in (0, 1)"))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What intervals for N = ``clients`` are given: ``sigma`` σ of the noise, F = ``value`` ≥ |f|, and ``delta`` δ."""
+
+    clients: int
+    sigma: float
+    value: float
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_bounds(self.clients, self.sigma, self.value, self.delta)
 
 
 def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interval:
