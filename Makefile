@@ -6,6 +6,8 @@
 # make draft        every notebook with two runs, into _build/draft
 # make pdf          the built book as one PDF, _build/fedgo.pdf
 # make bench        the benchmark
+# make federation   server and five clients as processes over TLS on this machine, compared with the simulator (STORE=file:
+#                   in NVFlare's simulator too, and keep what was measured)
 # make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
 # make matrix       `make check` in an environment of its own for every Python
 # make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour)
@@ -20,7 +22,7 @@ PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: book test check stale draft pdf bench determinism matrix mutants tune lock clean distclean chromium
+.PHONY: book test check stale draft pdf bench engine federation determinism matrix mutants tune lock clean distclean chromium
 
 book: .venv/stamp
 	@$(PY) book/build.py $(if $(FRESH),--fresh) $(if $(LIMIT),--limit $(LIMIT))
@@ -63,6 +65,19 @@ tune: .venv/stamp
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py
 
+# NVFlare has an environment of its own, which sees the packages of .venv: the lock and .venv stay as they are.
+engine: .venv/federation/stamp
+
+federation: .venv/federation/stamp
+	@PYTHONPATH=. .venv/federation/bin/python -W ignore benchmarks/federation.py $(if $(STORE),--simulator --store $(STORE))
+
+.venv/federation/stamp: .venv/stamp federation.lock
+	@$(PY) -m venv .venv/federation
+	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(.venv/federation/bin/python -c \
+	  'import sysconfig; print(sysconfig.get_path("purelib"))')/fedgo.pth"
+	.venv/federation/bin/python -m pip install --quiet --no-deps -r federation.lock
+	@touch $@
+
 determinism: .venv/stamp
 	@$(PY) benchmarks/determinism.py
 
@@ -94,6 +109,9 @@ lock:
 	@.venv/lock/bin/pip freeze --all --exclude pip --exclude fedgo > .venv/lock/freeze
 	@{ echo "# Exact versions of everything installed; written by \`make lock\`."; \
 	  sed 's/+[^ ]*$$//' .venv/lock/freeze; } > requirements.lock
+	.venv/lock/bin/pip install --quiet --constraint requirements.lock -e ".[federation]"
+	@{ echo "# What \`make federation\` needs beside requirements.lock, exact versions; written by \`make lock\`."; \
+	  .venv/lock/bin/pip freeze --exclude fedgo | sed 's/+[^ ]*$$//' | grep -vxF -f requirements.lock; } > federation.lock
 	@rm -rf .venv/lock
 
 clean:

@@ -514,6 +514,31 @@ def test_any_order_of_turns(encoding):
         assert int(trace.up[0, plan.length :].sum()) == up and 1 < trace.sync.sum() < 100
 
 
+@pytest.mark.parametrize("encoding", ["dense", "counts"])
+def test_together_all_clients_of_a_round_choose_before_any_of_them_learns(encoding):
+    problem, plan = small(encoding)
+    trace = play(problem, plan, 60, together=True)
+    clients, server, noise = [Client(plan, i) for i in range(3)], Server(plan), problem.tape(plan.length + 60)
+
+    def rewarded(arm, t):
+        return float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
+
+    for t in range(plan.length):
+        arm = clients[t % 3].ask()
+        clients[t % 3].tell(arm, rewarded(arm, t))
+    converse(server, clients)
+    arms, sync = [], []
+    for t in range(plan.length, plan.length + 60, 3):
+        asked = [client.ask() for client in clients]
+        fires = [clients[i].tell(arm, rewarded(arm, t + i)) for i, arm in enumerate(asked)]
+        arms += asked
+        sync += [False, False, any(fires)]
+        if any(fires):
+            converse(server, clients)
+    assert trace.arm[0, plan.length :].tolist() == arms and trace.sync[0, plan.length :].tolist() == sync
+    assert trace.up.sum() == server.scalars[0] and 1 < sum(sync) < 20 and trace != play(problem, plan, 60)
+
+
 def test_a_synchronisation_that_nobody_answers_changes_nothing_and_the_next_one_has_it_all():
     problem, plan = small()
     clients, server = started(plan, problem)

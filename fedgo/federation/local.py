@@ -78,12 +78,14 @@ def play(
     steps: int,
     turns: Tensor | None = None,
     silent: Silent = everybody_answers,
+    together: bool = False,
 ) -> Trace:
     """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
 
     ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
-    answer in Phase II. Equal to `fedgo.fed_go_ucb`,
-    and without a network to `fedgo.dis_lin_ucb`: arms, rewards, synchronisations, scalars.
+    answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
+    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`, and without a network to
+    `fedgo.dis_lin_ucb`: arms, rewards, synchronisations, scalars.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")
@@ -96,14 +98,16 @@ def play(
     noise = problem.tape(total)
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
     sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
+    due = False
     for t, i in enumerate(turns.tolist()):
         arm = clients[i].ask()
         reward = float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
-        fires = clients[i].tell(arm, reward)
-        arms[0, t], rewards[0, t], sync[0, t] = arm, reward, fires and t >= first
-        before = server.scalars
-        if fires if t >= first else t == first - 1:
+        arms[0, t], rewards[0, t] = arm, reward
+        due = clients[i].tell(arm, reward) or due
+        before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
+        if t == first - 1 or (t >= first and due and ends):
             converse(server, clients, silent if t >= first else everybody_answers)
+            sync[0, t], due = t >= first, False
         for part, old, new in zip(ledger, before, server.scalars, strict=True):
             part[0, t] = new - old
     name = "Fed-GO-UCB" if plan.network is not None else "DisLinUCB"
