@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 NAME = "fedgo-book"
@@ -96,8 +96,15 @@ class Record(MetaPathFinder):
         elif event == "open" and isinstance(arguments[0], str):
             # a module that is imported opens its file as well; anybody else reads what is written there
             importing = sys._getframe(1).f_code.co_filename.startswith("<frozen importlib")
-            if not importing:
+            if not importing and not self.hashing(sys._getframe(1)):
                 self.read(arguments[0])
+
+    def hashing(self, frame: FrameType | None) -> bool:
+        """Whether the file is opened for the hash of what its code does, which a docstring does not change."""
+        by = str(self.root / PACKAGE / "paper/code.py")
+        while frame and frame.f_code.co_filename != by:
+            frame = frame.f_back
+        return frame is not None
 
     def read(self, file: str) -> None:
         """Note what ``file`` holds, if it is one of the tree and not known yet."""

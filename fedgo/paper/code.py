@@ -61,7 +61,7 @@ def closure(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, Path]:
         found[name] = file
         if path.is_dir():
             continue
-        waiting += imported(_tree(file, file.stat().st_mtime_ns), name)
+        waiting += _imported(file, file.stat().st_mtime_ns, name)
         waiting += [".".join([first, *parts[:depth]]) for depth in range(len(parts))]
     return dict(sorted(found.items()))
 
@@ -80,6 +80,12 @@ def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAG
     return digest(parts)
 
 
+@cache
+def _imported(file: Path, changed: int, name: str) -> tuple[str, ...]:
+    return tuple(imported(_tree(file, changed), name))
+
+
+@cache
 def _dumped(file: Path, changed: int) -> str:
     return ast.dump(_tree(file, changed))
 
