@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.claims import CLAIMS, VERDICTS, Claim, judge, late_share, on, orders, ratios, sizes
+from fedgo.paper.claims import (
+    CLAIMS,
+    VERDICTS,
+    Change,
+    Claim,
+    Part,
+    changes,
+    judge,
+    late_share,
+    on,
+    orders,
+    ratios,
+    sizes,
+)
 from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS
 from fedgo.trace import Trace
 
@@ -66,6 +79,55 @@ def test_a_claim_on_some_problems_keeps_the_parts_on_these():
     assert {c.name for c in without_runs} == {
         "statistics-size", "conforms", "caption-synthetic", "caption-real",
     }  # fmt: skip
+
+
+# --- changes
+
+
+def level(name, regret, sent=100):
+    return trace(regret * RUNS, [sent] * len(RUNS), name=name)
+
+
+def test_what_is_replaced_changes_the_verdicts_that_rest_on_it_alone():
+    even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
+    found = {c.claim.name: c for c in changes(even, {"hartmann6": {"Fed-GO-UCB": level("Fed-GO-UCB", 3)}})}
+    assert list(found) == [
+        "effective", "much-smaller-regret", "superiority", "higher-cost", "cheaper-than-one", "sub-linear",
+    ]  # fmt: skip
+    assert {c.before[0] for c in found.values()} == {"not reproduced"}  # nobody is better than anybody
+    assert all({p.label[:3] for p in c.after[1]} == {"p: "} and c.lost == 0 for c in found.values())
+    assert found["effective"].after[0] == "reproduced" and found["effective"].gained == 1
+    assert (found["much-smaller-regret"].after[0], found["much-smaller-regret"].gained) == ("partly", 4)
+    assert found["superiority"].after[0] == "reproduced" and found["superiority"].gained == 5
+    assert [c.claim.name for c in found.values() if c.stable] == [
+        "higher-cost",
+        "cheaper-than-one",
+        "sub-linear",
+    ]
+
+
+def test_in_hindsight_only_the_algorithm_that_is_praised_gets_better_constants():
+    even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
+    better = {
+        e: {"Fed-GO-UCB": level("Fed-GO-UCB", 8), "One-GO-UCB": level("One-GO-UCB", 2)} for e in EXPERIMENTS
+    }
+    found = {c.claim.name: c for c in changes(even, better)}
+    assert (found["outperforms"].gained, found["outperforms"].lost) == (
+        10,
+        0,
+    )  # One-GO-UCB is a baseline here
+    assert found["much-smaller-regret"].gained == 8  # and here it is praised
+    assert set(found) == {c.name for c in CLAIMS if on(c, tuple(EXPERIMENTS))}
+
+
+def test_a_change_counts_what_is_gained_and_what_is_lost():
+    def parts(*holds):
+        return [Part("p", 1.0, 1.0, 1.0, 1.0, holds=part) for part in holds]
+
+    swapped = Change(claim(None), ("partly", parts(True, False, True)), ("partly", parts(False, True, True)))
+    assert (swapped.stable, swapped.gained, swapped.lost) == (True, 1, 1)
+    lost = Change(claim(None), ("reproduced", parts(True, True)), ("partly", parts(True, False)))
+    assert (lost.stable, lost.gained, lost.lost) == (False, 0, 1)
 
 
 # --- judge

@@ -75,6 +75,16 @@ def test_import_fedgo_brings_torch_and_numpy_and_nothing_else():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 
 
+def test_import_fedgo_says_nothing_and_warns_of_nothing():
+    code = (
+        "import torch, warnings; warnings.simplefilter('error'); import fedgo"  # what torch says is torch's
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, cwd=PACKAGE.parent, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_tuning_and_claims_neither_draw_nor_read_raw_data():
     code = (
         "import sys, fedgo.paper.tune, fedgo.paper.claims;"

@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -34,7 +35,20 @@ from fedgo.paper.experiments import (
     world,
 )
 from fedgo.paper.tune import Kept, Measured, Progress, Task
-from fedgo.paper.tuning import GRIDS, RUNGS, STUDIES, Bracket, Chosen, HeldOut, Judged, Rung, bracket, rows_of
+from fedgo.paper.tuning import (
+    CLAIM_RUNS,
+    CLAIM_SEED,
+    GRIDS,
+    RUNGS,
+    STUDIES,
+    Bracket,
+    Chosen,
+    HeldOut,
+    Judged,
+    Rung,
+    bracket,
+    rows_of,
+)
 
 TITLES = [("made-up", "A"), ("made-up", "B")]
 GRID = tuple({"lam": 0.1, "beta": float(k)} for k in range(12))
@@ -392,6 +406,29 @@ def test_the_paper_compares_six_algorithms():
     ]  # fmt: skip
 
 
+def test_what_is_best_in_hindsight_is_chosen_from_the_whole_grid_on_the_runs_of_the_claims():
+    study = STUDIES["in_sample"]
+    assert study.seed == CLAIM_SEED != TUNING_SEED
+    assert all(b.rungs == (Rung(len(GRIDS[b.algorithm]), CLAIM_RUNS),) for b in study.brackets)
+    page = (Path(__file__).resolve().parents[1] / "notebooks" / "10_claims.md").read_text(encoding="utf-8")
+    assert f"\nruns = {CLAIM_RUNS}\nseed = {CLAIM_SEED}\n" in page
+
+
+def test_the_kept_runs_of_the_winners_are_those_of_their_settings():
+    for experiment, of in tuning.winners("in_sample").items():
+        rows = [row for row in rows_of(Chosen, "in_sample") if row.experiment == experiment]
+        assert [row.algorithm for row in rows] == list(of)
+        for row, kept in zip(rows, of.values(), strict=True):
+            assert len(kept.arm) == row.runs == CLAIM_RUNS
+            assert kept.cumulative_regret[:, -1].mean().item() == pytest.approx(row.mean, abs=2e-3)
+    again = evaluate("hartmann6", 2, CLAIM_SEED, ["Fed-GO-UCB"], study="in_sample")["Fed-GO-UCB"]
+    kept = tuning.winners("in_sample")["hartmann6"]["Fed-GO-UCB"].first(2)
+    assert again.communication[:, -1].tolist() == kept.communication[:, -1].tolist()
+    torch.testing.assert_close(
+        again.cumulative_regret[:, -1], kept.cumulative_regret[:, -1], rtol=0, atol=2e-3
+    )
+
+
 def test_no_evaluation_uses_the_tuning_instances():
     assert STUDIES[""].seed == STUDIES["line3"].seed == TUNING_SEED
     with pytest.raises(ValueError, match=rf"seed is {TUNING_SEED}: .*tuning"):
@@ -479,7 +516,7 @@ def test_winners_on_the_runs_of_the_claims_are_kept_part_by_part(tables, kept):
     assert shares[0] == shares[1]
 
 
-TUNED = {name: study for name, study in STUDIES.items() if name in ("",)}
+TUNED = {name: study for name, study in STUDIES.items() if name in ("", "in_sample")}
 SHIPPED = [(name, b.experiment, b.algorithm) for name, study in TUNED.items() for b in study.brackets]
 
 

@@ -73,6 +73,47 @@ def on(claim: Claim, experiments: Sequence[str]) -> Claim | None:
     return replace(claim, decide=partial(claim.decide, experiments=kept)) if kept else None
 
 
+class Change(NamedTuple):
+    """The verdict on a ``claim`` and its parts ``before`` and ``after`` some traces were replaced."""
+
+    claim: Claim
+    before: tuple[Verdict, list[Part]]
+    after: tuple[Verdict, list[Part]]
+
+    @property
+    def stable(self) -> bool:
+        """Whether the verdict is the same."""
+        return self.before[0] == self.after[0]
+
+    @property
+    def gained(self) -> int:
+        """How many parts hold only afterwards."""
+        return sum(
+            new.holds and not old.holds for old, new in zip(self.before[1], self.after[1], strict=True)
+        )
+
+    @property
+    def lost(self) -> int:
+        """How many parts held only before."""
+        return sum(
+            old.holds and not new.holds for old, new in zip(self.before[1], self.after[1], strict=True)
+        )
+
+
+def changes(traces: Traces, others: Traces) -> list[Change]:
+    """Every claim that runs on the experiments of ``others`` decide, judged on ``traces`` and with ``others`` in place
+    of those of the algorithm that the claim is about; what it is compared with stays."""
+    found = []
+    for claim in filter(None, (on(part, tuple(others)) for part in CLAIMS)):
+        keywords = claim.decide.keywords if claim.decide else {}
+        about = keywords["ours"] if "ours" in keywords else (keywords["algorithm"],)
+        mixed = {
+            name: {**traces[name], **{a: t for a, t in others[name].items() if a in about}} for name in others
+        }
+        found.append(Change(claim, judge(claim, traces), judge(claim, mixed)))
+    return found
+
+
 def ratios(
     traces: Traces,
     quantity: Quantity,
