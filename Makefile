@@ -14,6 +14,7 @@
 # make tune         successive halving on the tuning instances, some forty minutes; rewrites fedgo/paper/data/tun*.csv; an
 #                   interrupted one goes on where it was (FRESH=1: everything anew; LINE3=1: line 3 as printed;
 #                   INSAMPLE=1: the paper's algorithm on the runs of the claims themselves)
+# make map          the regime map: tuning, then every player on every regime; what is there and made by today's code stays
 # make lock         resolve the versions afresh
 # make clean        remove what was built (distclean: .venv and the kept traces too)
 
@@ -22,7 +23,7 @@ PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: book test check stale draft pdf bench engine federation determinism matrix mutants tune lock clean distclean chromium
+.PHONY: book test check stale draft pdf bench engine federation determinism matrix mutants tune map lock clean distclean chromium
 
 book: .venv/stamp
 	@$(PY) book/build.py $(if $(FRESH),--fresh) $(if $(LIMIT),--limit $(LIMIT))
@@ -61,6 +62,9 @@ pdf: .venv/stamp
 
 tune: .venv/stamp
 	@$(ONE) $(PY) -m fedgo.paper.tune $(if $(LINE3),line3) $(if $(INSAMPLE),in_sample) $(if $(FRESH),--fresh)
+
+map: .venv/stamp
+	@$(ONE) $(PY) -m fedgo.paper.regimes
 
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py

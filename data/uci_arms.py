@@ -26,6 +26,7 @@ import unlzw3
 from numpy.typing import NDArray
 from sklearn import __version__ as sklearn_version
 from sklearn.cluster import KMeans
+from sklearn.neighbors import NearestNeighbors
 
 from fedgo._checks import require
 from fedgo.paper.datasets import CLUSTERS, SOURCES, Arms, Source, digest, source_of
@@ -226,7 +227,36 @@ def ship(name: str, folder: Path = SHIPPED) -> Path:
     return path
 
 
+def ship_rows(folder: Path = SHIPPED, rows: int = 1000, neighbours: int = 100) -> Path:
+    """Write ``rows`` random rows of magic, scaled to [0, 1], each with the share of gammas among its nearest."""
+    source, raw, table = SOURCES["magic"], RAW["magic"], load("magic")
+    low, high = table.attributes.min(axis=0), table.attributes.max(axis=0)
+    scaled = (table.attributes - low) / (high - low)
+    chosen = np.sort(np.random.default_rng(0).choice(len(scaled), rows, replace=False))
+    near = (
+        NearestNeighbors(n_neighbors=neighbours).fit(scaled).kneighbors(scaled[chosen], return_distance=False)
+    )
+    means = (table.labels[near] == source.positive).mean(axis=1)
+    numbers = np.column_stack([means, scaled[chosen]]).round(6)
+    about = [
+        f"{source.attribution} https://doi.org/{source.doi}",
+        f"Licence of the data and of this file: {source.licence}. Changes: sampled, scaled, smoothed; see below.",
+        f"Source: {raw.url}",
+        f"Received: {len(table.labels)} rows; sha256 of the sorted table {checksum(table)}",
+        f"Computed: {rows} rows drawn without replacement; attributes min-max scaled to [0, 1] over all rows; the",
+        f"mean reward is the share of class {source.positive} among the {neighbours} nearest rows, itself included.",
+        f"Regenerate: python data/uci_arms.py (scikit-learn {sklearn_version}, numpy {np.__version__})",
+        f"sha256 of the numbers below: {digest(numbers)}",
+        ",".join(["mean_reward", *source.attributes]),
+    ]
+    path = folder / "magic_rows.csv"
+    lines = [*(f"# {line}" for line in about), *(",".join(map(repr, values)) for values in numbers.tolist())]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
 if __name__ == "__main__":
     argparse.ArgumentParser(description="Compute the shipped arms anew from UCI's files.").parse_args()
     for dataset in SOURCES:
         print(ship(dataset))
+    print(ship_rows())

@@ -1,0 +1,122 @@
+"""FN-UCB against its transcription; UCB1 for many arms; the kernel whose hyperparameters are fitted once."""
+
+import pytest
+import torch
+from instances import INF, assert_same, random_problem, rewards
+from numpy.testing import assert_allclose
+from reference.fn_ucb import forward, plain_fn_ucb
+
+from fedgo import Network, Settings, counted_ucb1, hartmann6
+from fedgo.beyond.counted import Ucb1, optimistic_ucb1
+from fedgo.beyond.fitted_kernel import fitted_kernel_ucb, prior
+from fedgo.beyond.fn_ucb import FNUCB, fn_ucb, tangent_start
+from fedgo.beyond.surrogates import GaussianProcess
+from fedgo.confidence import Tally
+from fedgo.simulation import order_of_ties
+
+GAMMAS = (0.0, 0.3, 2.0, INF)
+
+
+@pytest.mark.parametrize("space", ["arms", "parameters"])
+@pytest.mark.parametrize("seed", range(8))
+def test_fn_ucb_is_its_transcription(seed, space):
+    problem, draw = random_problem(seed, sizes=(3, 12))
+    clients, hidden = int(draw.integers(1, 5)), 2 * int(draw.integers(1, 4))
+    lam, optimism, gamma = float(draw.uniform(0.05, 1)), float(draw.uniform(0.05, 1)), GAMMAS[seed % 4]
+    how = {"lam": lam, "optimism": optimism, "gamma": gamma, "descent": 9}
+    trace = fn_ucb(problem, clients, 30, hidden=hidden, space=space, **how)
+    x = problem.arms
+    inputs = (x - x.mean(1, keepdim=True)) / x.std(1, correction=0, keepdim=True)
+    theta0 = tangent_start(Network(x.shape[-1], hidden), problem)
+    for row in range(3):
+        expected = plain_fn_ucb(
+            inputs[row].numpy(), theta0[row].numpy(), hidden, order_of_ties(problem, clients)[row].numpy(),
+            rewards(problem, row, 30), clients, 30, lam, optimism, gamma, 9,
+        )  # fmt: skip
+        assert_same(trace, row, expected)
+
+
+def test_the_averaged_network_takes_part(watch):
+    problem, _ = random_problem(3, sizes=(8, 9))
+    calls = watch(FNUCB, "synchronise")
+    fn_ucb(problem, 3, 30, lam=0.1, optimism=0.3, gamma=0.3)
+    alpha = calls[-1].result.averaged.alpha
+    assert len(calls) > 3 and bool((alpha > 0.01).all()) and bool((alpha < 1).all())
+
+
+def test_the_output_at_theta_zero_is_zero_and_every_run_has_its_own():
+    problem, _ = random_problem(0)
+    network = Network(problem.arms.shape[-1], 6)
+    theta0 = tangent_start(network, problem)
+    assert_allclose(network.values(theta0, problem.arms).numpy(), 0, atol=1e-12)
+    assert not torch.equal(theta0[0], theta0[1])
+    _, gradient = forward(theta0[0].numpy(), problem.arms[0, 0].numpy(), 6)
+    assert_allclose(gradient, network.gradients(theta0, problem.arms)[0, 0].numpy(), atol=1e-12)
+
+
+def test_packed_the_same_choices_cost_counts_sums_and_what_the_server_trained():
+    problem, _ = random_problem(5, sizes=(6, 7))
+    dense, packed = (
+        fn_ucb(problem, 2, 24, lam=0.1, optimism=0.3, gamma=0.5, hidden=4, encoding=e)
+        for e in ("dense", "counts")
+    )
+    assert torch.equal(dense.arm, packed.arm) and bool(dense.sync.any())
+    size, arms = Network(problem.arms.shape[-1], 4).size, problem.means.shape[1]
+    for row in range(3):
+        last = 0
+        for t in packed.sync[row].nonzero().squeeze(-1).tolist():
+            own = [(t + 1 - last + k) // 2 for k in ((1, 0) if last % 2 == 0 else (0, 1))]
+            assert packed.up[row, t] == sum(2 * min(k, arms) for k in own)
+            assert packed.down[row, t] == 2 * (2 * min(t + 1 - last, arms) + size + arms + 1)
+            last = t + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": 5}, "hidden is 5"),
+        ({"optimism": -1.0}, "optimism is -1.0"),
+        ({"lam": 0.0}, "lam is 0.0"),
+        ({"encoding": "rows"}, "encoding is 'rows'"),
+        ({"space": "both"}, "space is 'both'"),
+        ({"descent": 0}, "descent is 0"),
+    ],
+)
+def test_bad_input_is_refused_by_name(options, message):
+    problem, _ = random_problem(0)
+    with pytest.raises(ValueError, match=message):
+        fn_ucb(problem, 2, 4, **{"lam": 1.0, "optimism": 1.0} | options)
+
+
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_ucb1_for_many_arms_is_ucb1_on_the_event(gamma):
+    problem = hartmann6(3, arms=9, seed=4)
+    few = counted_ucb1(problem, 4, 200, Settings(beta=0.01, gamma=gamma))
+    many = optimistic_ucb1(problem, 4, 200, 0.01, gamma)
+    assert torch.equal(few.arm, many.arm) and torch.equal(few.sync, many.sync)
+    assert torch.equal(few.up, many.up) and torch.equal(few.down, many.down)
+
+
+def test_an_infinite_beta_is_refused():
+    with pytest.raises(ValueError, match="beta is inf"):
+        Ucb1(float("inf"))
+
+
+def test_the_fitted_kernel_gives_the_posterior_of_the_process_it_was_fitted_as():
+    problem = hartmann6(1, arms=30, seed=4)
+    counts = torch.arange(30).double() % 3
+    data = Tally(counts, counts * problem.means[0] + 0.1 * counts.sqrt())
+    mean, kernel = prior(problem.arms[0], data, 0.1)
+    at = counts.nonzero().squeeze(-1)
+    gram = kernel[at][:, at] + (0.01 / counts[at]).diag()
+    gain = kernel[:, at] @ torch.linalg.inv(gram)
+    whole = GaussianProcess().fit(problem.arms[0], data, 0.1)
+    assert_allclose(whole.mean.detach(), mean + gain @ (data.sums[at] / counts[at] - mean[at]), atol=1e-4)
+    assert_allclose(whole.variance.detach(), (kernel - gain @ kernel[at]).diagonal(), atol=1e-5)
+
+
+def test_the_fitted_kernel_finds_the_best_arm_and_bills_every_pull():
+    problem = hartmann6(3, arms=30, seed=4)
+    trace = fitted_kernel_ucb(problem, 5, 60, kappa=2.0)
+    assert (trace.up == 2).all() and (trace.down == 10).all()
+    assert trace.regret[:, -30:].mean() < 0.5 * trace.regret[:, :18].mean()
