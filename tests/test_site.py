@@ -128,7 +128,7 @@ def test_gate_what_the_browser_reports(show, tab, article, fault):
         ("<p>the $x$ is</p>", "raw TeX: the $x"),
         ("<mjx-merror>Undefined control sequence</mjx-merror>", "MathJax error: Undefined"),
         (r"<script>document.title = '\\(x\\)'</script>", r"raw TeX: \(x\)"),
-        ("<p>either | or | both</p>", None),
+        ("<p>either | or | both</p> <p>|x| ≤ |y| + |z|</p>", None),
         ("<p>| arm | regret |\n| --- | --- |</p>", "raw table: | arm | regret |"),
         ("<p>made at &lt;IPython.core.display.Markdown object&gt;</p>", "raw object: <IPython.core.display"),
     ],

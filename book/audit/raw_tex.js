@@ -11,7 +11,7 @@
   }
   for (const text of texts) {
     const found = text.match(/\\[a-zA-Z]{2,}|\\[()[\]]|\$\$|\$[^\s$]/);
-    const bars = text.match(/^\s*\|.*\|/);
+    const bars = text.match(/^\s*\| .*\|.*\|/);
     const thing = text.match(/<[\w.]+ (object|at)\b[^>]*>/);
     if (thing) faults.push("raw object: " + thing[0]);
     if (bars) faults.push("raw table: " + bars[0].trim().slice(0, 60));
