@@ -102,7 +102,7 @@ matrix: .venv/stamp
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "fedgo needs Python 3.11 or newer with venv; '$(PYTHON)' is not. Name another: make PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --no-compile -r requirements.lock
+	.venv/bin/python -m pip install --quiet -r requirements.lock
 	.venv/bin/python -m pip install --quiet --no-deps -e .
 	@touch $@
 
