@@ -1,4 +1,5 @@
-"""One thread: faster at these sizes, and the same sums in the same order everywhere. And a fixture to look inside."""
+"""One thread: faster at these sizes, and the same sums in the same order everywhere. And fixtures to look inside,
+and to write the package's tables elsewhere."""
 
 from types import SimpleNamespace
 
@@ -24,3 +25,14 @@ def watch(monkeypatch):
         return calls
 
     return start
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """An empty folder in the place of the shipped tables."""
+    from fedgo.paper import record  # here: most tests need no table
+
+    monkeypatch.setattr(record, "DATA", tmp_path)
+    record.read.cache_clear()
+    yield tmp_path
+    record.read.cache_clear()

@@ -15,15 +15,6 @@ from fedgo.paper.regimes import PLAYERS, REGIMES, TUNING, Job, Regime, Row
 SMALL = Regime("hartmann6", arms=6, rounds=3, clients=2, runs=2)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Tables of the test's own."""
-    monkeypatch.setattr(record, "DATA", tmp_path)
-    record.read.cache_clear()
-    yield tmp_path
-    record.read.cache_clear()
-
-
 def job(player="UCB1", setting="b=0.2", runs=range(2), regime=SMALL):
     return Job(regime, player, setting, 0, runs)
 
@@ -66,7 +57,7 @@ def test_rows_of_magic_are_shares_of_a_hundred_and_other_rows_in_every_run():
     assert set(problem.observe(torch.zeros(2, 9).long(), problem.tape(9)).unique().tolist()) <= {0.0, 1.0}
 
 
-def test_a_row_is_made_once_and_again_when_its_code_has_changed(folder, monkeypatch):
+def test_a_row_is_made_once_and_again_when_its_code_has_changed(tables, monkeypatch):
     calls = []
 
     def measure(asked):
@@ -116,7 +107,7 @@ def test_the_dense_bill_is_what_the_star_charges():
     assert regimes.dense(world, packed, "Fed-GO-UCB") == pytest.approx(charged)
 
 
-def test_the_tuning_chooses_the_least_geometric_mean(folder, monkeypatch):
+def test_the_tuning_chooses_the_least_geometric_mean(tables, monkeypatch):
     rows = [
         Row(regime.name, "UCB1", f"b={b}", 1000, 0, 1, f"{regret}", "0", "0", math.nan, 0.0, 0.0, "")
         for regime, regrets in zip(TUNING, [(1.0, 5.0), (9.0, 4.0)], strict=True)

@@ -99,15 +99,6 @@ def kept(tmp_path):
     return Kept(tmp_path / "kept" / "tuning.sqlite")
 
 
-@pytest.fixture
-def tables(tmp_path, monkeypatch):
-    """An empty folder in the place of the shipped tables."""
-    monkeypatch.setattr(record, "DATA", tmp_path)
-    record.read.cache_clear()
-    yield tmp_path
-    record.read.cache_clear()
-
-
 # --- Successive halving
 
 
