@@ -341,14 +341,13 @@ def wrong_without_scripts(tab: Page) -> list[str]:
 
 
 def look_at_views(tab: Page, file: Path, sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[str, list[str]]]:
-    """View and faults, at every size in both modes, at the widest in one; the page is opened once, and recoloured as
-    seldom as can be."""
+    """View and faults, at every size in both modes; the page is opened once, and recoloured as seldom as can be."""
     modes = list(MODES)
     open_page(tab, file, sizes[0], modes[0])
     yield "", measure(tab, "raw_tex") + measure(tab, "drawings")
     for size in sizes:
         resize(tab, size)
-        for mode in modes[:1] if size == DESKTOP else modes:  # nothing of the colours depends on that width
+        for mode in modes:
             view = f"{size[0]} px, {mode}"
             yield view, wrong_mode(tab, mode) + measure(tab, "overflow") + measure(tab, "contrast")
             if size != PHONE:  # where wide formulas and tables scroll
