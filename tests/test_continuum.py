@@ -1,5 +1,7 @@
 """A search of the cube: the linearised network is its posterior, a plan hallucinates means, and scalars are counted."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from fedgo import Network
 from fedgo._streams import generator
 from fedgo.beyond import continuum
 from fedgo.beyond.continuum import Cube, linearised, search
-from fedgo.beyond.surrogates import Relinearised, single_task_gp
+from fedgo.beyond.surrogates import GaussianProcess, Relinearised, single_task_gp
 from fedgo.confidence import Tally
 from fedgo.paper import record, searches
 
@@ -19,6 +21,27 @@ def data(pulls=9):
     source = generator(0, 0, "points")
     points = torch.rand(pulls, 2, generator=source, dtype=torch.float64)
     return points, CUBE.value(points) + 0.1 * torch.randn(pulls, generator=source, dtype=torch.float64)
+
+
+def test_the_box_doubles_after_three_better_epochs_and_halves_after_as_many_worse_as_it_takes():
+    assert continuum.side_length(torch.tensor([1.0, 2, 3, 4]), 6, 5) == 1.6
+    assert continuum.side_length(torch.tensor([1.0, 2, 3, 4, 5, 6, 7]), 6, 5) == 1.6  # the largest
+    assert continuum.side_length(torch.tensor([1.0, 1, 1.0005]), 6, 5) == 0.4  # ⌈6/5⌉ = 2, by a thousandth
+    assert continuum.side_length(torch.tensor([1.0, 1, 2, 2, 2]), 6, 5) == 0.4
+    assert continuum.side_length(torch.tensor([1.0, 1]), 3, 5) == 0.4  # ⌈4/5⌉ = 1
+    assert continuum.side_length(torch.ones(30), 3, 5) == 0.5**7
+
+
+def test_a_region_is_a_box_round_the_point_of_the_largest_mean():
+    points, rewards = data()
+    model = single_task_gp(points, rewards.unsqueeze(-1), torch.full_like(rewards, 0.01).unsqueeze(-1))
+    model.covar_module.lengthscale = torch.tensor([[0.2, 0.8]])
+    torch.manual_seed(0)
+    found = continuum._region(model, 5, 0.2, 3)
+    with torch.no_grad():
+        centre = points[model.posterior(points).mean.argmax()]
+    away = (found - centre).abs().amax(0)
+    assert len(found.unique(dim=0)) == 5 and away[0] <= 0.05 and 0.05 < away[1] <= 0.2
 
 
 def test_the_linearised_network_is_a_botorch_model_with_the_same_posterior():
@@ -58,7 +81,10 @@ def test_a_point_planned_is_observed_at_its_mean():
     assert seen[1][1][0] == pytest.approx(float(wanted), rel=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, {"choice": "improvement"}, {"network": Network(2, 3)}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"choice": "improvement"}, {"choice": "region"}, {"surrogate": Relinearised(Network(2, 3))}],
+)
 def test_a_search_finds_the_top_of_a_bowl_and_says_what_it_sent(options):
     found = search(CUBE, 3, 2, first=9, **options)
     torch.manual_seed(7)
@@ -76,7 +102,46 @@ def test_a_search_finds_the_top_of_a_bowl_and_says_what_it_sent(options):
     assert torch.equal(found.ledger.up[0], up) and torch.equal(found.ledger.down[0], 3 * up)
 
 
+def process(**spoilt):
+    """A process whose posterior has other moments than the model's."""
+
+    def model(points, means, variances):
+        found = single_task_gp(points, means, variances)
+        inner = found.posterior
+
+        def posterior(x):
+            said = inner(x)
+            moments = {"mean": said.mean, "variance": said.variance}
+            return SimpleNamespace(
+                **moments | {name: change(moments[name]) for name, change in spoilt.items()}
+            )
+
+        found.posterior = posterior
+        return found
+
+    return GaussianProcess(model)
+
+
 BAD = {
+    r"mean reward of every arm is 1e\+20: rewards that are constant": lambda: search(
+        Cube("x", 2, lambda x: torch.full((len(x),), 1e20, dtype=torch.float64)), 3, 4
+    ),
+    r"mean reward of every arm is 1e\+20: rewards that are const": lambda: search(
+        Cube("x", 2, lambda x: torch.full((len(x),), 1e20, dtype=torch.float64)),
+        3,
+        4,
+        surrogate=Relinearised(Network(2, 3)),
+    ),
+    r"value\[0\] is nan: ": lambda: search(Cube("x", 2, lambda x: x[:, 0] * torch.nan), 3, 4),
+    r"the mean by SingleTaskGP\[0\] is nan: the fit broke down": lambda: search(
+        CUBE, 3, 4, surrogate=process(mean=lambda mean: mean * torch.nan)
+    ),
+    r"the variance by SingleTaskGP\[0\] is -.*: it is negative beyond": lambda: search(
+        CUBE, 3, 4, surrogate=process(variance=lambda variance: -variance)
+    ),
+    r"the shape of the mean by SingleTaskGP is \(5,\): give \(K,\) = \(10,\)": lambda: search(
+        CUBE, 3, 4, surrogate=process(mean=lambda mean: mean[:5])
+    ),
     r"choice is 'best': ": lambda: search(CUBE, 3, 4, choice="best"),
     r"kappa is -1: ": lambda: search(CUBE, 3, 4, kappa=-1),
     r"first is 1: ": lambda: search(CUBE, 3, 4, first=1),
@@ -91,35 +156,39 @@ def test_bad_input_is_refused_by_name(message):
         BAD[message]()
 
 
-def test_the_record_says_what_is_played(tmp_path, monkeypatch):
+@pytest.mark.parametrize("problem", searches.CUBES)
+def test_the_record_says_what_is_played(problem, tmp_path, monkeypatch):
     monkeypatch.setattr(record, "DATA", tmp_path)
     monkeypatch.setattr(searches, "SEEDS", 2)
-    monkeypatch.setattr(searches, "EPOCHS", 1)
     monkeypatch.setattr(searches, "WAYS", {"uniform": {"choice": "uniform"}})
+    monkeypatch.setattr("sys.argv", ["searches", problem])
     inner = searches.play
     calls = []
     monkeypatch.setattr(searches, "play", lambda *a: calls.append(a) or inner(*a, 1))
     searches.main()
-    played = len(calls)
     searches.main()  # finds all seeds
-    assert len(calls) == played == 6
-    for problem in searches.CUBES:
-        outcome = searches.recorded(problem)["uniform"]
-        for seed in range(2):
-            found = inner(problem, "uniform", seed, 1)
-            assert outcome.best[seed] == pytest.approx(
-                [found.values[:10].max().item(), found.values.max().item()], rel=1e-5
-            )
-            assert np.isclose(outcome.average[seed], found.values.mean().item())
+    assert len(calls) == 2
+    outcome = searches.recorded(problem)["uniform"]
+    for seed in range(2):
+        found = inner(problem, "uniform", seed, 1)
+        assert outcome.best[seed] == pytest.approx(
+            [found.values[:10].max().item(), found.values.max().item()], rel=1e-5
+        )
+        assert np.isclose(outcome.average[seed], found.values.mean().item())
+
+
+def test_an_unknown_function_is_refused():
     with pytest.raises(ValueError, match=r"^problem is 'no': "):
         searches.recorded("no")
+    with pytest.raises(ValueError, match=r"^name is 'no': "):
+        searches.cube("no", 0)
 
 
 def test_the_cubes_are_botorchs_with_their_known_tops():
-    top = searches.cube("Ackley-10", 0)
+    top = searches.cube("ackley10", 0)
     assert top.value(torch.full((1, 10), 0.5, dtype=torch.float64)).abs() < 1e-9
     at = torch.tensor([[0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573]], dtype=torch.float64)
-    assert searches.cube("Hartmann6", 0).value(at).item() == pytest.approx(3.32237, abs=1e-4)
-    assert searches.cube("network, d = 15", 0).value(at.new_zeros(1, 15)) != searches.cube(
-        "network, d = 15", 1
-    ).value(at.new_zeros(1, 15))
+    assert searches.cube("hartmann6", 0).value(at).item() == pytest.approx(3.32237, abs=1e-4)
+    assert searches.cube("network15", 0).value(at.new_zeros(1, 15)) != searches.cube("network15", 1).value(
+        at.new_zeros(1, 15)
+    )

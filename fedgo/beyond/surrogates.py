@@ -57,12 +57,16 @@ class Surrogate(Protocol):
 def fitted(
     surrogate: Surrogate, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None
 ) -> Fitted:
-    """``surrogate.fit``, with a ``ValueError`` where it gives the wrong shape, NaN or a negative variance."""
-    found, name = surrogate.fit(arms, data, sigma, before), type(surrogate).__name__
+    """``surrogate.fit``, `checked`."""
+    return checked(surrogate.fit(arms, data, sigma, before), len(arms), type(surrogate).__name__)
+
+
+def checked(found: Fitted, arms: int, name: str) -> Fitted:
+    """``found`` on K = ``arms``, with a ``ValueError`` where ``name`` gave the wrong shape, NaN or a variance < 0."""
     for what in ("mean", "variance"):
         values = getattr(found, what)
-        shape, instead = tuple(values.shape), f"give (K,) = ({len(arms)},), one for each arm"
-        require(shape == (len(arms),), f"the shape of the {what} by {name}", shape, instead)
+        shape, instead = tuple(values.shape), f"give (K,) = ({arms},), one for each arm"
+        require(shape == (arms,), f"the shape of the {what} by {name}", shape, instead)
         remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
         require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
     variance = found.variance

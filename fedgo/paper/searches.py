@@ -1,8 +1,10 @@
 """The searches of "Many arms": functions on a cube without arms, the ways to search it, and their record.
 
-``python -m fedgo.paper.searches`` computes all and writes the table "searches" of `fedgo.paper.record`.
+``python -m fedgo.paper.searches hartmann6`` (or another of `CUBES`) computes a function and writes its table of
+`fedgo.paper.record`.
 """
 
+import argparse
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,39 +20,44 @@ from torch import Tensor
 from fedgo._checks import require
 from fedgo._streams import generator, normal_tape
 from fedgo.beyond.continuum import Cube, Search, search
+from fedgo.beyond.surrogates import Relinearised
 from fedgo.network import Network
 from fedgo.paper import record, store
 from fedgo.paper.experiments import HIDDEN
 from fedgo.paper.tune import commit
 
 CLIENTS, FIRST, EPOCHS = 5, 10, 12  # 70 evaluations
-SEEDS = 10
+SEEDS = 20
 MADE_BY = (("fedgo.beyond.continuum",), ("paper/searches.py",))
+
+
+CUBES = ("hartmann6", "ackley10", "network15")
 
 
 @cache
 def cube(name: str, seed: int) -> Cube:
-    """ "Hartmann6", "Ackley-10" (negated, of [−32.8, 32.8]¹⁰) or "network, d = 15", whose w* ~ N(0, I) is a seed's."""
-    if name == "network, d = 15":
+    """Hartmann6; Ackley's of ten dimensions, negated, of [−32.8, 32.8]¹⁰; a network, d = 15, whose w* ~ N(0, I) is a
+    seed's."""
+    require(name in CUBES, "name", name, f"choose one of {CUBES}")
+    if name == "network15":
         network = Network(15, HIDDEN)
         truth = normal_tape(generator(seed, 0, "truth"), network.size)
-        return Cube(name, 15, partial(network.values, truth))
-    require(name in ("Hartmann6", "Ackley-10"), "name", name, f"choose one of {CUBES}")
+        return Cube("network, d = 15", 15, partial(network.values, truth))
     double = torch.float64  # of Hartmann's tables but for 4e-8
-    function: Any = Hartmann(6, dtype=double) if name == "Hartmann6" else Ackley(10, dtype=double)
+    function: Any = Hartmann(6, dtype=double) if name == "hartmann6" else Ackley(10, dtype=double)
     low, high = function.bounds[0].double(), function.bounds[1].double()
 
     def value(x: Tensor) -> Tensor:
         found: Tensor = -function.evaluate_true(low + (high - low) * x)
         return found
 
-    return Cube(name, int(function.dim), value)
+    return Cube({"hartmann6": "Hartmann6", "ackley10": "Ackley, d = 10"}[name], int(function.dim), value)
 
 
-CUBES = ("Hartmann6", "Ackley-10", "network, d = 15")
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "process, bound": {},
     "process, qLogEI": {"choice": "improvement"},
+    "process, trust region": {"choice": "region"},
     "network, bound": {"network": True},
     "uniform": {"choice": "uniform"},
 }
@@ -59,7 +66,6 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 class Row(NamedTuple):
     """One search: the best mean reward that was pulled after every epoch, the mean over all pulls, and what it took."""
 
-    problem: str
     way: str
     seed: int
     best: str
@@ -80,8 +86,8 @@ class Outcome(NamedTuple):
 def play(problem: str, way: str, seed: int, epochs: int = EPOCHS) -> Search:
     """One search."""
     there, options = cube(problem, seed), dict(WAYS[way])
-    if "network" in options:
-        options["network"] = Network(there.dimension, HIDDEN)
+    if options.pop("network", False):
+        options["surrogate"] = Relinearised(Network(there.dimension, HIDDEN))
     return search(there, CLIENTS, epochs, first=FIRST, seed=seed, **options)
 
 
@@ -97,17 +103,16 @@ def measured(problem: str, way: str, seed: int) -> Row:
     found = play(problem, way, seed)
     shown = " ".join(f"{value:.6g}" for value in best(found))
     sent = int(found.ledger.up.sum() + found.ledger.down.sum())
-    return Row(
-        problem, way, seed, shown, found.values.mean().item(), sent, f"{time.process_time() - begin:.1f}"
-    )
+    seconds = f"{time.process_time() - begin:.1f}"
+    return Row(way, seed, shown, found.values.mean().item(), sent, seconds)
 
 
 def recorded(problem: str) -> dict[str, Outcome]:
     """What the record says of every way on ``problem``."""
     require(problem in CUBES, "problem", problem, f"choose one of {CUBES}")
-    found = {}
+    table, found = record.read(f"searches_{problem}").rows, {}
     for way in WAYS:
-        rows = [r for r in record.read("searches").rows if (r["problem"], r["way"]) == (problem, way)]
+        rows = [row for row in table if row["way"] == way]
         found[way] = Outcome(
             np.array([row["best"].split() for row in rows], dtype=np.float64),
             np.array([row["average"] for row in rows], dtype=np.float64),
@@ -118,17 +123,21 @@ def recorded(problem: str) -> dict[str, Outcome]:
 
 
 def main() -> None:
-    """Compute all and write the table after every seed; an interrupted one goes on where it was."""
+    """Compute one function and write the table after every seed; an interrupted one goes on where it was."""
+    parser = argparse.ArgumentParser(prog="python -m fedgo.paper.searches", description=__doc__)
+    parser.add_argument("problem", choices=CUBES)
+    problem = parser.parse_args().problem
+    name = f"searches_{problem}"
     torch.set_num_threads(1)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    about = {"made": made, "command": "python -m fedgo.paper.searches", "commit": commit()}
+    about = {"made": made, "command": f"python -m fedgo.paper.searches {problem}", "commit": commit()}
     about |= {"code": store.Made({}, *MADE_BY).code}
     rows: list[tuple[object, ...]] = []
-    if (record.DATA / "searches.csv").exists() and record.read("searches").about["code"] == about["code"]:
-        rows = [tuple(row.values()) for row in record.read("searches").rows]
-    for seed in range(len(rows) // (len(CUBES) * len(WAYS)), SEEDS):
-        rows += [measured(problem, way, seed) for problem in CUBES for way in WAYS]
-        print(record.write("searches", about, Row._fields, rows), seed, flush=True)
+    if (record.DATA / f"{name}.csv").exists() and record.read(name).about["code"] == about["code"]:
+        rows = [tuple(row.values()) for row in record.read(name).rows]
+    for seed in range(len(rows) // len(WAYS), SEEDS):
+        rows += [measured(problem, way, seed) for way in WAYS]
+        print(record.write(name, about, Row._fields, rows), seed, flush=True)
 
 
 if __name__ == "__main__":
