@@ -21,6 +21,7 @@ from fedgo import (
     approx_dis_kernel_ucb,
     clustered,
     cosine8,
+    counted_ucb1,
     dis_lin_ucb,
     evaluate,
     exact_kernel_ucb,
@@ -37,7 +38,17 @@ from fedgo import (
     shared_ucb1,
     uniform_random,
 )
+from fedgo.beyond.continuum import Cube, search
+from fedgo.beyond.counted import optimistic_ucb1
+from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
+from fedgo.beyond.fitted_kernel import fitted_kernel_ucb
+from fedgo.beyond.fn_ucb import fn_ucb
+from fedgo.beyond.guard import Guarantee, guarded, guarded_fed_go_ucb
+from fedgo.beyond.optimist import exact_go_ucb
+from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised
 from fedgo.confidence import Posterior, Tally, ball, first_order
+from fedgo.federation import Client, Plan, Server
+from fedgo.federation.local import at_random
 from fedgo.messages import scalars
 from fedgo.paper.experiments import tuned, world
 from fedgo.phase_one import deal
@@ -55,6 +66,10 @@ SHARED = shared_start(PROBLEM, SMALL, 2, 2, QUICK)
 PACKED = shared_start(PROBLEM, SMALL, 2, 2, QUICK, encoding="counts")
 PRIVATE = private_start(PROBLEM, SMALL, 2, 2, QUICK)
 PLAIN = Settings()
+SAFE = Guarantee(1.0, 0.1)
+LINEAR = Plan(ARMS[0], clients=2)
+CUBE = Cube("c", 2, lambda x: x.sum(-1))
+ONE = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
 TRACE = {
     **{
@@ -314,6 +329,114 @@ TABLE = [
     (lambda: gp_ucb(PROBLEM, 2, 20.0, 1.0), T, r"steps is 20\.0.*whole number"),
     (lambda: fedgo.simulate("s", ARMS, None, Exploration.nothing(2), 1, 1), T, "problem is tensor.*Problem"),
     (lambda: fedgo.simulate("s", PROBLEM, None, Exploration.nothing(3), 1, 1), V, "runs is 2.*had 3"),
+    # beyond the paper
+    (lambda: counted_ucb1(PROBLEM, 2, 4, 1.0), T, r"settings is 1\.0.*Settings"),
+    (lambda: counted_ucb1(ARMS, 2, 4, PLAIN), T, "problem is tensor.*give a Problem"),
+    (lambda: optimistic_ucb1(PROBLEM, 2, 4, -0.5), V, r"beta is -0\.5.*at least 0"),
+    (lambda: optimistic_ucb1(PROBLEM, 2, 4, "1"), T, "beta is '1'.*number"),
+    (lambda: optimistic_ucb1(PROBLEM, 2, 4, 1.0, -1.0), V, r"gamma is -1\.0.*at least 0"),
+    (lambda: optimistic_ucb1(PROBLEM, 2, 4, 1.0, None), T, "gamma is None.*number"),
+    (lambda: optimistic_ucb1(PROBLEM, 0, 4, 1.0), V, "clients is 0.*at least one"),
+    (lambda: exact_go_ucb(PROBLEM, SHARED, -1.0), V, r"value is -1\.0"),
+    (lambda: exact_go_ucb(PROBLEM, SHARED, 1.0, delta=1.0), V, r"delta is 1\.0.*\(0, 1\)"),
+    (lambda: exact_go_ucb(PROBLEM, SHARED, 1.0, sigma=-1.0), V, r"sigma is -1\.0"),
+    (lambda: exact_go_ucb(PROBLEM, SHARED, 1.0, patience=-1), V, "patience is -1"),
+    (lambda: exact_go_ucb(PROBLEM, PRIVATE, 1.0), V, r"w0 is \(2, 2, 13\)"),
+    (lambda: Guarantee(0.0, 0.1), V, r"value is 0\.0"),
+    (lambda: Guarantee(1.0, -0.1), V, r"sigma is -0\.1"),
+    (lambda: Guarantee("1", 0.1), T, "value is '1'.*number"),
+    (lambda: Guarantee(1.0, 0.1, delta=0.0), V, r"delta is 0\.0.*\(0, 1\)"),
+    (lambda: Guarantee(1.0, 0.1, kappa=0.5), V, r"kappa is 0\.5.*κ ≥ 1"),
+    (lambda: Guarantee(1.0, 0.1, kappa=INF), V, "kappa is inf.*κ ≥ 1"),
+    (lambda: Guarantee(1.0, 0.1, gamma=-1.0), V, r"gamma is -1\.0.*at least 0"),
+    (lambda: Guarantee(1.0, 0.1, patience=0.5), T, r"patience is 0\.5.*whole number"),
+    (lambda: guarded_fed_go_ucb(PROBLEM, SHARED, PLAIN, 1.0), T, r"guarantee is 1\.0.*Guarantee\(value"),
+    (lambda: guarded_fed_go_ucb(PROBLEM, PLAIN, SHARED, SAFE), T, "start is Settings.*Start"),
+    (lambda: guarded("g", ARMS, None, Exploration.nothing(2), 2, 2, SAFE), T, "problem is tensor.*Problem"),
+    (lambda: guarded("g", PROBLEM, None, Exploration.nothing(2), 2.0, 2, SAFE), T, r"clients is 2\.0.*whole"),
+    (lambda: guarded("g", PROBLEM, None, Exploration.nothing(2), 2, 0, SAFE), V, "rounds is 0.*at least one"),
+    (lambda: fn_ucb(PROBLEM, 2, 4, lam=0.0, optimism=1.0), V, r"lam is 0\.0.*positive"),
+    (lambda: fn_ucb(PROBLEM, 2, 4, lam=1.0, optimism=-1.0), V, r"optimism is -1\.0.*at least 0"),
+    (lambda: fn_ucb(PROBLEM, 2, 4, lam=1.0, optimism=1.0, descent=0), V, "descent is 0.*at least 1"),
+    (lambda: fn_ucb(PROBLEM, 2, 4, lam=1.0, optimism=1.0, hidden=3), V, "hidden is 3.*even"),
+    (lambda: fn_ucb(PROBLEM, 2, 4, lam=1.0, optimism=1.0, encoding="cheapest"), V, "'cheapest'.*'counts'"),
+    (lambda: fn_ucb(PROBLEM, 2, 4, lam=1.0, optimism=1.0, space="points"), V, "space is 'points'.*'arms'"),
+    (lambda: fn_ucb(PROBLEM, "2", 4, lam=1.0, optimism=1.0), T, "clients is '2'.*whole number"),
+    (lambda: fed_go_ucb(PROBLEM, SHARED, PLAIN, space="points"), V, "space is 'points'.*'parameters'"),
+    (lambda: fitted_kernel_ucb(PROBLEM, 2, 2, -1.0), V, r"kappa is -1\.0.*at least 0"),
+    (lambda: fitted_kernel_ucb(PROBLEM, 2, 2.5), T, r"2\.5.*whole number"),
+    (lambda: surrogate_ucb(ARMS, GaussianProcess(), 2, 2), T, "problem is tensor.*give a Problem"),
+    (lambda: surrogate_ucb(PROBLEM, "gp", 2, 2), T, "surrogate is 'g'.*GaussianProcess"),
+    (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), V, "surrogates is 1.*each of 2 runs"),
+    (lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 0, 2), V, "clients is 0.*at least one"),
+    (lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 2, 2.0), T, r"rounds is 2\.0.*whole number"),
+    (
+        lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 2, 2, until=1.3),
+        T,
+        r"until is 1\.3.*Growing or Event",
+    ),
+    (lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 2, 2, planning="greedy"), V, "'greedy'.*'thompson'"),
+    (lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 2, 2, kappa=NAN), V, "kappa is nan.*at least 0"),
+    (lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 2, 2, sigma=0.0), V, r"sigma is 0\.0.*σ > 0"),
+    (
+        lambda: surrogate_ucb(
+            PROBLEM, GaussianProcess(), 2, 2, start=SHARED, exploration=Exploration.nothing(2)
+        ),
+        V,
+        "exploration is 'given'.*one of the two",
+    ),
+    (lambda: surrogate_ucb(problem(seed=1), GaussianProcess(), 2, 2, start=SHARED), V, "make one on this"),
+    (lambda: Growing(1.0), V, r"factor is 1\.0.*above 1"),
+    (lambda: Growing("2"), T, "factor is '2'.*number"),
+    (lambda: Growing(1.3, 0), V, "least is 0.*at least 1"),
+    (lambda: Event(-1.0), V, r"gamma is -1\.0.*at least 0"),
+    (lambda: each_arm(PROBLEM, 0), V, "length is 0.*at least one"),
+    (lambda: GaussianProcess("matern"), T, "model is 'matern'.*function"),
+    (lambda: Relinearised("network"), T, "network is 'network'"),
+    (lambda: LinearisedOnce(SMALL, MEANS[0]), V, r"w0 is \(3,\).*d_w"),
+    (lambda: ByEvidence(["gp"]), T, "surrogates is"),
+    (lambda: GaussianProcess().fit(ARMS[0], Tally(-MEANS[0], MEANS[0]), 0.1), V, r"counts\[0\] is -.*from 0"),
+    (
+        lambda: GaussianProcess().fit(ARMS[0], Tally(ONE, ONE), 0.1),
+        V,
+        "arms with a reward is 1.*explore longer",
+    ),
+    (lambda: Cube("c", 0, len), V, "dimension is 0.*at least 1"),
+    (lambda: Cube("c", 2, len, sigma=0.0), V, r"sigma is 0\.0.*σ > 0"),
+    (lambda: search(PROBLEM, 2, 2), T, "cube is Problem.*give a Cube"),
+    (lambda: search(CUBE, 0, 2), V, "clients is 0.*at least one"),
+    (lambda: search(CUBE, 2, 2.0), T, r"epochs is 2\.0.*whole number"),
+    (lambda: search(CUBE, 2, 2, first=1), V, "first is 1.*at least two"),
+    (lambda: search(CUBE, 2, 2, choice="best"), V, "choice is 'best'.*improvement"),
+    (lambda: search(CUBE, 2, 2, kappa=-1.0), V, r"kappa is -1\.0.*at least 0"),
+    # the federation
+    (lambda: Plan(ARMS[0].numpy()), T, r"arms is array.*torch\.as_tensor"),
+    (lambda: Plan(ARMS), V, r"shape of arms is \(2, 3, 4\).*\(K, d_x\)"),
+    (lambda: Plan(nan_at(ARMS[0], 1, 2)), V, r"arms\[1, 2\] is nan.*finite"),
+    (lambda: Plan(ARMS[0], 0.1), T, r"settings is 0\.1.*Settings"),
+    (lambda: Plan(ARMS[0], Settings(encoding="cheapest")), V, "encoding is 'cheapest'.*'dense' or 'counts'"),
+    (lambda: Plan(ARMS[0], clients=0), V, "clients is 0.*at least one"),
+    (lambda: Plan(ARMS[0], clients=2.0), T, r"clients is 2\.0.*whole number"),
+    (lambda: Plan(ARMS[0], seed=-1), V, "seed is -1.*at least 0"),
+    (lambda: Plan(ARMS[0], length=5), V, "length is 5.*give 0"),
+    (lambda: Plan(ARMS[0], PLAIN, 3, SMALL, 2), V, "length is 2.*at least N = 3"),
+    (lambda: Plan(ARMS[0], PLAIN, 1, Network(5), 2), V, "d_x is 5.*arms have 4"),
+    (lambda: Plan(ARMS[0], PLAIN, 1, SMALL, 2, langevin=20), T, "langevin is 20.*Langevin"),
+    (lambda: Client(PROBLEM), T, "plan is Problem.*give a Plan"),
+    (lambda: Client(LINEAR, 2), V, "me is 2.*0 to 1"),
+    (lambda: Client(LINEAR, -1), V, "me is -1.*0 to 1"),
+    (lambda: Client(LINEAR, "0"), T, "me is '0'.*whole number"),
+    (lambda: Client(LINEAR).tell(3, 0.5), V, "arm is 3.*0 to 2"),
+    (lambda: Client(LINEAR).tell(1.0, 0.5), T, r"arm is 1\.0.*whole number"),
+    (lambda: Client(LINEAR).tell(1, NAN), V, "reward is nan.*finite"),
+    (lambda: Client(LINEAR).tell(1, INF), V, "reward is inf.*finite"),
+    (lambda: Client(LINEAR).tell(1, None), T, "reward is None.*number"),
+    (lambda: Client(LINEAR).retire(3), V, "arm is 3.*0 to 2"),
+    (lambda: Client(LINEAR).extended(Plan(ARMS[1], clients=2)), V, "new plan is .*at the end"),
+    (lambda: Server(PROBLEM), T, "plan is Problem.*give a Plan"),
+    (lambda: Server(LINEAR).merge(), V, "exchange is 'closed'.*begin one"),
+    (lambda: at_random(1.5), V, r"share is 1\.5.*probability"),
+    (lambda: at_random(NAN), V, "share is nan.*probability"),
     # experiments
     (lambda: evaluate("iris", 1), V, "'iris'.*hartmann6"),
     (lambda: evaluate("hartmann6", 0), V, "runs is 0.*at least one"),
@@ -379,7 +502,7 @@ def test_bad_input_names_the_value_and_the_remedy(row):
 
 
 def test_the_table_is_long_and_has_no_row_twice():
-    assert len(TABLE) >= 150
+    assert len(TABLE) >= 250
     code = [call.__code__ for call, _, _ in TABLE]
     assert len({(c.co_code, repr(c.co_consts), c.co_names) for c in code}) == len(TABLE)
 
