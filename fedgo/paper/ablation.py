@@ -1,15 +1,15 @@
 """The ablation of "Linearising again": surrogates that differ in one thing each, tuned alike, and its record.
 
 Every variant chooses its κ among `KAPPAS` on instances of the tuning seed, which no evaluation uses.
-``python -m fedgo.paper.ablation few`` (or ``many``) computes a regime and writes its table of `fedgo.paper.record`;
-what is finished is kept in book/_traces, so that an interrupted one goes on where it was.
+``python -m fedgo.paper.ablation few`` (or ``many``) computes a regime and writes its table of `fedgo.paper.record`,
+with the names of variants behind it these only, and leaves the other rows; each says when it was made, and from what.
+What is finished is kept in book/_traces, so that an interrupted one goes on where it was.
 """
 
 import argparse
 import math
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -73,7 +73,7 @@ VARIANTS: Mapping[str, Variant] = {
     "process, short epochs": Variant(until=Growing(1.3)),
     "process, fitted once": Variant(refit=False),
     "process, each arm first": Variant(each_arm=True),
-    "process, fitted once, guarded": Variant(refit=False, guarded=True),
+    "process, guarded": Variant(guarded=True),
     "process or network": Variant("either"),
     "network, refitted": Variant("network"),
     "network, GELU": Variant("network", gelu=True),
@@ -103,6 +103,7 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "GELU, not sigmoid": ("network, GELU", "network, refitted"),
     "an effect of every arm": ("network, refitted", "network, no arm effect"),
     "each arm first, not uniform": ("process, each arm first", "process"),
+    "a guard, and its event": ("process, guarded", "process"),
 }
 
 
@@ -118,9 +119,8 @@ class Regime:
     variants: tuple[str, ...]
 
 
-_DEAR = ("process or network", "process, fitted once, guarded")  # two fits each time; thirty fits a run
 REGIMES = {
-    "few": Regime(hartmann6, 50, 20, 100, 8.4, tuple(name for name in VARIANTS if name not in _DEAR)),
+    "few": Regime(hartmann6, 50, 20, 100, 8.4, tuple(n for n in VARIANTS if n != "process or network")),  # dear
     "many": Regime(
         hartmann6, 500, 20, 100, 8.4,
         ("process", "process, fitted once", "process or network", "network, refitted", "network, GELU",
@@ -172,7 +172,7 @@ def lam() -> float:
 
 class Row(NamedTuple):
     """One line of the record: a variant with one κ on ``runs`` runs of a seed, and of each run its final regret, 1
-    where it is `stuck`, and the scalars sent; ``seconds`` a run where they were computed."""
+    where it is `stuck`, and the scalars sent; and when it was ``made``, from which ``commit`` and ``code``."""
 
     variant: str
     kappa: float
@@ -181,17 +181,18 @@ class Row(NamedTuple):
     regret: str
     stuck: str
     scalars: str
-    seconds: str
+    made: str
+    commit: str
+    code: str
 
 
 class Outcome(NamedTuple):
-    """What the record says of a variant with κ = ``kappa``: (S,) each, and ``seconds`` a run."""
+    """What the record says of a variant with κ = ``kappa``, (S,) each."""
 
     kappa: float
     regret: npt.NDArray[np.float64]
     stuck: npt.NDArray[np.float64]
     scalars: npt.NDArray[np.float64]
-    seconds: float
 
 
 def measured(name: str, variant: str, kappa: float, runs: int, seed: int) -> Row:
@@ -200,21 +201,18 @@ def measured(name: str, variant: str, kappa: float, runs: int, seed: int) -> Row
     how: dict[str, Any] = {"ablation": asdict(what), "until": repr(what.until), "kappa": kappa}
     how |= {"size": (regime.arms, regime.clients, regime.rounds, regime.value), "hidden": HIDDEN}
     problem = regime.problem(runs, arms=regime.arms, seed=seed)
-    begin = time.process_time()
-    computed: list[int] = []
 
     def compute(some: Problem) -> Trace:
         """Ten runs at a time, which bounds the memory and changes nothing else."""
-        computed.extend(some.runs)
         first = range(0, len(some.runs), _BATCH)
         parts = [range(start, min(start + _BATCH, len(some.runs))) for start in first]
         return Trace.join([play(regime, what, kappa, some.only(*part)) for part in parts])
 
-    trace = store.stored(store.Made(how, *MADE_BY), problem, compute)
-    seconds = f"{(time.process_time() - begin) / len(computed):.2f}" if computed else ""
+    how_made = store.Made(how, *MADE_BY)
+    trace, now = store.stored(how_made, problem, compute), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     lists = (total(trace, "regret"), stuck(trace).long().tolist(), total(trace, "communication").astype(int))
     regret, wrong, sent = (" ".join(map(str, part)) for part in lists)
-    return Row(variant, kappa, seed, runs, regret, wrong, sent, seconds)
+    return Row(variant, kappa, seed, runs, regret, wrong, sent, now, commit(), how_made.code)
 
 
 MADE_BY = (("fedgo.beyond.epochs", "fedgo.algorithms.controls"), ("paper/ablation.py",))
@@ -226,10 +224,18 @@ def best(rows: list[Row]) -> float:
     return rows[int(np.argmin(means))].kappa
 
 
-def compute(name: str, tuning: int = TUNING, runs: int = RUNS) -> list[Row]:
-    """All rows of the regime ``name``: every κ on ``tuning`` runs of the tuning seed, the `best` on ``runs`` others."""
-    rows = []
+def compute(
+    name: str, tuning: int = TUNING, runs: int = RUNS, variants: Collection[str] | None = None
+) -> list[Row]:
+    """All rows of the regime ``name``: every κ on ``tuning`` runs of the tuning seed, the `best` on ``runs`` others.
+
+    With ``variants`` the rows of all others are the record's.
+    """
+    rows: list[Row] = []
     for variant in REGIMES[name].variants:
+        if variants and variant not in variants:
+            rows += [_row(cells) for cells in _rows(name) if cells["variant"] == variant]
+            continue
         tried = [measured(name, variant, kappa, tuning, TUNING_SEED) for kappa in KAPPAS]
         rows += [*tried, measured(name, variant, best(tried), runs, 0)]
         print(name, variant, rows[-1].kappa, f"{_numbers(rows[-1].regret).mean():.0f}", flush=True)
@@ -239,20 +245,34 @@ def compute(name: str, tuning: int = TUNING, runs: int = RUNS) -> list[Row]:
 def recorded(name: str) -> dict[str, Outcome]:
     """What the record says of every variant of the regime ``name``, with the κ that it chose."""
     require(name in REGIMES, "name", name, f"choose one of {tuple(REGIMES)}")
-    return {
-        row["variant"]: _outcome(row) for row in record.read(f"ablation_{name}").rows if row["seed"] == "0"
-    }
+    return {row["variant"]: _outcome(row) for row in _rows(name) if row["seed"] == "0"}
 
 
 def tried(name: str, variant: str) -> list[Outcome]:
     """The same of all `KAPPAS`, on the tuning runs."""
-    rows = record.read(f"ablation_{name}").rows
-    return [_outcome(row) for row in rows if (row["variant"], row["seed"]) == (variant, str(TUNING_SEED))]
+    wanted = variant, str(TUNING_SEED)
+    return [_outcome(row) for row in _rows(name) if (row["variant"], row["seed"]) == wanted]
+
+
+def origins(name: str) -> list[str]:
+    """From which commits the rows of the regime ``name`` were made, and when the last of each, the oldest first."""
+    made = {row["commit"]: row["made"] for row in sorted(_rows(name), key=lambda row: row["made"])}
+    return [f"{when} from the commit {commit}" for commit, when in made.items()]
+
+
+def _rows(name: str) -> tuple[Mapping[str, str], ...]:
+    return record.read(f"ablation_{name}").rows
+
+
+def _row(cells: Mapping[str, str]) -> Row:
+    """The row that was written as ``cells``."""
+    kinds: Mapping[str, Callable[[str], Any]] = {"kappa": float, "seed": int, "runs": int}
+    return Row(*(kinds.get(part, str)(cells[part]) for part in Row._fields))
 
 
 def _outcome(row: Mapping[str, str]) -> Outcome:
     regret, wrong, sent = (_numbers(row[part]) for part in ("regret", "stuck", "scalars"))
-    return Outcome(float(row["kappa"]), regret, wrong, sent, float(row["seconds"] or "nan"))
+    return Outcome(float(row["kappa"]), regret, wrong, sent)
 
 
 def afresh(name: str, variant: str, runs: int) -> Trace:
@@ -267,16 +287,18 @@ def _numbers(cell: str) -> npt.NDArray[np.float64]:
 
 
 def main() -> None:
-    """Compute one regime and write its table."""
+    """Compute one regime, or some variants of it, and write its table."""
     parser = argparse.ArgumentParser(prog="python -m fedgo.paper.ablation", description=__doc__)
     parser.add_argument("regime", choices=list(REGIMES))
-    name = parser.parse_args().regime
+    parser.add_argument("variants", nargs="*", help="compute these only and leave the other rows")
+    options = parser.parse_args()
+    name, some = options.regime, tuple(options.variants)
+    for one in some:
+        require(one in REGIMES[name].variants, "a variant", one, f"choose of {REGIMES[name].variants}")
     torch.set_num_threads(1)
     os.environ.setdefault(store.FOLDER, str(KEPT.parent))
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    about = {"made": made, "command": f"python -m fedgo.paper.ablation {name}", "commit": commit()}
-    about |= {"code": store.Made({}, *MADE_BY).code, "seed": f"0, chosen on {TUNING_SEED}"}
-    print(record.write(f"ablation_{name}", about, Row._fields, compute(name)))
+    about = {"command": f"python -m fedgo.paper.ablation {name}", "seed": f"0, chosen on {TUNING_SEED}"}
+    print(record.write(f"ablation_{name}", about, Row._fields, compute(name, variants=some)))
 
 
 if __name__ == "__main__":
