@@ -10,7 +10,8 @@
 #                   in NVFlare's simulator too, and keep what was measured)
 # make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
 # make matrix       `make check` in an environment of its own for every Python
-# make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour)
+# make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour;
+#                   COUNT=10 SKIP=20: ten of them, after the first twenty)
 # make tune         successive halving on the tuning instances, some forty minutes; rewrites fedgo/paper/data/tun*.csv; an
 #                   interrupted one goes on where it was (FRESH=1: everything anew; LINE3=1: line 3 as printed;
 #                   INSAMPLE=1: the paper's algorithm on the runs of the claims themselves)
@@ -86,7 +87,7 @@ determinism: .venv/stamp
 	@$(PY) benchmarks/determinism.py
 
 mutants: .venv/stamp
-	@$(ONE) $(PY) benchmarks/mutants.py
+	@$(ONE) $(PY) benchmarks/mutants.py $(if $(COUNT),--count $(COUNT)) $(if $(SKIP),--skip $(SKIP))
 
 # The newest versions that pyproject.toml allows; torch's newest release may bring gigabytes, NEWEST=torch==2.13.0 keeps it.
 PYTHONS ?= python3.11 python3.12 python3.13

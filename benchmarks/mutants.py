@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 WITH_BOOK = {"test_site.py", "test_pdf.py", "test_wheel.py", "test_determinism.py"}
@@ -71,21 +73,42 @@ def planted(text: str, node: ast.expr, new: str) -> str:
     return (text.encode()[:start] + f"({new})".encode() + text.encode()[end:]).decode()
 
 
+class Uses(NamedTuple):
+    """The ``modules`` that a file imports, or imports from, the ``words`` that it takes of them, and its ``size``."""
+
+    modules: set[str]
+    words: set[str]
+    size: int
+
+
+@cache
+def uses(path: Path) -> Uses:
+    """What the file ``path`` uses; `from package import module` is a use of both."""
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    taken = [n for n in nodes if isinstance(n, ast.ImportFrom) and n.module]
+    modules = {str(n.module) for n in taken} | {f"{n.module}.{a.name}" for n in taken for a in n.names}
+    modules |= {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names}
+    words = {a.name for n in taken for a in n.names} | {n.attr for n in nodes if isinstance(n, ast.Attribute)}
+    return Uses(modules, words, len(nodes))
+
+
+@cache
+def faces() -> tuple[ast.AST, ...]:
+    """The packages' own files."""
+    return tuple(ast.parse(path.read_text("utf-8")) for path in (ROOT / "fedgo").rglob("__init__.py"))
+
+
 def tests_of(module: str) -> list[str]:
     """The test files that use ``module`` or what a package takes from it, the most like it first, three at most."""
-    faces = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "fedgo").rglob("__init__.py")]
     taken = [
-        n for face in faces for n in ast.walk(face) if isinstance(n, ast.ImportFrom) and n.module == module
+        n for face in faces() for n in ast.walk(face) if isinstance(n, ast.ImportFrom) and n.module == module
     ]
     names = {alias.name for n in taken for alias in n.names}
     found = []
     for path in (ROOT / "tests").glob("test_*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
-        sources = {n.module for n in nodes if isinstance(n, ast.ImportFrom)}
-        words = {a.name for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
-        words |= {n.attr for n in nodes if isinstance(n, ast.Attribute)}
-        if path.name not in WITH_BOOK and (module in sources or words & names):
-            unlike = (module.rpartition(".")[2] not in path.stem, module not in sources, len(nodes))
+        modules, words, size = uses(path)
+        if path.name not in WITH_BOOK and (module in modules or words & names):
+            unlike = (module.rpartition(".")[2] not in path.stem, module not in modules, size)
             found.append((*unlike, f"tests/{path.name}"))
     return [str(test[-1]) for test in sorted(found)[:3]] or ["tests/test_bad_input.py"]
 
