@@ -13,14 +13,19 @@ import torch
 
 import fedgo._files
 from fedgo import Langevin, Network, Settings, realizable
-from fedgo.federation import Client, Plan, Server, converse, resume
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.surrogates import Relinearised
+from fedgo.federation import Client, Fitting, Plan, Server, converse, resume
 
 STEPS = 30
 
 
 def setting(encoding):
-    """A small problem of one run and its plan."""
+    """A small problem of one run and its plan; "guarded" is one of a surrogate with a guard."""
     problem = realizable(Network(2, 2), 1, arms=6, seed=4, sigma=0.3)
+    if encoding == "guarded":
+        fitting = Fitting(Relinearised(Network(2, 2), 1), 0.3, 8, guarantee=Guarantee(4.0, 0.3))
+        return problem, Plan(problem.arms[0], clients=3, length=7, seed=4, fitting=fitting)
     settings = Settings(0.3, 0.5, 1.0, encoding)
     return problem, Plan(problem.arms[0], settings, 3, Network(2, 2), 7, Langevin(5, 0.05), seed=4)
 

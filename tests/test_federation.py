@@ -250,7 +250,7 @@ def desk(server):
 def memory(client):
     """What a client holds, as plain values."""
     held = [part.tolist() if isinstance(part, torch.Tensor) else part for part in client.memory]
-    state = None if client.exploring else [part.tolist() for part in client._state.posterior]
+    state = None if client.exploring else [part.tolist() for part in client._model.state.posterior]
     return held, state
 
 
@@ -414,7 +414,7 @@ def test_nothing_is_lost_and_nothing_counted_twice(encoding, share, seed):
     clients, server = started(plan, problem)
     draw = random.Random(seed)
     everything = Tally.blank(6)
-    offsets = clients[0]._around.learner.offsets
+    offsets = clients[0]._model.around.learner.offsets
     one = torch.ones((), dtype=torch.float64)
     for _ in range(150):
         i = draw.choice((0, 1, 1, 1, 2))
@@ -422,18 +422,20 @@ def test_nothing_is_lost_and_nothing_counted_twice(encoding, share, seed):
         everything = everything.record(torch.tensor(arm), reward - offsets[arm], one)
         if clients[i].tell(arm, reward):
             lossy(server, clients, draw, share)
-        state = clients[i]._state
-        exact = plan.posterior(clients[i]._around, clients[i].memory.base, state.fresh)
+        state = clients[i]._model.state
+        exact = plan.posterior(clients[i]._model.around, clients[i].memory.base, state.fresh)
         torch.testing.assert_close(state.posterior.mean, exact.mean, rtol=0, atol=1e-9)
     for _ in range(2):
         converse(server, clients)
-    vector = plan.vector(clients[0]._around, everything)
-    learner = clients[0]._around.learner
+    vector = plan.vector(clients[0]._model.around, everything)
+    learner = clients[0]._model.around.learner
     whole = condition(learner.features, learner.offsets, plan.settings.lam, everything)
     for client in clients:
         torch.testing.assert_close(client.memory.base, vector, rtol=0, atol=1e-9)
-        torch.testing.assert_close(client._state.posterior.covariance, whole.covariance, rtol=0, atol=1e-8)
-        assert client._state.fresh.counts.sum() == 0 and client._state.gain == 0
+        torch.testing.assert_close(
+            client._model.state.posterior.covariance, whole.covariance, rtol=0, atol=1e-8
+        )
+        assert client._model.state.fresh.counts.sum() == 0 and client._model.state.gain == 0
     torch.testing.assert_close(server.desk.total, vector, rtol=0, atol=1e-9)
 
 
@@ -447,7 +449,7 @@ def test_the_event_counts_what_was_pulled_between_the_answer_and_the_news():
     pull(problem, clients[0], 3)  # it does not wait
     server.merge()
     deliver(server, clients)
-    state, around = clients[0]._state, clients[0]._around
+    state, around = clients[0]._model.state, clients[0]._model.around
     assert state.fresh.counts.sum() == 3 and clients[0].memory.base[:6].sum() == 5
     sigma, fresh = (plan.settings.lam * torch.eye(plan.dimension).double() for _ in range(2))
     for counts, into in ((clients[0].memory.base[:6], (sigma, fresh)), (state.fresh.counts, (fresh,))):
@@ -604,7 +606,7 @@ def test_a_file_of_another_plan_or_party_is_refused(tmp_path):
             load(tmp_path / name, plan)
 
 
-@pytest.mark.parametrize(("encoding", "seed"), [("dense", 1), ("counts", 2)])
+@pytest.mark.parametrize(("encoding", "seed"), [("dense", 1), ("counts", 2), ("guarded", 3)])
 def test_killed_at_random_points_the_run_is_the_one_that_was_not(encoding, seed, tmp_path):
     script = Path(__file__).with_name("kept_run.py")
     done = subprocess.run(

@@ -2,13 +2,14 @@
 
 from fedgo.federation.client import Client
 from fedgo.federation.local import at_random, converse, deliver, play, resume
-from fedgo.federation.plan import Plan
+from fedgo.federation.plan import Fitting, Plan
 from fedgo.federation.server import Server
 from fedgo.federation.study import Options, Standing, Study, table
 from fedgo.federation.wire import Kind, Letter, Refused, decode
 
 __all__ = [
     "Client",
+    "Fitting",
     "Kind",
     "Letter",
     "Options",

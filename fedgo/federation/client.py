@@ -4,9 +4,9 @@
     if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
     reply = client.answer(letter)            # lines 7–10, and the rounds of the oracle
 
-It holds its own rewards, and never a true mean. Its own data are in three parts, of which each pull is in one until a
-``NEWS`` brings it back within the base: what no letter has carried, what the last one carries, and what the server has
-said that it used while the news of it were lost.
+It holds its own rewards, and never a true mean. What it plays by is a model of `fedgo.federation.model`. Its own data
+are in three parts, of which each pull is in one until a ``NEWS`` brings it back within the base: what no letter has
+carried, what the last one carries, and what the server has said that it used while the news of it were lost.
 """
 
 from pathlib import Path
@@ -18,22 +18,24 @@ from torch.nn.functional import pad
 
 from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
-from fedgo.confidence import Posterior, Tally
-from fedgo.federation.plan import Around, Plan
+from fedgo.confidence import Tally
+from fedgo.federation.model import Epochal, Estimate, Linearised, Model, after, carried
+from fedgo.federation.plan import Plan
 from fedgo.federation.wire import Kind, Letter, decode, must
-from fedgo.phase_two import State, drifted
 from fedgo.simulation import largest
 
 _DOWN = {Kind.WEIGHTS, Kind.REPORT, Kind.SYNCHRONISE, Kind.START, Kind.NEWS}
 
 
 class Memory(NamedTuple):
-    """All that a client's file holds: the pulls of Phase I, ŵ₀ (empty before it is known), the statistics that it
-    downloaded, its own data in their three parts (2, K), the log-ratio of the event, and where the exchanges stand."""
+    """All that a client's file holds: the pulls of Phase I that fit ŵ₀, ŵ₀ (empty before it is known), what a
+    surrogate's fit begins from, the statistics that it downloaded, its own data in their three parts (2, K), the
+    log-ratio of the event, and where the exchanges stand."""
 
     arm: Tensor
     reward: Tensor
     w0: Tensor
+    warm: Tensor
     base: Tensor
     unsent: Tensor
     sent: Tensor
@@ -52,8 +54,7 @@ class Client:
     """Client ``me`` (0 to N − 1) of ``plan``."""
 
     memory: Memory
-    _around: Around | None  # None before ŵ₀ is known, and then there is no _state
-    _state: State
+    _model: Model | None  # None in Phase I
 
     def __init__(self, plan: Plan, me: int = 0) -> None:
         require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
@@ -64,7 +65,7 @@ class Client:
         arms = len(plan.arms)
         empty, none = torch.zeros(0, dtype=torch.float64), torch.zeros(2, arms, dtype=torch.float64)
         first = Memory(
-            *(torch.zeros(0, dtype=torch.int64), empty, empty, plan.blank(), none, none, none),
+            *(torch.zeros(0, dtype=torch.int64), empty, empty, empty, plan.blank(), none, none, none),
             *(torch.zeros((), dtype=torch.float64), torch.zeros(arms, dtype=torch.bool)),
             torch.zeros(0, dtype=torch.uint8),
         )
@@ -76,8 +77,8 @@ class Client:
 
     @property
     def exploring(self) -> bool:
-        """Whether ŵ₀ is not known yet."""
-        return self._around is None
+        """Whether Phase I is not over: ŵ₀, or with a surrogate what all have seen, is not known yet."""
+        return self._model is None
 
     @property
     def calling(self) -> bool:
@@ -92,15 +93,17 @@ class Client:
     @on_cpu
     def ask(self) -> int:
         """The arm to pull next; the same one until ``tell`` is called. A ``RuntimeError`` between the two phases."""
-        if self._around is None:
+        if self._model is None:
             mine = self.plan.pulls[self.me :: self.plan.clients]
             if self.pulls >= len(mine):
                 raise RuntimeError(
                     "Phase I is done here and ŵ₀ has not come: let the client answer the server"
+                    if self.plan.fitting is None
+                    else "Phase I is done here and the news of it have not come: let the client answer the server"
                 )
             return int(mine[self.pulls])
-        index = self._around.learner.index(self._state).masked_fill(self.memory.retired, -torch.inf)
-        return int(largest(index, self.plan.order_of_ties[self.me]))
+        order = self.plan.order_of_ties[self.me]
+        return int(largest(self._model.index(self.memory.retired, order), order))
 
     @on_cpu
     def tell(self, arm: int, reward: float) -> bool:
@@ -114,30 +117,27 @@ class Client:
         number("reward", reward, "give a finite number")
         y = torch.tensor(reward, dtype=torch.float64)
         require(bool(y.isfinite()), "reward", reward, "give a finite number")
-        memory, pull = self.memory, torch.tensor(arm)
-        if self._around is None:
+        memory, pull, model = self.memory, torch.tensor(arm), self._model
+        if model is None:
             require(
                 arm == self.ask(), "arm", arm, f"Phase I is uniform: tell of the arm asked for, {self.ask()}"
             )
-            done = self.pulls + 1 == len(self.plan.pulls[self.me :: self.plan.clients])
-            more = torch.cat([memory.arm, pull[None]]), torch.cat([memory.reward, y[None]])
-            new = memory._replace(arm=more[0], reward=more[1], pulls=self.pulls + 1, calling=done)
-            self.memory = new
-            return done
-        learner, turn = self._around.learner, torch.ones((), dtype=torch.float64)
-        fires = bool(learner.fires(self._state, pull))
-        state = learner.pulled(self._state, pull, y, turn)
-        unsent = Tally(*memory.unsent).record(pull, y - learner.offsets[pull], turn)
-        new = memory._replace(
-            unsent=torch.stack(list(unsent)),
-            gain=state.gain,
-            pulls=self.pulls + 1,
-            calling=memory.calling or fires,
-        )
-        if drifted(state.fresh):
-            self._remember(new)
+            fires = self.pulls + 1 == len(self.plan.pulls[self.me :: self.plan.clients])
         else:
-            self.memory, self._state = new, state
+            fires = model.fires(pull)
+        new = memory._replace(pulls=self.pulls + 1, calling=memory.calling or fires)
+        if model is None and self.plan.fitting is None:
+            new = new._replace(
+                arm=torch.cat([memory.arm, pull[None]]), reward=torch.cat([memory.reward, y[None]])
+            )
+        else:
+            residual = y - model.around.learner.offsets[pull] if isinstance(model, Linearised) else y
+            unsent = Tally(*memory.unsent).record(pull, residual, torch.ones_like(y))
+            new = new._replace(unsent=torch.stack(list(unsent)))
+        learnt = None if model is None else model.learned(pull, y)
+        if learnt is not None:
+            new = new._replace(gain=learnt.gain)
+        self._remember(new, None if learnt is None or learnt.stale else learnt)
         return fires
 
     def retire(self, arm: int, retired: bool = True) -> None:
@@ -151,24 +151,33 @@ class Client:
 
     @property
     def known(self) -> Tally:
-        """Pulls of every arm and sums of their rewards: its own, and with packed letters everybody's; (K,) each."""
-        memory = self.memory
-        if self._around is None:
+        """Pulls of every arm and sums of their rewards: its own, and with packed letters everybody's; (K,) each.
+
+        Those of Phase I are among them while it goes on, and with a surrogate for good."""
+        memory, model = self.memory, self._model
+        if model is None and self.plan.fitting is None:
             return _counted(memory, len(self.plan.arms))
         base = memory.base.view(2, -1) if self.plan.packed else 0.0
         counts, residuals = base + memory.unsent + memory.sent + memory.used
-        return Tally(counts, residuals + counts * self._around.learner.offsets)
+        offsets = model.around.learner.offsets if isinstance(model, Linearised) else 0.0
+        return Tally(counts, residuals + counts * offsets)
 
     @property
-    def view(self) -> Posterior | None:
-        """What this client's model says of every arm; None before ŵ₀ is known."""
-        return None if self._around is None else self._state.posterior
+    def estimate(self) -> Estimate | None:
+        """What this client's model says of every arm; None in Phase I."""
+        return None if self._model is None else self._model.estimate()
+
+    def notes(self, arm: int) -> dict[str, Tensor]:
+        """Of a pull of ``arm`` a guard's ``certificate``, and whether it is the one ``proposed``; else nothing."""
+        if not isinstance(self._model, Epochal):
+            return {}
+        return {name: said.squeeze() for name, said in self._model.notes(torch.tensor(arm)).items()}
 
     @on_cpu
     def extended(self, plan: Plan) -> "Client":
         """This client under ``plan``, which has more arms and is else the same; allowed once ŵ₀ is known."""
         require(
-            self._around is not None,
+            self._model is not None,
             "the phase",
             "I",
             "its pulls are drawn from the arms that there were: add later",
@@ -213,10 +222,11 @@ class Client:
         kind, numbers = Kind.STATISTICS, torch.zeros(0, dtype=torch.float64)
         if letter.kind in (Kind.WEIGHTS, Kind.REPORT):
             kind, numbers = self._explored(letter)
-        elif self._around is not None:
+        elif self.plan.network is None or isinstance(self._model, Linearised):
             part = "used" if memory.carried and since >= memory.carried else "unsent"
             memory = memory._replace(**{part: getattr(memory, part) + memory.sent})
-            numbers = self.plan.pack(self.plan.vector(self._around, Tally(*memory.unsent)))
+            around = self._model.around if isinstance(self._model, Linearised) else None
+            numbers = self.plan.pack(self.plan.vector(around, Tally(*memory.unsent)))
             blank = torch.zeros_like(memory.unsent)
             memory = memory._replace(sent=memory.unsent, unsent=blank, carried=letter.number)
         data = Letter(kind, self.me, letter.number, own, numbers).encode(self.plan.fingerprint)
@@ -230,7 +240,7 @@ class Client:
             network is not None and plan.packed == (letter.kind == Kind.REPORT),
             f"{letter.kind.name} has no place here",
         )
-        must(self._around is None, f"out of order: {letter.kind.name}, and ŵ₀ is known")
+        must(self.exploring, f"out of order: {letter.kind.name}, and ŵ₀ is known")
         must(len(memory.arm) == len(plan.pulls[self.me :: plan.clients]), "too early: Phase I goes on here")
         if plan.packed:
             zero = torch.zeros(len(plan.arms), dtype=torch.float64)
@@ -245,7 +255,10 @@ class Client:
 
     def _started(self, letter: Letter) -> Memory:
         """The memory after ŵ₀ came; what was learnt around another one cannot be kept."""
-        must(self._around is None, f"out of order: START of exchange {letter.number}, and ŵ₀ is known")
+        must(
+            self.exploring and self.plan.network is not None,
+            f"out of order: START of exchange {letter.number}, and ŵ₀ is known",
+        )
         _sized(letter, self.plan.dimension)
         number = letter.number
         return self.memory._replace(w0=letter.numbers, answered=number, applied=number, calling=False)
@@ -258,24 +271,17 @@ class Client:
             f"out of order: news of exchange {letter.number} on {letter.since}, "
             f"and this client answered {memory.carried} on {memory.applied}",
         )
-        base = memory.base + self.plan.unpack(letter.numbers)
-        none = torch.zeros_like(memory.sent)
+        base, none = memory.base + self.plan.unpack(letter.numbers), torch.zeros_like(memory.sent)
         memory = memory._replace(base=base, sent=none, used=none, carried=0, applied=letter.number)
-        return memory._replace(gain=self._gain(memory))
-
-    def _gain(self, memory: Memory) -> Tensor:
-        """ln(det Σ/det(Σ − ΔΣ)) of the data that the news do not have: pulled between the answer and the news."""
-        assert self._around is not None
-        learner, blank = self._around.learner, Tally.blank(len(self.plan.arms))
-        state = State(
-            self.plan.posterior(self._around, memory.base, blank), blank, torch.zeros_like(memory.gain), blank
-        )
-        turn = torch.ones_like(memory.gain)
-        for arm in memory.unsent[0].nonzero().flatten():
-            pulls, total = memory.unsent[:, arm]
-            for _ in range(int(pulls)):
-                state = learner.pulled(state, arm, learner.offsets[arm] + total / pulls, turn)
-        return state.gain
+        if isinstance(self._model, Epochal):
+            memory = memory._replace(warm=carried(self._model.fit))
+        if not isinstance(self._model, Linearised):
+            return memory
+        # the log-ratio of the data that the news do not have: pulled between the answer and the news
+        blank = Tally.blank(len(self.plan.arms))
+        around = self._model.around
+        model = Linearised.of(self.plan, around, base, blank, torch.zeros_like(memory.gain))
+        return memory._replace(gain=after(model, Tally(*memory.unsent), around.learner.offsets).gain)
 
     # the file
 
@@ -301,16 +307,16 @@ class Client:
             client._remember(Memory(**(parts | plain)))
         return client
 
-    def _remember(self, memory: Memory) -> None:
-        """Take over ``memory``, and the posterior that follows from it."""
-        around = None
-        if len(memory.w0):
-            known = getattr(self, "_around", None)
-            around = known if known is not None else self.plan.around(memory.w0)
-            own = Tally(*(memory.unsent + memory.sent + memory.used))
-            posterior = self.plan.posterior(around, memory.base, own)
-            self._state = State(posterior, own, memory.gain, Tally.blank(len(self.plan.arms)))
-        self._around, self.memory = around, memory
+    def _remember(self, memory: Memory, model: Model | None = None) -> None:
+        """Take over ``memory``, and the ``model`` that follows from it."""
+        known, plan = getattr(self, "_model", None), self.plan
+        own = Tally(*(memory.unsent + memory.sent + memory.used))
+        if model is None and plan.fitting is not None and memory.applied > 1:
+            model = Epochal.of(plan, self.me, memory.base, own, memory.applied, memory.warm, known)
+        elif model is None and plan.fitting is None and len(memory.w0):
+            around = known.around if isinstance(known, Linearised) else plan.around(memory.w0)
+            model = Linearised.of(plan, around, memory.base, own, memory.gain)
+        self._model, self.memory = model, memory
 
 
 def _counted(memory: Memory, arms: int) -> Tally:

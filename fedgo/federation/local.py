@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo._streams import generator
+from fedgo.beyond.optimist import with_trivial
 from fedgo.federation.client import Client
 from fedgo.federation.plan import Plan
 from fedgo.federation.server import Server
@@ -84,8 +85,10 @@ def play(
 
     ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
     answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
-    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`, and without a network to
-    `fedgo.dis_lin_ucb`: arms, rewards, synchronisations, scalars.
+    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`, without a network to `fedgo.dis_lin_ucb`,
+    and with a fitting to `fedgo.beyond.epochs.surrogate_ucb`: arms, rewards, synchronisations, scalars, certificates.
+    One thing differs: where a plan is common knowledge, that one is charged for sums alone, and letters, which have to
+    bear silence and any order of turns, carry the counts too.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")
@@ -98,11 +101,16 @@ def play(
     noise = problem.tape(total)
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
     sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
+    guarded = plan.fitting is not None and plan.fitting.guarantee is not None
+    kinds = {"certificate": torch.float64, "proposed": torch.bool} if guarded else {}
+    notes = {note: torch.zeros(1, total, dtype=dtype) for note, dtype in kinds.items()}
     due = False
     for t, i in enumerate(turns.tolist()):
         arm = clients[i].ask()
         reward = float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
         arms[0, t], rewards[0, t] = arm, reward
+        for note, said in clients[i].notes(arm).items():
+            notes[note][0, t] = said
         due = clients[i].tell(arm, reward) or due
         before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
         if t == first - 1 or (t >= first and due and ends):
@@ -110,5 +118,16 @@ def play(
             sync[0, t], due = t >= first, False
         for part, old, new in zip(ledger, before, server.scalars, strict=True):
             part[0, t] = new - old
-    name = "Fed-GO-UCB" if plan.network is not None else "DisLinUCB"
-    return Trace(name, problem.name, plan.clients, first, arms, rewards, problem.regret(arms), *ledger, sync)
+    regret, entries = problem.regret(arms), (*ledger, sync)
+    trace = Trace(_name(plan), problem.name, plan.clients, first, arms, rewards, regret, *entries, notes)
+    if plan.fitting is None or plan.fitting.guarantee is None:
+        return trace
+    return with_trivial(trace, plan.fitting.guarantee.value)
+
+
+def _name(plan: Plan) -> str:
+    """What the simulator calls it."""
+    if plan.fitting is None:
+        return "DisLinUCB" if plan.network is None else "Fed-GO-UCB"
+    guarded = "" if plan.fitting.guarantee is None else ", guarded"
+    return f"{type(plan.fitting.surrogate).__name__}, {plan.fitting.planning}{guarded}"

@@ -5,15 +5,19 @@ the sums of their residuals), and the server adds vectors, whatever is in them.
 """
 
 import hashlib
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import NamedTuple
+import math
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, require, require_finite, require_kind, tensor
+from fedgo._checks import count, number, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
+from fedgo.beyond.epochs import Event, Growing, Planning
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.surrogates import GaussianProcess, Surrogate
 from fedgo.confidence import (
     Posterior,
     Tally,
@@ -36,11 +40,46 @@ class Around(NamedTuple):
     learner: EventTriggered
 
 
+@dataclass(frozen=True)
+class Fitting:
+    """A ``surrogate`` in epochs as `fedgo.beyond.epochs.surrogate_ucb` plays it, T = ``rounds`` of each client.
+
+    σ = ``sigma``, κ = ``kappa``, ``until`` and ``planning`` as there, with a guard around it if there is a
+    ``guarantee``. Planned by each client for its "own" it needs no order of turns; counts go with the sums in any case.
+    """
+
+    surrogate: Surrogate
+    sigma: float
+    rounds: int
+    until: Growing | Event = field(default_factory=Growing)
+    planning: Planning = "own"
+    kappa: float = 3.0
+    guarantee: Guarantee | None = None
+
+    def __post_init__(self) -> None:
+        remedy = "give a Surrogate, GaussianProcess() for instance"
+        require_kind(hasattr(self.surrogate, "fit"), "surrogate", self.surrogate, remedy)
+        kept = isinstance(self.surrogate, GaussianProcess) and not self.surrogate.refit
+        remedy = "a client's file does not hold its hyperparameters: give refit=True"
+        require(not kept, "the surrogate", self.surrogate, remedy)
+        remedy = "give σ > 0, the noise of a reward"
+        require(0 < number("sigma", self.sigma, remedy) < math.inf, "sigma", self.sigma, remedy)
+        count("rounds", self.rounds, "give T, at least one round")
+        require_kind(isinstance(self.until, Growing | Event), "until", self.until, "give Growing or Event")
+        kinds = ("joint", "thompson", "own")
+        require(self.planning in kinds, "planning", self.planning, f"choose one of {kinds}")
+        remedy = "give a finite number of standard deviations κ, at least 0"
+        require(0 <= number("kappa", self.kappa, remedy) < math.inf, "kappa", self.kappa, remedy)
+        given = self.guarantee is None or isinstance(self.guarantee, Guarantee)
+        require_kind(given, "guarantee", self.guarantee, "give Guarantee(value, sigma)")
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What is public: ``arms`` (K, d_x) float64, N = ``clients``, ``settings``, and how Phase I goes.
 
     ``network`` is the class F, or None where the arms themselves are the features and there is no Phase I (DisLinUCB).
+    With a ``fitting`` in its place a surrogate is played, and ``settings`` are not used.
     ``length`` is T₀, the uniform pulls of Phase I, dealt to the clients in turn; ``seed`` and ``run`` name the streams
     of random numbers, so that a plan made twice is the same plan. A ``ValueError`` for what does not fit.
     """
@@ -53,6 +92,7 @@ class Plan:
     langevin: Langevin = field(default_factory=Langevin)
     seed: int = 0
     run: int = 0
+    fitting: Fitting | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", tensor("arms", self.arms).detach().clone())
@@ -68,10 +108,15 @@ class Plan:
         count("clients", self.clients, "give N, at least one client", most=2**32 - 1)
         for name in ("seed", "run"):
             count(name, getattr(self, name), f"give a {name} of at least 0", least=0)
-        if self.network is None:
+        alone = self.network is None or self.fitting is None
+        require(
+            alone, "network and fitting", "both", "give one of the two: a surrogate brings its own network"
+        )
+        if self.network is None and self.fitting is None:
             require(self.length == 0, "length", self.length, "without a network there is no Phase I: give 0")
-        else:
-            count("length", self.length, f"give T₀, at least N = {self.clients} pulls", least=self.clients)
+            return
+        count("length", self.length, f"give T₀, at least N = {self.clients} pulls", least=self.clients)
+        if self.network is not None:
             require(
                 self.network.d_x == shape[1],
                 "the network's d_x",
@@ -81,8 +126,8 @@ class Plan:
 
     @property
     def packed(self) -> bool:
-        """Whether counts and sums are sent instead of matrices."""
-        return self.settings.encoding == "counts"
+        """Whether counts and sums are sent instead of matrices, as for every surrogate."""
+        return self.fitting is not None or self.settings.encoding == "counts"
 
     @property
     def dimension(self) -> int:
@@ -92,9 +137,9 @@ class Plan:
     @cached_property
     def fingerprint(self) -> int:
         """64 bits that two plans share only if they are the same."""
-        parts = (self.settings, self.clients, self.network, self.length, self.langevin, self.seed, self.run)
-        said = hashlib.blake2b(repr((tuple(self.arms.shape), *parts)).encode(), digest_size=8)
-        said.update(self.arms.contiguous().numpy().astype("<f8").tobytes())
+        names = ("settings", "clients", "network", "length", "langevin", "seed", "run", "fitting", "arms")
+        parts = [tuple(self.arms.shape), *(getattr(self, name) for name in names)]
+        said = hashlib.blake2b(_said(parts).encode(), digest_size=8)
         return int.from_bytes(said.digest(), "little")
 
     def require_extended_by(self, plan: "Plan") -> None:
@@ -137,9 +182,9 @@ class Plan:
         d = self.dimension
         return torch.zeros(2 * len(self.arms) if self.packed else d * d + d, dtype=torch.float64)
 
-    def vector(self, around: Around, own: Tally) -> Tensor:
-        """v of the pulls ``own``."""
-        if self.packed:
+    def vector(self, around: Around | None, own: Tally) -> Tensor:
+        """v of the pulls ``own``; packed it needs nothing ``around`` ŵ₀."""
+        if around is None or self.packed:
             return torch.cat(own)
         sigma, b = statistics(around.gradients, around.w0, 0.0, own)
         return torch.cat([sigma.flatten(), b])
@@ -198,6 +243,22 @@ class Plan:
         )
         blank = torch.zeros(arms, dtype=torch.float64)
         return torch.cat([blank.index_add(0, arm.long(), each) for each in (torch.ones_like(sums), sums)])
+
+
+def _said(part: Any) -> str:
+    """``part`` in words that are the same in every process: functions by their names, tensors by their bytes."""
+    if isinstance(part, Tensor):
+        return part.contiguous().numpy().astype("<f8").tobytes().hex()
+    if isinstance(part, list | tuple):
+        return f"({', '.join(map(_said, part))})"
+    if isinstance(part, partial):
+        return f"partial{_said((part.func, *part.args, *sorted(part.keywords.items())))}"
+    if is_dataclass(part):
+        inside = (getattr(part, each.name) for each in fields(part))
+        return f"{type(part).__qualname__}{_said(tuple(inside))}"
+    if callable(part) and hasattr(part, "__qualname__"):
+        return f"{part.__module__}.{part.__qualname__}"
+    return repr(part)
 
 
 def condition_on_statistics(

@@ -70,7 +70,7 @@ class Server:
             torch.zeros(plan.dimension, dtype=torch.float64),
             (Link(int(linear), int(linear)),) * plan.clients,
         )
-        self.desk = Desk(w, plan.blank(), links, {}, int(linear), 0, False, linear)
+        self.desk = Desk(w, plan.blank(), links, {}, int(linear), 0, False, linear and plan.fitting is None)
         self.ledger = Ledger.blank(1, 1)
         self._noise: tuple[int, Iterator[Tensor]] | None = None
 
@@ -112,7 +112,7 @@ class Server:
         return found
 
     def _request(self) -> Kind:
-        if self.desk.started:
+        if self.desk.started or self.plan.fitting is not None:  # whose Phase I ends with a synchronisation
             return Kind.SYNCHRONISE
         return Kind.REPORT if self.plan.packed else Kind.WEIGHTS
 
@@ -174,7 +174,7 @@ class Server:
             "no client answered: send the letters again",
         )
         inbox = {i: desk.inbox[i] for i in sorted(desk.inbox)}  # one order of sums, whatever comes first
-        if desk.started:
+        if self._request() == Kind.SYNCHRONISE:
             self.desk = self._synchronised(inbox)
         elif self.plan.packed:
             self.desk = self._fitted(self._oracle(inbox), self.plan.langevin.rounds)
@@ -234,7 +234,7 @@ class Server:
                 links[i] = Link(letter.since, number, number, _plus(old, later), None)
             else:  # without a network there is no ŵ₀ to lose
                 links[i] = Link(letter.since, number, number, total, None)
-        return desk._replace(total=total, links=tuple(links), inbox={}, open=False)
+        return desk._replace(total=total, links=tuple(links), inbox={}, open=False, started=True)
 
     @on_cpu
     def extended(self, plan: Plan) -> "Server":

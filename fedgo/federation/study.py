@@ -15,11 +15,12 @@ from torch import Tensor
 
 from fedgo import _files
 from fedgo._checks import number, on_cpu, require
-from fedgo.confidence import width
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.surrogates import Surrogate
 from fedgo.federation.client import Client
 from fedgo.federation.local import converse
-from fedgo.federation.plan import Plan
-from fedgo.federation.server import Server
+from fedgo.federation.plan import Fitting, Plan
+from fedgo.federation.server import Link, Server
 from fedgo.network import Network
 from fedgo.phase_one import phase_one_length
 from fedgo.phase_two import Settings
@@ -65,7 +66,8 @@ class Options(NamedTuple):
 
 class Standing(NamedTuple):
     """Where one option stands, in your units: its ``pulls`` and their ``mean``, the model's ``estimate``, and the
-    interval from ``low`` to ``high``, whose upper end decides what is tried next. NaN where nothing is known yet."""
+    interval from ``low`` to ``high``, whose upper end decides what is tried next; ``certificate`` is by how much it is
+    at most worse than the best, where there is a guard. NaN where nothing is known."""
 
     option: str
     pulls: int
@@ -73,6 +75,7 @@ class Standing(NamedTuple):
     estimate: float
     low: float
     high: float
+    certificate: float
     retired: bool
 
 
@@ -82,6 +85,10 @@ class Study:
     ``centre`` and ``spread`` say which rewards you expect, ``trials`` how many you can afford: the first ⌈√trials⌉ are
     uniform. These, ``settings``, ``hidden`` and ``seed`` are fixed when the study begins. Rows may be added at the end
     of the table once the uniform trials are over; rows that are there stay, and may be retired.
+
+    With a ``surrogate`` in place of the paper's network it is fitted anew each time that the pulls have grown by a
+    third or so; ``noise`` is then σ of a reward. With ``reach``, a bound on |f − ``centre``|, it is guarded, and every
+    option has a certificate; both in your units. A kept study of a surrogate is fitted again when it is opened.
     """
 
     def __init__(
@@ -94,6 +101,9 @@ class Study:
         settings: Settings = ALONE,
         hidden: int = 25,
         seed: int = 0,
+        surrogate: Surrogate | None = None,
+        noise: float | None = None,
+        reach: float | None = None,
     ) -> None:
         self.path = Path(path)
         self.options = options if isinstance(options, Options) else Options.read(options)
@@ -107,10 +117,17 @@ class Study:
         )
         names, first = self.options.names, len(self.options.names)
         length = phase_one_length(1, trials)
+        fitting = None
+        if surrogate is not None:
+            sigma = number("noise", noise, "give σ, the noise of a reward") / self.spread
+            bound = None if reach is None else number("reach", reach, "give a number") / self.spread
+            guarantee = None if bound is None else Guarantee(bound, sigma)
+            fitting = Fitting(surrogate, sigma, trials, guarantee=guarantee)
 
         def plan(rows: int) -> Plan:
             arms = self.options.scaled(first)[:rows]
-            return Plan(arms, settings, 1, Network(arms.shape[1], hidden), length, seed=seed)
+            network = Network(arms.shape[1], hidden) if fitting is None else None
+            return Plan(arms, settings, 1, network, length, seed=seed, fitting=fitting)
 
         units = [self.centre, self.spread]
         if self.path.exists():
@@ -155,44 +172,53 @@ class Study:
         return names.index(option)
 
     def _fit(self) -> None:
-        """Save, and end Phase I where it is due: the oracle is a server in this process."""
-        self.client.save(self.path, **self._also)
-        if self.client.exploring and self.client.calling:
-            converse(Server(self.client.plan), [self.client])
-            self.client.save(self.path, **self._also)
+        """Save, and do what is due, the end of Phase I or a fit: the server is in this process."""
+        client, memory = self.client, self.client.memory
+        client.save(self.path, **self._also)
+        if client.calling and (client.exploring or client.plan.fitting is not None):
+            server = Server(client.plan)
+            if not client.exploring:  # all that a server of one client knows is what that client knows
+                links = (Link(memory.applied, memory.applied, memory.applied),)
+                desk = server.desk._replace(number=memory.applied, links=links, started=True)
+                server.desk = desk._replace(total=memory.base)
+            converse(server, [client])
+            client.save(self.path, **self._also)
 
     @on_cpu
     def standings(self) -> list[Standing]:
         """Every option, the best estimate first."""
-        tally, view = self.client.known, self.client.view
+        tally, found = self.client.known, self.client.estimate
         mean = self.centre + self.spread * tally.sums / tally.counts
-        if view is None:
-            estimate = half = torch.full_like(mean, torch.nan)
-        else:
-            estimate = self.centre + self.spread * view.mean
-            half = self.spread * self.client.plan.settings.beta**0.5 * width(view.variance)
+        estimate = half = certificate = torch.full_like(mean, torch.nan)
+        if found is not None:
+            estimate, half = self.centre + self.spread * found.mean, self.spread * found.half
+            if found.certificate is not None:
+                certificate = self.spread * found.certificate
         columns = [
             tally.counts.long(),
             mean,
             estimate,
             estimate - half,
             estimate + half,
+            certificate,
             self.client.memory.retired,
         ]
         rows = zip(self.options.names, *(column.tolist() for column in columns), strict=True)
-        found = [Standing(*row) for row in rows]
-        return found if view is None else sorted(found, key=lambda row: -row.estimate)
+        all_of_them = [Standing(*row) for row in rows]
+        return all_of_them if found is None else sorted(all_of_them, key=lambda row: -row.estimate)
 
 
 def table(standings: Sequence[Standing]) -> str:
     """The standings as lines of text."""
     size = max(len(row.option) for row in standings)
-    head = f"{'option':{size}}  pulls     mean  estimate  from ... to"
-    lines = [
-        f"{row.option:{size}}  {row.pulls:5d}  {row.mean:7.3g}  {row.estimate:8.3g}  {row.low:.3g} ... {row.high:.3g}"
-        f"{'  retired' if row.retired else ''}"
-        for row in standings
-    ]
+    guarded = any(row.certificate == row.certificate for row in standings)
+    head = f"{'option':{size}}  pulls     mean  estimate  from ... to{'        at most below the best' * guarded}"
+    lines = []
+    for row in standings:
+        reach = f"{row.low:.3g} ... {row.high:.3g}"
+        last = f"{reach:17}  {row.certificate:.3g}" if guarded else reach
+        line = f"{row.option:{size}}  {row.pulls:5d}  {row.mean:7.3g}  {row.estimate:8.3g}  {last}"
+        lines.append(line + "  retired" * row.retired)
     return "\n".join([head, *lines])
 
 
