@@ -9,19 +9,20 @@ import pytest
 import torch
 
 from fedgo import fed_go_ucb, shared_start
-from fedgo.paper import families, record, regime_map, regimes
-from fedgo.paper.regimes import PLAYERS, REGIMES, TUNING, Job, Regime, Row
+from fedgo.paper import families, players, record, regime_map, regimes
+from fedgo.paper.players import PLAYERS, Job, Regime, Row
+from fedgo.paper.regimes import REGIMES, TUNING
 
-SMALL = Regime("hartmann6", arms=6, rounds=3, clients=2, runs=2)
+SMALL = Regime("hartmann6", arms=6, rounds=3, clients=2)
 
 
 def job(player="UCB1", setting="b=0.2", runs=range(2), regime=SMALL):
     return Job(regime, player, setting, 0, runs)
 
 
-@pytest.mark.parametrize("name", regimes.FAMILIES)
+@pytest.mark.parametrize("name", players.FAMILIES)
 def test_a_run_of_a_family_is_the_same_alone_and_its_value_is_a_bound(name):
-    family = regimes.FAMILIES[name]
+    family = players.FAMILIES[name]
     whole = family.problem(range(3), arms=20, seed=1, sigma=0.5)
     alone = family.problem([2], arms=20, seed=1, sigma=0.5)
     assert torch.equal(whole.arms[2], alone.arms[0])
@@ -63,7 +64,7 @@ def test_a_row_is_made_once_and_again_when_its_code_has_changed(tables, monkeypa
     def measure(asked):
         calls.append(asked.player)
         return Row(
-            *asked.key, 2, "1.00 2.00", "0.1 0.2", "3 4", math.nan, 1.0, 0.1, regimes.code_of(asked.player)
+            *asked.key, 2, "1.00 2.00", "0.1 0.2", "3 4", math.nan, 1.0, 0.1, players.code_of(asked.player)
         )
 
     monkeypatch.setattr(regimes, "measure", measure)
@@ -79,7 +80,7 @@ def test_a_row_is_made_once_and_again_when_its_code_has_changed(tables, monkeypa
 
 
 def test_a_row_measured_in_two_parts_is_the_row_measured_at_once():
-    whole, parts = regimes.measure(job()), [regimes.measure(job(runs=range(r, r + 1))) for r in range(2)]
+    whole, parts = players.measure(job()), [players.measure(job(runs=range(r, r + 1))) for r in range(2)]
     for name in ("regrets", "late", "packed"):
         assert regimes.numbers(getattr(whole, name)) == [
             value for part in parts for value in regimes.numbers(getattr(part, name))
@@ -90,21 +91,21 @@ def test_a_row_measured_in_two_parts_is_the_row_measured_at_once():
 def test_every_player_plays_a_small_regime_to_its_end(player):
     setting = record.text((PLAYERS[player].grid or PLAYERS[PLAYERS[player].setting_of].grid)[0])
     setting += " value=8.4" if PLAYERS[player].guarded else ""
-    row = regimes.measure(job(player, setting))
+    row = players.measure(job(player, setting))
     low, high = -1e-9, SMALL.world(range(1)).steps * 3.4
     assert all(low <= value <= high for value in regimes.numbers(row.regrets))
-    assert all(value > 0 for value in regimes.numbers(row.packed))
+    assert all((value > 0) == (player != "N-GO-UCB") for value in regimes.numbers(row.packed))
 
 
 def test_the_dense_bill_is_what_the_star_charges():
     world = SMALL.world(range(2))
     start = shared_start(world.problem, world.network, 2, 3)
-    settings = regimes._ridge(world, {"s": 3.0, "kappa": 1.0})
+    settings = players._ridge(world, {"s": 3.0, "kappa": 1.0})
     packed = PLAYERS["Fed-GO-UCB"].play(world, {"s": 3.0, "kappa": 1.0})
     dense = fed_go_ucb(world.problem, start, replace(settings, encoding="dense"))
     assert torch.equal(packed.arm, dense.arm) and bool(dense.sync.any())
     charged = dense.communication[:, -1].double().mean().item()
-    assert regimes.dense(world, packed, "Fed-GO-UCB") == pytest.approx(charged)
+    assert players.dense(world, packed, "Fed-GO-UCB", {}) == pytest.approx(charged)
 
 
 def test_the_tuning_chooses_the_least_geometric_mean(tables, monkeypatch):

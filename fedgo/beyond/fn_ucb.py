@@ -34,6 +34,7 @@ from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
 from fedgo.trace import Trace
 
+HIDDEN = 26  # m, unless given
 _POWER = 20  # iterations for the largest curvature
 
 
@@ -192,7 +193,7 @@ def fn_ucb(
     optimism: float,
     gamma: float = 1.0,
     descent: int = 30,
-    hidden: int = 26,
+    hidden: int = HIDDEN,
     encoding: Literal["dense", "counts"] = "dense",
     space: Literal["arms", "parameters"] = "arms",
 ) -> Trace:

@@ -18,19 +18,8 @@ from fedgo.confidence import Tally
 from fedgo.network import Network
 from fedgo.paper import record
 from fedgo.paper.experiments import HIDDEN
-from fedgo.paper.regimes import (
-    FAMILIES,
-    PLAYERS,
-    REGIMES,
-    TUNING,
-    Job,
-    Regime,
-    Row,
-    chosen,
-    measure,
-    numbers,
-    rows,
-)
+from fedgo.paper.players import FAMILIES, PLAYERS, Job, Regime, Row, measure
+from fedgo.paper.regimes import REGIMES, TUNING, chosen, numbers, rows
 from fedgo.paper.summaries import Array, interval
 
 STUCK = 0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps

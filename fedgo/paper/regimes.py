@@ -1,104 +1,34 @@
 """The regime map: who is to be run when, on a base regime for every family of problems and one factor moved at a time.
 
-Every player has four settings to choose from, chosen once, on instances of `TUNING_SEED` of the regimes
-`TUNING`, for all regimes: the geometric mean over the regimes of 1 + the mean final regret. All are told σ, and their
-widths are in units of it. What is measured is kept in tables of the package, a few runs of one player on one regime in
-a row, with the code that made it; ``make map`` computes what is missing or made by other code, the first runs of all
-regimes first.
+Every player (`fedgo.paper.players`) has one setting for all regimes, chosen from four on instances of `TUNING_SEED` of
+the regimes `TUNING`: the least geometric mean over the regimes of 1 + the mean final regret. What is measured is kept
+in tables of the package, a few runs of one player on one regime in a row, with the code that made it; ``make map``
+computes what is missing or made by other code, a few runs of every cell first, so that a map is whole whenever it ends.
 """
 
 import argparse
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import gettempdir
 from typing import NamedTuple, get_type_hints
 
-import torch
 from filelock import FileLock, Timeout
 
 from fedgo._checks import require
-from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
-from fedgo.algorithms.go_ucb import fed_go_ucb
-from fedgo.beyond.counted import optimistic_ucb1
-from fedgo.beyond.epochs import Growing, surrogate_ucb
-from fedgo.beyond.fitted_kernel import fitted_kernel_ucb
-from fedgo.beyond.fn_ucb import fn_ucb
-from fedgo.beyond.guard import Guarantee
-from fedgo.beyond.surrogates import GaussianProcess, Relinearised, Surrogate
-from fedgo.langevin import Langevin
-from fedgo.messages import scalars
-from fedgo.network import Network
 from fedgo.paper import record
-from fedgo.paper.code import code, digest
-from fedgo.paper.experiments import HIDDEN, TUNING_SEED, World
-from fedgo.paper.families import levy10, magic_rows, realizable, two_ridge
-from fedgo.paper.problems import clustered, cosine8, hartmann6
-from fedgo.paper.record import Setting
-from fedgo.phase_two import Settings
-from fedgo.problem import Problem
-from fedgo.trace import Trace
+from fedgo.paper.code import digest
+from fedgo.paper.experiments import TUNING_SEED
+from fedgo.paper.players import FAMILIES, PLAYERS, Job, Regime, Row, code_of, measure
+from fedgo.paper.tune import commit
 
-BATCH = 5  # runs that make a row
-GROWTH = 1.6  # the factor of an epoch: fits are what costs time
-GUARD_GAMMA = 1.0
-MANY = 100  # arms from which the engine for many arms is used
 TABLE, TUNED = "regimes", "regimes_tuned"
-
-
-@dataclass(frozen=True)
-class Family:
-    """``problem(runs, seed=…, …)``, F = ``value`` ≥ |f| for a guard, if it can be read off the formula, and whether the
-    tuning ``saw`` other instances of it."""
-
-    problem: Callable[..., Problem]
-    value: float | None = None
-    saw: bool = False
-
-
-FAMILIES: Mapping[str, Family] = {
-    "hartmann6": Family(hartmann6, 8.4, saw=True),
-    "cosine8": Family(cosine8, 8.8, saw=True),
-    "cosine8 printed": Family(lambda runs, **options: cosine8(runs, negated=False, **options), 8.8),
-    "levy10": Family(levy10),
-    "two ridges": Family(two_ridge, 2.0),
-    "network 6": Family(lambda runs, **options: realizable(runs, d_x=6, **options)),
-    "network 15": Family(lambda runs, **options: realizable(runs, d_x=15, **options)),
-    "magic": Family(lambda runs, arms, **options: clustered("magic", runs, **options), 1.0),
-    "shuttle": Family(lambda runs, arms, **options: clustered("shuttle", runs, **options), 1.0),
-    "magic rows": Family(magic_rows, 1.0),
-}
-
-
-@dataclass(frozen=True)
-class Regime:
-    """K = ``arms`` of a ``family``, the noise ``sigma``, T = ``rounds``, N = ``clients``, and how many ``runs``."""
-
-    family: str
-    arms: int = 500
-    sigma: float = 0.1
-    rounds: int = 100
-    clients: int = 20
-    runs: int = 30
-
-    @property
-    def name(self) -> str:
-        """What stands in the table, and tells all of the regime but the number of runs."""
-        return f"{self.family}, K={self.arms}, sigma={self.sigma:g}, T={self.rounds}, N={self.clients}"
-
-    def world(self, runs: range, seed: int = 0) -> World:
-        """The ``runs`` of ``seed``; statistics are sent as counts."""
-        made = FAMILIES[self.family].problem(runs, arms=self.arms, sigma=self.sigma, seed=seed)
-        return World(made, self.clients, self.rounds, encoding="counts")
-
 
 REGIMES = (
     Regime("hartmann6", arms=50),
@@ -107,7 +37,6 @@ REGIMES = (
     Regime("cosine8", arms=50),
     Regime("magic rows", sigma=0.5),
     Regime("network 15"),
-    Regime("two ridges"),
     Regime("hartmann6", sigma=0.5),
     Regime("hartmann6", rounds=20),
     Regime("magic", arms=20, clients=100),
@@ -115,147 +44,58 @@ REGIMES = (
     Regime("cosine8 printed"),
     Regime("levy10"),
     Regime("network 6"),
+    Regime("magic rows", arms=50, sigma=0.5),
     Regime("hartmann6", arms=50, sigma=0.5),
     Regime("hartmann6", arms=50, rounds=20),
-    Regime("hartmann6", arms=5000, runs=10),
-    Regime("hartmann6", rounds=1000, runs=10),
+    Regime("hartmann6", arms=50, rounds=1000),
+    Regime("two ridges"),
+    Regime("hartmann6", rounds=1000),
+    Regime("hartmann6", arms=5000),
 )
-TUNING = (Regime("hartmann6", runs=4), Regime("cosine8", arms=50, runs=4))
+TUNING = (Regime("hartmann6"), Regime("cosine8", arms=50))
+TUNING_FEW = (Regime("hartmann6", arms=50), Regime("cosine8", arms=50))
+TUNING_RUNS = 5
+
+MAIN = ("UCB1", "Fed-GO-UCB", "process", "network")
+GUARDED = tuple(name for name, player in PLAYERS.items() if player.guarded)
+WIDE = ("kernel", "FN-UCB", "One-GO-UCB", "Fed-GLB-UCB")  # up to 500 arms and 100 rounds
+FEW = ("N-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")  # 50 arms, and one regime with many
+CERTIFIED = 20  # pulls for each arm from which a guard certifies something
+# what is computed, in this order: the players, up to how many arms, and the runs
+STAGES = (
+    (tuple(PLAYERS), 10**9, range(0, 5)),
+    ((*MAIN, *GUARDED), 10**9, range(5, 10)),
+    (FEW, 50, range(5, 10)),
+    (WIDE, 500, range(5, 10)),
+    (("UCB1", "process"), 500, range(10, 30)),
+    (("Fed-GO-UCB", "network"), 500, range(10, 30)),
+    (GUARDED, 50, range(10, 30)),
+)
 
 
-@dataclass(frozen=True)
-class Player:
-    """How to ``play`` a world with a setting, by which ``modules``; its ``grid``, or whose setting it takes, and up to
-    how many ``arms``, ``steps`` T and ``runs`` it is affordable."""
-
-    play: Callable[[World, Setting], Trace]
-    modules: tuple[str, ...]
-    grid: tuple[Setting, ...] = ()
-    setting_of: str = ""
-    guarded: bool = False
-    arms: int = 10**9
-    rounds: int = 10**9
-    runs: int = 10**9
-
-    def takes(self, regime: Regime) -> bool:
-        """Whether it plays on ``regime``."""
-        bounded = FAMILIES[regime.family].value is not None
-        return regime.arms <= self.arms and regime.rounds <= self.rounds and (bounded or not self.guarded)
+def why_not(regime: Regime, player: str) -> str:
+    """Why the map has no cell of ``player`` on ``regime``; empty if it has one."""
+    if player in GUARDED and FAMILIES[regime.family].value is None:
+        return "no bound"
+    if player in GUARDED and regime.clients * regime.rounds < CERTIFIED * regime.arms:
+        return "no certificate"
+    if player in GUARDED and regime.arms > 50:
+        return "dear"
+    if player in (*WIDE, *FEW) and (regime.arms > 500 or regime.rounds > 100):
+        return "dear"
+    if player in FEW and regime.arms > 50 and regime != TUNING[0]:
+        return "dear"
+    return ""
 
 
-def _ridge(world: World, setting: Setting) -> Settings:
-    """w ~ N(0, s²I) and κ standard deviations: λ = (σ/s)², β = (κσ)²."""
-    sigma = world.problem.sigma
-    lam, beta = (sigma / setting["s"]) ** 2, (setting["kappa"] * sigma) ** 2
-    return Settings(lam, beta, encoding=world.encoding)
+def dear(regime: Regime) -> bool:
+    """Whether a cell has 10 runs instead of 30."""
+    return regime.arms > 500 or regime.rounds > 100 or regime.family == "two ridges"
 
 
-def _fed_go(world: World, setting: Setting) -> Trace:
-    space = "parameters" if world.problem.means.shape[1] > MANY else "arms"
-    return fed_go_ucb(world.problem, world.shared, _ridge(world, setting), space=space)  # type: ignore[arg-type]
-
-
-def _dis_lin(world: World, setting: Setting) -> Trace:
-    return dis_lin_ucb(world.problem, world.clients, world.steps, _ridge(world, setting))
-
-
-def _ucb1(world: World, setting: Setting) -> Trace:
-    beta = setting["b"] * world.problem.sigma**2
-    return optimistic_ucb1(world.problem, world.clients, world.steps, beta)
-
-
-def _kernel(world: World, setting: Setting) -> Trace:
-    return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
-
-
-def _fn_ucb(world: World, setting: Setting) -> Trace:
-    sigma = world.problem.sigma
-    return fn_ucb(
-        world.problem,
-        world.clients,
-        world.steps,
-        lam=(sigma / setting["s"]) ** 2,
-        optimism=setting["kappa"] * sigma,
-        encoding="counts",
-        space="parameters" if world.problem.means.shape[1] > MANY else "arms",
-    )
-
-
-def _surrogate(kind: str, guard: bool) -> Callable[[World, Setting], Trace]:
-    def play(world: World, setting: Setting) -> Trace:
-        network = Network(world.problem.arms.shape[-1], HIDDEN)
-        surrogate: Surrogate = GaussianProcess() if kind == "process" else Relinearised(network)
-        given = None
-        if guard:
-            given = Guarantee(setting["value"], world.problem.sigma, gamma=GUARD_GAMMA)
-        until, kappa = Growing(GROWTH), setting["kappa"]
-        return surrogate_ucb(
-            world.problem,
-            surrogate,
-            world.clients,
-            world.rounds,
-            until=until,
-            kappa=kappa,
-            guarantee=given,
-        )
-
-    return play
-
-
-def _grid(**axes: tuple[float, ...]) -> tuple[Setting, ...]:
-    return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
-
-
-_KAPPA = _grid(kappa=(1.0, 2.0, 3.0, 5.0))
-_EPOCHS = ("fedgo.beyond.epochs",)
-PLAYERS: Mapping[str, Player] = {
-    "UCB1": Player(_ucb1, ("fedgo.beyond.counted",), _grid(b=(0.02, 0.06, 0.2, 0.6))),
-    "Fed-GO-UCB": Player(_fed_go, ("fedgo.algorithms.go_ucb",), _grid(s=(3.0, 10.0), kappa=(1.0, 4.0))),
-    "DisLinUCB": Player(
-        _dis_lin,
-        ("fedgo.algorithms.dis_lin_ucb",),
-        _grid(s=(1.0, 10.0), kappa=(1.0, 4.0)),
-        arms=50,
-        runs=10,
-    ),
-    "process": Player(_surrogate("process", False), _EPOCHS, _KAPPA),
-    "network": Player(_surrogate("network", False), _EPOCHS, _KAPPA),
-    "kernel": Player(_kernel, ("fedgo.beyond.fitted_kernel",), _KAPPA, arms=500, rounds=100, runs=10),
-    "FN-UCB": Player(
-        _fn_ucb,
-        ("fedgo.beyond.fn_ucb",),
-        _grid(s=(0.3, 3.0), kappa=(0.5, 2.0)),
-        arms=500,
-        rounds=100,
-        runs=10,
-    ),
-    "process, guarded": Player(
-        _surrogate("process", True), _EPOCHS, setting_of="process", guarded=True, arms=50
-    ),
-    "network, guarded": Player(
-        _surrogate("network", True), _EPOCHS, setting_of="network", guarded=True, arms=50
-    ),
-}
-
-
-class Row(NamedTuple):
-    """Of ``runs`` runs from ``first`` on: the final ``regrets``, the regret of a step in the last tenth of the steps,
-    ``late``, and the scalars sent as ``packed`` as may be, run by run; the scalars that the ``dense`` statistics would
-    have cost and the synchronisations, on average; the seconds of a run; and the hash of the code."""
-
-    regime: str
-    player: str
-    setting: str
-    seed: int
-    first: int
-    runs: int
-    regrets: str
-    late: str
-    packed: str
-    dense: float
-    syncs: float
-    seconds: float
-    code: str
+def tuning(player: str) -> tuple[Regime, ...]:
+    """The regimes on which ``player`` is tuned; those of the `FEW` have few arms."""
+    return TUNING_FEW if player in FEW else TUNING
 
 
 class Chosen(NamedTuple):
@@ -266,86 +106,24 @@ class Chosen(NamedTuple):
     mean: float
 
 
-class Job(NamedTuple):
-    """What makes a row."""
-
-    regime: Regime
-    player: str
-    setting: str
-    seed: int
-    runs: range
-
-    @property
-    def key(self) -> tuple[str, str, str, int, int]:
-        """What tells it from others."""
-        return (self.regime.name, self.player, self.setting, self.seed, self.runs.start)
-
-
-def dense(world: World, trace: Trace, player: str) -> float:
-    """Scalars of a run, on average, with the statistics as matrices: as the paper counts. NaN where there are none."""
-    n, syncs = world.clients, trace.sync.sum(1).double().mean().item()
-    if player == "Fed-GO-UCB":
-        d_w, rounds = world.network.size, Langevin().rounds
-        return float((2 * rounds + 1) * n * d_w + syncs * 2 * n * scalars("dense", d_w, 1, 1))
-    if player == "DisLinUCB":
-        return float(syncs * 2 * n * scalars("dense", world.problem.arms.shape[-1], 1, 1))
-    if player == "FN-UCB":
-        size = Network(world.problem.arms.shape[-1], 26).size
-        return float(syncs * 2 * n * (2 * scalars("dense", size, 1, 1) + 1))
-    return math.nan
-
-
-@cache
-def code_of(player: str) -> str:
-    """A hash of the code that ``player`` and the problems are."""
-    modules = (*PLAYERS[player].modules, "fedgo.paper.families", "fedgo.paper.problems")
-    return code(modules, ("paper/regimes.py", "paper/data/magic_rows.csv"))
-
-
-def _list(values: torch.Tensor, digits: int) -> str:
-    return " ".join(f"{value:.{digits}f}" for value in values.tolist())
-
-
-def measure(job: Job) -> Row:
-    """The row of ``job``."""
-    torch.set_num_threads(1)
-    world = job.regime.world(job.runs, job.seed)
-    begun = time.process_time()
-    trace = PLAYERS[job.player].play(world, record.parse(job.setting))
-    seconds = (time.process_time() - begun) / len(job.runs)
-    last = -(-trace.regret.shape[1] // 10)
-    sent = trace.communication[:, -1].double()
-    return Row(
-        *job.key,
-        len(job.runs),
-        _list(trace.cumulative_regret[:, -1], 2),
-        _list(trace.regret[:, -last:].mean(1), 4),
-        _list(sent, 0),
-        round(dense(world, trace, job.player), 0),
-        round(trace.sync.sum(1).double().mean().item(), 1),
-        round(seconds, 3),
-        code_of(job.player),
-    )
-
-
-def jobs(runs: int | None = None) -> Iterator[Job]:
-    """What the map needs at the settings chosen, the first `BATCH` runs of all regimes first; ``runs`` at most."""
+def jobs() -> Iterator[Job]:
+    """What the map needs at the settings chosen, in the order of `STAGES`."""
     best = {row.player: row.setting for row in chosen()}
-    most = max(regime.runs for regime in REGIMES) if runs is None else runs
-    for first in range(0, most, BATCH):
-        for regime, (name, player) in product(REGIMES, PLAYERS.items()):
-            if player.takes(regime) and first < min(regime.runs, player.runs):
-                setting = best[player.setting_of or name]
-                if player.guarded:
+    for players, most, runs in STAGES:
+        for regime, name in product(REGIMES, players):
+            late = regime.arms > most or (dear(regime) and runs.start >= 10)
+            if not late and not why_not(regime, name):
+                setting = best[PLAYERS[name].setting_of or name]
+                if PLAYERS[name].guarded:
                     setting = f"{setting} value={FAMILIES[regime.family].value}"
-                yield Job(regime, name, setting, 0, range(first, first + BATCH))
+                yield Job(regime, name, setting, 0, runs)
 
 
 def tuning_jobs() -> Iterator[Job]:
-    """Every setting of every grid on every tuning regime."""
-    for regime, (name, player) in product(TUNING, PLAYERS.items()):
-        for setting in player.grid if player.takes(regime) else ():
-            yield Job(regime, name, record.text(setting), TUNING_SEED, range(regime.runs))
+    """Every setting of every grid on every regime of the player's tuning."""
+    for name, player in PLAYERS.items():
+        for regime, setting in product(tuning(name), player.grid):
+            yield Job(regime, name, record.text(setting), TUNING_SEED, range(TUNING_RUNS))
 
 
 def rows(table: str = TABLE) -> list[Row]:
@@ -376,7 +154,7 @@ def chosen(table: str = TUNED) -> list[Chosen]:
     whole = [
         Chosen(*name, round(math.expm1(math.fsum(map(math.log1p, parts)) / len(parts)), 2))
         for name, parts in means.items()
-        if len(parts) == sum(PLAYERS[name[0]].takes(regime) for regime in TUNING)
+        if len(parts) == len(tuning(name[0]))
     ]
     players = dict.fromkeys(one.player for one in whole)
     return [min((one for one in whole if one.player == name), key=lambda one: one.mean) for name in players]
@@ -418,6 +196,7 @@ def _fill(job: Job, table: str, wanted: Sequence[Job], end: float) -> str:
                 about = {
                     "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
                     "command": "make map",
+                    "commit": commit(),
                 }
                 keys = dict.fromkeys([other.key for other in wanted if other.key in there])
                 about["rows"] = f"{len(keys)} of {len(wanted)}"
@@ -436,9 +215,9 @@ def main() -> None:
     require(options.workers >= 1, "workers", options.workers, "give at least one process")
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         executor = pool if options.workers > 1 else None
-        tuning = [*tuning_jobs()]
-        compute(tuning, TUNED, executor, options.seconds)
-        if not _missing(tuning, TUNED):
+        first = [*tuning_jobs()]
+        compute(first, TUNED, executor, options.seconds)
+        if not _missing(first, TUNED):
             compute([*jobs()], TABLE, executor, options.seconds)
 
 
