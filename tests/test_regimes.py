@@ -1,15 +1,21 @@
 """The regime map: its problems, its rows, its tuning, and what is said of them."""
 
 import math
+from collections import Counter
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from fedgo import fed_go_ucb, shared_start
+from fedgo.beyond.counted import optimistic_ucb1
+from fedgo.beyond.epochs import Growing, surrogate_ucb
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.paper import families, players, record, regime_map, regimes
+from fedgo.paper.experiments import TUNING_SEED
 from fedgo.paper.players import PLAYERS, Job, Regime, Row
 from fedgo.paper.regimes import REGIMES, TUNING
 
@@ -97,15 +103,52 @@ def test_every_player_plays_a_small_regime_to_its_end(player):
     assert all((value > 0) == (player != "N-GO-UCB") for value in regimes.numbers(row.packed))
 
 
-def test_the_dense_bill_is_what_the_star_charges():
+def test_a_row_says_of_every_run_what_was_lost_at_last_and_sent():
+    regime = Regime("hartmann6", arms=6, rounds=20, clients=2)
+    row = players.measure(Job(regime, "UCB1", "b=0.2", 7, range(3, 5)))
+    world = regime.world(range(3, 5), 7)
+    trace = optimistic_ucb1(world.problem, 2, world.steps, 0.2 * 0.1**2)
+    lost = world.problem.means.amax(1, keepdim=True) - world.problem.means.gather(1, trace.arm)
+    assert (world.problem.seed, world.steps, row.runs) == (7, 47, 2)
+    assert regimes.numbers(row.regrets) == pytest.approx(lost.sum(1).tolist(), abs=0.006)
+    assert regimes.numbers(row.late) == pytest.approx(lost[:, -5:].mean(1).tolist(), abs=6e-5)
+    assert regimes.numbers(row.packed) == (trace.up + trace.down).sum(1).tolist()
+    assert row.syncs == pytest.approx(trace.sync.sum(1).double().mean().item(), abs=0.06)
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_a_surrogate_is_played_in_growing_epochs_with_the_kappa_and_the_guard_of_its_setting(guard):
+    regime = Regime("hartmann6", arms=8, rounds=15, clients=2)
+    world, setting = regime.world(range(1)), {"kappa": 2.0, "value": 8.4}
+    given = Guarantee(8.4, 0.1, gamma=1.0) if guard else None
+    expected = surrogate_ucb(
+        world.problem, GaussianProcess(), 2, 15, until=Growing(1.6), kappa=2.0, guarantee=given
+    )
+    found = PLAYERS["process, guarded" if guard else "process"].play(world, setting)
+    for name in ("arm", "sync", "up", "down"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    slower = surrogate_ucb(world.problem, GaussianProcess(), 2, 15, until=Growing(1.2), kappa=2.0)
+    assert guard or not torch.equal(found.sync, slower.sync)
+
+
+@pytest.mark.parametrize(
+    "player", ["Fed-GO-UCB", "One-GO-UCB", "DisLinUCB", "FN-UCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"]
+)
+def test_the_dense_bill_is_what_the_star_charges(player, monkeypatch):
     world = SMALL.world(range(2))
-    start = shared_start(world.problem, world.network, 2, 3)
-    settings = players._ridge(world, {"s": 3.0, "kappa": 1.0})
-    packed = PLAYERS["Fed-GO-UCB"].play(world, {"s": 3.0, "kappa": 1.0})
-    dense = fed_go_ucb(world.problem, start, replace(settings, encoding="dense"))
+    setting = dict(PLAYERS[player].grid[0])
+    packed = PLAYERS[player].play(world, setting)
+    if player == "FN-UCB":
+        monkeypatch.setattr(players, "fn_ucb", partial(_dense_fn_ucb, players.fn_ucb))
+    dense = PLAYERS[player].play(replace(SMALL.world(range(2)), encoding="dense"), setting)
     assert torch.equal(packed.arm, dense.arm) and bool(dense.sync.any())
     charged = dense.communication[:, -1].double().mean().item()
-    assert players.dense(world, packed, "Fed-GO-UCB", {}) == pytest.approx(charged)
+    assert charged > packed.communication[:, -1].double().mean().item()
+    assert players.dense(world, packed, player, setting) == pytest.approx(charged)
+
+
+def _dense_fn_ucb(play, *args, **options):
+    return play(*args, **options | {"encoding": "dense"})
 
 
 def test_the_tuning_chooses_the_least_geometric_mean(tables, monkeypatch):
@@ -119,10 +162,103 @@ def test_the_tuning_chooses_the_least_geometric_mean(tables, monkeypatch):
     assert (found.setting, found.mean) == ("b=1", 3.47)  # √(2·10) < √(6·5), though 5 > 4.5
 
 
-def test_the_evaluation_uses_no_instance_of_the_tuning_and_each_regime_has_a_name():
-    assert len({regime.name for regime in REGIMES}) == len(REGIMES)
-    assert all(part.seed == regimes.TUNING_SEED for part in regimes.tuning_jobs())
+def test_every_player_has_four_settings_and_is_tuned_on_as_many_instances_that_no_evaluation_uses():
+    tuning = [*regimes.tuning_jobs()]
+    assert {part.seed for part in tuning} == {TUNING_SEED}
     assert all(len(player.grid) in (0, 4) for player in PLAYERS.values())
+    instances = Counter((part.player, part.setting) for part in tuning for _ in part.runs)
+    assert set(instances.values()) == {2 * regimes.TUNING_RUNS}
+    assert {name for name, _ in instances} == {name for name, player in PLAYERS.items() if player.grid}
+    assert {part.regime.family for part in tuning} == {n for n, f in players.FAMILIES.items() if f.saw}
+
+
+@pytest.fixture
+def settled(monkeypatch):
+    """Every player's first setting, as if it had been chosen."""
+    found = [regimes.Chosen(n, record.text(p.grid[0]), 1.0) for n, p in PLAYERS.items() if p.grid]
+    monkeypatch.setattr(regimes, "chosen", lambda: found)
+
+
+def test_the_evaluation_takes_the_first_runs_of_all_cells_first_and_none_twice(settled):
+    assert len({regime.name for regime in REGIMES}) == len(REGIMES)
+    jobs = [*regimes.jobs()]
+    assert len({job.key for job in jobs}) == len(jobs)
+    assert all(job.seed == 0 != TUNING_SEED for job in jobs)
+    starts = [job.runs.start for job in jobs]
+    assert starts == sorted(starts)
+    for cell, runs in regimes.planned().items():
+        firsts = [job.runs for job in jobs if (job.regime, job.player) == cell]
+        assert [run for part in firsts for run in part] == [*range(runs)]  # none is left out
+        assert runs >= regimes.LEAST or cell == (TUNING[0], cell[1])
+        assert not regimes.why_not(*cell)
+    assert all(regimes.planned()[regime, name] >= 10 for regime in REGIMES for name in regimes.MAIN)
+
+
+def test_a_guard_is_given_its_bound_and_plays_only_where_it_certifies(settled):
+    guarded = [job for job in regimes.jobs() if PLAYERS[job.player].guarded]
+    assert {job.setting for job in guarded if job.regime.family == "hartmann6"} == {"kappa=1.0 value=8.4"}
+    for job in guarded:
+        assert job.regime.clients * job.regime.rounds >= regimes.CERTIFIED * job.regime.arms
+    assert regimes.why_not(Regime("levy10", arms=50), "process, guarded") == "no bound"
+    assert regimes.why_not(Regime("hartmann6"), "process, guarded") == "no certificate"
+    assert regimes.why_not(Regime("hartmann6", rounds=1000), "process, guarded") == "dear"
+    assert regimes.why_not(Regime("hartmann6", arms=5000), "kernel") == "dear"
+    assert not regimes.why_not(Regime("hartmann6", arms=5000), "process")
+
+
+def fill(*parts):
+    """The table of the map with a row for every (regime, player, first, regrets, seconds)."""
+    rows = [
+        Row(
+            regime.name,
+            player,
+            "",
+            0,
+            first,
+            len(regrets),
+            *(" ".join(map(str, regrets)),) * 3,
+            1.0,
+            2.0,
+            s,
+            "",
+        )
+        for regime, player, first, regrets, s in parts
+    ]
+    record.write(regimes.TABLE, {}, Row._fields, rows)
+    regime_map.cells.cache_clear()
+
+
+@pytest.fixture
+def fresh():
+    """No cell is remembered after the test."""
+    yield
+    regime_map.cells.cache_clear()
+
+
+def test_a_cell_is_its_rows_in_order_up_to_the_first_gap_and_its_worst_tenth_the_largest(tables, fresh):
+    many = [float(k) for k in range(20)]
+    fill(
+        (SMALL, "UCB1", 5, many[5:], 2.0),
+        (SMALL, "UCB1", 0, many[:5], 1.0),
+        (SMALL, "process", 5, [1.0], 1.0),
+    )
+    ((_, cell),) = regime_map.cells().items()
+    assert cell.regret.tolist() == many and cell.worst == 18.5
+    assert cell.seconds == pytest.approx(1.75)
+
+
+def test_what_is_absent_is_listed_with_its_reason_and_its_price(tables, fresh, settled):
+    small, base = Regime("hartmann6", arms=50), Regime("hartmann6")
+    ten = [1.0] * 10
+    fill((small, "process", 0, ten, 3.0), (small, "kernel", 0, ten, 0.5), (base, "kernel", 0, ten, 6.0))
+    found = {(part.regime, part.player): part for part in regime_map.absent()}
+    assert found[small, "process"][2:] == (20, "time", 1.0)
+    assert (small, "kernel") not in found
+    assert found[Regime("hartmann6", arms=5000), "kernel"][2:] == (10, "dear", pytest.approx(100.0))
+    assert found[Regime("hartmann6", rounds=1000), "kernel"][2:] == (10, "dear", pytest.approx(10.0))
+    assert found[Regime("levy10"), "process, guarded"].reason == "no bound"
+    assert math.isnan(found[Regime("levy10"), "process, guarded"].minutes)
+    assert math.isnan(found[small, "UCB1"].minutes)  # nobody knows
 
 
 def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):

@@ -1,4 +1,4 @@
-"""The regime map as its table has it: who wins where, by how much, at what price, and who gets stuck and why.
+"""The regime map as its table has it: who wins where, by how much, at what price, who gets stuck, what is absent.
 
 Summaries of `fedgo.paper.regimes`' rows, what uniform play would lose, and single runs played again to look inside.
 """
@@ -6,6 +6,7 @@ Summaries of `fedgo.paper.regimes`' rows, what uniform play would lose, and sing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedgo.network import Network
 from fedgo.paper import record
 from fedgo.paper.experiments import HIDDEN
 from fedgo.paper.players import FAMILIES, PLAYERS, Job, Regime, Row, measure
-from fedgo.paper.regimes import REGIMES, TUNING, chosen, numbers, rows
+from fedgo.paper.regimes import LEAST, REGIMES, TUNED, TUNING, chosen, numbers, planned, rows, why_not
 from fedgo.paper.summaries import Array, interval
 
 STUCK = 0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps
@@ -28,7 +29,7 @@ TITLES: Mapping[str, str] = {
     "process": "Gaussian process",
     "network": "network, refitted",
     "kernel": "kernel, fitted once",
-    "process, guarded": "process, guarded",
+    "process, guarded": "Gaussian process, guarded",
     "network, guarded": "network, guarded",
 }
 FAMILY_TITLES: Mapping[str, str] = {
@@ -132,11 +133,12 @@ def difference(regime: Regime, ours: str, other: str) -> tuple[float, float, flo
     return interval(np.mean, one[:runs] - two[:runs])
 
 
-def leader(regime: Regime, among: Sequence[str] | None = None) -> str:
-    """The player with the least mean regret, over the runs that all ``among`` have."""
-    found = [name for name in players(regime) if among is None or name in among]
-    runs = min(len(cells()[regime.name, name].regret) for name in found)
-    return min(found, key=lambda name: cells()[regime.name, name].regret[:runs].mean())
+def leader(regime: Regime) -> str:
+    """The player with the least mean regret: one after the other, those with most runs first, over common runs."""
+    first, *others = sorted(players(regime), key=lambda name: -len(cells()[regime.name, name].regret))
+    for name in others:
+        first = name if difference(regime, name, first)[0] < 0 else first
+    return first
 
 
 def alike(regime: Regime) -> list[str]:
@@ -159,6 +161,49 @@ def title(regime: Regime) -> str:
 def saw(regime: Regime) -> bool:
     """Whether the tuning saw the family."""
     return FAMILIES[regime.family].saw
+
+
+class Absent(NamedTuple):
+    """Runs that the map does not have: of whom, on what, how many, why, and the core ``minutes`` that they would take.
+
+    The reason is one of `why_not`, or "time": planned and not reached. The minutes are those of the cell's other runs,
+    or of the player's dearest cell, times K²NT over that cell's; NaN where no time is missing.
+    """
+
+    regime: Regime
+    player: str
+    runs: int
+    reason: str
+    minutes: float
+
+
+def absent() -> list[Absent]:
+    """All of them, regime by regime."""
+    plan = planned()
+    found = []
+    for regime, player in product(REGIMES, PLAYERS):
+        have = cells().get((regime.name, player))
+        reason = why_not(regime, player)
+        lacking = (LEAST if reason else plan[regime, player]) - (len(have.regret) if have else 0)
+        if lacking > 0:
+            timely = reason in ("dear", "")
+            minutes = lacking * _seconds(regime, player) / 60 if timely else float("nan")
+            found.append(Absent(regime, player, lacking, reason or "time", minutes))
+    return found
+
+
+def _seconds(regime: Regime, player: str) -> float:
+    """Of a run of ``player`` on ``regime``, measured there or drawn out from its dearest cell."""
+    if (regime.name, player) in cells():
+        return cells()[regime.name, player].seconds
+    nearest = {other: cells()[other.name, player].seconds for other in regimes() if player in players(other)}
+    other = max(nearest, key=lambda one: nearest[one], default=None)
+    return nearest[other] * _work(regime) / _work(other) if other else float("nan")
+
+
+def _work(regime: Regime) -> float:
+    """K²NT, what covariances of the arms cost."""
+    return regime.arms**2 * regime.clients * regime.rounds
 
 
 class Again(NamedTuple):
@@ -190,7 +235,7 @@ def tried(player: str, regime: Regime) -> list[Tried]:
     best = {row.player: row.setting for row in chosen()}[player]
     return [
         Tried(record.parse(row.setting), np.array(numbers(row.regrets)), row.setting == best)
-        for row in rows("regimes_tuned")
+        for row in rows(TUNED)
         if (row.player, row.regime) == (player, regime.name)
     ]
 

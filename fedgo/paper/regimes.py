@@ -10,6 +10,7 @@ import argparse
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
@@ -60,6 +61,7 @@ MAIN = ("UCB1", "Fed-GO-UCB", "process", "network")
 GUARDED = tuple(name for name, player in PLAYERS.items() if player.guarded)
 WIDE = ("kernel", "FN-UCB", "One-GO-UCB", "Fed-GLB-UCB")  # up to 500 arms and 100 rounds
 FEW = ("N-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")  # 50 arms, and one regime with many
+LEAST = 10  # runs that a cell should have
 CERTIFIED = 20  # pulls for each arm from which a guard certifies something
 # what is computed, in this order: the players, up to how many arms, and the runs
 STAGES = (
@@ -89,7 +91,7 @@ def why_not(regime: Regime, player: str) -> str:
 
 
 def dear(regime: Regime) -> bool:
-    """Whether a cell has 10 runs instead of 30."""
+    """Whether a cell has `LEAST` runs instead of 30."""
     return regime.arms > 500 or regime.rounds > 100 or regime.family == "two ridges"
 
 
@@ -111,12 +113,20 @@ def jobs() -> Iterator[Job]:
     best = {row.player: row.setting for row in chosen()}
     for players, most, runs in STAGES:
         for regime, name in product(REGIMES, players):
-            late = regime.arms > most or (dear(regime) and runs.start >= 10)
+            late = regime.arms > most or (dear(regime) and runs.start >= LEAST)
             if not late and not why_not(regime, name):
                 setting = best[PLAYERS[name].setting_of or name]
                 if PLAYERS[name].guarded:
                     setting = f"{setting} value={FAMILIES[regime.family].value}"
                 yield Job(regime, name, setting, 0, runs)
+
+
+def planned() -> Counter[tuple[Regime, str]]:
+    """The runs that every cell is to have."""
+    plan: Counter[tuple[Regime, str]] = Counter()
+    for job in jobs():
+        plan[job.regime, job.player] += len(job.runs)
+    return plan
 
 
 def tuning_jobs() -> Iterator[Job]:
