@@ -108,9 +108,9 @@ class Chosen(NamedTuple):
     mean: float
 
 
-def jobs() -> Iterator[Job]:
+def jobs() -> list[Job]:
     """What the map needs at the settings chosen, in the order of `STAGES`."""
-    best = {row.player: row.setting for row in chosen()}
+    best, found = {row.player: row.setting for row in chosen()}, []
     for players, most, runs in STAGES:
         for regime, name in product(REGIMES, players):
             late = regime.arms > most or (dear(regime) and runs.start >= LEAST)
@@ -118,7 +118,8 @@ def jobs() -> Iterator[Job]:
                 setting = best[PLAYERS[name].setting_of or name]
                 if PLAYERS[name].guarded:
                     setting = f"{setting} value={FAMILIES[regime.family].value}"
-                yield Job(regime, name, setting, 0, runs)
+                found.append(Job(regime, name, setting, 0, runs))
+    return [*dict.fromkeys(found)]
 
 
 def planned() -> Counter[tuple[Regime, str]]:
@@ -228,7 +229,7 @@ def main() -> None:
         first = [*tuning_jobs()]
         compute(first, TUNED, executor, options.seconds)
         if not _missing(first, TUNED):
-            compute([*jobs()], TABLE, executor, options.seconds)
+            compute(jobs(), TABLE, executor, options.seconds)
 
 
 if __name__ == "__main__":
