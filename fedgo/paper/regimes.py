@@ -65,8 +65,13 @@ LEAST = 10  # runs that a cell should have
 CERTIFIED = 20  # pulls for each arm from which a guard certifies something
 # what is computed, in this order: the players, up to how many arms, and the runs
 STAGES = (
-    (tuple(PLAYERS), 10**9, range(0, 5)),
-    ((*MAIN, *GUARDED), 10**9, range(5, 10)),
+    (MAIN, 10**9, range(0, 5)),
+    ((*GUARDED, *WIDE[:2]), 500, range(0, 5)),
+    ((*WIDE[2:], *FEW), 50, range(0, 5)),
+    (MAIN, 500, range(5, 10)),
+    (GUARDED, 50, range(5, 10)),
+    ((*WIDE, *FEW), 500, range(0, 5)),
+    (MAIN, 10**9, range(5, 10)),
     (FEW, 50, range(5, 10)),
     (WIDE, 500, range(5, 10)),
     (("UCB1", "process"), 500, range(10, 30)),
