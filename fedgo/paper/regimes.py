@@ -63,20 +63,25 @@ WIDE = ("kernel", "FN-UCB", "One-GO-UCB", "Fed-GLB-UCB")  # up to 500 arms and 1
 FEW = ("N-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")  # 50 arms, and one regime with many
 LEAST = 10  # runs that a cell should have
 CERTIFIED = 20  # pulls for each arm from which a guard certifies something
-# what is computed, in this order: the players, up to how many arms, and the runs
+SMALL = tuple(regime for regime in REGIMES if regime.arms <= 50)
+DEAR = tuple(r for r in REGIMES if r.arms > 500 or r.rounds > 100 or r.family == "two ridges")
+CHEAP = tuple(regime for regime in REGIMES if regime not in DEAR)
+# what is computed, in this order: the players, where, and the runs
 STAGES = (
-    (MAIN, 10**9, range(0, 5)),
-    ((*GUARDED, *WIDE[:2]), 500, range(0, 5)),
-    ((*WIDE[2:], *FEW), 50, range(0, 5)),
-    (MAIN, 500, range(5, 10)),
-    (GUARDED, 50, range(5, 10)),
-    ((*WIDE, *FEW), 500, range(0, 5)),
-    (MAIN, 10**9, range(5, 10)),
-    (FEW, 50, range(5, 10)),
-    (WIDE, 500, range(5, 10)),
-    (("UCB1", "process"), 500, range(10, 30)),
-    (("Fed-GO-UCB", "network"), 500, range(10, 30)),
-    (GUARDED, 50, range(10, 30)),
+    (MAIN, CHEAP, range(0, 5)),
+    (MAIN, CHEAP, range(5, 10)),
+    (GUARDED, CHEAP, range(0, 5)),
+    (MAIN, DEAR, range(0, 5)),
+    (WIDE[:2], CHEAP, range(0, 5)),
+    ((*WIDE, *FEW), SMALL, range(0, 5)),
+    (GUARDED, CHEAP, range(5, 10)),
+    (("UCB1", "process"), CHEAP, range(10, 30)),
+    ((*GUARDED, *WIDE, *FEW), REGIMES, range(0, 5)),
+    ((*MAIN, *GUARDED), DEAR, range(5, 10)),
+    (FEW, SMALL, range(5, 10)),
+    (WIDE, REGIMES, range(5, 10)),
+    (("Fed-GO-UCB", "network"), CHEAP, range(10, 30)),
+    (GUARDED, CHEAP, range(10, 30)),
 )
 
 
@@ -95,11 +100,6 @@ def why_not(regime: Regime, player: str) -> str:
     return ""
 
 
-def dear(regime: Regime) -> bool:
-    """Whether a cell has `LEAST` runs instead of 30."""
-    return regime.arms > 500 or regime.rounds > 100 or regime.family == "two ridges"
-
-
 def tuning(player: str) -> tuple[Regime, ...]:
     """The regimes on which ``player`` is tuned; those of the `FEW` have few arms."""
     return TUNING_FEW if player in FEW else TUNING
@@ -116,10 +116,9 @@ class Chosen(NamedTuple):
 def jobs() -> list[Job]:
     """What the map needs at the settings chosen, in the order of `STAGES`."""
     best, found = {row.player: row.setting for row in chosen()}, []
-    for players, most, runs in STAGES:
-        for regime, name in product(REGIMES, players):
-            late = regime.arms > most or (dear(regime) and runs.start >= LEAST)
-            if not late and not why_not(regime, name):
+    for players, where, runs in STAGES:
+        for regime, name in product(where, players):
+            if not why_not(regime, name):
                 setting = best[PLAYERS[name].setting_of or name]
                 if PLAYERS[name].guarded:
                     setting = f"{setting} value={FAMILIES[regime.family].value}"
