@@ -256,13 +256,13 @@ def test_what_is_absent_is_listed_with_its_reason_and_its_price(tables, fresh, s
     ten = [1.0] * 10
     fill((small, "process", 0, ten, 3.0), (small, "kernel", 0, ten, 0.5), (base, "kernel", 0, ten, 6.0))
     found = {(part.regime, part.player): part for part in regime_map.absent()}
-    assert found[small, "process"][2:] == (20, "time", 1.0)
+    assert found[small, "process"][2:] == (20, "more", 1.0)
     assert (small, "kernel") not in found
     assert found[Regime("hartmann6", arms=5000), "kernel"][2:] == (10, "dear", pytest.approx(100.0))
     assert found[Regime("hartmann6", rounds=1000), "kernel"][2:] == (10, "dear", pytest.approx(10.0))
     assert found[Regime("levy10"), "process, guarded"].reason == "no bound"
     assert math.isnan(found[Regime("levy10"), "process, guarded"].minutes)
-    assert math.isnan(found[small, "UCB1"].minutes)  # nobody knows
+    assert found[small, "UCB1"].reason == "time" and math.isnan(found[small, "UCB1"].minutes)  # nobody knows
 
 
 def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):
@@ -279,4 +279,6 @@ def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):
     assert regime_map.leader(SMALL) == "process"  # on the runs that all have
     assert regime_map.alike(SMALL) == ["process", "network"]
     assert regime_map.difference(SMALL, "UCB1", "process")[0] == 4.0
+    assert regime_map.ratio(SMALL, "UCB1", "process")[0] == pytest.approx(16.5 / 4.5)
+    assert regime_map.pulls(SMALL) == 1
     assert regime_map.stuck(SMALL, "process").all() and not regime_map.stuck(SMALL, "network").any()

@@ -20,7 +20,7 @@ from fedgo.network import Network
 from fedgo.paper import record
 from fedgo.paper.experiments import HIDDEN
 from fedgo.paper.players import FAMILIES, PLAYERS, Job, Regime, Row, measure
-from fedgo.paper.regimes import LEAST, REGIMES, TUNED, TUNING, chosen, numbers, planned, rows, why_not
+from fedgo.paper.regimes import LEAST, MAIN, REGIMES, TUNED, TUNING, chosen, numbers, planned, rows, why_not
 from fedgo.paper.summaries import Array, interval
 
 STUCK = 0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps
@@ -89,16 +89,8 @@ def _cell(group: Sequence[Row]) -> Cell:
 
 
 def regimes() -> list[Regime]:
-    """The regimes of the map, in its order, that have a cell."""
-    there = {name for name, _ in cells()}
-    return [regime for regime in REGIMES if regime.name in there]
-
-
-def regime_of(name: str) -> Regime:
-    """The regime with this ``name``."""
-    found = {regime.name: regime for regime in REGIMES}
-    require(name in found, "name", name, f"choose one of {tuple(found)}")
-    return found[name]
+    """The regimes of the map, in its order, on which all of `MAIN` have a cell."""
+    return [regime for regime in REGIMES if all((regime.name, name) in cells() for name in MAIN)]
 
 
 def players(regime: Regime) -> list[str]:
@@ -112,6 +104,11 @@ def uniform(regime: Regime) -> float:
     runs = max(len(cells()[regime.name, name].regret) for name in players(regime))
     means = regime.world(range(runs)).problem.means
     return float((means.amax(1) - means.mean(1)).mean())
+
+
+def pulls(regime: Regime) -> float:
+    """NT/K, the pulls for each arm."""
+    return regime.clients * regime.rounds / regime.arms
 
 
 def share(regime: Regime, player: str) -> float:
@@ -131,6 +128,17 @@ def difference(regime: Regime, ours: str, other: str) -> tuple[float, float, flo
     one, two = cells()[regime.name, ours].regret, cells()[regime.name, other].regret
     runs = min(len(one), len(two))
     return interval(np.mean, one[:runs] - two[:runs])
+
+
+def ratio(regime: Regime, ours: str, other: str) -> tuple[float, float, float]:
+    """The mean regret of ``ours`` over that of ``other`` on their common runs, with its interval."""
+    one, two = cells()[regime.name, ours].regret, cells()[regime.name, other].regret
+    runs = min(len(one), len(two))
+    return interval(_over, one[:runs], two[:runs])
+
+
+def _over(one: Array, two: Array, axis: int) -> Any:
+    return one.mean(axis) / two.mean(axis)
 
 
 def leader(regime: Regime) -> str:
@@ -166,8 +174,9 @@ def saw(regime: Regime) -> bool:
 class Absent(NamedTuple):
     """Runs that the map does not have: of whom, on what, how many, why, and the core ``minutes`` that they would take.
 
-    The reason is one of `why_not`, or "time": planned and not reached. The minutes are those of the cell's other runs,
-    or of the player's dearest cell, times K²NT over that cell's; NaN where no time is missing.
+    The reason is one of `why_not`, or "time", planned and not reached, or "more" where the cell has some runs. The
+    minutes are those of the cell's other runs, or of the player's dearest cell, times K²NT over that cell's; NaN where
+    no time is missing.
     """
 
     regime: Regime
@@ -188,7 +197,8 @@ def absent() -> list[Absent]:
         if lacking > 0:
             timely = reason in ("dear", "")
             minutes = lacking * _seconds(regime, player) / 60 if timely else float("nan")
-            found.append(Absent(regime, player, lacking, reason or "time", minutes))
+            why = reason or ("more" if have else "time")
+            found.append(Absent(regime, player, lacking, why, minutes))
     return found
 
 
@@ -196,7 +206,7 @@ def _seconds(regime: Regime, player: str) -> float:
     """Of a run of ``player`` on ``regime``, measured there or drawn out from its dearest cell."""
     if (regime.name, player) in cells():
         return cells()[regime.name, player].seconds
-    nearest = {other: cells()[other.name, player].seconds for other in regimes() if player in players(other)}
+    nearest = {other: cells()[other.name, player].seconds for other in REGIMES if player in players(other)}
     other = max(nearest, key=lambda one: nearest[one], default=None)
     return nearest[other] * _work(regime) / _work(other) if other else float("nan")
 

@@ -69,9 +69,9 @@ CHEAP = tuple(regime for regime in REGIMES if regime not in DEAR)
 # what is computed, in this order: the players, where, and the runs
 STAGES = (
     (MAIN, CHEAP, range(0, 5)),
-    (MAIN, CHEAP, range(5, 10)),
     (GUARDED, CHEAP, range(0, 5)),
     (MAIN, DEAR, range(0, 5)),
+    (MAIN, CHEAP, range(5, 10)),
     (WIDE[:2], CHEAP, range(0, 5)),
     ((*WIDE, *FEW), SMALL, range(0, 5)),
     (GUARDED, CHEAP, range(5, 10)),
