@@ -610,6 +610,24 @@ def test_edges_are_found_and_told_from_flat_ones_and_a_step_outside_is_tried(tab
     assert rows_of(tuning.Outside) == further
 
 
+@pytest.mark.parametrize(
+    ("value", "printed"),
+    [
+        (0.03, "0.03"),
+        (0.00237, "0.00237"),
+        (1.0, "1"),
+        (30.0, "30"),
+        (3000.0, "3,000"),
+        (1e-5, "$10^{-5}$"),
+        (0.000316, r"$3.16\cdot10^{-4}$"),
+        ("logistic", "logistic"),
+    ],
+)
+def test_a_value_of_a_setting_has_its_digits_and_no_more(value, printed):
+    assert tuning.as_set(value) == printed
+    assert tuning.in_symbols(record.text({"lam": value})) == rf"$\lambda$ {printed}"
+
+
 def test_coordinates_take_beta_relative_to_lambda():
     assert tuning.coordinates({"link": "identity", "lam": 0.001, "beta": 0.03}) == {
         "link": "identity", "lam": 0.001, "beta/lam": 30.0,

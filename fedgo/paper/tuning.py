@@ -28,6 +28,7 @@ from fedgo.paper.experiments import (
     YARDSTICK_ON,
     world,
 )
+from fedgo.paper.figures import number
 from fedgo.paper.record import Setting
 from fedgo.paper.summaries import interval, mean_error
 from fedgo.trace import Trace
@@ -459,10 +460,17 @@ SYMBOLS = {
 }
 
 
+def as_set(value: float | str) -> str:
+    """A ``value`` of a setting for a table, with the digits that it has and no more: 0.03, 1,000, 10⁻⁵."""
+    if isinstance(value, str):
+        return value
+    leading, _ = f"{value:.2e}".split("e")
+    return number(value, max(len(leading.replace(".", "").rstrip("0")), 1))
+
+
 def in_symbols(cell: str) -> str:
     """The setting that `record.text` wrote, in the symbols of the book."""
-    values = record.parse(cell).items()
-    return ", ".join(f"{SYMBOLS[name]} {value if name == 'link' else f'{value:g}'}" for name, value in values)
+    return ", ".join(f"{SYMBOLS[name]} {as_set(value)}" for name, value in record.parse(cell).items())
 
 
 def axes_of(algorithm: str) -> dict[str, list[Any]]:
