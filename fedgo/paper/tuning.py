@@ -219,11 +219,11 @@ def chosen(bracket: Bracket, rows: Sequence[Judged]) -> Chosen:
 def held_out(bracket: Bracket, regrets: Regrets) -> list[HeldOut]:
     """One row for every rung of a bracket with at least two."""
     rows = []
-    for number in range(len(bracket.rungs) if len(bracket.rungs) > 1 else 0):
-        setting = winner(bracket, regrets, number)
+    for rung in range(len(bracket.rungs) if len(bracket.rungs) > 1 else 0):
+        setting = winner(bracket, regrets, rung)
         unseen = regrets[setting][bracket.rungs[-2].runs :]
         cell = " ".join(f"{regret:.1f}" for regret in unseen)
-        rows.append(HeldOut(bracket.experiment, bracket.algorithm, number + 1, setting, cell))
+        rows.append(HeldOut(bracket.experiment, bracket.algorithm, rung + 1, setting, cell))
     return rows
 
 
