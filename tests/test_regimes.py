@@ -282,3 +282,17 @@ def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):
     assert regime_map.ratio(SMALL, "UCB1", "process")[0] == pytest.approx(16.5 / 4.5)
     assert regime_map.pulls(SMALL) == 1
     assert regime_map.stuck(SMALL, "process").all() and not regime_map.stuck(SMALL, "network").any()
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_without_a_process_there_is_no_map_and_one_is_enough(workers, monkeypatch):
+    done = []
+    monkeypatch.setattr(regimes, "compute", lambda jobs, path, executor, seconds: done.append(executor))
+    monkeypatch.setattr(regimes, "_missing", lambda jobs, path: [])
+    monkeypatch.setattr("sys.argv", ["make map", "--workers", str(workers)])
+    with pytest.raises(ValueError, match=rf"workers is {workers}: give at least one"):
+        regimes.main()
+    assert not done
+    monkeypatch.setattr("sys.argv", ["make map", "--workers", "1"])
+    regimes.main()
+    assert done == [None, None]  # tuning, then the map, both in this process
