@@ -26,6 +26,14 @@ from papermill.exceptions import PapermillExecutionError
 from traitlets import CaselessStrEnum, default
 
 LIMIT = 900  # seconds that one cell may take; the slowest takes some 100
+# Tensors of some ten megabytes come and go at every step. Of what a kernel frees it gives nothing back, or every page
+# would be asked for and cleared again; glibc reads these, nobody else does.
+MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+    "MALLOC_TOP_PAD_": str(2**28),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -44,11 +52,11 @@ class Kernels(AsyncKernelManager):
 
 
 def set_environment(root: Path, store: bool = True) -> None:
-    """Variables for the kernels: one thread (see book/choices), and nobody's own configuration."""
+    """Variables for the kernels: one thread (see book/choices), memory kept, and nobody's own configuration."""
     for name in [name for name in os.environ if name.startswith(("PYTHON", "FEDGO_TRACES"))]:
         del os.environ[name]  # PYTHONPATH would be another package, PYTHONSTARTUP other code
     jupyter = root / EXECUTED / ".jupyter"
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    os.environ.update(dict.fromkeys(THREADS, "1") | MEMORY)
     os.environ.update(
         {
             "PYTHONHASHSEED": "0",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedgo._checks import count, require
-from fedgo.algorithms.controls import counted_ucb1
+from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
 from fedgo.paper import store
 from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, World, tuned, world
@@ -66,13 +66,12 @@ def unguarded(name: str, runs: int, seed: int = 0, rounds: int | None = None, **
 
 def counted(name: str, runs: int, seed: int = 0, rounds: int | None = None, gamma: float = GAMMA) -> Trace:
     """UCB1 on the guard's event with threshold ``gamma`` and its messages, at the tuned β of UCB1 on shared counts."""
-    setting = Settings(beta=tuned(name, "UCB1, shared")["beta"], gamma=gamma)
-    how = {"setting": asdict(setting)}
+    setting = {"beta": tuned(name, "UCB1, shared")["beta"], "gamma": gamma}
 
     def play(within: World) -> Trace:
-        return counted_ucb1(within.problem, within.clients, within.steps, setting)
+        return optimistic_ucb1(within.problem, within.clients, within.steps, **setting)
 
-    return _kept(name, runs, seed, rounds, counted_ucb1, how, play)
+    return _kept(name, runs, seed, rounds, optimistic_ucb1, {"setting": setting}, play)
 
 
 @lru_cache(maxsize=16)
