@@ -9,12 +9,15 @@ a name that is gone stops the build.
 """
 
 import ast
+import hashlib
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, ClassVar, NamedTuple
 
+import pygments
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
@@ -112,17 +115,32 @@ def page_name(file: str) -> str:
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The page of every module and of every notebook's text; line 7 has the anchor ``line-7``."""
+    """The page of every module and of every notebook's text; line 7 has the anchor ``line-7``.
+
+    Highlighting takes the longer part of it, so that of texts that have not changed is kept.
+    """
+    store = Path(app.doctreedir) / "highlighted.json"
+    kept, used = _kept(store), dict[str, str]()
     for path in sorted([*(ROOT / "fedgo").rglob("*.py"), *(ROOT / "notebooks").glob("*.md")]):
-        file = path.relative_to(ROOT).as_posix()
-        code = app.builder.highlighter.highlight_block(  # type: ignore[attr-defined]
-            path.read_text(encoding="utf-8"),
-            "python" if path.suffix == ".py" else "text",
-            linenos="inline",
-            linespans="line",
-        )
+        file, content = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        language = "python" if path.suffix == ".py" else "text"
+        key = hashlib.sha256(f"{pygments.__version__} {language}\0{content}".encode()).hexdigest()
+        if key not in kept:
+            kept[key] = app.builder.highlighter.highlight_block(  # type: ignore[attr-defined]
+                content, language, linenos="inline", linespans="line"
+            )
+        used[key] = kept[key]
         heading = file.replace("/", "/<wbr>")
-        yield page_name(file), {"title": file, "body": f"<h1>{heading}</h1>{code}"}, "page.html"
+        yield page_name(file), {"title": file, "body": f"<h1>{heading}</h1>{kept[key]}"}, "page.html"
+    store.write_text(json.dumps(used), encoding="utf-8")
+
+
+def _kept(store: Path) -> dict[str, str]:
+    """What ``store`` holds; nothing where it is not there, or was not written to its end."""
+    try:
+        return dict(json.loads(store.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 class SourceLink(SphinxRole):

@@ -1,5 +1,6 @@
 """Build the pages with Jupyter Book, and remember of which sources a good site was built."""
 
+import gc
 import hashlib
 import json
 import os
@@ -100,6 +101,7 @@ def main(root: Path, afresh: bool) -> None:
     """What `jupyter-book build . -W -n --keep-going -q` does, but all pages are written, and none read for nothing."""
     from jupyter_book.sphinx import build_sphinx  # by this program only: it takes a second to load
 
+    gc.disable()  # or half of the time is spent looking for cycles among millions of nodes that are in use
     done = build_sphinx(
         root,
         root / SITE,

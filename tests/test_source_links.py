@@ -120,6 +120,26 @@ def test_a_link_follows_its_line(package, tmp_path):
     assert "ball.html#line-19" in shown
 
 
+def test_the_page_of_a_module_is_highlighted_again_only_where_it_changed(package, tmp_path, watch):
+    from sphinx.highlighting import PygmentsBridge
+
+    highlighted = watch(PygmentsBridge, "highlight_block")
+    store, module = tmp_path / "trees/highlighted.json", tmp_path / "fedgo/ball.py"
+    build(tmp_path, ":src:`fedgo.ball.first`")
+    whole = (tmp_path / "html/source/fedgo/ball.html").read_text()
+    assert len(highlighted) == 2 and "LIMIT" in whole
+    module.write_text(MODULE.replace("LIMIT", "MOST"))
+    build(tmp_path, ":src:`fedgo.ball.first`")
+    assert len(highlighted) == 3
+    assert "MOST" in (tmp_path / "html/source/fedgo/ball.html").read_text()
+    assert "LIMIT" not in store.read_text()  # what is used no more is not kept
+    module.write_text(MODULE)
+    store.write_text(store.read_text()[:-9])  # a build that was stopped while it wrote
+    build(tmp_path, ":src:`fedgo.ball.first`")
+    assert len(highlighted) == 5
+    assert (tmp_path / "html/source/fedgo/ball.html").read_text() == whole
+
+
 def test_other_readers_see_the_code_itself(package, tmp_path):
     text = (
         "Before.\n\n```{source} fedgo.ball.Ball.radius fedgo.ball.first\n```\n\nBetween.\n\n"
