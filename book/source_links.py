@@ -13,11 +13,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, ClassVar, NamedTuple
 
-import pygments
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
@@ -124,7 +124,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     for path in sorted([*(ROOT / "fedgo").rglob("*.py"), *(ROOT / "notebooks").glob("*.md")]):
         file, content = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
         language = "python" if path.suffix == ".py" else "text"
-        key = hashlib.sha256(f"{pygments.__version__} {language}\0{content}".encode()).hexdigest()
+        key = hashlib.sha256(f"{version('Pygments')} {language}\0{content}".encode()).hexdigest()
         if key not in kept:
             kept[key] = app.builder.highlighter.highlight_block(  # type: ignore[attr-defined]
                 content, language, linenos="inline", linespans="line"
