@@ -1,7 +1,7 @@
 # make book         set up .venv, execute what changed, build the HTML and print the path to open (FRESH=1: everything anew;
 #                   LIMIT=3600: the seconds that a cell may take)
-# make test         lint, types and tests; those of the site need the built book and a Chromium (`make chromium`)
-# make check        lint, types and the tests that need no built book
+# make test         lint, types and all tests; those of the site need the built book and a Chromium (`make chromium`)
+# make check        lint, types and the quick tests, a minute and a half: none that is marked slow, none of the site
 # make stale        the notebooks that `make book` would execute, each with its reason
 # make draft        every notebook with two runs, into _build/draft
 # make pdf          the built book as one PDF, _build/fedgo.pdf
@@ -9,7 +9,7 @@
 # make federation   server and five clients as processes over TLS on this machine, compared with the simulator (STORE=file:
 #                   in NVFlare's simulator too, and keep what was measured)
 # make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
-# make matrix       `make check` in an environment of its own for every Python
+# make matrix       `make test` without the site in an environment of its own for every Python
 # make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour;
 #                   COUNT=10 SKIP=20: ten of them, after the first twenty)
 # make tune         successive halving on the tuning instances, some forty minutes; rewrites fedgo/paper/data/tun*.csv; an
@@ -36,16 +36,18 @@ draft: .venv/stamp
 	@$(PY) book/build.py --draft
 
 test: .venv/stamp
-	@$(MAKE) --no-print-directory check SITE=tests/test_site.py\ tests/test_pdf.py
+	@$(MAKE) --no-print-directory check TIER= SITE=tests/test_site.py\ tests/test_pdf.py
 
-# Two processes, one thread each: at these sizes more threads are slower. The tests of the site come last, in one process.
+# Two processes, one thread each: at these sizes more threads are slower. The tests of the site come last: their audit has
+# two processes itself. TIER= takes in the slow tests, those of a second or more.
+TIER := -m 'not slow'
 ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 check: .venv/stamp
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) book/lint.py
 	@$(PY) -m mypy
-	@$(ONE) $(PY) -m pytest -q -n 2 --dist worksteal --ignore tests/test_site.py --ignore tests/test_pdf.py
+	@$(ONE) $(PY) -m pytest -q $(TIER) -n 2 --dist worksteal --ignore tests/test_site.py --ignore tests/test_pdf.py
 	@test -z "$(SITE)" || $(PY) -m pytest -q $(SITE)
 
 # The tests of the site and the PDF need a browser: Debian's, where there is none and root or a sudo without password.
@@ -95,7 +97,7 @@ NEWEST ?= torch
 matrix: .venv/stamp
 	@failed=; for python in $(PYTHONS); do at="_build/matrix/$$python"; \
 	  $$python -m venv --clear "$$at" && "$$at/bin/python" -m pip install --quiet "$(NEWEST)" -e ".[book,test]" \
-	  && $(MAKE) --no-print-directory check PY="$$at/bin/python" && echo "$$python: passed" \
+	  && $(MAKE) --no-print-directory check TIER= PY="$$at/bin/python" && echo "$$python: passed" \
 	  || { echo "$$python: failed"; failed=1; }; \
 	done; $(PY) -m pip install --quiet --no-deps -e .; test -z "$$failed"
 

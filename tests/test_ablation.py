@@ -43,6 +43,7 @@ def test_every_variant_changes_one_thing():
         assert len(changes(*(VARIANTS[name] for name in pair))) == 1, part
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_variant_plays_the_budget(name):
     trace = play(TINY, VARIANTS[name], 1.0, hartmann6(1, arms=8))
@@ -53,6 +54,7 @@ def test_every_variant_plays_the_budget(name):
     assert ("proposed" in trace.notes) == VARIANTS[name].guarded
 
 
+@pytest.mark.slow
 def test_kappa_is_chosen_on_the_tuning_seed_and_the_record_says_what_was_played(tmp_path, monkeypatch):
     monkeypatch.setitem(REGIMES, "tiny", TINY)
     monkeypatch.setenv(store.FOLDER, str(tmp_path))
@@ -88,6 +90,7 @@ def test_kappa_is_chosen_on_the_tuning_seed_and_the_record_says_what_was_played(
         ablation.recorded("no")
 
 
+@pytest.mark.slow
 def test_ten_runs_at_a_time_change_nothing(monkeypatch):
     monkeypatch.setitem(REGIMES, "tiny", TINY)
     whole = measured("tiny", "network, linearised once", 1.0, 3, 0)

@@ -32,6 +32,7 @@ def test_nystroem_with_a_part_is_the_projection_on_its_span():
     assert not nystroem(kernel, torch.zeros(12).double()).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_approx_dis_kernel_ucb_is_its_plain_transcription(seed):
     problem, draw = random_problem(200 + seed, sizes=(4, 12))

@@ -492,6 +492,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", range(len(TABLE)))
 def test_bad_input_names_the_value_and_the_remedy(row):
     call, kind, message = TABLE[row]

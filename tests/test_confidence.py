@@ -148,6 +148,7 @@ def test_the_radius_is_the_sum_of_its_three_terms():
     torch.testing.assert_close(radius(information, n, 2, **options).item(), expected)
 
 
+@pytest.mark.slow
 def test_the_ball_of_that_radius_holds_the_truth():
     """400 runs with w* known; the lemma allows a share δ/2 = 0.05 of failures at any of the 40 steps."""
     network = Network(2, 3)

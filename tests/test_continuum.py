@@ -81,6 +81,7 @@ def test_a_point_planned_is_observed_at_its_mean():
     assert seen[1][1][0] == pytest.approx(float(wanted), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"choice": "improvement"}, {"choice": "region"}, {"surrogate": Relinearised(Network(2, 3))}],

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
@@ -95,6 +96,7 @@ def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
     assert trace.regret[0, -5:].max() < 0.02  # at the best arm, 0.667, or at its neighbour
 
 
+@pytest.mark.slow
 def test_botorchs_gp_ucb_fits_at_its_first_step_and_then_every_refit_steps(monkeypatch):
     """Between two fits the model has the noise that the last fit found, on ever more data."""
     fitted, noises = [], []
@@ -112,6 +114,7 @@ def test_botorchs_gp_ucb_fits_at_its_first_step_and_then_every_refit_steps(monke
     assert len(noises) == 18
 
 
+@pytest.mark.slow
 def test_a_run_of_botorchs_gp_ucb_alone_is_that_run_in_a_batch():
     problem = hill(2)
     batch, alone = (gp_ucb(p, 3, 14, 2.0, first=6, refit=4) for p in (problem, problem.only(1)))

@@ -124,6 +124,7 @@ def compress(data: bytes) -> bytes:
 # --- what is read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_folder_is_read_from_the_argument_and_from_the_environment(
     name: str, raw: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,6 +138,7 @@ def test_a_folder_is_read_from_the_argument_and_from_the_environment(
     assert np.all(np.diff(by_argument.attributes[:, 0]) >= 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_script_computes_the_shipped_file_from_the_raw_data(
     name: str, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -250,6 +252,7 @@ def test_the_checksum_is_of_the_numbers_and_not_of_how_they_are_written() -> Non
 # --- the download
 
 
+@pytest.mark.slow
 def test_shuttle_is_downloaded_once_and_its_z_file_unpacked(raw: Path, server: Server, cache: Path) -> None:
     train, test = (raw / "shuttle.trn").read_bytes(), (raw / "shuttle.tst").read_bytes()
     pack(server.folder / "s.zip", shuttle_trn_Z=compress(train), shuttle_tst=test)
@@ -383,6 +386,7 @@ def test_a_file_that_is_not_the_table_is_refused(content: str, message: str, tmp
         load("magic", folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_folder_may_hold_the_z_file_as_unpacked_from_the_archive(raw: Path, tmp_path: Path) -> None:
     (tmp_path / "shuttle.trn.Z").write_bytes(compress((raw / "shuttle.trn").read_bytes()))
     (tmp_path / "shuttle.tst").write_bytes((raw / "shuttle.tst").read_bytes())

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DRAW = torch.Generator().manual_seed(5)
 
 
+@pytest.mark.slow
 def test_a_slice_of_the_matrix_is_the_same_everywhere():
     """`make determinism` runs all of it."""
     cases = [
@@ -106,6 +107,7 @@ def test_the_default_dtype_and_device_do_not_matter(dtype):
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_saves_leaves_the_old_trace(tmp_path):
     path = tmp_path / "mine.npz"
     blank = torch.zeros(3, 4, dtype=torch.int64)

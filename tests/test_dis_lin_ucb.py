@@ -14,6 +14,7 @@ from fedgo import EventTriggered, Problem, Settings, dis_lin_ucb, hartmann6
 GAMMAS = (0.0, 0.05, 0.3, 1.0, 5.0, INF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [None, 0.1])
 @pytest.mark.parametrize("seed", range(12))
 def test_dis_lin_ucb_is_its_plain_transcription(seed, delta):

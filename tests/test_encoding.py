@@ -176,6 +176,7 @@ def played(name, encoding, d_x=2):
         return algorithm.run(small(encoding, d_x), setting)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS[1:])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_encoding_changes_what_is_charged_and_nothing_else(name, encoding):
@@ -247,6 +248,7 @@ def model(kind):
     return network, realizable(network, 3, arms=4, seed=3, sigma=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 2.0])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("kind", ["network", "one unit", "line"])
@@ -303,6 +305,7 @@ def test_the_bill_of_dis_lin_ucb_counted_again(d_x, encoding):
         assert (trace.up[row].tolist(), trace.down[row].tolist()) == recount(trace, row, 3, encoding, d_x, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("d_x", [1, 2, 4])
 def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
@@ -333,6 +336,7 @@ def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
             assert (trace.up[row, t], trace.down[row, t]) == (up, down)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("d_x", [1, 3])
 def test_the_bill_of_the_nystroem_kernel_counted_again(d_x, encoding):

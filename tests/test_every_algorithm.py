@@ -30,6 +30,7 @@ def middle(name):
     return GRIDS[name][len(GRIDS[name]) // 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_meets_the_same_noise_in_t0_plus_nt_steps(tiny, name):
     world, traces = tiny
@@ -41,6 +42,7 @@ def test_every_algorithm_meets_the_same_noise_in_t0_plus_nt_steps(tiny, name):
     torch.testing.assert_close(trace.regret, problem.means.amax(1, True) - problem.means.gather(1, trace.arm))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_run_of_every_algorithm_alone_is_that_run_in_a_batch(tiny, name):
     world, traces = tiny
@@ -61,6 +63,7 @@ def test_only_the_tape_is_drawn_from_the_generator_of_the_noise(watch, monkeypat
     assert [call.args[1] for call in drawn].count("noise") == len(tapes) >= 1
 
 
+@pytest.mark.slow
 def test_baselines_alone_and_in_a_batch_that_synchronises_at_different_times():
     problem, settings = hartmann6(6, arms=9), Settings(0.2, 0.3, 0.5)
     for algorithm in (dis_lin_ucb, fed_glb_ucb, approx_dis_kernel_ucb):
@@ -72,6 +75,7 @@ def test_baselines_alone_and_in_a_batch_that_synchronises_at_different_times():
                 assert torch.equal(getattr(alone, part)[0], getattr(batch, part)[run]), (algorithm, part)
 
 
+@pytest.mark.slow
 def test_every_algorithm_plays_bernoulli_rewards():
     world = World(clustered("magic", 2, reward="bernoulli"), 2, 4)
     for name, algorithm in ALGORITHMS.items():

@@ -73,6 +73,7 @@ def test_the_exact_parameter_by_hand():
     assert computable_nugget(double([1.0, -2.0]), 2.0, 0.1).item() == about(50)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(0, 8))
 @cases
 def test_the_linearisation_is_exact_and_the_nearest_such(seed, arms, more):

@@ -92,6 +92,7 @@ def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if any(block.kind == "python" for block in blocks(read(p)))], ids=named
 )
@@ -150,6 +151,7 @@ def missing_names(names: set[str]) -> list[str]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_what_a_sentence_calls_is_there_after_import_fedgo():
     names = {name for page in PAGES for name in names_in_calls(read(page))}
     planted = names_in_calls("`fedgo.gone.Settings(1.0)` ``fedgo.not_code(…)`` `fedgo.no_call`")

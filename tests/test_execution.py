@@ -44,6 +44,7 @@ def text_of(project, index=-1, name="01_a"):
     return "".join("".join(out["text"]) for out in executed(project, name)["cells"][index]["outputs"])
 
 
+@pytest.mark.slow
 def test_the_kernel_notes_what_is_used(ready):
     """With the real kernel: the same tables of what is used as the other tests pretend, and no more."""
     execute(ready, "01_a")
@@ -91,6 +92,7 @@ def test_source_of_which_only_a_hash_is_taken_is_not_read(ready):
     assert "01_a" not in why(ready)
 
 
+@pytest.mark.slow
 def test_nobodys_own_configuration_is_used(project, tmp_path, monkeypatch):
     """Another checkout on PYTHONPATH, start-up code, a kernel in the user's home, matplotlib without images."""
     other = tmp_path / "other"
@@ -133,6 +135,7 @@ def test_a_package_from_elsewhere_is_refused(ready):
         execute(ready)
 
 
+@pytest.mark.slow
 def test_a_failing_cell_keeps_the_previous_output_and_is_named(ready, capfd):
     execute(ready)
     output = chapters.executed_path(ready.root, "01_a")
@@ -148,6 +151,7 @@ def test_a_failing_cell_keeps_the_previous_output_and_is_named(ready, capfd):
     assert "KeyboardInterrupt" not in said.err + said.out
 
 
+@pytest.mark.slow
 def test_other_parameters_and_another_place(ready):
     execute(ready)
     before = chapters.executed_path(ready.root, "01_a").read_bytes()
@@ -164,6 +168,7 @@ def test_other_parameters_and_another_place(ready):
     assert not (ready.root / "never.ipynb").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "fault"),
     [
@@ -214,6 +219,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [True, False])
 def test_a_full_disk_leaves_what_was_there(tmp_path, there):
     path = tmp_path / "a.ipynb"

@@ -16,6 +16,7 @@ from fedgo.star import Ledger, Star, When
 GAMMAS = (0.0, 0.05, 0.3, 1.0, 5.0, INF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("seed", range(12))
 def test_fed_glb_ucb_is_its_plain_transcription(seed, link):

@@ -53,6 +53,7 @@ PROBLEMS = {
 # The same algorithm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["dense", "counts"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_clients_and_server_do_what_the_simulator_does(name, encoding):
@@ -64,6 +65,7 @@ def test_clients_and_server_do_what_the_simulator_does(name, encoding):
     assert trace == fed_go_ucb(problem, start, settings) and 1 < trace.sync.sum() < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["dense", "counts"])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_without_a_network_they_are_dis_lin_ucb(name, encoding):
@@ -72,6 +74,7 @@ def test_without_a_network_they_are_dis_lin_ucb(name, encoding):
     assert trace == dis_lin_ucb(problem, 4, 60, settings) and 1 < trace.sync.sum() < 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("encoding", ["dense", "counts"])
 def test_equal_at_any_threshold_and_after_a_posterior_was_computed_afresh(encoding, seed):
@@ -406,6 +409,7 @@ def lossy(server, clients, draw, share):
             clients[i].answer(letter)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.7])
 @pytest.mark.parametrize("encoding", ["dense", "counts"])
 @pytest.mark.parametrize("seed", range(2))
@@ -564,6 +568,7 @@ def test_silence_at_random_has_its_share_and_its_seed():
 # Files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["dense", "counts"])
 def test_saved_and_loaded_at_every_step_a_run_is_the_same(encoding, tmp_path, monkeypatch):
     problem, plan = small(encoding)
@@ -606,6 +611,7 @@ def test_a_file_of_another_plan_or_party_is_refused(tmp_path):
             load(tmp_path / name, plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("encoding", "seed"), [("dense", 1), ("counts", 2), ("guarded", 3)])
 def test_killed_at_random_points_the_run_is_the_one_that_was_not(encoding, seed, tmp_path):
     script = Path(__file__).with_name("kept_run.py")
@@ -626,6 +632,7 @@ def test_killed_at_random_points_the_run_is_the_one_that_was_not(encoding, seed,
     assert (tmp_path / "scalars.txt").read_text() == repr(sent) and int(done.stdout) >= 3
 
 
+@pytest.mark.slow
 def test_many_synchronisations_leave_nothing_behind(tmp_path):
     problem, plan = small(gamma=0.0)
     clients, server = started(plan, problem)

@@ -86,6 +86,7 @@ def test_dense_is_filled_packed_is_hollow_and_the_title_names_the_lowest(trade_o
     assert two.get_xlim()[0] < 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heights", [range(9), [5.0] * 9, [0.0, *range(8)], [8.0] * 8 + [7.9]])
 def test_every_curve_has_its_name_at_its_end_and_no_name_hides_another(heights):
     figure = plt.figure(figsize=(5, 3), layout="constrained")

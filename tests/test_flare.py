@@ -38,6 +38,7 @@ def left(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @engine
 def test_over_mutual_tls_it_is_the_run_of_the_simulator_and_strangers_are_refused(tmp_path):
     store = tmp_path / "run.json"
@@ -51,6 +52,7 @@ def test_over_mutual_tls_it_is_the_run_of_the_simulator_and_strangers_are_refuse
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 @engine
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_stops_what_it_started(number, tmp_path):

@@ -17,6 +17,7 @@ from fedgo.simulation import order_of_ties
 GAMMAS = (0.0, 0.3, 2.0, INF)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", ["arms", "parameters"])
 @pytest.mark.parametrize("seed", range(8))
 def test_fn_ucb_is_its_transcription(seed, space):

@@ -163,6 +163,7 @@ DAMAGED += [json.dumps(NOTEBOOK | part) for part in ({"metadata": []}, {"metadat
 DAMAGED += [json.dumps(NOTEBOOK | {"metadata": {"fedgo": stamp}}) for stamp in ([], None, {"cells": []})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", DAMAGED)
 def test_a_damaged_file_is_executed_again(project, content):
     chapters.executed_path(project.root, "01_a").write_text(content)

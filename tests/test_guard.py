@@ -165,6 +165,7 @@ def assert_same_notes(trace, row, expected):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(36))
 @pytest.mark.parametrize("informed", [True, False])
 def test_the_guard_around_fed_go_ucb_is_its_transcription(seed, informed):
@@ -184,6 +185,7 @@ def test_the_guard_around_fed_go_ucb_is_its_transcription(seed, informed):
         assert_same_notes(trace, row, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_the_guard_around_a_script_is_its_transcription_with_and_without_phase_one(seed):
     problem, start, _, guarantee = instance(seed)
@@ -283,6 +285,7 @@ def maliciously(problem, clients, rounds, guarantee):
     return simulate("malice", problem, guard, Exploration.nothing(runs), clients, clients * rounds)
 
 
+@pytest.mark.slow
 @given(seeds)
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_the_certificate_and_the_number_of_syncs_are_within_their_bounds_under_malice(seed):

@@ -41,6 +41,7 @@ def spoilt(one, **parts):
     return copy
 
 
+@pytest.mark.slow
 def test_nothing_is_violated_and_every_inequality_has_instances(plays):
     found = [violations(one) for one in plays]
     for name in Violations._fields:
@@ -49,6 +50,7 @@ def test_nothing_is_violated_and_every_inequality_has_instances(plays):
         assert all(part.dtype == torch.bool for part in parts) and sum(part.numel() for part in parts) >= 30
 
 
+@pytest.mark.slow
 def test_with_small_regularisation_only_the_potential_and_the_widths_that_are_not_cut_off_fail(weak_plays):
     found = [violations(one) for one in weak_plays]
     for name in Violations._fields:
@@ -231,6 +233,7 @@ def test_the_bound_of_a_run_is_the_lemmas(unit_play):
     assert alone < regret_phase_two_clipped(0.02, 5.3, *about, 0.1).total  # no width is above C_g/√λ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lam", [1e-8, 1e-4, 0.01, 1.0])
 def test_the_bound_holds_on_runs_that_are_optimistic_whatever_the_regularisation(lam):
     """Item 3′ where its premises are made true: linear features, w* in every ball by a β that is large enough."""

@@ -75,6 +75,7 @@ def test_import_fedgo_brings_torch_and_numpy_and_nothing_else():
     subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
 
 
+@pytest.mark.slow
 def test_import_fedgo_says_nothing_and_warns_of_nothing():
     code = (
         "import torch, warnings; warnings.simplefilter('error'); import fedgo"  # what torch says is torch's
@@ -85,6 +86,7 @@ def test_import_fedgo_says_nothing_and_warns_of_nothing():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_tuning_and_claims_neither_draw_nor_read_raw_data():
     code = (
         "import sys, fedgo.paper.tune, fedgo.paper.claims;"

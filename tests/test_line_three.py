@@ -61,6 +61,7 @@ def test_it_is_never_below_the_linear_solution_and_ends_where_the_gradient_point
     assert cosine.min() > (1 - 1e-6 if beta < lam else 0.99)  # slow where the ball is large
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("lam", "beta"), [*BALLS, WIDE[2]])
 def test_ruling_arms_out_changes_no_choice(lam, beta, seed):
@@ -76,6 +77,7 @@ def test_ruling_arms_out_changes_no_choice(lam, beta, seed):
         assert some.ascended.double().mean() < 0.5  # otherwise nothing would have been ruled out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("lam", "beta"), [*BALLS[:4], WIDE[2]])
 def test_no_point_of_the_ball_has_a_value_above_the_upper_bound(lam, beta, seed):
@@ -111,6 +113,7 @@ def test_tightened_bounds_hold_and_are_close_to_the_values(lam, beta):
     assert beta > 0.01 or (tight - value).median() < 0.01 * value.std()
 
 
+@pytest.mark.slow
 def test_the_maximum_over_a_unit_is_bounded_closely():
     """Against φ on a fine grid: never below, and seldom far above, where φ is concave and where it has two hills."""
     draw = torch.Generator().manual_seed(0)
@@ -130,6 +133,7 @@ def test_the_maximum_over_a_unit_is_bounded_closely():
     assert (gap[concave] <= 1e-3 * scale[concave]).all() and gap[concave].median() < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lam", "beta"), [*BALLS, WIDE[2]])
 def test_what_earlier_calls_left_changes_no_choice(lam, beta):
     """Some learners pull, the others wait, and in the middle all get all data: against a fresh search each time."""
@@ -162,6 +166,7 @@ def test_a_learner_without_new_data_is_not_searched_again(monkeypatch):
     assert torch.equal(after[turn == 0], before[turn == 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lam", "beta"), [BALLS[1], *WIDE])
 def test_a_run_alone_has_the_values_that_it_has_in_a_batch(lam, beta):
     network, x, w0, _, tally = setting(arms=20)

@@ -41,6 +41,7 @@ def lint(tmp_path, *arguments, **cells):
     return done.stdout, file.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cells", "fault"),
     [

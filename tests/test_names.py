@@ -50,6 +50,7 @@ def test_a_name_links_to_its_line_and_an_inherited_one_to_nothing():
     assert names.source_page("py", {"module": "fedgo.star", "fullname": "Star.index"}) is None
 
 
+@pytest.mark.slow
 def test_what_the_how_to_makes_learns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "book/use.md").read_text(encoding="utf-8")

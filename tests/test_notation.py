@@ -338,6 +338,7 @@ def test_a_name_that_is_gone_or_a_functions_own_affair_is_refused(tmp_path, name
         links.find(name, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_role_links_to_an_anchor_that_its_page_has(tmp_path):
     """Sphinx itself on a page of two names, one of them wrong."""
     from sphinx.application import Sphinx

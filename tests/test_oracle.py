@@ -73,6 +73,7 @@ def test_from_zero_a_cold_chain_keeps_the_hidden_units_equal_and_the_default_doe
     assert spread(Langevin()) > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_default_oracle_fits_hartmann(seed):
     problem = hartmann6(10, seed=seed)

@@ -33,6 +33,7 @@ def instance(seed):
     return problem, start, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)], patience=seed // 6 % 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_both_spaces_pull_the_same_arms_and_send_as_much(seed):
     problem, start, settings = instance(seed)
@@ -50,6 +51,7 @@ def test_the_instances_have_more_arms_than_parameters_and_fewer_and_fire_at_diff
     assert 8 <= sum(shapes) <= 25 and sum(n > 1 for n in syncs) >= 8
 
 
+@pytest.mark.slow
 def test_both_spaces_ascend_alike():
     problem, start, settings = instance(8)
     one, two = (fed_go_ucb(problem, start, settings, "ascent", space) for space in ("arms", "parameters"))
@@ -108,6 +110,7 @@ def test_what_a_synchronisation_takes_from_the_variances_is_what_a_fresh_start_f
     assert seen[: len(ages)] == ages and max(seen) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [INF, 1e3])
 def test_thousands_of_pulls_do_not_drift(gamma):
     """Two learners of 20 arms, 1,500 pulls each, with a prior as good as none."""

@@ -117,6 +117,7 @@ def test_threshold_zero_syncs_at_every_step_and_infinity_never(world):
     assert not never.sync.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argmax", ["first-order", "ascent"])
 def test_a_run_alone_is_that_run_in_a_batch(world, argmax):
     problem, network, _ = world

@@ -113,6 +113,7 @@ def test_another_index_is_played(unit):
     assert not torch.equal(other.arm, play(problem, start, settings).arm)
 
 
+@pytest.mark.slow
 def test_random_plays_are_drawn_from_their_source_and_satisfy_the_potential_lemma():
     source = torch.Generator().manual_seed(3)
     plays = [random_play(2, 0, source) for _ in range(20)]

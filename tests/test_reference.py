@@ -86,6 +86,7 @@ def test_fed_go_ucb_is_algorithm_1_with_any_patience(seed):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_line_three_as_printed_is_the_plain_ascent(seed):
     problem, network, clients, rounds, settings = instance(seed)

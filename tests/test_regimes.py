@@ -93,6 +93,7 @@ def test_a_row_measured_in_two_parts_is_the_row_measured_at_once():
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", [name for name in PLAYERS if name not in ("kernel", "process, guarded")])
 def test_every_player_plays_a_small_regime_to_its_end(player):
     setting = record.text((PLAYERS[player].grid or PLAYERS[PLAYERS[player].setting_of].grid)[0])
@@ -131,6 +132,7 @@ def test_a_surrogate_is_played_in_growing_epochs_with_the_kappa_and_the_guard_of
     assert guard or not torch.equal(found.sync, slower.sync)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "player", ["Fed-GO-UCB", "One-GO-UCB", "DisLinUCB", "FN-UCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"]
 )

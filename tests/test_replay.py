@@ -77,6 +77,7 @@ def plain_replay(problem, start, trace, lam, row):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(36))
 def test_the_replay_is_the_dense_one(seed):
     problem, start, trace, lam = recorded(seed)
@@ -212,6 +213,7 @@ def below(small, large):
     return bool((small <= large * (1 + 1e-9) + 1e-9).all())
 
 
+@pytest.mark.slow
 def test_every_log_determinant_is_within_its_bound(played):
     found = played.found
     for log, pulls in ((found.information, found.known.counts.sum(-1)), (found.total, None)):

@@ -170,6 +170,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_stop_ends_the_kernels_and_leaves_nothing_behind(tmp_path):
     program = PROGRAM.format(book=str(BOOK), root=str(tmp_path))
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}

@@ -71,6 +71,7 @@ def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_stored_and_computed_traces_are_the_same(name, tmp_path, monkeypatch):
     """At once, and in the pieces that the store makes of it."""
@@ -124,6 +125,7 @@ def other_means(one):
     return replace(one, problem=replace(one.problem, means=one.problem.means + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [

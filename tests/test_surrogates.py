@@ -88,6 +88,7 @@ def ending(seed):
     return (Growing(), *events, Growing(1.05, 1), Growing(2.0, 30))[seed % 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planning", PLANNINGS)
 @pytest.mark.parametrize("seed", range(16))
 def test_the_epochs_are_their_transcription(seed, planning):
@@ -102,6 +103,7 @@ def test_the_epochs_are_their_transcription(seed, planning):
         assert_same(trace, row, transcribed(trace, problem, row, fit, 0.3, kappa, until, planning, informed))
 
 
+@pytest.mark.slow
 def test_the_instances_synchronise_at_different_times_and_leave_arms_aside(watch):
     planned, shares = watch(sys.modules["fedgo.beyond.epochs"], "plan"), []
     for seed in range(16):
@@ -478,6 +480,7 @@ def test_input_of_another_kind_is_refused_by_name(message):
         WRONG_KIND[message]()
 
 
+@pytest.mark.slow
 def test_without_botorch_all_but_the_process_works():
     code = (
         "import sys; sys.modules['botorch'] = None\n"

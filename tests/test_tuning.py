@@ -313,6 +313,7 @@ def pools():
         yield {"processes": processes, "Dask": client.get_executor()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["processes", "Dask"])
 def test_tuning_and_evaluation_are_the_same_with_any_executor(pools, kind, tmp_path, monkeypatch):
     grid = GRIDS["DisLinUCB"][::8]
@@ -331,6 +332,7 @@ def test_something_that_is_no_executor_is_refused():
         evaluate("hartmann6", 1, executor=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["Fed-GO-UCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"])
 def test_the_messages_that_the_tuning_counts_change_no_regret(algorithm):
     setting = record.text(tuned("hartmann6", algorithm))
@@ -351,6 +353,7 @@ def test_a_wider_grid_computes_its_new_settings_only(kept, monkeypatch):
     assert (regrets,) == tuple(tune.tune([made_up()], 6, kept, measure=pretend))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", tune.IN_A_BATCH)
 def test_settings_that_differ_in_beta_alone_have_the_same_regrets_in_one_batch(algorithm, monkeypatch):
     short = replace(world("hartmann6", range(3, 5), TUNING_SEED), rounds=4, encoding="counts")
@@ -434,6 +437,7 @@ def test_the_yardstick_runs_as_tuned(monkeypatch):
     assert calls == [(within.problem, within.clients, YARDSTICK_STEPS, 0.7)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "function"), [("Fed-GO-UCB", fed_go_ucb), ("One-GO-UCB", one_go_ucb)])
 def test_line_three_runs_by_ascent_and_is_stored_apart(name, function, monkeypatch, tmp_path):
     monkeypatch.setenv(store.FOLDER, str(tmp_path))
@@ -482,6 +486,7 @@ def test_a_study_is_written_and_found_again(tables, kept, monkeypatch):
         tuned("made-up", "C", "line3")
 
 
+@pytest.mark.slow
 def test_winners_on_the_runs_of_the_claims_are_kept_part_by_part(tables, kept):
     setting = {"lam": 0.01, "beta": 1.0}
     few = (Bracket("hartmann6", "One-GO-UCB", (setting,), (Rung(1, 2),)),)
@@ -658,6 +663,7 @@ def test_an_evaluation_of_more_runs_than_fit_at_once_is_one_trace(monkeypatch):
     assert traces["DisLinUCB"].first(2) == few["DisLinUCB"]
 
 
+@pytest.mark.slow
 def test_one_bracket_more_for_an_algorithm_of_ones_own_costs_the_same():
     mine = replace(bracket("magic", "DisLinUCB"), algorithm="Mine")
     assert mine.budget == bracket("magic", "Fed-GO-UCB").budget

@@ -92,6 +92,7 @@ def test_the_source_distribution_is_the_package_without_its_tests(sdist):
     assert [name for name in names if name.startswith(("tests", "book", "notebooks", "benchmarks"))] == []
 
 
+@pytest.mark.slow
 def test_the_wheel_has_all_of_the_package_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
@@ -133,6 +134,7 @@ print(fedgo.__version__, fedgo.clustered("magic", 1).arms.shape[1], len(traces))
 """
 
 
+@pytest.mark.slow
 def test_the_installed_wheel_finds_its_data_and_its_version(stranger, wheel, tmp_path):
     clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = run(stranger, "-c", USE, cwd=tmp_path, env=clean | {"OMP_NUM_THREADS": "1"})
@@ -159,6 +161,7 @@ follow_imports = skip
 """  # the types of large libraries are theirs to show, and take a minute to read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "fault"),
     [
