@@ -8,6 +8,8 @@
 # make bench        the benchmark
 # make federation   server and five clients as processes over TLS on this machine, compared with the simulator (STORE=file:
 #                   in NVFlare's simulator too, and keep what was measured)
+# make limits       seconds, bytes and memory of clients and a server by N and K, and ten thousand synchronisations over a
+#                   socket on 127.0.0.1 (STORE=file: keep what was measured)
 # make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
 # make matrix       `make test` without the site in an environment of its own for every Python
 # make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour;
@@ -24,7 +26,7 @@ PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: book test check stale draft pdf bench engine federation determinism matrix mutants tune map lock clean distclean chromium
+.PHONY: book test check stale draft pdf bench engine federation limits determinism matrix mutants tune map lock clean distclean chromium
 
 book: .venv/stamp
 	@$(PY) book/build.py $(if $(FRESH),--fresh) $(if $(LIMIT),--limit $(LIMIT))
@@ -84,6 +86,9 @@ federation: .venv/federation/stamp
 	  'import sysconfig; print(sysconfig.get_path("purelib"))')/fedgo.pth"
 	.venv/federation/bin/python -m pip install --quiet --no-deps -r federation.lock
 	@touch $@
+
+limits: .venv/stamp
+	@$(ONE) PYTHONPATH=. $(PY) -W ignore benchmarks/limits.py $(if $(STORE),--store $(STORE))
 
 determinism: .venv/stamp
 	@$(PY) benchmarks/determinism.py
