@@ -56,12 +56,32 @@ def test_the_linearised_network_is_a_botorch_model_with_the_same_posterior():
     )
 
 
+def test_an_effect_of_every_arm_is_noise_where_no_point_comes_twice():
+    points, rewards = data()
+    network = Network(2, 3)
+    fit = Relinearised(network).fit(points, Tally(torch.ones_like(rewards), rewards), 0.1)
+    model = linearised(network, fit._replace(effect=0.5), points, rewards, 0.1)
+    assert torch.allclose(model.likelihood.noise, torch.full((9,), 0.51, dtype=torch.float64))
+
+
+def test_improvement_is_over_the_largest_mean_of_a_point_pulled(monkeypatch):
+    points, rewards = data()
+    model = single_task_gp(points, rewards.unsqueeze(-1), torch.full_like(rewards, 0.01).unsqueeze(-1))
+    asked = []
+    monkeypatch.setattr(continuum, "_optimum", lambda acquisition, *sizes: asked.append((acquisition, sizes)))
+    continuum._improvement(model, 4)
+    ((acquisition, sizes),) = asked
+    with torch.no_grad():
+        assert acquisition.best_f == model.posterior(points).mean.max() and sizes == (2, 4)
+
+
 def test_a_point_planned_is_observed_at_its_mean():
     points, rewards = data()
     seen = []
     model = single_task_gp(points, rewards.unsqueeze(-1), torch.full_like(rewards, 0.01).unsqueeze(-1))
 
     def optimum(acquisition, dimension, pulls=1):
+        assert acquisition.beta == 2.0**2
         x = torch.tensor([[0.2, 0.4], [0.21, 0.4], [0.9, 0.9]])[len(seen)][None].double()
         with torch.no_grad():
             posterior = acquisition.model.posterior(torch.cat([x, x + 0.05]))

@@ -350,20 +350,24 @@ class Line:
         return x.expand(*w.shape[:-1], *x.shape[-2:])
 
 
-def test_the_weight_decay_is_where_the_evidence_is_largest():
+@pytest.mark.parametrize(
+    "noise", [0.5, 40.0]
+)  # with the second the data determine the parameters in part only
+def test_the_weight_decay_is_where_the_evidence_is_largest(noise):
     x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = x @ double([2.0, -1.0, 0.5, 0.0, 1.0])
-    seen = Observed(torch.arange(40), y, torch.full((40,), 0.5, dtype=torch.float64))
+    seen = Observed(torch.arange(40), y, torch.full((40,), noise, dtype=torch.float64))
     w, decay, _, evidence = Relinearised(Line(5), 1, effect=False)._climb(x, seen, torch.zeros(1, 5).double())
 
     def log_evidence(alpha):
-        covariance = x.numpy() @ x.numpy().T / alpha + 0.5 * np.eye(40)
+        covariance = x.numpy() @ x.numpy().T / alpha + noise * np.eye(40)
         return -y.numpy() @ np.linalg.solve(covariance, y.numpy()) / 2 - np.linalg.slogdet(covariance)[1] / 2
 
     alpha = decay[0, 0].item()
     assert evidence.item() == pytest.approx(log_evidence(alpha), rel=1e-9)
     assert log_evidence(alpha) > max(log_evidence(alpha * f) for f in (0.8, 0.95, 1.05, 1.25))
-    close(w[0], np.linalg.solve(2 * x.T.numpy() @ x.numpy() + alpha * np.eye(5), 2 * x.T.numpy() @ y.numpy()))
+    precision = x.T.numpy() @ x.numpy() / noise + alpha * np.eye(5)
+    close(w[0], np.linalg.solve(precision, x.T.numpy() @ y.numpy() / noise))
 
 
 def test_the_start_of_the_largest_evidence_wins_and_the_last_fit_is_a_start(watch):
