@@ -21,7 +21,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-import reference
+from reference import go_ucb as reference
 
 from fedgo import (
     Langevin,
