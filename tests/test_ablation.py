@@ -1,5 +1,6 @@
 """The ablation: every variant plays the whole budget, changes one thing, and chooses κ where nothing is evaluated."""
 
+import math
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
@@ -122,6 +123,15 @@ def test_some_variants_are_computed_and_the_other_rows_stay(tmp_path, monkeypatc
     monkeypatch.setattr("sys.argv", ["ablation", "tiny", "network, GELU"])
     with pytest.raises(ValueError, match=r"^a variant is 'network, GELU': choose of "):
         ablation.main()
+
+
+def test_kappa_of_ucb1_is_the_width_of_its_last_step(monkeypatch):
+    asked = []
+    monkeypatch.setattr(ablation, "counted_ucb1", lambda *given: asked.append(given))
+    play(TINY, VARIANTS["UCB1"], 3.0, hartmann6(1, arms=8))
+    ((_, clients, steps, settings),) = asked
+    assert (clients, steps) == (2, 11)
+    assert math.sqrt(2 * settings.beta * math.log(11)) == pytest.approx(3.0 * 0.1)  # κσ, over √n
 
 
 def test_a_run_that_ends_on_a_wrong_arm_is_stuck():

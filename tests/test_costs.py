@@ -1,5 +1,7 @@
 """The costs: every player plays the size it is asked for, and the exponent is that of a power."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from fedgo.paper import costs, record
@@ -11,6 +13,12 @@ def test_a_player_plays_the_size(player):
     found = play(player, Size(9, 2, 3, 4))
     assert found.trace.arm.shape[1] - found.trace.phase_one == 6 and found.trace.clients == 2
     assert found.trace.arm.max() < 9 and found.seconds > 0
+
+
+def test_the_seconds_are_those_of_the_second_phase(monkeypatch):
+    now = iter([100.0, 100.25])
+    monkeypatch.setattr(costs, "time", SimpleNamespace(process_time=lambda: next(now)))
+    assert play("parameters", Size(9, 2, 3, 4)).seconds == 0.25
 
 
 def test_both_spaces_pull_the_same_arms():
@@ -28,7 +36,8 @@ def test_a_curve_is_by_what_changes():
 
 
 def test_the_exponent_is_that_of_a_power_and_the_record_gives_it_back(tmp_path, monkeypatch):
-    rows = [Row("clients", n, 2.0 * n**1.5, 0.5, 7) for n in (10, 100, 1000)]
+    rows = [Row("clients", 1, 90.0, 0.5, 7)]  # what does not grow does not count
+    rows += [Row("clients", n, 2.0 * n**1.5, 0.5, 7) for n in (10, 100, 1000)]
     assert exponent(rows) == pytest.approx(1.5)
     monkeypatch.setattr(record, "DATA", tmp_path)
     monkeypatch.setattr(costs, "measure_all", lambda: rows)
