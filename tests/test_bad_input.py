@@ -415,6 +415,7 @@ TABLE = [
     (lambda: Plan(nan_at(ARMS[0], 1, 2)), V, r"arms\[1, 2\] is nan.*finite"),
     (lambda: Plan(ARMS[0], 0.1), T, r"settings is 0\.1.*Settings"),
     (lambda: Plan(ARMS[0], Settings(encoding="cheapest")), V, "encoding is 'cheapest'.*'dense' or 'counts'"),
+    (lambda: Plan(ARMS[0], Settings(), 1, "network", 2), T, r"network is 'network'.*give a network"),
     (lambda: Plan(ARMS[0], clients=0), V, "clients is 0.*at least one"),
     (lambda: Plan(ARMS[0], clients=2.0), T, r"clients is 2\.0.*whole number"),
     (lambda: Plan(ARMS[0], seed=-1), V, "seed is -1.*at least 0"),

@@ -47,6 +47,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("surrogate", "planning", "until", "guarantee"), CASES)
 def test_clients_and_server_do_what_the_simulator_does(surrogate, planning, until, guarantee):
     problem, plan, how = given(surrogate, planning, until, guarantee)
@@ -55,6 +56,7 @@ def test_clients_and_server_do_what_the_simulator_does(surrogate, planning, unti
     assert bool(trace.notes) == (guarantee is not None)
 
 
+@pytest.mark.slow
 def test_on_a_problem_of_the_paper_too():
     problem, rounds = hartmann6(1, seed=3), 4
     surrogate = Relinearised(Network(6, 2), 1)
@@ -84,6 +86,7 @@ def test_of_a_plan_that_all_know_the_counts_are_sent_and_charged_nevertheless(pl
     assert trace.up.sum() == sum(trace.up[0, end] for end in ends) > simulated.up.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("surrogate", "planning", "guarantee"), [(NETWORK, "own", GUARD), (NETWORK, "joint", None)]
 )
@@ -153,6 +156,7 @@ def started(problem, plan):
     return clients, server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planning", ["own", "joint"])
 def test_silence_and_any_order_of_turns_lose_nothing_and_certificates_hold(planning):
     problem, plan, _ = given(planning=planning, guarantee=GUARD)

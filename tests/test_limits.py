@@ -38,6 +38,7 @@ def grown(found):
     return max(found[side][1] - found[side][0] for side in ("server", "site"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leak", [False, True])
 def test_a_soak_does_not_grow_and_would_be_seen_to(leak, tmp_path):
     found = soaked(tmp_path, leak)

@@ -117,6 +117,8 @@ class Plan:
             return
         count("length", self.length, f"give T₀, at least N = {self.clients} pulls", least=self.clients)
         if self.network is not None:
+            given = hasattr(self.network, "d_x")
+            require_kind(given, "network", self.network, "give a network, Network(d_x) for instance")
             require(
                 self.network.d_x == shape[1],
                 "the network's d_x",
