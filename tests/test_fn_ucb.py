@@ -116,6 +116,17 @@ def test_the_fitted_kernel_gives_the_posterior_of_the_process_it_was_fitted_as()
     assert_allclose(whole.variance.detach(), (kernel - gain @ kernel[at]).diagonal(), atol=1e-5)
 
 
+@pytest.mark.parametrize("kappa", [0.5, 2.0])
+def test_after_phase_one_the_fitted_kernel_is_kappa_standard_deviations_optimistic(kappa):
+    problem = hartmann6(3, arms=30, seed=4)
+    trace = fitted_kernel_ucb(problem, 5, 10, kappa=kappa)
+    for row in range(3):
+        arm, reward = trace.arm[row, : trace.phase_one], trace.reward[row, : trace.phase_one]
+        data = Tally(torch.bincount(arm, minlength=30).double(), torch.bincount(arm, reward, minlength=30))
+        fit = GaussianProcess().fit(problem.arms[row], data, 0.1)
+        assert trace.arm[row, trace.phase_one] == (fit.mean + kappa * fit.variance.sqrt()).argmax()
+
+
 def test_the_fitted_kernel_finds_the_best_arm_and_bills_every_pull():
     problem = hartmann6(3, arms=30, seed=4)
     trace = fitted_kernel_ucb(problem, 5, 60, kappa=2.0)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedgo._streams import generator
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Growing, surrogate_ucb
+from fedgo.beyond.fitted_kernel import fitted_kernel_ucb
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.paper import families, players, record, regime_map, regimes
@@ -44,6 +46,30 @@ def test_two_ridges_are_a_function_of_two_directions():
     # no linear function explains it
     away = problem.means[0] - x @ torch.linalg.lstsq(x, problem.means[0]).solution
     assert float(away.var() / problem.means[0].var()) > 0.5
+
+
+def test_two_ridges_and_levy_are_their_formulas():
+    problem = families.two_ridge([3], arms=20, seed=7)
+    ridges = torch.randn(2, 20, generator=generator(7, 3, "ridges"), dtype=torch.float64)
+    a, b = (ridge / ridge.square().sum().sqrt() for ridge in ridges)
+    for x, mean in zip(problem.arms[0], problem.means[0], strict=True):
+        z = 12**0.5 * (x - 0.5)
+        assert float(mean) == pytest.approx(math.sin(2 * float(a @ z)) + math.cos(2 * float(b @ z)))
+    problem = families.levy10([3], arms=20, seed=7)
+    for x, mean in zip(problem.arms[0].tolist(), problem.means[0], strict=True):
+        w = [1 + (20 * part - 11) / 4 for part in x]
+        levy = math.sin(math.pi * w[0]) ** 2 + (w[-1] - 1) ** 2 * (1 + math.sin(2 * math.pi * w[-1]) ** 2)
+        levy += sum((v - 1) ** 2 * (1 + 10 * math.sin(math.pi * v + 1) ** 2) for v in w[:-1])
+        assert float(mean) == pytest.approx(-levy / 100)
+
+
+def test_the_settings_are_in_units_of_the_noise():
+    world = Regime("hartmann6", arms=6, sigma=0.5, rounds=3, clients=2).world(range(2))
+    found = players._ridge(world, {"s": 10.0, "kappa": 4.0})
+    assert (found.lam, found.beta, found.encoding) == (pytest.approx(0.0025), pytest.approx(4.0), "counts")
+    for kappa in (0.0, 6.0):
+        expected = fitted_kernel_ucb(world.problem, 2, 3, kappa)
+        assert torch.equal(PLAYERS["kernel"].play(world, {"kappa": kappa}).arm, expected.arm)
 
 
 def test_damaged_rows_are_refused(tmp_path, monkeypatch):
