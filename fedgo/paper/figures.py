@@ -139,6 +139,7 @@ def name_ends(axes: Axes) -> None:
             "linewidth": 1.2,
             "shrinkA": 0,
             "shrinkB": 0,
+            "relpos": (0, 0.5),  # to where the name begins: a line to its middle would cross other names
         }
         name, at = str(named[k].get_label()), (1, ends[k])
         axes.annotate(name, at, (1.05, place), "axes fraction", fontsize=9, va="center", arrowprops=rule)
@@ -179,7 +180,7 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
         best = min(by, key=lambda name: float(by[name].regret.mean()))
         axes.set(title=f"{title} (lowest: {best})", yscale="log", xlim=(-0.5 * least, 30 * max(sent)))
         axes.set_xscale("symlog", linthresh=least, linscale=0.5)
-        exponents = range(round(math.log10(least)), math.ceil(math.log10(max(sent))) + 1, 2)
+        exponents = range(round(math.log10(least)) + 1, math.ceil(math.log10(max(sent))) + 1, 2)
         axes.set_xticks([0, *(10.0**exponent for exponent in exponents)])
         heights = [height for each in by.values() for height in (each.regret.mean(), each.regret.median())]
         narrow = max(heights) < 100 * min(heights)
