@@ -112,6 +112,8 @@ def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
         right.set(title=title, xlabel="steps", ylabel="scalars sent")
         right.set_yscale("symlog", linthresh=least)
         right.set_ylim(bottom=-0.1 * least)
+        for axis in (left.xaxis, left.yaxis, right.xaxis):
+            axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     for axes in grid.flat:
         name_ends(axes)
     return figure
