@@ -28,7 +28,6 @@ from fedgo.paper.experiments import (
     YARDSTICK_ON,
     world,
 )
-from fedgo.paper.figures import number
 from fedgo.paper.record import Setting
 from fedgo.paper.summaries import interval, mean_error
 from fedgo.trace import Trace
@@ -462,6 +461,8 @@ SYMBOLS = {
 
 def as_set(value: float | str) -> str:
     """A ``value`` of a setting for a table, with the digits that it has and no more: 0.03, 1,000, 10⁻⁵."""
+    from fedgo.paper.figures import number  # here: a tuning run does without matplotlib
+
     if isinstance(value, str):
         return value
     leading, _ = f"{value:.2e}".split("e")
