@@ -90,29 +90,10 @@ def test_of_a_plan_that_all_know_the_counts_are_sent_and_charged_nevertheless(pl
 @pytest.mark.parametrize(
     ("surrogate", "planning", "guarantee"), [(NETWORK, "own", GUARD), (NETWORK, "joint", None)]
 )
-def test_saved_and_loaded_at_every_step_a_run_is_the_same(
-    surrogate, planning, guarantee, tmp_path, monkeypatch
-):
+def test_saved_and_loaded_at_every_step_a_run_is_the_same(surrogate, planning, guarantee, kept_at_every_step):
     problem, plan, _ = given(surrogate, planning, guarantee=guarantee, rounds=8)
     once = play(problem, plan, 24)
-    ask, merge = Client.ask, Server.merge
-
-    def reloaded(party, kind):
-        party.save(tmp_path / "file.npz")
-        party.__dict__.clear()
-        party.__dict__.update(kind.load(tmp_path / "file.npz", plan).__dict__)
-
-    def around(kind, method):
-        def inner(self):
-            reloaded(self, kind)
-            result = method(self)
-            reloaded(self, kind)
-            return result
-
-        return inner
-
-    monkeypatch.setattr(Client, "ask", around(Client, ask))
-    monkeypatch.setattr(Server, "merge", around(Server, merge))
+    kept_at_every_step(plan)
     again = play(problem, plan, 24)
     for part in ("arm", "sync", "up", "down"):
         assert torch.equal(getattr(again, part), getattr(once, part)), part

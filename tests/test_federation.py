@@ -570,27 +570,10 @@ def test_silence_at_random_has_its_share_and_its_seed():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["dense", "counts"])
-def test_saved_and_loaded_at_every_step_a_run_is_the_same(encoding, tmp_path, monkeypatch):
+def test_saved_and_loaded_at_every_step_a_run_is_the_same(encoding, tmp_path, kept_at_every_step):
     problem, plan = small(encoding)
     once = play(problem, plan, 40)
-    ask, begin, merge = Client.ask, Server.begin, Server.merge
-
-    def reloaded(party, kind):
-        party.save(tmp_path / "file.npz")
-        party.__dict__.update(kind.load(tmp_path / "file.npz", plan).__dict__)
-
-    def around(kind, method):
-        def inner(self):
-            reloaded(self, kind)
-            result = method(self)
-            reloaded(self, kind)
-            return result
-
-        return inner
-
-    monkeypatch.setattr(Client, "ask", around(Client, ask))
-    monkeypatch.setattr(Server, "begin", around(Server, begin))
-    monkeypatch.setattr(Server, "merge", around(Server, merge))
+    kept_at_every_step(plan)
     again = play(problem, plan, 40)
     assert again == once and len(list(tmp_path.iterdir())) == 1
 
