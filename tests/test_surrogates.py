@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
 from fedgo._streams import generator
-from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
+from fedgo.beyond.epochs import Event, Growing, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, guard_regret
 from fedgo.beyond.surrogates import (
     ByEvidence,
@@ -34,7 +35,7 @@ from fedgo.confidence import Tally, condition
 from fedgo.simulation import order_of_ties
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
-PLANNINGS = ("joint", "thompson", "own")
+PLANNINGS = get_args(Planning)
 
 
 def double(values):
@@ -465,6 +466,7 @@ BAD = {
 WRONG_KIND = {
     r"surrogate is 'GP' \(str\)": lambda: surrogate_ucb(PROBLEM, ("GP", "GP"), 2, 4),
     r"until is 1.3 ": lambda: surrogate_ucb(PROBLEM, Kernel(1.0), 2, 4, until=1.3),
+    r"guarantee is 4.0 ": lambda: surrogate_ucb(PROBLEM, Kernel(1.0), 2, 4, guarantee=4.0),
     r"problem is ": lambda: surrogate_ucb(PROBLEM.arms, Kernel(1.0), 2, 4),
     r"model is 'GP'": lambda: GaussianProcess("GP"),
     r"network is 25 ": lambda: Relinearised(25),

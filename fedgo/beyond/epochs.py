@@ -17,7 +17,7 @@ digit for this, as they do on machines that are alike; others have to be sent th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -266,6 +266,31 @@ def _renewed(state: State, run: Tensor, new: State) -> State:
     return place(old, run, fresh)._replace(fits=tuple(fits.values()))
 
 
+def require_epochs(
+    surrogates: Sequence[Surrogate],
+    rounds: int,
+    until: Growing | Event,
+    planning: Planning,
+    kappa: float,
+    sigma: float,
+    guarantee: Guarantee | None,
+) -> None:
+    """A ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this way."""
+    for surrogate in surrogates:
+        remedy = "give a Surrogate, GaussianProcess() for instance"
+        require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
+    count("rounds", rounds, "give T, at least one round")
+    require_kind(isinstance(until, Growing | Event), "until", until, "give Growing or Event")
+    kinds = get_args(Planning)
+    require(planning in kinds, "planning", planning, f"choose one of {kinds}")
+    remedy = "give a finite number of standard deviations κ, at least 0"
+    require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
+    remedy = "give σ > 0, the noise of a reward"
+    require(0 < number("sigma", sigma, remedy) < float("inf"), "sigma", sigma, remedy)
+    given = guarantee is None or isinstance(guarantee, Guarantee)
+    require_kind(given, "guarantee", guarantee, "give Guarantee(value, sigma)")
+
+
 @on_cpu
 def each_arm(problem: Problem, length: int) -> Exploration:
     """T₀ = ``length`` pulls in a random order of the arms, none twice before all were pulled; K pull each once."""
@@ -303,23 +328,14 @@ def surrogate_ucb(
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
-    count("rounds", rounds, "give T, at least one round")
     runs, arms = problem.means.shape
     each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
     require(
         len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
     )
-    for one in each:
-        require_kind(
-            hasattr(one, "fit"), "surrogate", one, "give a Surrogate, GaussianProcess() for instance"
-        )
-    require_kind(until is None or isinstance(until, Growing | Event), "until", until, "give Growing or Event")
-    kinds = ("joint", "thompson", "own")
-    require(planning in kinds, "planning", planning, f"choose one of {kinds}")
-    remedy = "give a finite number of standard deviations κ, at least 0"
-    require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
-    sigma, remedy = problem.sigma if sigma is None else sigma, "give σ > 0, the noise of a reward"
-    require(0 < number("sigma", sigma, remedy) < float("inf"), "sigma", sigma, remedy)
+    until = Growing() if until is None else until
+    sigma = problem.sigma if sigma is None else sigma
+    require_epochs(each, rounds, until, planning, kappa, sigma, guarantee)
     told = False
     if start is not None:
         require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
@@ -332,7 +348,7 @@ def surrogate_ucb(
         if guarantee is None:
             exploration, first = exchange(exploration, clients, arms, told)
     learner = Epochs(
-        clients, problem, each, first, order_of_ties(problem, 1), sigma, kappa, until or Growing(), planning,
+        clients, problem, each, first, order_of_ties(problem, 1), sigma, kappa, until, planning,
         clients * rounds, begun,
     )  # fmt: skip
     name = f"{type(each[0]).__name__}, {planning}"

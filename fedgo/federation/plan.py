@@ -5,7 +5,6 @@ the sums of their residuals), and the server adds vectors, whatever is in them.
 """
 
 import hashlib
-import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -13,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, require, require_finite, require_kind, tensor
+from fedgo._checks import count, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
-from fedgo.beyond.epochs import Event, Growing, Planning
+from fedgo.beyond.epochs import Event, Growing, Planning, require_epochs
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import GaussianProcess, Surrogate
 from fedgo.confidence import (
@@ -57,21 +56,12 @@ class Fitting:
     guarantee: Guarantee | None = None
 
     def __post_init__(self) -> None:
-        remedy = "give a Surrogate, GaussianProcess() for instance"
-        require_kind(hasattr(self.surrogate, "fit"), "surrogate", self.surrogate, remedy)
+        require_epochs(
+            [self.surrogate], self.rounds, self.until, self.planning, self.kappa, self.sigma, self.guarantee
+        )
         kept = isinstance(self.surrogate, GaussianProcess) and not self.surrogate.refit
         remedy = "a client's file does not hold its hyperparameters: give refit=True"
         require(not kept, "the surrogate", self.surrogate, remedy)
-        remedy = "give σ > 0, the noise of a reward"
-        require(0 < number("sigma", self.sigma, remedy) < math.inf, "sigma", self.sigma, remedy)
-        count("rounds", self.rounds, "give T, at least one round")
-        require_kind(isinstance(self.until, Growing | Event), "until", self.until, "give Growing or Event")
-        kinds = ("joint", "thompson", "own")
-        require(self.planning in kinds, "planning", self.planning, f"choose one of {kinds}")
-        remedy = "give a finite number of standard deviations κ, at least 0"
-        require(0 <= number("kappa", self.kappa, remedy) < math.inf, "kappa", self.kappa, remedy)
-        given = self.guarantee is None or isinstance(self.guarantee, Guarantee)
-        require_kind(given, "guarantee", self.guarantee, "give Guarantee(value, sigma)")
 
 
 @dataclass(frozen=True, eq=False)
