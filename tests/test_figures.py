@@ -9,6 +9,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from fedgo.paper.experiments import ALGORITHMS, YARDSTICKS
 from fedgo.paper.figures import STYLES, Outcome, band, name_ends, number, regret_against_scalars
 
 
@@ -42,7 +43,14 @@ def test_curves_that_are_equal_show_markers_of_their_own():
     starts = [line.get_markevery()[0] for line in axes.lines]
     assert all(0 <= start < 0.1 for start in starts)
     gaps = [abs(a - b) for a in starts for b in starts if a != b]
-    assert len(set(starts)) == len(STYLES) and min(gaps) > 0.01
+    assert len(set(starts)) == len(STYLES) and min(gaps) > 0.1 / len(STYLES) - 1e-9
+
+
+@pytest.mark.parametrize("name", ALGORITHMS | YARDSTICKS)
+def test_an_algorithm_has_a_colour_and_a_marker_that_no_other_has(name):
+    assert name in STYLES  # what has none is drawn in black, and near a dark grey nobody can tell it
+    others = [style for other, style in STYLES.items() if other != name]
+    assert all(style not in of for style, of in zip(STYLES[name], zip(*others, strict=True), strict=True))
 
 
 def outcomes(regrets, bills, packed):
@@ -87,7 +95,7 @@ def test_dense_is_filled_packed_is_hollow_and_the_title_names_the_lowest(trade_o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("heights", [range(9), [5.0] * 9, [0.0, *range(8)], [8.0] * 8 + [7.9]])
+@pytest.mark.parametrize("heights", [range(10), [5.0] * 10, [0.0, *range(9)], [9.0] * 9 + [8.9]])
 def test_every_curve_has_its_name_at_its_end_and_no_name_hides_another(heights):
     figure = plt.figure(figsize=(5, 3), layout="constrained")
     axes = figure.subplots()

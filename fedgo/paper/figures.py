@@ -30,8 +30,9 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "Kernel UCB, at once": ("#AA5AE1", "*"),
     "UCB1, shared": ("#444444", "d"),
     "Uniform": ("#888888", "."),
+    "GP-UCB (BoTorch)": ("#008080", ">"),
 }
-_FALLBACK = ("#000000", ">")
+_FALLBACK = ("#000000", "p")
 _POINTS = 400  # steps drawn of a curve; more make the file large and look the same
 
 
@@ -66,7 +67,7 @@ def band(axes: Axes, name: str, values: Tensor) -> None:
     steps = 1 + drawn
     mean, error = (part[drawn] for part in mean_error(values))
     # every algorithm's markers have places of their own, so that no curve quite hides another that it lies on
-    turn = 4 * list(STYLES).index(name) % len(STYLES) if name in STYLES else 0
+    turn = 3 * list(STYLES).index(name) % len(STYLES) if name in STYLES else 0
     axes.plot(
         steps,
         mean,
