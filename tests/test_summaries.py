@@ -1,11 +1,13 @@
 """What the runs say together: the standard error by hand, the bootstrap against one written out with numpy."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from fedgo.paper.summaries import interval, mean_error, paired_difference, total
+from fedgo.paper.summaries import interval, mean_error, number, paired_difference, total
 from fedgo.trace import Trace
 
 
@@ -67,3 +69,26 @@ def test_a_paired_difference_cancels_what_the_runs_share():
     estimate, low, high = paired_difference(ours, other)
     assert estimate == pytest.approx((5 + own).mean())
     assert 5.9 < low < estimate < high < 6.1
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "printed"),
+    [
+        (0, 2, "0"),
+        (-0.0, 1, "0"),
+        (0.0012345, 2, "0.0012"),
+        (0.25, 1, "0.2"),
+        (-1.5, 2, "−1.5"),
+        (12.34, 2, "12"),
+        (12345, 2, "12,345"),
+        (99999.6, 3, r"$1.00\cdot10^{5}$"),
+        (1e-9, 1, "$10^{-9}$"),
+        (2.64e5, 2, r"$2.6\cdot10^{5}$"),
+        (-3e-7, 1, r"$-3\cdot10^{-7}$"),
+        (math.inf, 2, r"$\infty$"),
+        (-math.inf, 2, r"$-\infty$"),
+        (math.nan, 2, "–"),
+    ],
+)
+def test_a_number_is_printed_as_one_writes_it(value, digits, printed):
+    assert number(value, digits) == printed

@@ -1,7 +1,4 @@
-"""Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error.
-
-`number` prints what is too large or too small for plain digits.
-"""
+"""Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -78,21 +75,6 @@ def band(axes: Axes, name: str, values: Tensor) -> None:
         label=name,
     )
     axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
-
-
-def number(value: float, digits: int = 2) -> str:
-    """``value`` for a table or a sentence: plain from 0.001 to 99,999, else as TeX, a·10ᵇ, with ``digits`` digits."""
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return r"$\infty$" if value > 0 else r"$-\infty$"
-    if value == 0:
-        return "0"
-    leading, exponent = f"{value:.{digits - 1}e}".split("e")
-    power = int(exponent)
-    if -3 <= power < 5:
-        return f"{value:,.{max(digits - 1 - power, 0)}f}".replace("-", "−")
-    return f"$10^{{{power}}}$" if leading == "1" else rf"${leading}\cdot10^{{{power}}}$"
 
 
 def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:

@@ -1,5 +1,6 @@
-"""What S runs say together: mean and standard error, and bootstrap intervals over the runs."""
+"""What S runs say together: mean and standard error, bootstrap intervals over the runs, and how a number is printed."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -54,3 +55,18 @@ def total(trace: Trace, quantity: Quantity) -> Array:
 def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
     """Mean over the runs of the final regret of ``ours`` minus ``other``, with its interval."""
     return interval(np.mean, total(ours, "regret") - total(other, "regret"))
+
+
+def number(value: float, digits: int = 2) -> str:
+    """``value`` for a table or a sentence: plain from 0.001 to 99,999, else as TeX, a·10ᵇ, with ``digits`` digits."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return r"$\infty$" if value > 0 else r"$-\infty$"
+    if value == 0:
+        return "0"
+    leading, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if -3 <= power < 5:
+        return f"{value:,.{max(digits - 1 - power, 0)}f}".replace("-", "−")
+    return f"$10^{{{power}}}$" if leading == "1" else rf"${leading}\cdot10^{{{power}}}$"

@@ -29,7 +29,7 @@ from fedgo.paper.experiments import (
     world,
 )
 from fedgo.paper.record import Setting
-from fedgo.paper.summaries import interval, mean_error
+from fedgo.paper.summaries import interval, mean_error, number
 from fedgo.trace import Trace
 
 CLAIM_RUNS, CLAIM_SEED = 30, 0  # the instances that the claims are decided on (chapter 10)
@@ -461,8 +461,6 @@ SYMBOLS = {
 
 def as_set(value: float | str) -> str:
     """A ``value`` of a setting for a table, with the digits that it has and no more: 0.03, 1,000, 10⁻⁵."""
-    from fedgo.paper.figures import number  # here: a tuning run does without matplotlib
-
     if isinstance(value, str):
         return value
     leading, _ = f"{value:.2e}".split("e")
