@@ -18,6 +18,7 @@
 #                   interrupted one goes on where it was (FRESH=1: everything anew; LINE3=1: line 3 as printed;
 #                   INSAMPLE=1: the paper's algorithm on the runs of the claims themselves)
 # make map          the regime map: tuning, then every player on every regime; what is there and made by today's code stays
+#                   (KEEP=1: what other code made too)
 # make lock         resolve the versions afresh
 # make clean        remove what was built (distclean: .venv and the kept traces too)
 
@@ -69,7 +70,7 @@ tune: .venv/stamp
 	@$(ONE) $(PY) -m fedgo.paper.tune $(if $(LINE3),line3) $(if $(INSAMPLE),in_sample) $(if $(FRESH),--fresh)
 
 map: .venv/stamp
-	@$(ONE) $(PY) -m fedgo.paper.regimes
+	@$(ONE) $(PY) -m fedgo.paper.regimes $(if $(KEEP),--keep)
 
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py

@@ -106,7 +106,8 @@ def test_a_row_is_made_once_and_again_when_its_code_has_changed(tables, monkeypa
     assert calls == ["UCB1", "process"] and len(regimes.rows("trial")) == 2
     monkeypatch.setattr(regimes, "code_of", lambda player: f"new {player == 'UCB1'}")
     regimes.compute(wanted[:1], "trial", seconds=-1)
-    assert len(calls) == 2  # no time is left
+    regimes.compute(wanted[:1], "trial", keep=True)
+    assert len(calls) == 2  # no time is left; other code's row is kept
     regimes.compute(wanted[:1], "trial")
     assert calls == ["UCB1", "process", "UCB1"]
 
@@ -315,8 +316,8 @@ def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):
 @pytest.mark.parametrize("workers", [0, -1])
 def test_without_a_process_there_is_no_map_and_one_is_enough(workers, monkeypatch):
     done = []
-    monkeypatch.setattr(regimes, "compute", lambda jobs, path, executor, seconds: done.append(executor))
-    monkeypatch.setattr(regimes, "_missing", lambda jobs, path: [])
+    monkeypatch.setattr(regimes, "compute", lambda jobs, path, executor, seconds, keep: done.append(executor))
+    monkeypatch.setattr(regimes, "_missing", lambda jobs, path, keep: [])
     monkeypatch.setattr("sys.argv", ["make map", "--workers", str(workers)])
     with pytest.raises(ValueError, match=rf"workers is {workers}: give at least one"):
         regimes.main()

@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import re
 import sqlite3
+import subprocess
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -667,3 +668,22 @@ def test_an_evaluation_of_more_runs_than_fit_at_once_is_one_trace(monkeypatch):
 def test_one_bracket_more_for_an_algorithm_of_ones_own_costs_the_same():
     mine = replace(bracket("magic", "DisLinUCB"), algorithm="Mine")
     assert mine.budget == bracket("magic", "Fed-GO-UCB").budget
+
+
+def test_the_commit_of_a_record_says_dirty_for_code_and_not_for_records(tmp_path, monkeypatch):
+    record_file = tmp_path / "fedgo" / "paper" / "data" / "map.csv"
+    record_file.parent.mkdir(parents=True)
+    for file in (record_file, tmp_path / "code.py"):
+        file.write_text("1", "utf-8")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    monkeypatch.setattr(tune, "ROOT", tmp_path)
+    clean = tune.commit()
+    assert len(clean) == 12
+    record_file.write_text("2", "utf-8")
+    assert tune.commit() == clean
+    (tmp_path / "code.py").write_text("2", "utf-8")
+    assert tune.commit() == f"{clean}-dirty"
+    monkeypatch.setattr(tune, "ROOT", tmp_path / "nowhere")
+    assert tune.commit() == "unknown"

@@ -3,7 +3,8 @@
 Every player (`fedgo.paper.players`) has one setting for all regimes, chosen from four on instances of `TUNING_SEED` of
 the regimes `TUNING`: the least geometric mean over the regimes of 1 + the mean final regret. What is measured is kept
 in tables of the package, a few runs of one player on one regime in a row, with the code that made it; ``make map``
-computes what is missing or made by other code, a few runs of every cell first, so that a map is whole whenever it ends.
+computes what is missing or made by other code, a few runs of every cell first, so that a map is whole whenever it ends,
+and ``make map KEEP=1`` only what is missing.
 """
 
 import argparse
@@ -176,14 +177,18 @@ def chosen(table: str = TUNED) -> list[Chosen]:
 
 
 def compute(
-    wanted: Sequence[Job], table: str, executor: Executor | None = None, seconds: float = math.inf
+    wanted: Sequence[Job],
+    table: str,
+    executor: Executor | None = None,
+    seconds: float = math.inf,
+    keep: bool = False,
 ) -> None:
-    """Fill ``table`` with the rows of ``wanted`` that it lacks, or that other code made.
+    """Fill ``table`` with the rows of ``wanted`` that it lacks, or that other code made: those it is told to ``keep``.
 
     Several processes at once share the work, and after ``seconds`` none is begun any more.
     """
     end = time.monotonic() + seconds
-    tasks = [(job, table, wanted, end) for job in _missing(wanted, table)]
+    tasks = [(job, table, wanted, end, keep) for job in _missing(wanted, table, keep)]
     if executor is None:
         found: Iterator[str] = (_fill(*task) for task in tasks)
     else:
@@ -193,17 +198,21 @@ def compute(
             print(f"{number} of {len(tasks)}: {said}", flush=True)
 
 
-def _missing(wanted: Sequence[Job], table: str) -> list[Job]:
+def _missing(wanted: Sequence[Job], table: str, keep: bool = False) -> list[Job]:
     there = known(table)
-    return [job for job in wanted if job.key not in there or there[job.key].code != code_of(job.player)]
+    return [
+        job
+        for job in wanted
+        if job.key not in there or not (keep or there[job.key].code == code_of(job.player))
+    ]
 
 
-def _fill(job: Job, table: str, wanted: Sequence[Job], end: float) -> str:
+def _fill(job: Job, table: str, wanted: Sequence[Job], end: float, keep: bool) -> str:
     """Measure ``job`` unless somebody else does or did, write its row into ``table``, and say so."""
     place = Path(gettempdir())
     try:
         with FileLock(place / f"fedgo-{digest([table, *map(str, job.key)])}.lock", timeout=0):
-            if time.monotonic() > end or not _missing([job], table):
+            if time.monotonic() > end or not _missing([job], table, keep):
                 return ""
             row = measure(job)
             with FileLock(place / f"fedgo-{table}.lock"):
@@ -226,14 +235,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make map", description=__doc__)
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no row after so many")
+    parser.add_argument("--keep", action="store_true", help="the rows of other code too")
     options = parser.parse_args()
     require(options.workers >= 1, "workers", options.workers, "give at least one process")
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         executor = pool if options.workers > 1 else None
         first = [*tuning_jobs()]
-        compute(first, TUNED, executor, options.seconds)
-        if not _missing(first, TUNED):
-            compute(jobs(), TABLE, executor, options.seconds)
+        compute(first, TUNED, executor, options.seconds, options.keep)
+        if not _missing(first, TUNED, options.keep):
+            compute(jobs(), TABLE, executor, options.seconds, options.keep)
 
 
 if __name__ == "__main__":

@@ -408,10 +408,12 @@ def _played(study: Study, experiment: str, runs: int, executor: Executor | None)
 
 
 def commit() -> str:
-    """The commit of the working copy, with "-dirty" where files differ from it."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    """The commit of the working copy, with "-dirty" where files differ from it, its records apart: they are written."""
+    git, records = ("git", "-C", str(ROOT)), ":(top,exclude)fedgo/paper/data"
     try:
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        run = partial(subprocess.run, check=True, capture_output=True, text=True)
+        changed = run([*git, "status", "--porcelain", "--untracked-files=no", "--", ":/", records]).stdout
+        return run([*git, "rev-parse", "--short=12", "HEAD"]).stdout.strip() + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
