@@ -78,5 +78,9 @@ def test_a_failing_test_and_a_late_one_catch_a_mutant(tmp_path):
     assert mutants.run(tmp_path, ["test_made.py"], 300) == "survived"
     (tmp_path / "test_made.py").write_text("def test(): assert 1 + 1 == 3\n")
     assert mutants.run(tmp_path, ["test_made.py"], 300) == "caught"
+    for number in range(3):
+        (tmp_path / f"test_{number}.py").write_text("def test(): assert True\n")
+    four = [*(f"test_{number}.py" for number in range(3)), "test_made.py"]
+    assert mutants.run(tmp_path, four, 300) == "caught"
     (tmp_path / "test_made.py").write_text("def test():\n    while True: pass\n")
     assert mutants.run(tmp_path, ["test_made.py"], 3) == "caught"
