@@ -187,12 +187,21 @@ def test_a_retired_arm_is_replaced_by_the_most_promising_one(planning, guarantee
         gone.append(client.ask())
         client.retire(gone[-1])
         found = client.estimate
-        upper = (
-            found.mean + found.half if guarantee is None else client._model.now.counted.interval.upper[0, 0]
-        )
+        upper = found.upper if guarantee is None else client._model.now.counted.interval.upper[0, 0]
         rest = [arm for arm in range(6) if arm not in gone]
         assert client.ask() == max(rest, key=lambda arm: float(upper[arm]))
     assert len(set(gone)) == 4
+
+
+@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("joint", None), ("own", GUARD)])
+def test_the_interval_is_the_fits_as_wide_as_kappa_says(planning, guarantee):
+    problem, plan, _ = given(planning=planning, guarantee=guarantee, kappa=2.0)
+    client = started(problem, plan)[0][0]
+    found, fit = client.estimate, client._model.fit
+    torch.testing.assert_close(found.mean, fit.mean)
+    torch.testing.assert_close(found.upper, fit.mean + 2.0 * fit.variance.sqrt())
+    if planning == "own" and guarantee is None:
+        assert client.ask() == int(found.upper.argmax())
 
 
 def test_a_client_that_has_lost_everything_begins_again_with_what_all_know():

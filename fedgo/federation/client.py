@@ -20,7 +20,7 @@ from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.confidence import Tally
 from fedgo.federation.model import Epochal, Estimate, Linearised, Model, after, carried
-from fedgo.federation.plan import Plan
+from fedgo.federation.plan import Plan, tallied
 from fedgo.federation.wire import Kind, Letter, decode, must
 from fedgo.simulation import largest
 
@@ -156,7 +156,7 @@ class Client:
         Those of Phase I are among them while it goes on, and with a surrogate for good."""
         memory, model = self.memory, self._model
         if model is None and self.plan.fitting is None:
-            return _counted(memory, len(self.plan.arms))
+            return tallied(memory.arm, memory.reward, len(self.plan.arms))
         base = memory.base.view(2, -1) if self.plan.packed else 0.0
         counts, residuals = base + memory.unsent + memory.sent + memory.used
         offsets = model.around.learner.offsets if isinstance(model, Linearised) else 0.0
@@ -243,11 +243,7 @@ class Client:
         must(self.exploring, f"out of order: {letter.kind.name}, and ŵ₀ is known")
         must(len(memory.arm) == len(plan.pulls[self.me :: plan.clients]), "too early: Phase I goes on here")
         if plan.packed:
-            zero = torch.zeros(len(plan.arms), dtype=torch.float64)
-            columns = (torch.ones_like(memory.reward), memory.reward)
-            return Kind.EXPLORED, plan.pack(
-                torch.cat([zero.index_add(0, memory.arm, each) for each in columns])
-            )
+            return Kind.EXPLORED, plan.pack(torch.cat(self.known))
         _sized(letter, plan.dimension)
         assert network is not None
         x, mask = plan.arms[memory.arm], torch.ones_like(memory.reward)
@@ -317,14 +313,6 @@ class Client:
             around = known.around if isinstance(known, Linearised) else plan.around(memory.w0)
             model = Linearised.of(plan, around, memory.base, own, memory.gain)
         self._model, self.memory = model, memory
-
-
-def _counted(memory: Memory, arms: int) -> Tally:
-    """The pulls of Phase I and the sums of their rewards."""
-    zero = torch.zeros(arms, dtype=torch.float64)
-    return Tally(
-        *(zero.index_add(0, memory.arm, each) for each in (torch.ones_like(memory.reward), memory.reward))
-    )
 
 
 def _sized(letter: Letter, size: int) -> None:

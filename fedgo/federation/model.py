@@ -21,19 +21,19 @@ from fedgo.beyond.epochs import Epochs, State
 from fedgo.beyond.guard import Guard, TabularIntervals
 from fedgo.beyond.optimist import Optimist
 from fedgo.beyond.surrogates import ByEvidence, Fitted, Linear, Relinearised, Rivals, Surrogate
-from fedgo.confidence import Tally, width
-from fedgo.federation.plan import Around, Plan
+from fedgo.confidence import Tally
+from fedgo.federation.plan import Around, Plan, each_pull
 from fedgo.phase_two import State as Ridge
 from fedgo.phase_two import drifted
 from fedgo.simulation import largest
 
 
 class Estimate(NamedTuple):
-    """Of every arm, (K,) each: ``mean`` and ``half`` of the interval mean ± half, whose upper end is the index, and
-    with a guard the ``certificate`` max U − L, by how much the arm is at most worse than the best one."""
+    """Of every arm, (K,) each: ``mean``, the index ``upper``, the upper end of an interval around the mean, and with a
+    guard the ``certificate`` max U − L, by how much the arm is at most worse than the best one."""
 
     mean: Tensor
-    half: Tensor
+    upper: Tensor
     certificate: Tensor | None = None
 
 
@@ -106,8 +106,7 @@ class Linearised:
 
     def estimate(self) -> Estimate:
         """As `Model` says."""
-        posterior = self.state.posterior
-        return Estimate(posterior.mean, self.plan.settings.beta**0.5 * width(posterior.variance))
+        return Estimate(self.state.posterior.mean, self.around.learner.index(self.state))
 
 
 class _Public(NamedTuple):
@@ -207,8 +206,8 @@ class Epochal:
         """As `Model` says; where the planned or certified arm is retired, the upper ends."""
         index = self.learner.index(self.now)[0, 0]
         if bool(retired.any()) and bool(retired[largest(index, order)]):
-            bounds, found = self._bounds, self.estimate()
-            index = found.mean + found.half if bounds is None else bounds[1]
+            bounds = self._bounds
+            index = self.estimate().upper if bounds is None else bounds[1]
         return index.masked_fill(retired, -torch.inf)
 
     def fires(self, arm: Tensor) -> bool:
@@ -233,11 +232,12 @@ class Epochal:
         how, epoch, bounds = self.plan.fitting, self._epoch, self._bounds
         assert how is not None
         if how.planning == "own":
-            mean, half = epoch.own.mean[0, 0], how.sigma * width(epoch.own.variance[0, 0])
+            epochs = self.learner.proposal if isinstance(self.learner, Guard) else self.learner
+            mean, upper = epoch.own.mean[0, 0], epochs.index(epoch)[0, 0]
         else:
-            mean, half = self.fit.mean, self.fit.variance.clamp(min=0).sqrt()
+            mean, upper = self.fit.mean, self.fit.mean + how.kappa * self.fit.variance.clamp(min=0).sqrt()
         certificate = None if bounds is None else bounds[1].amax() - bounds[0]
-        return Estimate(mean, how.kappa * half, certificate)
+        return Estimate(mean, upper, certificate)
 
     def notes(self, arm: Tensor) -> Mapping[str, Tensor]:
         """What the guard has to say of a pull of ``arm`` (), without a guard nothing; (1, 1) each."""
@@ -249,9 +249,8 @@ class Epochal:
 def after(model: Any, own: Tally, offsets: Tensor | float = 0.0) -> Any:
     """The ``model`` after the pulls ``own``, arm by arm, each with the arm's mean residual on ``offsets`` (K,)."""
     means = offsets + own.sums / own.counts
-    for arm in own.counts.nonzero().flatten():
-        for _ in range(int(own.counts[arm])):
-            model = model.learned(arm, means[arm])
+    for arm in each_pull(own.counts):
+        model = model.learned(arm, means[arm])
     return model
 
 

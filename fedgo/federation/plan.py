@@ -204,8 +204,7 @@ class Plan:
         tally = Tally(*vector.chunk(2))
         if tally.counts.sum() >= len(self.arms):
             return vector
-        times = tally.counts.long()
-        arm = torch.arange(len(times)).repeat_interleave(times)
+        arm = each_pull(tally.counts)
         first = torch.cat([torch.ones(1, dtype=torch.bool), arm[1:] != arm[:-1]])[: len(arm)]
         return torch.cat([arm.double(), torch.where(first, tally.sums[arm], 0.0)])
 
@@ -233,8 +232,18 @@ class Plan:
             bool(((arm >= 0) & (arm < arms) & (arm == arm.floor())).all()),
             f"no statistics: there are {arms} arms",
         )
-        blank = torch.zeros(arms, dtype=torch.float64)
-        return torch.cat([blank.index_add(0, arm.long(), each) for each in (torch.ones_like(sums), sums)])
+        return torch.cat(tallied(arm.long(), sums, arms))
+
+
+def tallied(arm: Tensor, reward: Tensor, arms: int) -> Tally:
+    """Pulls (``arms``,) of every arm, and the sums of their rewards, where ``arm`` (k,) gave ``reward`` (k,)."""
+    blank = torch.zeros(arms, dtype=torch.float64)
+    return Tally(*(blank.index_add(0, arm, each) for each in (torch.ones_like(reward), reward)))
+
+
+def each_pull(counts: Tensor) -> Tensor:
+    """The arms (k,) of k pulls of which ``counts`` (K,) says how many are of each, in the order of the arms."""
+    return torch.arange(len(counts)).repeat_interleave(counts.long())
 
 
 def _said(part: Any) -> str:

@@ -23,7 +23,7 @@ from torch import Tensor
 from fedgo import _files
 from fedgo._checks import on_cpu, require, require_kind
 from fedgo._streams import generator
-from fedgo.federation.plan import Plan
+from fedgo.federation.plan import Plan, each_pull
 from fedgo.federation.wire import Kind, Letter, decode, must
 from fedgo.langevin import langevin_noise, langevin_rounds, last, move, require_convergent
 from fedgo.phase_one import deal
@@ -208,7 +208,7 @@ class Server:
         plan = self.plan
         assert plan.network is not None
         counts, sums = reduce(torch.add, [letter.numbers for letter in inbox.values()]).chunk(2)
-        arm = torch.arange(len(counts)).repeat_interleave(counts.long())
+        arm = each_pull(counts)
         shards = deal(plan.arms[arm].unsqueeze(0), (sums / counts)[arm].unsqueeze(0), 1)
         return last(langevin_rounds(plan.network, shards, plan.langevin, [self._generator()], answer)).w[0]
 

@@ -191,7 +191,7 @@ class Study:
         mean = self.centre + self.spread * tally.sums / tally.counts
         estimate = half = certificate = torch.full_like(mean, torch.nan)
         if found is not None:
-            estimate, half = self.centre + self.spread * found.mean, self.spread * found.half
+            estimate, half = self.centre + self.spread * found.mean, self.spread * (found.upper - found.mean)
             if found.certificate is not None:
                 certificate = self.spread * found.certificate
         columns = [
