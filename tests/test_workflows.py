@@ -40,8 +40,7 @@ def names_nothing(workflow: dict) -> list[str]:
     for step in steps(workflow):
         options = step.get("with", {})
         key, artifact = options.get("cache-dependency-path"), options.get("path", "")
-        if key and not (ROOT / key).is_file():
-            faults.append(key)
+        faults += [file for file in (key or "").split() if not (ROOT / file).is_file()]
         if "upload-artifact" in step.get("uses", "") and not artifact.startswith(ignored()):
             faults.append(artifact)
     for file, test in re.findall(r"--deselect[= ](\S+?)::(\w+)", yaml.safe_dump(workflow, width=10**6)):
@@ -92,7 +91,21 @@ def cached_though_fresh(workflow: dict) -> list[str]:
     return [step["uses"] for step in steps(workflow) if fresh and "cache" in step.get("with", {})]
 
 
-CHECKS = (names_nothing, may_too_much, unpinned, injected, endless, cached_though_fresh)
+def without_engine(workflow: dict) -> list[str]:
+    """Tests before which no `make engine` has run in the same job, so that those of the engine would be skipped.
+
+    `.ci/run` stands for what it runs. `make matrix` has environments of its own, without an engine.
+    """
+    faults = []
+    for name, job in workflow["jobs"].items():
+        ran = "\n".join(step.get("run", "") for step in job["steps"])
+        ran = ran.replace(".ci/run", (ROOT / ".ci/run").read_text(encoding="utf-8"))
+        before, tests, _ = ran.partition("make test")
+        faults += [name] * bool(tests and "make engine" not in before)
+    return faults
+
+
+CHECKS = (names_nothing, may_too_much, unpinned, injected, endless, cached_though_fresh, without_engine)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -165,7 +178,10 @@ jobs:
         (injected, "github.sha", "inputs.name", "${{ inputs.name }}"),
         (endless, "    timeout-minutes: 5\n    steps", "    steps", "build"),
         (endless, "concurrency: {group: a}", "", "concurrency"),
+        (names_nothing, "path: requirements.lock", "path: requirements.lock lock", "lock"),
         (cached_though_fresh, "python3 book", "python3 book && make lock", "actions/setup-python@v6"),
+        (without_engine, ".ci/run", "make test", "build"),
+        (without_engine, ".ci/run", "make test && make engine", "build"),
     ],
 )
 def test_what_is_wrong_is_found(check, old, new, fault):
