@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fedgo.paper.experiments import ALGORITHMS, YARDSTICKS
-from fedgo.paper.figures import STYLES, Outcome, band, name_ends, regret_against_scalars
+from fedgo.paper.figures import STYLES, Outcome, band, name_ends, plain_ticks, regret_against_scalars
 
 
 def test_curves_that_are_equal_show_markers_of_their_own():
@@ -27,6 +27,26 @@ def test_an_algorithm_has_a_colour_and_a_marker_that_no_other_has(name):
     assert name in STYLES  # what has none is drawn in black, and near a dark grey nobody can tell it
     others = [style for other, style in STYLES.items() if other != name]
     assert all(style not in of for style, of in zip(STYLES[name], zip(*others, strict=True), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("scale", "low", "high", "expected"),
+    [
+        ("linear", 0, 1200, ["0", "200", "400", "600", "800", "1,000", "1,200"]),
+        ("linear", -0.5, 0.5, ["−0.4", "−0.2", "0", "0.2", "0.4"]),
+        ("log", 20, 2000, ["20", "50", "100", "200", "500", "1,000", "2,000"]),
+        ("log", 0.02, 0.08, ["0.02", "0.05"]),
+    ],
+)
+def test_ticks_are_numbers_as_in_text_and_none_stands_between_them(scale, low, high, expected):
+    axes = Figure().subplots()
+    axes.set(yscale=scale, ylim=(low, high))
+    plain_ticks(axes.yaxis)
+    axes.figure.draw_without_rendering()
+    ticks = axes.yaxis.get_major_ticks()
+    shown = [tick.label1.get_text() for tick in ticks if low <= tick.get_loc() <= high * (1 + 1e-9)]
+    assert shown == expected
+    assert not any(tick.label1.get_text() for tick in axes.yaxis.get_minor_ticks())
 
 
 def outcomes(regrets, bills, packed):

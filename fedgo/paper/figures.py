@@ -1,14 +1,15 @@
 """Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.transforms import Bbox
 from torch import Tensor
 
@@ -77,6 +78,14 @@ def band(axes: Axes, name: str, values: Tensor) -> None:
     axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
 
 
+def plain_ticks(axis: Axis, steps: Sequence[int] = (1, 2, 5)) -> None:
+    """Number ``axis`` in digits, as in text; a logarithmic one at ``steps`` times powers of ten and nowhere else."""
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "−")))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
     """The layout of the paper's Figures 2 and 3: a row per problem, regret left, communication right.
 
@@ -96,7 +105,7 @@ def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
         right.set_yscale("symlog", linthresh=least)
         right.set_ylim(bottom=-0.1 * least)
         for axis in (left.xaxis, left.yaxis, right.xaxis):
-            axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+            plain_ticks(axis)
     for axes in grid.flat:
         name_ends(axes)
     return figure
@@ -169,9 +178,7 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
         axes.set_xticks([0, *(10.0**exponent for exponent in exponents)])
         heights = [height for each in by.values() for height in (each.regret.mean(), each.regret.median())]
         narrow = max(heights) < 100 * min(heights)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if narrow else (1,)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        plain_ticks(axes.yaxis, (1, 2, 5) if narrow else (1,))
         axes.margins(y=0.12)
         _name_points(
             axes, {name: (each.dense, float(each.regret.mean())) for name, each in by.items()}, taken
