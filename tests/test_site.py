@@ -355,6 +355,19 @@ def test_the_ranking_is_by_regret_and_takes_what_sends_most_within_the_budget(sh
     ]
 
 
+@pytest.mark.parametrize(
+    ("ticks", "printed"),
+    [
+        ([0, 1, 10, 100, 1000], ["0", "1", "10", "100", "1,000"]),
+        ([0, 1e3, 1e5, 1e7], ["0", "10³", "10⁵", "10⁷"]),
+        ([1, 100, 1e4, 1e6], ["1", "10²", "10⁴", "10⁶"]),
+    ],
+)
+def test_the_ticks_of_an_axis_are_all_in_digits_or_all_powers(show, ticks, printed):
+    page = show(scripts("plot"))
+    assert page.evaluate("ticks => ticks.map(plot.printed(ticks))", ticks) == printed
+
+
 def test_the_trigger_plays_to_its_end_and_begins_again(show):
     page = show(explorers(True)["trigger"] + scripts("plot", "trigger"))
     play, step = page.locator("button").nth(0), page.locator("input")

@@ -44,11 +44,16 @@ const plot = {
   say: () => plot.element("p", { class: "explore-text", "aria-live": "polite" }),
 
   number(value) {
-    if (value < 1e5) return value.toLocaleString("en", { maximumSignificantDigits: value < 1000 ? 3 : 5, maximumFractionDigits: 2 });
+    if (value >= 1e5) return plot.powers(value);
+    return value.toLocaleString("en", { maximumSignificantDigits: value < 1000 ? 3 : 5, maximumFractionDigits: 2 });
+  },
+  powers(value) {
     const [lead, power] = value.toExponential(1).split("e+");
     const raised = [...power].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
     return lead === "1.0" ? `10${raised}` : `${lead}·10${raised}`;
   },
+  // how the ticks of an axis are printed: all in digits, or from 100 on all as powers where one has to be
+  printed: (ticks) => (value) => (Math.max(...ticks) >= 1e5 && value >= 100 ? plot.powers(value) : plot.number(value)),
 
   // from value to pixel: linear, or logarithmic with a place of its own for 0 if there is a `zero`
   linear: (low, high, from, to) => (value) => from + ((to - from) * (value - low)) / (high - low),
@@ -81,16 +86,17 @@ const plot = {
       drawing("path", { d: `M${left},${top}V${bottom}H${right}`, class: "axis" }),
       drawing("text", { x: right, y: bottom + 40, "text-anchor": "end" }, xName),
     );
+    const [xText, yText] = [plot.printed(xTicks), plot.printed(yTicks)];
     for (const tick of yTicks) {
       svg.append(
         drawing("path", { d: `M${left - 4},${y(tick)}h4`, class: "axis" }),
-        drawing("text", { x: left - 7, y: y(tick) + 5, "text-anchor": "end" }, plot.number(tick)),
+        drawing("text", { x: left - 7, y: y(tick) + 5, "text-anchor": "end" }, yText(tick)),
       );
     }
     for (const tick of xTicks) {
       svg.append(
         drawing("path", { d: `M${x(tick)},${bottom}v4`, class: "axis" }),
-        drawing("text", { x: x(tick), y: bottom + 20, "text-anchor": x(tick) > right - 12 ? "end" : "middle" }, plot.number(tick)),
+        drawing("text", { x: x(tick), y: bottom + 20, "text-anchor": x(tick) > right - 12 ? "end" : "middle" }, xText(tick)),
       );
     }
   },

@@ -49,7 +49,7 @@ plot.register("threshold", (box, { gammas, first, problems }) => {
     const end = x(by[chosen].phase_one);
     svg.append(
       plot.drawing("path", { d: `M${end},${plot.top}V${plot.bottom}`, class: "faint" }),
-      plot.drawing("text", { x: end - 4, y: plot.bottom - 6, "text-anchor": "end", class: "name" }, "Phase I"),
+      plot.drawing("text", { x: end - 4, y: plot.top + 12, "text-anchor": "end", class: "name" }, "Phase I"), // above the curves
     );
     const points = (name, k) => by[name].steps.map((step, n) => [x(step), y(by[name].sweep[k].regret[n])]);
     const ends = [];
