@@ -1,4 +1,4 @@
-"""Execute notebooks two at a time, the longest first, and say on one line how far that is."""
+"""Execute notebooks two at a time, the longest first but readers of traces after their maker; say how far that is."""
 
 import multiprocessing
 import shutil
@@ -14,6 +14,8 @@ from chapters import BuildError
 from execution import execute
 
 WORKERS = 2
+# The first keeps the traces of many runs that the others read; at the same time all would compute them.
+MAKER, READERS = "08_all_six", ("07_baselines_and_tuning", "09_readers_questions", "10_claims", "15_packed")
 
 
 class Job(NamedTuple):
@@ -27,6 +29,12 @@ class Job(NamedTuple):
 def longest_first(jobs: Iterable[Job], seconds: Mapping[str, float]) -> list[Job]:
     """The jobs in the order to start them; what nobody has timed yet may be long."""
     return sorted(jobs, key=lambda job: -seconds.get(job.name, float("inf")))
+
+
+def next_job(waiting: Sequence[Job], running: Iterable[str]) -> Job | None:
+    """The first of the jobs that need not wait for another: no reader of traces while their maker waits or runs."""
+    early = MAKER in {*running, *(job.name for job in waiting)}
+    return next((job for job in waiting if not (early and job.name in READERS)), None)
 
 
 def time_left(running: Iterable[float], waiting: Iterable[float]) -> float:
@@ -117,8 +125,11 @@ def run(root: Path, jobs: Sequence[Job], progress: Progress, limit: float) -> No
     running: dict[Connection, tuple[Job, multiprocessing.Process]] = {}
     try:
         while running or (waiting and not faults):
-            while waiting and not faults and len(running) < WORKERS:
-                job = waiting.pop(0)
+            while not faults and len(running) < WORKERS:
+                job = next_job(waiting, [started.name for started, _ in running.values()])
+                if job is None:
+                    break
+                waiting.remove(job)
                 receive, send = multiprocessing.Pipe(duplex=False)
                 process = multiprocessing.Process(target=_work, args=(job, root, limit, send))
                 process.start()

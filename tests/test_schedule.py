@@ -103,7 +103,7 @@ def run(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device", "out.ipynb")
         if name == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(float(name.partition("_")[2] or 0))
+        time.sleep(float(name.rpartition("_")[2]) if name[-1].isdigit() else 0)
         note(f"-{name}")
 
     def start(*names):
@@ -124,6 +124,27 @@ def test_two_run_at_a_time_in_their_order(run):
     assert (running, most) == (0, 2)
     started = [note for note in run.notes() if note[0] == "+"]
     assert (sorted(started[:2]), started[2:]) == (["+a_0.6", "+b_0.2"], ["+c_0.1", "+d"])
+
+
+@pytest.mark.parametrize("first", ["maker_0.6", "other_0.1"])
+def test_who_reads_traces_waits_for_who_makes_them(run, monkeypatch, first):
+    monkeypatch.setattr(schedule, "MAKER", "maker_0.6")
+    monkeypatch.setattr(schedule, "READERS", ("reader", "reader_0.1"))
+    rest = [name for name in ("maker_0.6", "reader", "reader_0.1", "other_0.1") if name != first]
+    run(first, *rest)
+    notes = run.notes()
+    assert len(notes) == 8
+    assert notes.index("-other_0.1") < notes.index("-maker_0.6") < notes.index("+reader")
+    assert notes.index("-maker_0.6") < notes.index("+reader_0.1")
+
+
+def test_readers_alone_wait_for_nobody(run):
+    there = {path.stem for path in (Path(__file__).parents[1] / "notebooks").glob("*.md")}
+    assert {schedule.MAKER, *schedule.READERS} <= there
+    run(*schedule.READERS[:2])
+    assert sorted(note for note in run.notes() if note[0] == "+") == sorted(
+        f"+{n}" for n in schedule.READERS[:2]
+    )
 
 
 @pytest.mark.parametrize(
