@@ -13,15 +13,15 @@ from sphinx.config import Config
 _LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)
 
 
-# x_{s−1}, d_w, R_phaseII, K_ZZ and x^{a/2}
-_LOW = re.compile(r"_\{([^{}]+)\}|(?<=(?<![a-z_])[A-Za-z])_([a-z]+I{0,2}|[A-Z]+|λ)")
-_HIGH = re.compile(r"\^\{([^{}]+)\}")
+# x_{s−1}, d_w, η_t, ℓ_∞, R_phaseII, K_ZZ; x^{a/2} and r^χ
+_LOW = re.compile(r"_\{([^{}]+)\}|(?<=(?<![a-zα-ω_])[A-Za-zΑ-Ωα-ωℓ])_([a-z]+I{0,2}|[A-Z]+|[λ∞])")
+_HIGH = re.compile(r"\^(?:\{([^{}]+)\}|([A-Za-zα-ω])(?![A-Za-z]))")
 
 
 def _lowered(text: str) -> str:
     """Subscripts and superscripts as such, any other underscore as text."""
     text = _LOW.sub(lambda found: rf"\ :sub:`{found[1] or found[2]}`\ ", text)
-    text = _HIGH.sub(r"\\ :sup:`\1`\\ ", text)
+    text = _HIGH.sub(lambda found: rf"\ :sup:`{found[1] or found[2]}`\ ", text)
     return text.replace("_", r"\_")
 
 

@@ -334,7 +334,7 @@ def test_a_guarded_study_is_the_same_when_it_is_opened_anew_and_its_certificates
         assert tuple(row)[1:] == pytest.approx(tuple(rows[row.option])[1:], nan_ok=True, rel=1e-9)
         assert worth("h", 0) - worth(row.option, 0) <= row.certificate < 200
     assert sum(row.pulls for row in rows.values()) == 30 and once.client.memory.applied > 4
-    assert "at most below the best" in studies.table(once.standings()).splitlines()[0]
+    assert "at most below best" in studies.table(once.standings()).splitlines()[0]
     plain = opened(csv, "three.npz", reach=None)
     for day in range(10):
         plain.tell(plain.ask(), worth(plain.ask(), day))

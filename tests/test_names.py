@@ -29,6 +29,8 @@ def test_every_module_is_on_one_page():
     [
         ("w* and f_{w*}, |x| ≤ 1, *all*", "w* and fw*, |x| ≤ 1, *all*"),
         ("d_wF², C_gρ, K_ZZ^{-1/2}, R_phaseII.", "dwF², Cgρ, KZZ-1/2, RphaseII."),
+        ("y_t = f(x_t) + η_t, Σ_i, log_σ_t, ℓ_∞", "yt = f(xt) + ηt, Σi, log_σ_t, ℓ∞"),
+        ("[0, 1]^d_w and τr^χ/2, 10^-3, a^bc", "[0, 1]dw and τrχ/2, 10^-3, a^bc"),
         ("``basis``ᵀ of ``features`` @ `Star`, then `ball`.", "basisᵀ of features @ Star, then ball."),
         ("N(0, ``scale``²I) \\ and __init__, log_ratio_", "N(0, scale²I) \\ and __init__, log_ratio_"),
     ],

@@ -212,7 +212,7 @@ def table(standings: Sequence[Standing]) -> str:
     """The standings as lines of text."""
     size = max(len(row.option) for row in standings)
     guarded = any(row.certificate == row.certificate for row in standings)
-    head = f"{'option':{size}}  pulls     mean  estimate  from ... to{'        at most below the best' * guarded}"
+    head = f"{'option':{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
     lines = []
     for row in standings:
         reach = f"{row.low:.3g} ... {row.high:.3g}"
