@@ -1,6 +1,7 @@
-"""Formulas in the text keep their punctuation, and negative numbers have a minus sign and no hyphen.
+"""Long formulas in the text break as in print, all keep their punctuation, and negative numbers have a minus sign.
 
-Without the first a line may begin with the comma after a formula.
+MathJax breaks no formula in a line, so that a phone would cut it off. Without the second a line may begin with the
+comma after a formula.
 """
 
 import re
@@ -9,8 +10,48 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+_TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\S")
+_OPEN = {"{", "(", "[", r"\{", r"\lfloor", r"\lceil", r"\lVert", r"\lvert", r"\langle"}
+_CLOSE = {"}", ")", "]", r"\}", r"\rfloor", r"\rceil", r"\rVert", r"\rvert", r"\rangle"}
+_RELATION = {"=", "<", ">"} | {
+    rf"\{name}"
+    for name in ("le", "ge", "ne", "in", "approx", "to", "sim", "propto", "preceq", "succeq", "leftarrow")
+}
+_SHORT = 16  # signs of a formula that is never broken
 _HYPHEN = re.compile(r"(?<![\w.-])-(?=\d)")
 _BEFORE, _AFTER = re.compile(r"[(\[“‘]+$"), re.compile(r"^[.,;:!?)\]”’]+")
+
+
+def pieces(tex: str) -> list[str]:
+    """The parts of ``tex`` between which a line may end: after a relation, +, or − outside of all brackets."""
+    signs = [found for found in _TOKEN.finditer(tex) if found[0] not in "_^{}"]
+    if len(signs) <= _SHORT or re.search(r"\\begin|\\left|style|&", tex):
+        return [tex]
+    cuts, depth, bars, before = [0], 0, False, ""
+    for found in _TOKEN.finditer(tex):
+        sign = found[0]
+        depth += (sign in _OPEN) - (sign in _CLOSE)
+        bars ^= sign in ("|", r"\|")
+        joins = sign in ("+", "-") and before and before not in _RELATION
+        if not depth and not bars and (sign in _RELATION or joins):
+            cuts.append(found.end())
+        before = sign
+    ends = [*cuts[1:], len(tex)]
+    found_parts = [tex[first:last].strip() for first, last in zip(cuts, ends, strict=True)]
+    return [f"{part} {{}}" for part in found_parts[:-1]] + found_parts[-1:]
+
+
+class Breaking(SphinxPostTransform):
+    """Let a line end within a long inline formula, where it would in print."""
+
+    default_priority = 890  # before the marks are bound to its ends
+
+    def run(self, **options: object) -> None:
+        """Put in the place of the formula its `pieces`, one beside the other."""
+        for formula in list(self.document.findall(nodes.math)):
+            parts = pieces(formula.astext())
+            if len(parts) > 1:
+                formula.replace_self([nodes.math(part, part, classes=formula["classes"]) for part in parts])
 
 
 class Unbroken(SphinxPostTransform):
@@ -57,6 +98,7 @@ class Minus(SphinxPostTransform):
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
+    app.add_post_transform(Breaking)
     app.add_post_transform(Unbroken)
     app.add_post_transform(Minus)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -51,6 +51,30 @@ def test_a_formula_that_comes_first_takes_nothing_from_the_end():
     assert not list(found.findall(nodes.inline))
 
 
+@pytest.mark.parametrize(
+    ("tex", "parts"),
+    [
+        ("N = 20", ["N = 20"]),
+        (
+            r"\Lambda = \ln(\det\Sigma_{NT}/\det I) + x",
+            [r"\Lambda = {}", r"\ln(\det\Sigma_{NT}/\det I) + {}", "x_1x_2x_3"],
+        ),
+        (r"\sqrt{a + b + c + d + e + f + g + h + i + j}", [r"\sqrt{a + b + c + d + e + f + g + h + i + j}"]),
+        (
+            r"|a + b| \le c_1c_2c_3c_4c_5c_6c_7c_8 - d",
+            [r"|a + b| \le {}", "c_1c_2c_3c_4c_5c_6c_7c_8 - {}", "d"],
+        ),
+        (r"aaaaaaaaaaaaaaaaaaa = -b", ["aaaaaaaaaaaaaaaaaaa = {}", "-b"]),
+        (r"\left( a + b + c + d + e + f + g + h + i + j \right)", None),
+    ],
+)
+def test_a_long_formula_breaks_after_a_relation_or_a_sign_outside_of_brackets(tex, parts):
+    document = new_document("page")
+    document += nodes.paragraph("", "", nodes.math(tex, tex), nodes.Text("."))
+    typography.Breaking(document).run()
+    assert [part.astext() for part in document.findall(nodes.math)] == (parts or [tex])
+
+
 def pasted(text):
     return nodes.inline("", text, classes=["pasted-text"])
 
