@@ -6,6 +6,7 @@
 # make draft        every notebook with two runs, into _build/draft
 # make pdf          the built book as one PDF, _build/fedgo.pdf
 # make bench        the benchmark
+# make engine       NVFlare, in an environment of its own, .venv/federation; without it the tests of it are skipped
 # make federation   server and five clients as processes over TLS on this machine, compared with the simulator (STORE=file:
 #                   in NVFlare's simulator too, and keep what was measured)
 # make limits       seconds, bytes and memory of clients and a server by N and K, and ten thousand synchronisations over a

@@ -25,7 +25,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -39,20 +39,49 @@ from fedgo.paper.experiments import tuned, world
 from fedgo.phase_one import phase_one_length
 
 ROOT = Path(__file__).resolve().parents[1]
-CLIENTS, ROUNDS = 5, 100
 ADMIN = "admin@fedgo.org"
-PACKED, DENSE = ("counts", 2000), ("dense", 20)
-RUNS = {"packed": (PACKED, False), "dense": (DENSE, False), "together": (PACKED, True)}
 
 
-def described(folder: Path, encoding: str, oracle: int) -> dict[str, Any]:
+class Run(NamedTuple):
+    """N = ``clients`` play T = ``rounds`` rounds, one after the other or ``together``, with letters in an ``encoding``
+    and so many rounds of the ``oracle``; who does not answer within ``limit`` seconds is left out."""
+
+    encoding: str
+    oracle: int
+    together: bool = False
+    limit: float = 30.0  # nobody is left out because the machine is busy
+    clients: int = 5
+    rounds: int = 100
+
+    @property
+    def steps(self) -> int:
+        """NT."""
+        return self.clients * self.rounds
+
+
+PACKED = Run("counts", 2000)
+RUNS = {
+    "packed": PACKED,
+    "dense": Run("dense", 20),
+    "together": PACKED._replace(together=True),
+    "killed": PACKED._replace(limit=3.0),
+    "simulator": PACKED,
+}
+
+
+def described(folder: Path, run: Run) -> dict[str, Any]:
     """What `at_site.hartmann` is told: the settings, and the file of the problem, which is written to ``folder``."""
-    whole, file = world("hartmann6", 1, 0), folder / "hartmann6.npz"
-    problem, length = whole.problem, phase_one_length(CLIENTS, ROUNDS)
-    noise = problem.sigma * problem.tape(length + CLIENTS * ROUNDS)[0]
+    problem, file = world("hartmann6", 1, 0).problem, folder / "hartmann6.npz"
+    length = phase_one_length(run.clients, run.rounds)
+    noise = problem.sigma * problem.tape(length + run.steps)[0]
     np.savez(file, arms=problem.arms[0].numpy(), means=problem.means[0].numpy(), noise=noise.numpy())
-    settings = {**tuned("hartmann6", "Fed-GO-UCB"), "encoding": encoding}
-    return {"file": str(file), "settings": settings, "clients": CLIENTS, "length": length, "oracle": oracle}
+    found: dict[str, Any] = {
+        "file": str(file),
+        "clients": run.clients,
+        "length": length,
+        "oracle": run.oracle,
+    }
+    return found | {"settings": {**tuned("hartmann6", "Fed-GO-UCB"), "encoding": run.encoding}}
 
 
 def free_ports(number: int) -> list[int]:
@@ -63,12 +92,12 @@ def free_ports(number: int) -> list[int]:
     return ports
 
 
-def provision(folder: Path, ports: list[int]) -> Path:
+def provision(folder: Path, ports: list[int], clients: int) -> Path:
     """Certificates and start-up kits of a server, the clients and an administrator; the folder that holds the kits.
 
     NVFlare's server listens where its name says: on the loopback interface for "localhost", else on all of them.
     """
-    people = [{"name": f"site-{i + 1}", "type": "client", "org": "fedgo"} for i in range(CLIENTS)]
+    people = [{"name": f"site-{i + 1}", "type": "client", "org": "fedgo"} for i in range(clients)]
     server = {"name": "localhost", "type": "server", "org": "fedgo"}
     server |= {"fed_learn_port": ports[0], "admin_port": ports[1]}
     admin = {"name": ADMIN, "type": "admin", "org": "fedgo", "role": "project_admin"}
@@ -84,7 +113,7 @@ def provision(folder: Path, ports: list[int]) -> Path:
     folder.mkdir()
     (folder / "project.yml").write_text(json.dumps(project), encoding="utf-8")  # JSON is YAML
     tool = [str(Path(sys.executable).parent / "nvflare"), "provision", "-p", "project.yml", "-w", "kits"]
-    subprocess.run(tool, cwd=folder, check=True, capture_output=True, timeout=60)
+    subprocess.run(tool, cwd=folder, check=True, capture_output=True, timeout=180)
     kits = folder / "kits" / "fedgo" / "prod_00"
     for default in kits.glob("*/local/resources.json.default"):
         text = default.read_text(encoding="utf-8").replace(
@@ -107,8 +136,14 @@ def started(kit: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(process: psutil.Process, itself: bool = True) -> None:
-    """End all that ``process`` has begun, and ``itself``."""
-    family = process.children(recursive=True) + [process] * itself
+    """End all that ``process`` has begun, and ``itself``; each is halted first, so that none begins another."""
+    family, found = [], [process] * itself or process.children()
+    while found:
+        family += found
+        for each in found:
+            with suppress(psutil.NoSuchProcess):
+                each.suspend()
+        found = [child for child in process.children(recursive=True) if child not in family]
     for each in family:
         with suppress(psutil.NoSuchProcess):
             each.kill()
@@ -118,12 +153,15 @@ def stop(process: psutil.Process, itself: bool = True) -> None:
 @contextmanager
 def cleanly() -> Iterator[Path]:
     """A folder that is deleted at the end, when whatever was begun is stopped, however the block ends."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    for number in signals:
         signal.signal(number, lambda *_: sys.exit("stopped"))
     folder = Path(tempfile.mkdtemp(prefix="fedgo-federation-"))
     try:
         yield folder
     finally:
+        for number in signals:  # a second one does not stop the stopping
+            signal.signal(number, signal.SIG_IGN)
         stop(psutil.Process(), itself=False)
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -155,20 +193,13 @@ def watch(seen: set[str], over: Event) -> None:
                 }
 
 
-def hub(folder: Path, form: tuple[str, int], together: bool) -> Hub:
+def submitted(folder: Path, name: str, run: Run, environment: Any, needed: int | None = None) -> Path:
+    """Where ``run``, submitted to the ``environment``, leaves what happened, in ``folder``."""
     place = Path(tempfile.mkdtemp(dir=folder))
-    return Hub("at_site:hartmann", described(place, *form), str(place), CLIENTS * ROUNDS, together, limit=3.0)
-
-
-def submitted(
-    kits: Path, name: str, form: tuple[str, int], together: bool, needed: int | None = None
-) -> Path:
-    """The folder where a run, submitted here, leaves what happened."""
-    run = hub(kits, form, together)
-    environment = ProdEnv(str(kits / ADMIN), login_timeout=30.0, username=ADMIN)
-    with quietly(kits / "submitted.out"):
-        recipe(name, run, CLIENTS, needed).execute(environment)
-    return Path(run.folder)
+    hub = Hub("at_site:hartmann", described(place, run), str(place), run.steps, run.together, run.limit)
+    with quietly(place / "submitted.out"):
+        recipe(f"fedgo-{name}", hub, run.clients, needed).execute(environment)
+    return place
 
 
 def until(file: Path, lines: int, seconds: float) -> str:
@@ -181,19 +212,18 @@ def until(file: Path, lines: int, seconds: float) -> str:
     raise TimeoutError(f"{file.name} is not there after {seconds:.0f} s")
 
 
-def report(name: str, folder: Path) -> dict[str, Any]:
+def report(name: str, run: Run, folder: Path) -> dict[str, Any]:
     """What is kept of a run, once it is over, compared with the same run in this process; printed too."""
-    kept = json.loads(until(folder / "server.json", 10**9, 90))
-    form, together = RUNS.get(name, RUNS["packed"])
-    plan, _ = hartmann(**described(folder, *form))
+    kept = json.loads(until(folder / "server.json", 10**9, 180))
+    plan, _ = hartmann(**described(folder, run))
     problem = world("hartmann6", 1, plan.seed).problem
-    trace = play(problem, plan, CLIENTS * ROUNDS, together=together)
+    trace = play(problem, plan, run.steps, together=run.together)
     pulls: dict[int, tuple[int, float]] = {}
     for diary in folder.glob("client*.txt"):
         rows = [line.split() for line in diary.read_text(encoding="utf-8").splitlines()]
         pulls |= {int(step): (int(arm), float(reward)) for step, arm, reward in rows}
     expected = dict(enumerate(zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True)))
-    verdict = f"equal to the {'run in one process' if together else 'simulator'}"
+    verdict = f"equal to the {'run in one process' if run.together else 'simulator'}"
     first = next((t for t in expected if pulls.get(t) != expected[t]), None)
     if first is not None:
         verdict = f"differs first at step {first}: {pulls.get(first)}, in the simulator {expected[first]}"
@@ -223,20 +253,19 @@ def report(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def killed(kits: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """A run of which the client at ``process`` is killed in the middle."""
-    folder = submitted(kits, "fedgo-killed", *RUNS["packed"], needed=1)
-    until(folder / "client2.txt", ROUNDS // 2, 60)
+def killed(run: Run, folder: Path, client: int, process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """The run that leaves what happened in ``folder``, and whose ``client`` at ``process`` is killed in the middle."""
+    until(folder / f"client{client}.txt", run.rounds // 2, 180)
     stop(psutil.Process(process.pid))
-    return report("killed", folder)
+    return report("killed", run, folder)
 
 
 def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, Any]:
     """Whether a client of another authority, and one without a certificate, are let in."""
-    foreign = provision(folder / "stranger", ports) / "site-1"
+    foreign = provision(folder / "stranger", ports, 1) / "site-1"
     process = started(foreign)
     words = ""
-    for _ in range(60):
+    for _ in range(240):
         time.sleep(0.25)
         words = (foreign / "log.out").read_text(encoding="utf-8", errors="replace")
         if "certificate verify failed" in words or "Successfully registered" in words:
@@ -259,8 +288,8 @@ def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, Any]:
     return found
 
 
-def stamp() -> dict[str, Any]:
-    """Where and with what a run was made; the code by a hash of fedgo/federation and of this folder's two files."""
+def stamp(how: str) -> dict[str, Any]:
+    """``how``, where and with what a run was made; the code by a hash of fedgo/federation and of two files here."""
     files = [
         *sorted((ROOT / "fedgo/federation").glob("*.py")),
         ROOT / "benchmarks/at_site.py",
@@ -268,7 +297,7 @@ def stamp() -> dict[str, Any]:
     ]
     code = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
     made = {
-        "how": "make federation STORE=file",
+        "how": how,
         "code": code,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
@@ -277,45 +306,52 @@ def stamp() -> dict[str, Any]:
 
 
 def main() -> None:
-    names = [*RUNS, "killed", "strangers"]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, help="where to keep what was found")
-    parser.add_argument("--only", action="append", choices=[*names, "simulator"])
+    parser.add_argument("--only", action="append", choices=[*RUNS, "strangers"])
     parser.add_argument("--simulator", action="store_true", help="NVFlare's simulator too")
+    parser.add_argument("--clients", type=int, default=PACKED.clients, help="N")
+    parser.add_argument("--rounds", type=int, default=PACKED.rounds, help="T")
     arguments = parser.parse_args()
-    wanted = arguments.only or [*names, *(["simulator"] if arguments.simulator else [])]
+    clients, rounds = arguments.clients, arguments.rounds
+    runs = {name: run._replace(clients=clients, rounds=rounds) for name, run in RUNS.items()}
+    wanted = arguments.only or [*RUNS, "strangers"]
+    if not (arguments.only or arguments.simulator):
+        wanted.remove("simulator")
+    said = ["file" if each == str(arguments.store) else each for each in sys.argv[1:]]
     os.environ |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "OMP_NUM_THREADS": "1"}
     os.environ["MALLOC_ARENA_MAX"] = "2"
     found: dict[str, Any] = {
-        "stamp": stamp(),
-        "clients": CLIENTS,
-        "rounds": ROUNDS,
-        "oracle": DENSE[1],
+        "stamp": stamp(" ".join(["benchmarks/federation.py", *said])),
+        "clients": clients,
+        "rounds": rounds,
+        "oracle": RUNS["dense"].oracle,
     }
     addresses: set[str] = set()
     over, begun = Event(), time.perf_counter()
     with cleanly() as folder:
         Thread(target=watch, args=(addresses, over), daemon=True).start()
         ports = free_ports(2)
-        kits = provision(folder / "provisioned", ports)
+        kits = provision(folder / "provisioned", ports, clients)
         print(f"provisioned in {time.perf_counter() - begun:.1f} s", flush=True)
         processes = {
-            kit: started(kits / kit) for kit in ["localhost", *(f"site-{i + 1}" for i in range(CLIENTS))]
+            kit: started(kits / kit) for kit in ["localhost", *(f"site-{i + 1}" for i in range(clients))]
         }
-        for name, (form, together) in RUNS.items():
+        environment = ProdEnv(str(kits / ADMIN), login_timeout=60.0, username=ADMIN)
+        for name in ("packed", "dense", "together"):
             if name in wanted:
-                found[name] = report(name, submitted(kits, f"fedgo-{name}", form, together))
+                found[name] = report(name, runs[name], submitted(kits, name, runs[name], environment))
         if "strangers" in wanted:
             found["strangers"] = strangers(kits, folder, ports)
         if "killed" in wanted:
-            found["killed"] = killed(kits, processes["site-3"])
+            run, victim = runs["killed"], clients // 2
+            place = submitted(kits, "killed", run, environment, needed=1)
+            found["killed"] = killed(run, place, victim, processes[f"site-{victim + 1}"])
         stop(psutil.Process(), itself=False)
         if "simulator" in wanted:
-            run = hub(folder, *RUNS["packed"])
-            environment = SimEnv(num_clients=CLIENTS, workspace_root=str(folder / "simulator"))
-            with quietly(folder / "simulator.out"):
-                recipe("fedgo-simulator", run, CLIENTS).execute(environment)
-            found["simulator"] = report("simulator", Path(run.folder))
+            simulated = SimEnv(num_clients=clients, workspace_root=str(folder / "simulator"))
+            place = submitted(folder, "simulator", runs["simulator"], simulated)
+            found["simulator"] = report("simulator", runs["simulator"], place)
         over.set()
         found |= {"addresses": sorted(addresses), "seconds": time.perf_counter() - begun}
         print(f"listened on {', '.join(found['addresses'])}; {found['seconds']:.0f} s in all")
