@@ -319,10 +319,13 @@ def main() -> None:
     if not (arguments.only or arguments.simulator):
         wanted.remove("simulator")
     said = ["file" if each == str(arguments.store) else each for each in sys.argv[1:]]
+    how = " ".join(["benchmarks/federation.py", *said])
+    if said == ["--simulator", "--store", "file"]:
+        how = "make federation STORE=file"
     os.environ |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "OMP_NUM_THREADS": "1"}
     os.environ["MALLOC_ARENA_MAX"] = "2"
     found: dict[str, Any] = {
-        "stamp": stamp(" ".join(["benchmarks/federation.py", *said])),
+        "stamp": stamp(how),
         "clients": clients,
         "rounds": rounds,
         "oracle": RUNS["dense"].oracle,

@@ -89,5 +89,5 @@ def test_the_stored_run_is_of_all_that_the_chapter_tells():
     for name in ("packed", "dense", "simulator"):
         assert STORED[name]["verdict"] == "equal to the simulator"
     assert {"code", "date", "nvflare"} <= set(STORED["stamp"])
-    assert STORED["stamp"]["how"] == "benchmarks/federation.py --simulator --store file"
+    assert STORED["stamp"]["how"] == "make federation STORE=file"  # which takes in NVFlare's simulator
     assert STORED["clients"] == 5 and STORED["rounds"] == 100
