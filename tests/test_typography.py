@@ -56,7 +56,7 @@ def test_a_formula_that_comes_first_takes_nothing_from_the_end():
     [
         ("N = 20", ["N = 20"]),
         (
-            r"\Lambda = \ln(\det\Sigma_{NT}/\det I) + x",
+            r"\Lambda = \ln(\det\Sigma_{NT}/\det I) + x_1x_2x_3",
             [r"\Lambda = {}", r"\ln(\det\Sigma_{NT}/\det I) + {}", "x_1x_2x_3"],
         ),
         (r"\sqrt{a + b + c + d + e + f + g + h + i + j}", [r"\sqrt{a + b + c + d + e + f + g + h + i + j}"]),
