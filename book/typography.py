@@ -23,7 +23,7 @@ _BEFORE, _AFTER = re.compile(r"[(\[“‘]+$"), re.compile(r"^[.,;:!?)\]”’]+
 
 
 def pieces(tex: str) -> list[str]:
-    """The parts of ``tex`` between which a line may end: after a relation, +, or − outside of all brackets."""
+    """The parts of ``tex`` between which a line may end: after a relation, +, − or ± outside of all brackets."""
     signs = [found for found in _TOKEN.finditer(tex) if found[0] not in "_^{}"]
     if len(signs) <= _SHORT or re.search(r"\\begin|\\left|style|&", tex):
         return [tex]
@@ -32,7 +32,7 @@ def pieces(tex: str) -> list[str]:
         sign = found[0]
         depth += (sign in _OPEN) - (sign in _CLOSE)
         bars ^= sign in ("|", r"\|")
-        joins = sign in ("+", "-") and before and before not in _RELATION
+        joins = sign in ("+", "-", r"\pm") and before and before not in _RELATION
         if not depth and not bars and (sign in _RELATION or joins):
             cuts.append(found.end())
         before = sign
