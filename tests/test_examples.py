@@ -55,6 +55,7 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
+SLOW_END = "distributed.nanny - WARNING - Worker process still alive"
 RUNNER = """
 import contextlib, io, json, sys
 printed, namespace = [], {"__name__": "__main__"}
@@ -73,8 +74,10 @@ def faults_when_run(found: list[Block], folder: Path) -> list[str]:
         [sys.executable, "-c", RUNNER], input=json.dumps(codes), capture_output=True, text=True, check=False,
         cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
-    if done.returncode or done.stderr:
-        return [done.stderr]
+    # a cluster that a busy machine stops slowly is no fault of the page
+    said = [line for line in done.stderr.splitlines() if SLOW_END not in line]
+    if done.returncode or said:
+        return ["\n".join(said)]
     printed = iter(json.loads(done.stdout))
     pairs = [(next(printed), after) for block, after in pairwise([*found, None]) if block.kind == "python"]
     return [
