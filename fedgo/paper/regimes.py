@@ -183,7 +183,7 @@ def compute(
     seconds: float = math.inf,
     keep: bool = False,
 ) -> None:
-    """Fill ``table`` with the rows of ``wanted`` that it lacks, or that other code made: those it is told to ``keep``.
+    """Fill ``table`` with the rows of ``wanted`` that it lacks, and, unless told to ``keep`` them, those of other code.
 
     Several processes at once share the work, and after ``seconds`` none is begun any more.
     """
