@@ -120,6 +120,17 @@ def test_in_hindsight_only_the_algorithm_that_is_praised_gets_better_constants()
     assert set(found) == {c.name for c in CLAIMS if on(c, tuple(EXPERIMENTS))}
 
 
+def test_another_index_may_replace_the_baselines_that_use_it_too():
+    even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
+    cheap = {"hartmann6": {"One-GO-UCB": level("One-GO-UCB", 10, sent=50)}}
+    alone, both = (
+        {c.claim.name: [part.estimate for part in c.after[1]] for c in changes(even, cheap, baselines=which)}
+        for which in (False, True)
+    )
+    assert alone["cheaper-than-one"] == [1] and both["cheaper-than-one"] == [2]
+    assert alone["superiority"] == both["superiority"]  # on regret, which is the same
+
+
 def test_a_change_counts_what_is_gained_and_what_is_lost():
     def parts(*holds):
         return [Part("p", 1.0, 1.0, 1.0, 1.0, holds=part) for part in holds]

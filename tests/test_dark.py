@@ -7,7 +7,7 @@ from book_modules import load
 from docutils import nodes
 from docutils.utils import new_document
 
-from fedgo.paper.figures import STYLES
+from fedgo.paper.figures import BEYOND, STYLES
 
 dark = load("dark")
 
@@ -42,9 +42,9 @@ def test_only_the_paint_of_a_drawing_changes():
     assert found == expected.replace('"white"', f'"{dark.GROUND}"')
 
 
-@pytest.mark.parametrize("name", STYLES)
+@pytest.mark.parametrize("name", [*STYLES, *BEYOND])
 def test_an_algorithms_colour_is_seen_on_both_grounds(name):
-    colour = STYLES[name][0]
+    colour = {**STYLES, **BEYOND}[name][0]
     assert dark.contrast(colour, "#ffffff") >= 3
     assert dark.contrast(dark.on_dark(colour), dark.GROUND) >= 3
     grey = len(set(dark.channels(colour))) == 1

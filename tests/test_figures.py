@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from fedgo.paper.experiments import ALGORITHMS, YARDSTICKS
-from fedgo.paper.figures import STYLES, Outcome, band, name_ends, plain_ticks, regret_against_scalars
+from fedgo.paper.figures import BEYOND, STYLES, Outcome, band, name_ends, plain_ticks, regret_against_scalars
 
 
 def test_curves_that_are_equal_show_markers_of_their_own():
@@ -26,6 +26,8 @@ def test_curves_that_are_equal_show_markers_of_their_own():
 def test_an_algorithm_has_a_colour_and_a_marker_that_no_other_has(name):
     assert name in STYLES  # what has none is drawn in black, and near a dark grey nobody can tell it
     others = [style for other, style in STYLES.items() if other != name]
+    colours = [colour for colour, _ in others + list(BEYOND.values())]
+    assert STYLES[name][0] not in colours  # on no page does a colour mean somebody else
     assert all(style not in of for style, of in zip(STYLES[name], zip(*others, strict=True), strict=True))
 
 

@@ -1,9 +1,11 @@
 """Line 3 as printed: points inside the ball, stationary, and the same choice where upper bounds rule arms out."""
 
+import itertools
 import math
 
 import pytest
 import torch
+from reference import go_ucb as reference
 
 from fedgo import Network
 from fedgo.confidence import Tally, ball, compress
@@ -133,23 +135,83 @@ def test_the_maximum_over_a_unit_is_bounded_closely():
     assert (gap[concave] <= 1e-3 * scale[concave]).all() and gap[concave].median() < 1e-9
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("lam", "beta"), [*BALLS, WIDE[2]])
-def test_what_earlier_calls_left_changes_no_choice(lam, beta):
-    """Some learners pull, the others wait, and in the middle all get all data: against a fresh search each time."""
-    network, x, w0, _, tally = setting(arms=20)
-    seen = view(network, w0, x)
+def pulls(tally, beta, lam, seen, steps):
+    """The tallies and values of ``steps`` calls: some learners pull, others wait, in the middle all get all data."""
     index, draw = LineThree(seen, lam, beta), torch.Generator().manual_seed(1)
-    for step in range(12):
-        warm, every = index(None, tally), line_three(seen, lam, beta, tally, rule_out=False)
-        assert warm.isfinite().all()
-        assert torch.equal(warm.argmax(-1), every.value.argmax(-1))
-        arm = warm.argmax(-1)
+    for step in range(steps):
+        values = index(None, tally)
+        yield tally, values
+        arm = values.argmax(-1)
         noise = torch.randn(arm.shape, generator=draw, dtype=torch.float64)
         turn = torch.randint(0, 2, arm.shape, generator=draw).double()
         tally = tally.record(arm, 0.3 * noise, turn)
-        if step == 6:
+        if step == steps // 2:
             tally = Tally(*(part.sum(1, keepdim=True).expand_as(part) for part in tally))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lam", "beta"), [*BALLS[:2], BALLS[4]])
+def test_what_earlier_calls_left_changes_no_choice_in_small_balls(lam, beta):
+    network, x, w0, _, tally = setting(arms=20)
+    seen = view(network, w0, x)
+    for known, values in pulls(tally, beta, lam, seen, 12):
+        assert values.isfinite().all()
+        fresh = line_three(seen, lam, beta, known, rule_out=False)
+        assert torch.equal(values.argmax(-1), fresh.value.argmax(-1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("lam", "beta"), WIDE)
+def test_the_ascent_begins_at_the_linear_solution_or_where_the_last_one_ended(lam, beta):
+    """Against the plain ascent in parameter space, arm for arm, in balls that rule no arm out."""
+    network, x, w0, _, tally = setting(hidden=2, arms=3)
+    seen, gradients, u, last, others = view(network, w0, x), network.gradients(w0, x), None, {}, 0
+    for known, _ in pulls(tally, beta, lam, seen, 5):
+        confidence = ball(gradients.expand(-1, 5, -1, -1), w0.expand(-1, 5, -1), lam, beta, known)
+        found = line_three(seen, lam, beta, known, rule_out=False, u=u)
+        u = found.u
+        for s, m, k in itertools.product(range(2), range(5), range(3)):
+            centre, sigma = (part[s, m].numpy() for part in confidence[:2])
+            of = (x[s, 0, k].numpy(), w0[s, 0].numpy(), centre, sigma, beta, 2)
+            cold, _ = reference.ascent(*of)
+            value, last[s, m, k] = reference.ascent(*of, last=last.get((s, m, k)))
+            assert found.value[s, m, k] == pytest.approx(value, rel=1e-6, abs=1e-8)
+            others += abs(value - cold) > 1e-6 * abs(cold)
+    assert others > 0 or lam == 0.1  # in a wide ball it ends elsewhere
+
+
+@pytest.mark.parametrize(("lam", "beta"), WIDE)
+def test_a_run_goes_on_from_its_last_maximisers(lam, beta):
+    """No value is below that of the earlier point of its learner and arm, scaled to the sphere of the new ball."""
+    network, x, w0, coordinates, tally = setting(arms=6)
+    seen = view(network, w0, x)
+    index = LineThree(seen, lam, beta)
+    before = index(None, tally)
+    arm, one = before.argmax(-1), torch.ones(2, 5, dtype=torch.float64)
+    tally, u = tally.record(arm, 0.3 * one, one), index.u.view(2, 5, 6, -1)
+    after = index(None, tally)
+    confidence = ball(network.gradients(w0, x).expand(-1, 5, -1, -1), w0.expand(-1, 5, -1), lam, beta, tally)
+    centre = confidence.centre.unsqueeze(-2)
+    away = points(network, x, w0, coordinates, lam, tally, u) - centre
+    length = (away.unsqueeze(-2) @ confidence.sigma.unsqueeze(-3) @ away.unsqueeze(-1)).sqrt().squeeze(-1)
+    earlier = network.values(centre + beta**0.5 * away / length, x.unsqueeze(-2)).squeeze(-1)
+    assert (after >= earlier - 1e-9 * earlier.abs()).all()
+    fresh = line_three(seen, lam, beta, tally, rule_out=False).value
+    assert (after > fresh + 1e-6).any() or lam == 0.1  # where there are several local maxima it matters
+
+
+def test_cuts_are_tightened_at_one_call_of_sixteen(monkeypatch):
+    network, x, w0, _, tally = setting(arms=6)
+    calls, asked = [], []
+
+    def recorded(*of):
+        asked.append(len(calls))
+        return tighten(*of)
+
+    monkeypatch.setattr("fedgo.optimism.line_three.tighten", recorded)
+    for known, _ in pulls(tally, 0.01, 2.0, view(network, w0, x), 34):
+        calls.append(known)
+    assert asked == [0, 16, 32]
 
 
 def test_a_learner_without_new_data_is_not_searched_again(monkeypatch):

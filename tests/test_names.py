@@ -25,11 +25,25 @@ def test_every_module_is_on_one_page():
 
 
 @pytest.mark.parametrize(
+    ("signature", "shown"),
+    [
+        ("(a: ~x.Y = <factory>, b: int = 3)", ("(a: ~x.Y = ..., b: int = 3)", "int")),
+        ("(f: ~x.F[[...], ~t.Any] = <function <lambda> at 0x1>)", ("(f: ~x.F[[...], ~t.Any] = ...)", "int")),
+        ("(a: int = 3)", None),
+        (None, None),
+    ],
+)
+def test_a_default_that_is_no_python_is_dots(signature, shown):
+    assert names.interface(None, "class", "C", object, None, signature, "int") == shown
+
+
+@pytest.mark.parametrize(
     ("text", "shown"),
     [
         ("w* and f_{w*}, |x| ≤ 1, *all*", "w* and fw*, |x| ≤ 1, *all*"),
         ("d_wF², C_gρ, K_ZZ^{-1/2}, R_phaseII.", "dwF², Cgρ, KZZ-1/2, RphaseII."),
         ("y_t = f(x_t) + η_t, Σ_i, log_σ_t, ℓ_∞", "yt = f(xt) + ηt, Σi, log_σ_t, ℓ∞"),
+        ("argmax_x max_w, ‖w − ŵ‖²_Σ, c_μ, |.|_{Σ_{s−1}⁻¹}", "argmaxx maxw, ‖w − ŵ‖²Σ, cμ, |.|Σs−1⁻¹"),
         ("[0, 1]^d_w and τr^χ/2, 10^-3, a^bc", "[0, 1]dw and τrχ/2, 10^-3, a^bc"),
         ("``basis``ᵀ of ``features`` @ `Star`, then `ball`.", "basisᵀ of features @ Star, then ball."),
         ("N(0, ``scale``²I) \\ and __init__, log_ratio_", "N(0, scale²I) \\ and __init__, log_ratio_"),

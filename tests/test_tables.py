@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.tables import Checks, Rate, frequency, quote, rate, share_of_parts, table
+from fedgo import Trace
+from fedgo.paper.tables import Checks, Rate, frequency, quote, rate, second_phases, share_of_parts, table
 
 
 def test_a_table_is_written_as_markdown_writes_it():
@@ -31,6 +32,24 @@ def test_a_table_is_written_as_markdown_writes_it():
 def test_what_would_break_a_table_is_refused(rows, align, said):
     with pytest.raises(ValueError, match=said):
         table(("x", "y"), rows, align)
+
+
+def test_second_phases_are_counted_from_their_first_step_and_compared_run_by_run():
+    def played(regret, sync, up):
+        whole = torch.tensor(regret, dtype=torch.float64)
+        nothing = torch.zeros(whole.shape, dtype=torch.int64)
+        sent, talked = torch.tensor(up), torch.tensor(sync, dtype=torch.bool)
+        return Trace("a", "p", 2, 1, nothing, -whole, whole, sent, 2 * sent, talked)
+
+    one = played([[9.0, 1, 1], [9, 2, 2], [9, 0, 0]], [[0, 1, 0]] * 3, [[7, 4, 0]] * 3)
+    other = played([[9.0, 3, 1], [9, 2, 4], [9, 2, 0]], [[0, 1, 1]] * 3, [[7, 400, 400]] * 3)
+    head, _, *rows = second_phases({"x": one, "y": other}, one, 1, "who").data.splitlines()
+    assert head == "| who | regret of Phase II | median | worst | change | $P$ | scalars |"
+    assert rows == [
+        "| x | 2 ± 1 | 2 | 4 |  | 1 | 12 |",
+        "| y | 4 ± 1 | 4 | 6 | +2 (+2 to +2) | 2 | 2,400 |",
+    ]
+    assert "−2 (−2 to −2)" in second_phases({"x": one}, other, 1, "who").data
 
 
 @pytest.fixture

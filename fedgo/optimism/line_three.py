@@ -2,7 +2,7 @@
 
 In the coordinates θ = A_x w of `images`, a step u ← Π(u + η√β h/‖h‖_{C_x}) with h = ∂f/∂θ is the projected step
 w ← Π(w + η√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹}) of parameter space, exactly. It ends in a local maximum: the value is a lower bound of
-the arm's. Upper bounds, `cuts`, say which arms need not be ascended.
+the arm's. Upper bounds, `cuts`, say which arms need not be ascended; a run goes on from the maxima of its last step.
 """
 
 import math
@@ -22,6 +22,7 @@ MOST_STEPS = 200
 RELATIVE_GAIN = 1e-9  # an improvement below this is not worth a step
 _STRIDE = 2  # steps between two looks at which arms are done
 _CHUNK = 512  # arms ascended at once: their matrices stay in a cache
+_EVERY = 16  # calls from one tightening of the cuts to the next, which costs more than many ascents
 _MARGIN = 2e-9  # an arm is ruled out if its bound is below another's value by this share of it, or this
 
 
@@ -29,8 +30,8 @@ class Optimum(NamedTuple):
     """The ``value`` found for every arm (..., K), an ``upper`` bound, which arms were ``ascended``, the point ``u``.
 
     The point is w = ŵ + Σ⁻¹A_xᵀu, ``u`` (..., K, 2H + 1). An arm that was not ascended is ruled out: its value is its
-    upper bound, smaller than the largest, and its u is 0. An arm that beats all other arms' bounds is ascended no
-    further, the others until their steps are small.
+    upper bound, smaller than the largest, and its u is where its ascent may begin: an earlier call's, or 0. An arm that
+    beats all other arms' bounds is ascended no further, the others until their steps are small.
     """
 
     value: Tensor
@@ -40,41 +41,61 @@ class Optimum(NamedTuple):
 
 
 class LineThree:
-    """The `Index` of line 3 on the arms of a `View`. What earlier calls left makes later ones faster, not different."""
+    """The `Index` of line 3 on the arms of a `View`.
+
+    An arm is ascended from the higher of two points: the linear solution, and the earlier calls' u of that learner and
+    arm, scaled to the sphere of its ball. A ball moves little between two pulls: the second is faster, and in wide
+    balls, with their many local maxima, often higher. So a value depends on when it was asked for before: the simulator
+    asks for all learners with new data, at the beginning of a round and after a synchronisation. The cuts of earlier
+    calls make later ones faster, not different.
+    """
 
     def __init__(self, view: View, lam: float, beta: float) -> None:
         self.view, self.lam, self.beta = view, lam, beta
         self.cuts: Cuts | None = None
         self.known: Tally | None = None
-        self.value = torch.empty(0)
+        self.value = self.u = torch.empty(0)
+        self.calls = 0
 
     def __call__(self, posterior: Posterior, known: Tally) -> Tensor:
         """The optimistic values (S, M, K) for the data ``known`` (S, M, K)."""
         seen = _images(self.view, self.lam, self.beta, known)
+        found, sharper = _blank(seen), self.calls % _EVERY == 0
         if self.known is None:
-            found, self.cuts = _search(seen, None, torch.ones_like(seen.spare, dtype=torch.bool))
+            every = torch.ones_like(seen.spare, dtype=torch.bool)
+            found, self.cuts = _search(seen, found, None, every, sharper)
             self.value = found.value.view_as(known.counts)
         else:  # learners without new data keep their values
             old = self.known
             new = ((known.counts != old.counts) | (known.sums != old.sums)).any(-1)
-            found, self.cuts = _search(seen, self.cuts, new.view_as(seen.spare))
+            found, wanted = found._replace(u=self.u), new.view_as(seen.spare)
+            found, self.cuts = _search(seen, found, self.cuts, wanted, sharper)
             self.value = torch.where(new.unsqueeze(-1), found.value.view_as(known.counts), self.value)
+        self.calls += 1
+        self.u = found.u
         self.known = known
         return self.value
 
 
-def line_three(view: View, lam: float, beta: float, tally: Tally, rule_out: bool = True) -> Optimum:
+def line_three(
+    view: View, lam: float, beta: float, tally: Tally, rule_out: bool = True, u: Tensor | None = None
+) -> Optimum:
     """max_{w ∈ Ball} f_x(w) for the ball of ``tally`` (..., K), by ascent from the linear solution of every arm.
 
+    Or from the points ``u`` (..., K, 2H + 1) of other tallies' optima, scaled to the sphere, where these are higher.
     With ``rule_out`` an arm is ascended only where it can be the argmax, the most promising first, and only while that
     is open; the argmax is the same without. The leading dimensions of ``tally`` are those of the view, or the view's
     last is 1 and shared.
     """
     seen = _images(view, lam, beta, tally)
+    found = _blank(seen)
+    if u is not None:
+        found = found._replace(u=u.reshape(found.u.shape))
     if rule_out:
-        found, _ = _search(seen, None, torch.ones_like(seen.spare, dtype=torch.bool))
+        every = torch.ones_like(seen.spare, dtype=torch.bool)
+        found, _ = _search(seen, found, None, every, True)
     else:
-        found = _ascended(seen, _blank(seen), torch.ones_like(seen.counts, dtype=torch.bool))
+        found = _ascended(seen, found, torch.ones_like(seen.counts, dtype=torch.bool))
     lead = tally.counts.shape[:-1]
     return Optimum(*(part.reshape(*lead, *part.shape[2:]) for part in found))
 
@@ -95,21 +116,24 @@ def _blank(seen: Images) -> Optimum:
     return Optimum(unknown, unknown, torch.zeros_like(unknown, dtype=torch.bool), u)
 
 
-def _search(seen: Images, cuts: Cuts | None, wanted: Tensor) -> tuple[Optimum, Cuts | None]:
+def _search(
+    seen: Images, found: Optimum, cuts: Cuts | None, wanted: Tensor, sharper: bool
+) -> tuple[Optimum, Cuts | None]:
     """The largest value of every learner ``wanted`` (V, M), and the cuts (none where the ball is a point).
 
-    The arm with the largest bound is ascended, the bounds that reach its value are tightened, again the arm with the
-    largest bound is ascended, and then all whose bounds reach the best value.
+    No arm of ``found`` is ascended yet; its u may be an earlier call's. The arm with the largest bound is ascended.
+    With ``sharper`` the bounds that reach its value are tightened, and again the arm with the largest bound is
+    ascended. Then all are whose bounds reach the best value.
     """
-    found = _blank(seen)
     if not seen.beta:
         return _ascended(seen, found, torch.ones_like(found.ascended)), None
     cuts = prior_cuts(seen.view, seen.lam, seen.beta) if cuts is None else cuts
     found = _bounded(found, cuts, seen)
     found = _ascended(seen, found, _first(found.upper, _open(found, wanted)))
-    cuts = tighten(cuts, seen, _best(found), _open(found, wanted))
-    found = _bounded(found, cuts, seen)
-    found = _ascended(seen, found, _first(found.upper, _open(found, wanted)))
+    if sharper:
+        cuts = tighten(cuts, seen, _best(found), _open(found, wanted))
+        found = _bounded(found, cuts, seen)
+        found = _ascended(seen, found, _first(found.upper, _open(found, wanted)))
     return _ascended(seen, found, _open(found, wanted)), cuts
 
 
@@ -164,6 +188,8 @@ def _ascended(seen: Images, found: Optimum, chosen: Tensor) -> Optimum:
         at = tuple(part.T)
         below = rows(seen, at)
         climb = _linear_solution(below, seen.view.theta[at[0], at[2]], root)
+        if bool(u[at].any()):
+            climb = _higher(below, climb, u[at], root)
         heights[at], u[at] = _finish(below, climb, root, rival[at])
     return found._replace(value=heights, ascended=found.ascended | chosen, u=u)
 
@@ -175,6 +201,20 @@ def _linear_solution(below: Rows, origin: Tensor, root: float) -> Climb:
     norm = root / (h * moved).sum(-1, keepdim=True).sqrt()
     found = value(below.centre + moved * norm)
     return Climb(found, h * norm, moved * norm, torch.full_like(found, FIRST_STEP))
+
+
+def _higher(below: Rows, climb: Climb, u: Tensor, root: float) -> Climb:
+    """``climb``, or where it is higher the point ``u`` (n, 2H + 1) of another ball, scaled to this one's sphere."""
+    moved = below.times(u)
+    length = (u * moved).sum(-1, keepdim=True)
+    scale = root / length.clamp(min=1e-300).sqrt()
+    height = value(below.centre + moved * scale)
+    better = (length > 0) & (height > climb.value).unsqueeze(-1)
+    return climb._replace(
+        value=torch.where(better.squeeze(-1), height, climb.value),
+        u=torch.where(better, u * scale, climb.u),
+        moved=torch.where(better, moved * scale, climb.moved),
+    )
 
 
 def _finish(below: Rows, climb: Climb, root: float, rival: Tensor) -> tuple[Tensor, Tensor]:

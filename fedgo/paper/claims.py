@@ -100,15 +100,16 @@ class Change(NamedTuple):
         )
 
 
-def changes(traces: Traces, others: Traces) -> list[Change]:
+def changes(traces: Traces, others: Traces, baselines: bool = False) -> list[Change]:
     """Every claim that runs on the experiments of ``others`` decide, judged on ``traces`` and with ``others`` in place
-    of those of the algorithm that the claim is about; what it is compared with stays."""
+    of those of the algorithm that the claim is about; what it is compared with stays, unless ``baselines``."""
     found = []
     for claim in filter(None, (on(part, tuple(others)) for part in CLAIMS)):
         keywords = claim.decide.keywords if claim.decide else {}
         about = keywords["ours"] if "ours" in keywords else (keywords["algorithm"],)
         mixed = {
-            name: {**traces[name], **{a: t for a, t in others[name].items() if a in about}} for name in others
+            name: {**traces[name], **{a: t for a, t in others[name].items() if baselines or a in about}}
+            for name in others
         }
         found.append(Change(claim, judge(claim, traces), judge(claim, mixed)))
     return found

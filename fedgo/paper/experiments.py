@@ -206,7 +206,7 @@ def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -
 def tuned(name: str, algorithm: str, study: str = "") -> dict[str, Any]:
     """The setting of ``algorithm`` that ``make tune`` found best on the experiment ``name``.
 
-    ``study`` names another tuning than the book's: "line3" or "in_sample" (`fedgo.paper.tuning.STUDIES`).
+    ``study`` names another tuning than the book's: ``"line3"`` or ``"in_sample"`` (`fedgo.paper.tuning.STUDIES`).
     """
     table = record.read(f"{study}_tuned" if study else "tuned")
     found = {(row["experiment"], row["algorithm"]): row["setting"] for row in table.rows}

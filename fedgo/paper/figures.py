@@ -30,6 +30,11 @@ STYLES: Mapping[str, tuple[str, str]] = {
     "Uniform": ("#888888", "."),
     "GP-UCB (BoTorch)": ("#008080", ">"),
 }
+BEYOND: Mapping[str, tuple[str, str]] = {  # the part beyond the paper, in the same colours on every page
+    "process": ("#8F8A00", "D"),
+    "network": ("#5B5BD6", "^"),
+    "FN-UCB": ("#E0607E", "X"),
+}
 _FALLBACK = ("#000000", "p")
 _POINTS = 400  # steps drawn of a curve; more make the file large and look the same
 
@@ -155,6 +160,7 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
     """
     high = math.ceil(len(rows) / 2)
     figure, grid = plt.subplots(high, 2, figsize=(9.5, 4.1 * high), squeeze=False)
+    figure.set_layout_engine("constrained", hspace=0.08)
     sent = [bill for by in rows.values() for each in by.values() for bill in (each.dense, each.packed)]
     least = 10.0 ** math.floor(math.log10(min([bill for bill in sent if bill > 0], default=1)))
     for axes, (title, by) in zip(grid.flat, rows.items(), strict=False):
@@ -170,7 +176,8 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
                 axes.plot(each.packed, mean, marker, color=colour, markersize=7, markerfacecolor="white")
             axes.plot(each.dense, mean, marker, color=colour, markersize=7)
             along = np.geomspace(each.packed, each.dense, 12).tolist() if each.packed else [0.0]
-            taken += [(each.dense, median), *((bill, mean) for bill in along)]
+            between = np.geomspace(mean, median, 6).tolist()
+            taken += [*((each.dense, height) for height in between), *((bill, mean) for bill in along)]
         best = min(by, key=lambda name: float(by[name].regret.mean()))
         axes.set(title=f"{title} (lowest: {best})", yscale="log", xlim=(-0.5 * least, 30 * max(sent)))
         axes.set_xscale("symlog", linthresh=least, linscale=0.5)
@@ -193,7 +200,7 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
 # Where a name may stand, in points from the marker, with its alignment; the first place that is free is taken.
 _PLACES = [
     (x, y, side)
-    for y in (0, 8, -8, 15, -15, 22, -22, 30, -30, 40, -40)
+    for y in (0, 8, -8, 15, -15, 22, -22, 30, -30, 40, -40, 52, -52, 64, -64)
     for x, side in ((7, "left"), (-7, "right"), (0, "center"))
     if (x, y, side) != (0, 0, "center")
 ]
@@ -222,4 +229,13 @@ def _name_points(
                 break
         _, (x, y, side), box = min(found, key=lambda each: each[0])
         label.set(position=(x, y), ha=side)
+        if y:  # too far away to be seen to belong to its marker: a line leads there
+            end = (x, y if x else y - math.copysign(5, y))
+            leader = {
+                "arrowstyle": "-",
+                "color": STYLES.get(name, _FALLBACK)[0],
+                "linewidth": 0.6,
+                "shrinkB": 3,
+            }
+            axes.annotate("", point, end, textcoords="offset points", arrowprops=leader)
         full.append(box)

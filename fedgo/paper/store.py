@@ -1,7 +1,7 @@
 """Traces that were computed before: run r of seed s is the same alone and in any batch, so more runs only add to them.
 
-They are kept in the folder that the environment variable FEDGO_TRACES names; without it, nothing is. A trace is known
-by the arms, mean rewards and noise of its runs, by how it was played, and by the code that computed it.
+They are kept in the folder that the environment variable ``FEDGO_TRACES`` names; without it, nothing is. A trace is
+known by the arms, mean rewards and noise of its runs, by how it was played, and by the code that computed it.
 """
 
 import hashlib

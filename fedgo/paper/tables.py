@@ -1,7 +1,7 @@
 """What the book prints beside its figures: tables, quoted numbers, frequencies, fitted rates, and a page's checks."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,7 +13,8 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.paper.summaries import mean_error
+from fedgo.paper.summaries import mean_error, paired_difference
+from fedgo.trace import Trace
 
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
@@ -52,6 +53,21 @@ def share_of_parts(holds: Sequence[bool]) -> str:
     squares = "■" * sum(holds) + "□" * (len(holds) - sum(holds))
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
     return f"{fives} {sum(holds)}\u00a0of\u00a0{len(holds)}"
+
+
+def second_phases(traces: Mapping[str, Trace], than: Trace, first: int, head: str) -> Markdown:
+    """A row for each of ``traces`` on the steps from ``first`` on: their regret, by how much it is more than that of
+    ``than`` (paired, with its interval), the synchronisations P and the scalars sent."""
+    rows = []
+    for name, trace in traces.items():
+        parts = (trace.regret, trace.sync, trace.up + trace.down)
+        regret, syncs, bill = (part[:, first:].sum(1).double() for part in parts)
+        mean, error = mean_error(regret)
+        lost, low, high = paired_difference(trace, than)
+        change = "" if trace is than else f"{lost:+.0f} ({low:+.0f} to {high:+.0f})".replace("-", "−")
+        of_runs = (f"{mean:.0f} ± {error:.0f}", f"{regret.median():.0f}", f"{regret.max():.0f}")
+        rows.append((name, *of_runs, change, f"{syncs.mean():.0f}", f"{bill.mean():,.0f}"))
+    return table((head, "regret of Phase II", "median", "worst", "change", "$P$", "scalars"), rows)
 
 
 class Frequency(NamedTuple):

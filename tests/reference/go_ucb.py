@@ -48,10 +48,16 @@ def first_order(x, w0, w_hat, sigma, beta, hidden):
     return value + g @ (w_hat - w0) + np.sqrt(beta) * np.sqrt(g @ np.linalg.solve(sigma, g))
 
 
-def ascent(x, w0, w_hat, sigma, beta, hidden, first=1.0, smallest=1e-3, most=200, gain=1e-9):
-    """max f_x(w) over the ball, by projected ascent from the linear solution, in parameter space."""
+def ascent(x, w0, w_hat, sigma, beta, hidden, last=None, first=1.0, smallest=1e-3, most=200, gain=1e-9):
+    """max f_x(w) over the ball, by projected ascent in parameter space, and Σ(w − ŵ) where it ends.
+
+    From the linear solution, or from where the ``last`` ascent ended, scaled to the sphere, if that is higher.
+    """
     _, g = value_and_gradient(w0, x, hidden)
-    w = w_hat + np.sqrt(beta) * np.linalg.solve(sigma, g) / np.sqrt(g @ np.linalg.solve(sigma, g))
+    starts = [g] if last is None else [g, last]
+    starts = [np.linalg.solve(sigma, p) / np.sqrt(p @ np.linalg.solve(sigma, p)) for p in starts]
+    points = [w_hat + np.sqrt(beta) * start for start in starts]
+    w = max(points, key=lambda point: value_and_gradient(point, x, hidden)[0])
     value, step = value_and_gradient(w, x, hidden)[0], first
     for _ in range(most):
         if step < smallest:
@@ -66,7 +72,18 @@ def ascent(x, w0, w_hat, sigma, beta, hidden, first=1.0, smallest=1e-3, most=200
             w, value, step = trial, new, 2 * step
         else:
             step /= 8
-    return value
+    return value, sigma @ (w - w_hat)
+
+
+def line_three():
+    """The index of line 3 for a single client: the ascent of every arm goes on where its last one ended."""
+    ends = {}
+
+    def index(x, *of):
+        value, ends[x.tobytes()] = ascent(x, *of, last=ends.get(x.tobytes()))
+        return value
+
+    return index
 
 
 def phase_two(
@@ -93,7 +110,8 @@ def phase_two(
         d_sigma[i], d_b[i] = d_sigma[i] + np.outer(g, g), d_b[i] + term
         pulls[i] += 1
         before = np.linalg.slogdet(sigma[i] - d_sigma[i])[1]
-        fired = (pulls[i] - patience) * (np.linalg.slogdet(sigma[i])[1] - before) > gamma
+        gain = np.linalg.slogdet(sigma[i])[1] - before
+        fired = (pulls[i] - patience) * gain > gamma
         up = down = 0
         if fired:
             for j in range(clients):
