@@ -3,6 +3,7 @@
 The docstrings are written to be read in a terminal, so what reStructuredText would take for markup is escaped.
 """
 
+import enum
 import re
 
 from source_links import find, page_name
@@ -14,13 +15,22 @@ _LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)
 
 
 # x_{s−1}, d_w, η_t, ℓ_∞, R_phaseII, K_ZZ; x^{a/2} and r^χ
-_LOW = re.compile(r"_\{([^{}]+)\}|(?<=(?<![a-zα-ω_])[A-Za-zΑ-Ωα-ωℓ])_([a-z]+I{0,2}|[A-Z]+|[λ∞])")
+_LOW = re.compile(
+    r"_\{((?:[^{}]|\{[^{}]*\})+)\}|(?<=(?<![a-zα-ω_])[A-Za-zΑ-Ωα-ωℓ])_([a-z]+I{0,2}|[A-Z]+|[λμ∞])"
+    r"|(?:(?<=[)‖²ᵃ⁰\u0302\u0304])|(?<=max)|(?<=min))_([a-z]+|Σ)"
+)
+_NO_PYTHON = re.compile(r"(?<== )<(?:[^<>]|<[^<>]*>)*>")
 _HIGH = re.compile(r"\^(?:\{([^{}]+)\}|([A-Za-zα-ω])(?![A-Za-z]))")
+
+
+def _flat(text: str) -> str:
+    """A subscript's own subscripts stand beside it."""
+    return re.sub(r"_(?:\{([^{}]+)\}|(?=\w))", r"\1", text)
 
 
 def _lowered(text: str) -> str:
     """Subscripts and superscripts as such, any other underscore as text."""
-    text = _LOW.sub(lambda found: rf"\ :sub:`{found[1] or found[2]}`\ ", text)
+    text = _LOW.sub(lambda found: rf"\ :sub:`{_flat(found[found.lastindex or 0])}`\ ", text)
     text = _HIGH.sub(lambda found: rf"\ :sup:`{found[1] or found[2]}`\ ", text)
     return text.replace("_", r"\_")
 
@@ -34,10 +44,15 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
 
 
 def interface(
-    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str, returned: str
-) -> tuple[str, None] | None:
-    """A protocol has no constructor of its own; the one that Python makes up is not shown."""
-    return ("", None) if getattr(obj, "_is_protocol", False) else None
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str, returned: str | None
+) -> tuple[str, str | None] | None:
+    """A protocol and an enumeration have no constructor of their own; the one that Python makes up is not shown.
+
+    A default that is no Python, ``<factory>``, is dots: with it Sphinx shows a signature as it stands, tildes and all.
+    """
+    if getattr(obj, "_is_protocol", False) or isinstance(obj, enum.EnumMeta):
+        return "", None
+    return (_NO_PYTHON.sub("...", signature), returned) if signature and "<" in signature else None
 
 
 def fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:

@@ -33,10 +33,10 @@ plot.register("budget", (box, { problems }) => {
       const sorted = [...offers].sort((a, b) => a[how] - b[how]);
       const at = sorted.map((offer) => [x(offer[how]), y(offer.regret)]);
       const best = sorted.filter((offer) => offer[how] <= budget).at(-1);
-      svg.append(plot.line(at, colour, { "stroke-width": 1.5, opacity: best ? 0.8 : 0.3 }));
+      svg.append(plot.line(at, colour, { "stroke-width": 1.5, opacity: best ? 0.8 : 0.5 }));
       at.forEach((point, k) => {
         const taken = sorted[k] === best;
-        svg.append(plot.dot(...point, colour, { r: taken ? 6 : 3, opacity: sorted[k][how] <= budget ? 1 : 0.3 }));
+        svg.append(plot.dot(...point, colour, { r: taken ? 6 : 3, opacity: sorted[k][how] <= budget ? 1 : 0.5 }));
       });
       if (best) able.push({ name, colour, ...best });
       else unable.push({ name, least: sorted[0][how] });

@@ -1,5 +1,7 @@
 """One client of Algorithm 1, without a transport: ask for an arm, tell its reward, answer the server's letters.
 
+In the order of a step::
+
     arm = client.ask()                       # line 3, or a uniform pull of Phase I
     if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
     reply = client.answer(letter)            # lines 7–10, and the rounds of the oracle

@@ -2,10 +2,10 @@
 
 In the order of an exchange::
 
-    server.begin()                           # Phase I, or a synchronisation, for which a client called
+    server.begin()  # Phase I, or a synchronisation that a client called for
     for me, letter in server.letters().items():
-        server.accept(...)                   # what client me answers, if it does
-    server.merge()                           # goes on without who was silent; letters() are the next ones
+        server.accept(...)  # what client me answers, if it does
+    server.merge()  # goes on without who was silent; letters() are the next ones
 
 What the server holds determines its letters, so that they can be sent again. A client that was silent keeps its data,
 and gets at its next synchronisation all that it has missed.

@@ -2,11 +2,11 @@
 
 In their order, by their bytes:
 
-* 4: ``FDGO``; 2: the version of this layout; 2: the kind of letter;
-* 4: the client that it goes to or comes from; 4: the exchange that it belongs to, numbered from 1;
-* 4: what it builds on (see ``Letter.since``); 8: the fingerprint of the plan that both sides hold;
-* 8: how many numbers follow; 8 each: the numbers, the scalars of Section 3, and nothing else is charged;
-* 4: the CRC-32 of all that stands before it.
+- 4: ``FDGO``; 2: the version of this layout; 2: the kind of letter;
+- 4: the client that it goes to or comes from; 4: the exchange that it belongs to, numbered from 1;
+- 4: what it builds on (see ``Letter.since``); 8: the fingerprint of the plan that both sides hold;
+- 8: how many numbers follow; 8 each: the numbers, the scalars of Section 3, and nothing else is charged;
+- 4: the CRC-32 of all that stands before it.
 
 The checksum finds damage, not forgery: who may speak at all is for the transport to say.
 """
@@ -37,7 +37,8 @@ def must(condition: bool, reason: str) -> None:
 
 
 class Kind(IntEnum):
-    """What a letter is; the server sends those on the left, and the clients answer with those on the right."""
+    """What a letter is: ``WEIGHTS``, ``REPORT`` and ``SYNCHRONISE`` ask, ``GRADIENT``, ``EXPLORED`` and ``STATISTICS``
+    answer them; ``START`` and ``NEWS`` want no answer."""
 
     WEIGHTS, GRADIENT = 1, 2  # a round of Algorithm 2: w, and Σ 2(f − y)∇f over the client's own data
     REPORT, EXPLORED = (

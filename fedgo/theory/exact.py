@@ -120,7 +120,7 @@ class Prior(NamedTuple):
         return farthest(self.offsets, value) / values[..., -1]
 
     def after(self, tally: Tally) -> "Belief":
-        """The belief given the ``tally`` (..., K) of pulls and summed *rewards*."""
+        """The belief given the ``tally`` (..., K) of pulls and summed rewards."""
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
         half = torch.linalg.solve_triangular(self.factor, eye, upper=False)
         factor: Tensor = torch.linalg.cholesky(half.mT @ half + torch.diag_embed(tally.counts))

@@ -133,7 +133,7 @@ def suprema(network: Network, start: Tensor, end: Tensor, arms: Tensor, pieces: 
 
 class LossCurvature(NamedTuple):
     """Of L(w) = E(f_x(w) − f_x(w*))² at w*, all (...): ``mu`` and ``zeta``, the extreme eigenvalues of ∇²L(w*) in
-    R^{d_w}, and ``mu_plus``, its smallest eigenvalue on the span of the gradients."""
+    R^d_w, and ``mu_plus``, its smallest eigenvalue on the span of the gradients."""
 
     mu: Tensor
     mu_plus: Tensor

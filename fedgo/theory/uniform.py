@@ -3,7 +3,7 @@
 In arm space m = f₀ + A⁻¹(Y − n∘f₀) with A = Q⁻¹ + diag(n), so that m − f = A⁻¹(ξ − Q⁻¹(f − f₀)), ξ_x the summed noise
 of arm x. As A ⪰ Q⁻¹ and A ⪰ diag(n), for any positive definite Q and any f₀
 
-    |m − f|_A ≤ (Σ_{n_x>0} ξ_x²/n_x)^½ + |f − f₀|_{Q⁻¹},   w_x² = (A⁻¹)_xx ≤ 1/n_x.
+    |m − f|_A ≤ √(Σ_{n_x>0} ξ_x²/n_x) + |f − f₀|_{Q⁻¹},   w_x² = (A⁻¹)_xx ≤ 1/n_x.
 
 The first term knows nothing of the network; the features e_x are always predictable, and for any l > 0 it is at most
 (1 + l)σ²(Σ_x ln(1 + n_x/l) + 2 ln(π²N(p + 1)²/(6δ))) for all clients and steps, with probability 1 − δ. So models may
