@@ -92,6 +92,14 @@ def test_dense_is_filled_packed_is_hollow_and_the_title_names_the_lowest(trade_o
     assert two.get_xlim()[0] < 0
 
 
+def test_a_median_of_zero_has_no_place_on_a_logarithmic_axis_and_its_mean_has_one():
+    zero = Outcome(torch.tensor([0.0, 0.0, 12.0]), 1e5, 1e4)
+    figure = regret_against_scalars({"One": {"UCB1": zero, "Uniform": Outcome(torch.tensor([9.0]), 0.0, 0.0)}})
+    figure.canvas.draw()
+    assert {label.get_text() for label in figure.axes[0].texts if label.get_text()} == {"UCB1", "Uniform"}
+    plt.close(figure)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("heights", [range(10), [5.0] * 10, [0.0, *range(9)], [9.0] * 9 + [8.9]])
 def test_every_curve_has_its_name_at_its_end_and_no_name_hides_another(heights):

@@ -176,7 +176,7 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
                 axes.plot(each.packed, mean, marker, color=colour, markersize=7, markerfacecolor="white")
             axes.plot(each.dense, mean, marker, color=colour, markersize=7)
             along = np.geomspace(each.packed, each.dense, 12).tolist() if each.packed else [0.0]
-            between = np.geomspace(mean, median, 6).tolist()
+            between = np.geomspace(mean, median, 6).tolist() if median else [mean]  # few runs may all be best
             taken += [*((each.dense, height) for height in between), *((bill, mean) for bill in along)]
         best = min(by, key=lambda name: float(by[name].regret.mean()))
         axes.set(title=f"{title} (lowest: {best})", yscale="log", xlim=(-0.5 * least, 30 * max(sent)))
