@@ -12,7 +12,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,6 +41,7 @@ from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evalua
 from fedgo.paper.guarded import guarantee
 
 RUNS, ROUNDS = 10, 100
+IN_PAPER = [name for name, algorithm in ALGORITHMS.items() if algorithm.in_paper]
 LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
 
 
@@ -57,7 +58,7 @@ def clock(task: Callable[..., object], *arguments: object) -> float:
 def plain_phase_two(
     problem: Problem, start: Start, settings: Settings, gamma: float, index: Callable[..., float]
 ) -> float:
-    """Estimated seconds of the transcription for the whole experiment, from one round of one run."""
+    """Seconds of the transcription for one round of one run."""
     noise = problem.tape(start.clients)[0].numpy()
     means, w0 = problem.means[0].numpy(), start.w0[0].expand(start.clients, -1).numpy()
     begin = time.perf_counter()
@@ -73,11 +74,11 @@ def plain_phase_two(
         gamma,
         index,
     )
-    return (time.perf_counter() - begin) * ROUNDS * RUNS
+    return time.perf_counter() - begin
 
 
 def plain_oracle(network: Network, problem: Problem, start: Start, langevin: Langevin) -> float:
-    """Estimated seconds of the transcription of Algorithm 2, from ten rounds of one run."""
+    """Estimated seconds of the transcription of Algorithm 2 for one run, from ten of its rounds."""
     x = problem.arms[0, start.exploration.arm[0]].numpy()
     pairs = list(zip(x, start.exploration.reward[0].tolist(), strict=True))
     data = [pairs[i :: start.clients] for i in range(start.clients)]
@@ -87,7 +88,7 @@ def plain_oracle(network: Network, problem: Problem, start: Start, langevin: Lan
         data, network.hidden, network.size, langevin.step, langevin.inverse_temperatures(), noise,
         SimpleNamespace(up=0, down=0),
     )  # fmt: skip
-    return (time.perf_counter() - begin) * langevin.rounds / 10 * RUNS
+    return (time.perf_counter() - begin) * langevin.rounds / 10
 
 
 def both_phases(problem: Problem, settings: Settings) -> None:
@@ -111,41 +112,53 @@ def import_seconds(module: str) -> float:
     return min(float(run.stdout) for run in runs)
 
 
-def main() -> None:
-    """Run everything and print the table."""
-    torch.set_num_threads(1)
-    alone, whole = import_seconds("torch"), import_seconds("fedgo")
-    print(f"{'import fedgo, as a ratio to import torch':58s} {whole / alone:8.2f}     aim  1.15")
-    print(f"{RUNS} runs, T = {ROUNDS}, one thread{'ratio to plain':>62s}")
+def imports() -> None:
+    """What the package adds to the import of torch."""
+    ratio = import_seconds("fedgo") / import_seconds("torch")
+    print(f"{'import fedgo, as a ratio to import torch':58s} {ratio:8.2f}     aim  1.15")
+
+
+def algorithms(runs: int, rounds: int) -> None:
+    """Both phases at the paper's sizes."""
+    print(f"{runs} runs, T = {rounds}, one thread{'ratio to plain':>62s}")
     langevin = Langevin()
     for problem, clients, fed_aim, one_aim in (
-        (hartmann6(RUNS), 20, 1.0, 2.0),
-        (clustered("magic", RUNS), 100, 1.5, 12.0),
+        (hartmann6(runs), 20, 1.0, 2.0),
+        (clustered("magic", runs), 100, 1.5, 12.0),
     ):
         network = Network(problem.arms.shape[-1])
-        start = shared_start(problem, network, clients, ROUNDS, langevin)
+        start = shared_start(problem, network, clients, rounds, langevin)
         label = f"N = {clients}, K = {problem.arms.shape[1]}, d_w = {network.size}"
         if clients == 20:
-            seconds = clock(shared_start, problem, network, clients, ROUNDS, langevin)
-            report(f"GLD, {label}", seconds, 2.0, plain_oracle(network, problem, start, langevin))
+            seconds = clock(shared_start, problem, network, clients, rounds, langevin)
+            run = plain_oracle(network, problem, start, langevin)
+            report(f"GLD, {label}", seconds, 2.0, run * runs)
         for name, algorithm, aim, gamma in (
             ("Fed-GO-UCB", fed_go_ucb, fed_aim, GO_SETTINGS.gamma),
             ("One-GO-UCB", one_go_ucb, one_aim, 0.0),
         ):
-            plain = plain_phase_two(problem, start, GO_SETTINGS, gamma, reference.first_order)
-            report(f"{name}, {label}", clock(algorithm, problem, start, GO_SETTINGS), aim, plain)
+            round_of_one = plain_phase_two(problem, start, GO_SETTINGS, gamma, reference.first_order)
+            seconds = clock(algorithm, problem, start, GO_SETTINGS)
+            report(f"{name}, {label}", seconds, aim, round_of_one * rounds * runs)
         promise = guarantee("hartmann6" if clients == 20 else "magic")
-        often = replace(GO_SETTINGS, gamma=promise.threshold(problem.arms.shape[1], clients, ROUNDS))
+        often = replace(GO_SETTINGS, gamma=promise.threshold(problem.arms.shape[1], clients, rounds))
         ratio = clock(guarded_fed_go_ucb, problem, start, often, promise) / clock(
             fed_go_ucb, problem, start, often
         )
         what = f"guarded, {label}, to Fed-GO-UCB on its event"
         print(f"{what:58s} {ratio:8.2f}     aim   3.0", flush=True)
         if clients == 20:
-            plain = plain_phase_two(problem, start, LINE_THREE, LINE_THREE.gamma, reference.ascent)
+            # Of every client the first step is timed, where no ascent goes on from the last one's end.
+            round_of_one = plain_phase_two(
+                problem, start, LINE_THREE, LINE_THREE.gamma, lambda *of: reference.ascent(*of)[0]
+            )
             seconds = clock(fed_go_ucb, problem, start, LINE_THREE, "ascent")
-            report(f"Fed-GO-UCB by ascent, {label}", seconds, 60.0, plain)
-    for arms, aim in ((5_000, 2.0), (50_000, 20.0)):
+            report(f"Fed-GO-UCB by ascent, {label}", seconds, 60.0, round_of_one * rounds * runs)
+
+
+def many_arms(sizes: Mapping[int, float]) -> None:
+    """One run with as many arms, each with its aim in seconds, and the memory so far."""
+    for arms, aim in sizes.items():
         problem = hartmann6(1, arms=arms)
         seconds = clock(both_phases, problem, GO_SETTINGS)
         what = f"Both phases, 1 run, N = 20, K = {arms:,}, d_w = 201"
@@ -153,21 +166,37 @@ def main() -> None:
         print(
             f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {gigabytes:5.2f} GB so far, aim 2", flush=True
         )
+
+
+def growth() -> None:
+    """Chapter 19's curves: how seconds grow with the number of arms and weights."""
     rows = costs.measure_all()
     for name, curve in costs.CURVES.items():
         found = [row for row in rows if row.curve == name]
         shown = "  ".join(f"{row.value:,}: {row.seconds:.2f}" for row in found)
         what = f"CPU seconds, {name}, by {curve.by}"
         print(f"{what:58s} {shown}   exponent {costs.exponent(found):.2f}", flush=True)
-    for runs, aim in ((10, 60.0), (100, 480.0)):
+
+
+def figures(sizes: Mapping[int, float], names: Sequence[str] = tuple(EXPERIMENTS)) -> None:
+    """The paper's figures with as many runs, each with its aim in seconds."""
+    for runs, aim in sizes.items():
         begin = time.perf_counter()
-        for name in EXPERIMENTS:
-            evaluate(name, runs, algorithms=[key for key, value in ALGORITHMS.items() if value.in_paper])
+        for name in names:
+            evaluate(name, runs, algorithms=IN_PAPER)
         seconds = time.perf_counter() - begin
-        print(
-            f"{f'Figures 2 and 3, six algorithms, {runs} runs':58s} {seconds:8.2f} s   aim {aim:5.1f} s",
-            flush=True,
-        )
+        what = f"Figures 2 and 3, {len(IN_PAPER)} algorithms, {runs} runs"
+        print(f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s", flush=True)
+
+
+def main() -> None:
+    """Run everything and print the table."""
+    torch.set_num_threads(1)
+    imports()
+    algorithms(RUNS, ROUNDS)
+    many_arms({5_000: 2.0, 50_000: 20.0})
+    growth()
+    figures({10: 60.0, 100: 480.0})
 
 
 if __name__ == "__main__":

@@ -94,7 +94,9 @@ def test_dense_is_filled_packed_is_hollow_and_the_title_names_the_lowest(trade_o
 
 def test_a_median_of_zero_has_no_place_on_a_logarithmic_axis_and_its_mean_has_one():
     zero = Outcome(torch.tensor([0.0, 0.0, 12.0]), 1e5, 1e4)
-    figure = regret_against_scalars({"One": {"UCB1": zero, "Uniform": Outcome(torch.tensor([9.0]), 0.0, 0.0)}})
+    figure = regret_against_scalars(
+        {"One": {"UCB1": zero, "Uniform": Outcome(torch.tensor([9.0]), 0.0, 0.0)}}
+    )
     figure.canvas.draw()
     assert {label.get_text() for label in figure.axes[0].texts if label.get_text()} == {"UCB1", "Uniform"}
     plt.close(figure)
