@@ -59,7 +59,7 @@ def hashes(case: Case, runs: int, rounds: int, names: list[str]) -> Iterator[tup
     torch.set_default_device(case.device)
     if case.seed is not None:
         torch.manual_seed(case.seed)
-        np.random.seed(case.seed)  # noqa: NPY002: the global generator is what is tested
+        np.random.seed(case.seed)  # the global generator is what is tested
 
     from fedgo import Trace
     from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, World, tuned

@@ -132,7 +132,7 @@ def test_a_process_killed_while_it_saves_leaves_the_old_trace(tmp_path):
 
 def test_global_seeds_do_not_matter():
     torch.manual_seed(1)
-    np.random.seed(1)  # noqa: NPY002: the global generator is what is tested
+    np.random.seed(1)  # the global generator is what is tested
     one = exact_kernel_ucb(hartmann6(1), 2, 20, Settings()).arm
     torch.manual_seed(2)
     np.random.seed(2)
