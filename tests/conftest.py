@@ -1,12 +1,16 @@
 """One thread: faster at these sizes, and the same sums in the same order everywhere. And fixtures to look inside,
 and to write the package's tables elsewhere."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 torch.set_num_threads(1)
+# What the tests themselves pass over (filterwarnings in pyproject.toml), said by a process that a test starts: newest
+# torch shows it to everybody who imports BoTorch. Nobody else may say a thing.
+os.environ["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
 
 
 @pytest.fixture
