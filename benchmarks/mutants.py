@@ -99,8 +99,17 @@ def faces() -> tuple[ast.AST, ...]:
     return tuple(ast.parse(path.read_text("utf-8")) for path in (ROOT / "fedgo").rglob("__init__.py"))
 
 
+def importers(module: str) -> list[str]:
+    """The modules of the package that use ``module``."""
+    paths = [path for path in (ROOT / "fedgo").rglob("*.py") if module in uses(path).modules]
+    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths if path.stem != "__init__"]
+
+
 def tests_of(module: str) -> list[str]:
-    """The test files that use ``module`` or what a package takes from it, the most like it first."""
+    """The test files that use ``module`` or what a package takes from it, the most like it first.
+
+    Where none does, those of the modules that use it.
+    """
     taken = [
         n for face in faces() for n in ast.walk(face) if isinstance(n, ast.ImportFrom) and n.module == module
     ]
@@ -111,7 +120,8 @@ def tests_of(module: str) -> list[str]:
         if path.name not in WITH_BOOK and (module in modules or words & names):
             unlike = (module.rpartition(".")[2] not in path.stem, module not in modules, size)
             found.append((*unlike, f"tests/{path.name}"))
-    return [str(test[-1]) for test in sorted(found)] or ["tests/test_bad_input.py"]
+    tests = [str(test[-1]) for test in sorted(found)]
+    return tests or sorted({test for user in importers(module) for test in tests_of(user)})
 
 
 def run(tree: Path, tests: list[str], limit: float) -> str:

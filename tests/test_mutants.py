@@ -73,6 +73,10 @@ def test_the_tests_most_like_a_module_are_asked_first(module, first):
     assert mutants.tests_of(module)[0] == first
 
 
+def test_of_a_module_that_no_test_imports_those_of_its_users_are_asked():
+    assert "tests/test_federated_surrogates.py" in mutants.tests_of("fedgo.federation.model")
+
+
 def test_a_failing_test_and_a_late_one_catch_a_mutant(tmp_path):
     (tmp_path / "test_made.py").write_text("def test(): assert 1 + 1 == 2\n")
     assert mutants.run(tmp_path, ["test_made.py"], 300) == "survived"

@@ -112,6 +112,13 @@ def test_a_row_is_made_once_and_again_when_its_code_has_changed(tables, monkeypa
     assert calls == ["UCB1", "process", "UCB1"]
 
 
+def test_the_first_runs_of_a_cell_of_the_map_come_out_as_they_are_stored_and_other_instances_do_not():
+    regime = Regime("hartmann6", arms=50)
+    found, other = regime_map.again(regime, "UCB1", 3), regime_map.again(regime, "UCB1", 3, seed=1)
+    assert len(found.now) == 3 and found.now == found.stored == other.stored
+    assert not set(other.now) & set(found.now)
+
+
 def test_a_row_measured_in_two_parts_is_the_row_measured_at_once():
     whole, parts = players.measure(job()), [players.measure(job(runs=range(r, r + 1))) for r in range(2)]
     for name in ("regrets", "late", "packed"):
