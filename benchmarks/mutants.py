@@ -102,7 +102,9 @@ def faces() -> tuple[ast.AST, ...]:
 def importers(module: str) -> list[str]:
     """The modules of the package that use ``module``."""
     paths = [path for path in (ROOT / "fedgo").rglob("*.py") if module in uses(path).modules]
-    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths if path.stem != "__init__"]
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths if path.stem != "__init__"
+    ]
 
 
 def tests_of(module: str) -> list[str]:
