@@ -20,11 +20,14 @@ NAME = "fedgo-book"
 RECORD = "application/vnd.fedgo.used+json"
 PACKAGE = "fedgo"
 MARK = "__ran__"  # called with the name of the function; a class does not change a name that ends so
+# What the newest torch tells everybody who imports BoTorch is no output of a chapter.
+PASSED_OVER = "ignore:`torch.jit.script` is deprecated:FutureWarning"
 
 
 def write_spec(folder: Path, root: Path) -> None:
     """Describe the kernel for the tree ``root`` below ``folder``, a part of JUPYTER_PATH."""
-    command = [sys.executable, str(Path(__file__).resolve()), str(root.resolve()), "-f", "{connection_file}"]
+    script = [str(Path(__file__).resolve()), str(root.resolve()), "-f", "{connection_file}"]
+    command = [sys.executable, "-W", PASSED_OVER, *script]
     text = json.dumps({"argv": command, "display_name": "The book's", "language": "python"})
     target = folder / "kernels" / NAME / "kernel.json"
     if not target.is_file() or target.read_text(encoding="utf-8") != text:
