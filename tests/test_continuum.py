@@ -42,6 +42,8 @@ def test_a_region_is_a_box_round_the_point_of_the_largest_mean():
         centre = points[model.posterior(points).mean.argmax()]
     away = (found - centre).abs().amax(0)
     assert len(found.unique(dim=0)) == 5 and away[0] <= 0.05 and 0.05 < away[1] <= 0.2
+    spread = (continuum._region(model, 400, 0.2, 3) - centre).abs().amax(0)  # of so many some are at the sides
+    assert 0.045 < spread[0] <= 0.05 and 0.18 < spread[1] <= 0.2
 
 
 def test_the_linearised_network_is_a_botorch_model_with_the_same_posterior():
