@@ -513,8 +513,7 @@ def test_winners_on_the_runs_of_the_claims_are_kept_part_by_part(tables, kept):
     assert shares[0] == shares[1]
 
 
-TUNED = {name: study for name, study in STUDIES.items() if name in ("", "in_sample")}
-SHIPPED = [(name, b.experiment, b.algorithm) for name, study in TUNED.items() for b in study.brackets]
+SHIPPED = [(name, b.experiment, b.algorithm) for name, study in STUDIES.items() for b in study.brackets]
 
 
 @pytest.fixture(scope="module", params=SHIPPED, ids=" ".join)
@@ -527,7 +526,7 @@ def shipped(request):
 
 
 def test_the_tables_have_every_bracket_in_order_and_nothing_else():
-    for name, study in TUNED.items():
+    for name, study in STUDIES.items():
         titles = [(b.experiment, b.algorithm) for b in study.brackets]
         assert [row[:2] for row in rows_of(Chosen, name)] == titles
         assert list(dict.fromkeys(row[:2] for row in rows_of(Judged, name))) == titles
