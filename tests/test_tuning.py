@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -275,7 +276,8 @@ def test_a_damaged_database_is_begun_anew_and_one_out_of_reach_is_named(tmp_path
     kept.put(Task("made-up", "A", ("beta=1.0",), 5, 0, 1), Measured(((1.0,),), 1.0))
     with pytest.raises(OSError, match="cannot be used"):
         Kept(tmp_path)
-    assert sqlite3.connect(path).execute("select count(*) from results").fetchone() == (1,)
+    with closing(sqlite3.connect(path)) as base:
+        assert base.execute("select count(*) from results").fetchone() == (1,)
 
 
 def test_progress_counts_settings_and_estimates_the_rest():

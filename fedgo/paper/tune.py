@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property, partial
@@ -153,19 +154,25 @@ class Kept:
     """The finished results in a database, each with the hash of the code that made it (`code_of`)."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            self._open(path)
+            self._create()
         except sqlite3.OperationalError as error:
             raise OSError(f"{str(path)!r} cannot be used: {error}") from error
         except sqlite3.DatabaseError:  # the file is something else, or damaged
             path.unlink()
-            self._open(path)
+            self._create()
 
-    def _open(self, path: Path) -> None:
-        self.base = sqlite3.connect(path)
-        with self.base:
-            self.base.execute(
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """The database for one transaction, and closed after it."""
+        with closing(sqlite3.connect(self.path)) as base, base:
+            yield base
+
+    def _create(self) -> None:
+        with self._open() as base:
+            base.execute(
                 "create table if not exists results (experiment, algorithm, setting, seed, first, end, code,"
                 " regrets, seconds, primary key (experiment, algorithm, setting, seed, first, end))"
             )
@@ -176,7 +183,8 @@ class Kept:
             "select regrets, seconds from results where experiment = ? and algorithm = ? and setting = ?"
             " and seed = ? and first = ? and end = ? and code = ?"
         )
-        rows = [self.base.execute(query, _key(task, setting)).fetchone() for setting in task.settings]
+        with self._open() as base:
+            rows = [base.execute(query, _key(task, setting)).fetchone() for setting in task.settings]
         if None in rows:
             return None
         return Measured(tuple(tuple(json.loads(row[0])) for row in rows), sum(row[1] for row in rows))
@@ -196,13 +204,13 @@ class Kept:
             (*_key(task, setting), json.dumps(regrets), share)
             for setting, regrets in zip(task.settings, found.regrets, strict=True)
         ]
-        with self.base:
-            self.base.executemany("insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        with self._open() as base:
+            base.executemany("insert or replace into results values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def forget(self, seed: int, names: Sequence[tuple[str, str]]) -> None:
         """Drop what is kept of the (experiment, algorithm) in ``names`` with this ``seed``."""
-        with self.base:
-            self.base.executemany(
+        with self._open() as base:
+            base.executemany(
                 "delete from results where seed = ? and experiment = ? and algorithm = ?",
                 [(seed, *name) for name in names],
             )
