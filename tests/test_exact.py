@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from protocols import kernel_widths, log_ratio
 
-from fedgo import Langevin, Network, Settings, fed_go_ucb, private_start, realizable, shared_start
+from fedgo import Langevin, Network, Settings, fed_go_ucb, hartmann6, private_start, realizable, shared_start
 from fedgo.beyond.optimist import exact_go_ucb
 from fedgo.confidence import Tally, condition
 from fedgo.theory.confidence import noise_radius, radius
@@ -113,6 +113,18 @@ def test_the_lam_is_attained_by_one_arm_and_no_larger_one_will_do():
     worst = double([2.0])
     assert prior(g, offsets, lam).bias(worst).item() == about(0.1)
     assert prior(g, offsets, 1.01 * lam).bias(worst) > 0.1
+
+
+def test_intervals_at_gradients_of_rank_below_the_arms_have_a_lam_of_one_and_the_computable_nugget():
+    problem = hartmann6(2, arms=30)
+    start = shared_start(problem, Network(problem.arms.shape[-1], 1), 2, 4, BRIEF)
+    w0 = start.w0[:, 0]
+    g, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)
+    assert g.shape[-1] < 30
+    factor = exact_intervals(problem, start, 3.0).prior.factor
+    nugget = computable_nugget(offsets, 3.0, problem.sigma)
+    expected = g @ g.mT + nugget.square().view(-1, 1, 1) * torch.eye(30, dtype=torch.float64)
+    assert torch.allclose(factor @ factor.mT, expected)
 
 
 def test_gradients_without_full_rank_are_refused_or_take_a_nugget():

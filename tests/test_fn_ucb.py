@@ -9,7 +9,7 @@ from reference.fn_ucb import forward, plain_fn_ucb
 from fedgo import Network, Settings, counted_ucb1, hartmann6
 from fedgo.beyond.counted import Ucb1, optimistic_ucb1
 from fedgo.beyond.fitted_kernel import fitted_kernel_ucb, prior
-from fedgo.beyond.fn_ucb import FNUCB, fn_ucb, tangent_start
+from fedgo.beyond.fn_ucb import FNUCB, fn_ucb, local_variances, tangent_start
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
@@ -35,6 +35,18 @@ def test_fn_ucb_is_its_transcription(seed, space):
             rewards(problem, row, 30), clients, 30, lam, optimism, gamma, 9,
         )  # fmt: skip
         assert_same(trace, row, expected)
+
+
+@pytest.mark.parametrize(("lam", "pulls"), [(0.3, 4.0), (1e-6, 1e9)])
+def test_a_client_s_variances_are_those_of_the_inverse_and_never_negative(lam, pulls):
+    features = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    counts = torch.full((1, 6), pulls, dtype=torch.float64)
+    counts[0, 2:4] = 0
+    sigma = lam * torch.eye(3, dtype=torch.float64) + features.T * counts[0] @ features
+    expected = (features @ torch.cholesky_inverse(torch.linalg.cholesky(sigma)) * features).sum(-1)
+    found = local_variances(features, lam, Tally(counts, 0 * counts))[0]
+    assert (found >= 0).all()  # beside many pulls what is left of φᵀφ/λ is rounding
+    assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_the_averaged_network_takes_part(watch):

@@ -119,6 +119,14 @@ def test_the_first_runs_of_a_cell_of_the_map_come_out_as_they_are_stored_and_oth
     assert not set(other.now) & set(found.now)
 
 
+def test_what_uniform_play_loses_is_the_best_mean_less_the_average_one():
+    regime = Regime("hartmann6", arms=50)
+    runs = max(len(regime_map.cells()[regime.name, player].regret) for player in regime_map.players(regime))
+    means = regime.world(range(runs)).problem.means.tolist()
+    assert runs >= 10
+    assert regime_map.uniform(regime) == pytest.approx(sum(max(of) - sum(of) / 50 for of in means) / runs)
+
+
 def test_a_row_measured_in_two_parts_is_the_row_measured_at_once():
     whole, parts = players.measure(job()), [players.measure(job(runs=range(r, r + 1))) for r in range(2)]
     for name in ("regrets", "late", "packed"):
