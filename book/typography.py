@@ -1,7 +1,7 @@
-"""Long formulas in the text break as in print, all keep their punctuation, and negative numbers have a minus sign.
+"""Long formulas in the text break as in print, all keep their punctuation; numbers have a minus sign and hold together.
 
 MathJax breaks no formula in a line, so that a phone would cut it off. Without the second a line may begin with the
-comma after a formula.
+comma after a formula. And the columns of a table that hold sentences are marked, for the style sheet.
 """
 
 import re
@@ -19,6 +19,8 @@ _RELATION = {"=", "<", ">"} | {
 }
 _SHORT = 16  # signs of a formula that is never broken
 _HYPHEN = re.compile(r"(?<![\w.-])-(?=\d)")
+_PLUS_MINUS = re.compile(r"(?<=\d) ± (?=\d)")
+_WORDS = {18: "phrases", 80: "sentences"}  # more signs than this in a cell, and what its column then holds
 _BEFORE, _AFTER = re.compile(r"[(\[“‘]+$"), re.compile(r"^[.,;:!?)\]”’]+")
 
 
@@ -82,18 +84,43 @@ class Unbroken(SphinxPostTransform):
 
 
 class Minus(SphinxPostTransform):
-    """Give the numbers that were computed, in glued text and in tables, the sign that formulas have."""
+    """Give the numbers that were computed, in glued text and in tables, the sign that formulas have, and one line."""
 
     default_priority = 900
 
     def run(self, **options: object) -> None:
-        """Replace the hyphen before a digit, where it joins no words."""
+        """Replace the hyphen before a digit, where it joins no words, and the spaces round ±."""
         glued = [node for node in self.document.findall(nodes.inline) if "pasted-text" in node["classes"]]
         for place in (*glued, *self.document.findall(nodes.entry)):
             for text in list(place.findall(nodes.Text)):
                 verbatim = isinstance(text.parent, nodes.literal | nodes.math | nodes.raw)
-                if not verbatim and _HYPHEN.search(text):
-                    text.parent.replace(text, nodes.Text(_HYPHEN.sub("−", text)))
+                shown = _PLUS_MINUS.sub("\u00a0±\u00a0", _HYPHEN.sub("−", text))
+                if not verbatim and shown != text:
+                    text.parent.replace(text, nodes.Text(shown))
+
+
+class Wordy(SphinxPostTransform):
+    """Mark the columns of a table that hold words: squeezed to a word a line, they make a row as high as a phone."""
+
+    default_priority = 880  # before formulas are put in pieces
+
+    def run(self, **options: object) -> None:
+        """Give the cells of a column the class ``phrases`` or ``sentences``, by its longest text without formulas."""
+        for table in self.document.findall(nodes.table):
+            rows = [list(row.findall(nodes.entry)) for row in table.findall(nodes.row)]
+            if len({len(row) for row in rows}) != 1:
+                continue  # a cell is wider than its column
+            for column in zip(*rows, strict=True):
+                most = max(_signs(cell) for cell in column)
+                for least, kind in _WORDS.items():
+                    if most > least:
+                        for cell in column:
+                            cell["classes"].append(kind)
+
+
+def _signs(cell: nodes.entry) -> int:
+    """The length of the text in a ``cell``, but for formulas."""
+    return sum(len(text) for text in cell.findall(nodes.Text) if not isinstance(text.parent, nodes.math))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -101,4 +128,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_post_transform(Breaking)
     app.add_post_transform(Unbroken)
     app.add_post_transform(Minus)
+    app.add_post_transform(Wordy)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

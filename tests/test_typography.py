@@ -84,7 +84,8 @@ def pasted(text):
     [
         (pasted("-41"), "−41"),
         (pasted("-0.5"), "−0.5"),
-        (nodes.entry("", nodes.paragraph("", "-41 ± 7 [-48, -34]")), "−41 ± 7 [−48, −34]"),
+        (nodes.entry("", nodes.paragraph("", "-41 ± 7 [-48, -34]")), "−41\u00a0±\u00a07 [−48, −34]"),
+        (nodes.entry("", nodes.paragraph("", "mean ± error")), "mean ± error"),
         (nodes.entry("", nodes.paragraph("", "fig-3 2024-01-02 1e-9")), "fig-3 2024-01-02 1e-9"),
         (nodes.entry("", nodes.paragraph("", "", nodes.literal("", "-1"))), "-1"),
         (nodes.entry("", nodes.paragraph("", "", nodes.math("", "-1"))), "-1"),
@@ -96,3 +97,24 @@ def test_a_computed_number_has_a_minus_sign(part, shown):
     document += nodes.paragraph("", "", part)
     typography.Minus(document).run()
     assert document.astext() == shown
+
+
+def column(*cells):
+    """A table of one column, and the classes of its cells after the transform."""
+    rows = [nodes.row("", nodes.entry("", nodes.paragraph("", "", *parts))) for parts in cells]
+    document = new_document("page")
+    document += nodes.table("", nodes.tgroup("", nodes.tbody("", *rows), cols=1))
+    typography.Wordy(document).run()
+    return [cell["classes"] for cell in document.findall(nodes.entry)]
+
+
+def test_a_column_is_of_words_by_its_longest_text_and_formulas_do_not_count():
+    short, phrase, sentence = (
+        nodes.Text("1,001 ± 208"),
+        nodes.Text("twenty options, a week"),
+        nodes.Text("so " * 30),
+    )
+    long = nodes.math("", r"\\lambda_{\\text{least}} \\ge 10^{-4}")
+    assert column([short], [short.copy(), long]) == [[], []]
+    assert column([short], [phrase]) == [["phrases"]] * 2
+    assert column([sentence], [short]) == [["phrases", "sentences"]] * 2
