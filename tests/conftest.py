@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from book_modules import load
 
 torch.set_num_threads(1)
-# What the tests themselves pass over (filterwarnings in pyproject.toml), said by a process that a test starts: newest
-# torch shows it to everybody who imports BoTorch. Nobody else may say a thing.
-os.environ["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
+# A process that a test starts passes over what a chapter does, as the tests themselves do (see pyproject.toml).
+os.environ["PYTHONWARNINGS"] = load("kernel").PASSED_OVER
 
 
 @pytest.fixture

@@ -42,9 +42,8 @@ def test_a_region_is_a_box_round_the_point_of_the_largest_mean():
         centre = points[model.posterior(points).mean.argmax()]
     away = (found - centre).abs().amax(0)
     assert len(found.unique(dim=0)) == 5 and away[0] <= 0.05 and 0.05 < away[1] <= 0.2
-    spread = (
-        (continuum._region(model, 400, 0.2, 3) - centre).abs().amax(0)
-    )  # of so many some are at the sides
+    # of so many points some are at the sides
+    spread = (continuum._region(model, 400, 0.2, 3) - centre).abs().amax(0)
     assert 0.045 < spread[0] <= 0.05 and 0.18 < spread[1] <= 0.2
 
 
@@ -106,9 +105,8 @@ def test_a_point_planned_is_observed_at_its_mean():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings(
-    "ignore:A not p.d."
-)  # near the top points are close, for some versions of torch too close
+# near the top points are close, for some versions of torch too close
+@pytest.mark.filterwarnings("ignore:A not p.d.")
 @pytest.mark.parametrize(
     "options",
     [{}, {"choice": "improvement"}, {"choice": "region"}, {"surrogate": Relinearised(Network(2, 3))}],

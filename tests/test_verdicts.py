@@ -6,7 +6,7 @@ import torch
 from fedgo import Trace
 from fedgo.paper import verdicts
 from fedgo.paper.claims import Change, Claim, Part
-from fedgo.paper.verdicts import regrets_compared, verdicts_compared
+from fedgo.paper.verdicts import quote_study, regrets_compared, verdicts_compared
 
 
 def parts(*holds):
@@ -22,6 +22,21 @@ def test_a_row_has_both_verdicts_with_their_parts_and_says_whether_it_stays():
     quoted = "| Section 6: “it is better” | partly ■□ 1\u00a0of\u00a02 |"
     assert first == f"{quoted} partly ■□ 1\u00a0of\u00a02 | yes |"  # how many hold, not which
     assert second == f"{quoted} not reproduced □□ 0\u00a0of\u00a02 | **no** |"
+
+
+def test_what_a_study_changes_is_quoted_with_its_size_and_what_made_it(monkeypatch):
+    glued = {}
+    monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.__setitem__(name, value))
+    claim = Claim("c", "Section 6", "it is better", "a ratio", "below 1", None, "08_all_six", "partly")
+    same = Change(claim, ("partly", parts(True, False)), ("partly", parts(False, True)))
+    other = Change(
+        claim, ("partly", parts(True, False, True)), ("not reproduced", parts(False, False, False))
+    )
+    quote_study("p0", "line3", [same, other])
+    made_by = {name: glued.pop(f"p0-{name}").data for name in ("made", "command", "commit", "code")}
+    assert made_by["command"] == "`make tune LINE3=1`" and all(len(text) > 8 for text in made_by.values())
+    numbers = {"judged": 2, "verdicts": 1, "parts": 5, "gained": 1, "lost": 3, "settings": 8, "tuned-on": 30}
+    assert glued == {f"p0-{name}": value for name, value in numbers.items()}
 
 
 def test_regrets_are_paired_and_named_with_the_setting_of_their_study(monkeypatch):

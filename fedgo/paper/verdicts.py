@@ -1,6 +1,6 @@
 """Verdicts and regrets beside each other as tables: as tuned, and with other settings or another index (chapter 10)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from IPython.display import Markdown
 
@@ -8,8 +8,8 @@ from fedgo.paper import record
 from fedgo.paper.claims import Change, Traces
 from fedgo.paper.experiments import tuned
 from fedgo.paper.summaries import mean_error, paired_difference
-from fedgo.paper.tables import share_of_parts, table
-from fedgo.paper.tuning import in_symbols
+from fedgo.paper.tables import quote, share_of_parts, table
+from fedgo.paper.tuning import STUDIES, in_symbols
 
 
 def verdicts_compared(changes: Iterable[Change], before: str, after: str) -> Markdown:
@@ -38,3 +38,19 @@ def regrets_compared(traces: Traces, others: Traces, study: str, before: str, af
             difference, low, high = map(round, paired_difference(trace, one))  # there is no −0 among integers
             rows.append((one.problem, a, *cells, f"{difference:,} ({low:,} to {high:,})"))
     return table(("problem", "regret of", before, after, "difference"), rows, "llllr")
+
+
+def quote_study(prefix: str, study: str, changes: Sequence[Change]) -> None:
+    """Glue what the ``changes`` come to, how many settings the ``study`` tried on how many runs, and what made it."""
+    quote(
+        prefix,
+        judged=len(changes),
+        verdicts=sum(not change.stable for change in changes),
+        parts=sum(len(change.after[1]) for change in changes),
+        gained=sum(change.gained for change in changes),
+        lost=sum(change.lost for change in changes),
+    )
+    (rung,) = STUDIES[study].brackets[0].rungs
+    about = record.read(f"{study}_evaluated").about
+    made_by = {name: f"`{about[name]}`" for name in ("made", "command", "commit", "code")}
+    quote(prefix, settings=rung.settings, tuned_on=rung.runs, **made_by)
