@@ -1,0 +1,31 @@
+"""What every algorithm did on the four problems, as hashes: a refactoring moves no arm, no scalar, no synchronisation."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, World, tuned
+
+RUNS, ROUNDS = 10, 100
+FROZEN = json.loads((Path(__file__).parent / "frozen.json").read_text(encoding="utf-8"))
+
+
+def played(name: str) -> dict[str, str]:
+    """A hash of arms, scalars and synchronisations of every algorithm on the problem ``name``, by the book's settings."""
+    experiment = EXPERIMENTS[name]
+    world = World(experiment.problem(range(RUNS), seed=0), experiment.clients, ROUNDS)
+    found = {}
+    for algorithm, how in ALGORITHMS.items():
+        trace, digest = how.run(world, tuned(name, algorithm)), hashlib.sha256()
+        for part in (trace.arm, trace.up, trace.down, trace.sync):
+            digest.update(part.contiguous().numpy().tobytes())
+        found[algorithm] = digest.hexdigest()[:16]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_arm_scalar_or_synchronisation_has_moved(name: str) -> None:
+    assert played(name) == FROZEN[name]
