@@ -15,7 +15,7 @@
 # make matrix       `make test` without the site in an environment of its own for every Python
 # make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour;
 #                   COUNT=10 SKIP=20: ten of them, after the first twenty)
-# make tune         successive halving on the tuning instances, some forty minutes; rewrites fedgo/paper/data/tun*.csv; an
+# make tune         successive halving on the tuning instances, some forty minutes; rewrites fedgo/experiments/data/tun*.csv; an
 #                   interrupted one goes on where it was (FRESH=1: everything anew; LINE3=1: line 3 as printed;
 #                   INSAMPLE=1: the paper's algorithm on the runs of the claims themselves)
 # make map          the regime map: tuning, then every player on every regime; what is there and made by today's code stays
@@ -68,10 +68,10 @@ pdf: .venv/stamp
 	@$(PY) book/pdf.py
 
 tune: .venv/stamp
-	@$(ONE) $(PY) -m fedgo.paper.tune $(if $(LINE3),line3) $(if $(INSAMPLE),in_sample) $(if $(FRESH),--fresh)
+	@$(ONE) $(PY) -m fedgo.experiments.tune $(if $(LINE3),line3) $(if $(INSAMPLE),in_sample) $(if $(FRESH),--fresh)
 
 map: .venv/stamp
-	@$(ONE) $(PY) -m fedgo.paper.regimes $(if $(KEEP),--keep)
+	@$(ONE) $(PY) -m fedgo.experiments.regimes $(if $(KEEP),--keep)
 
 bench: .venv/stamp
 	@$(PY) benchmarks/bench.py
@@ -80,7 +80,7 @@ bench: .venv/stamp
 engine: .venv/federation/stamp
 
 federation: .venv/federation/stamp
-	@PYTHONPATH=. .venv/federation/bin/python -W ignore benchmarks/federation.py $(if $(STORE),--simulator --store $(STORE))
+	@PYTHONPATH=. .venv/federation/bin/python -W ignore examples/nvflare/run.py $(if $(STORE),--simulator --store $(STORE))
 
 .venv/federation/stamp: .venv/stamp federation.lock
 	@$(PY) -m venv .venv/federation

@@ -36,9 +36,9 @@ from fedgo import (
     shared_start,
 )
 from fedgo.beyond.guard import guarded_fed_go_ucb
-from fedgo.paper import costs
-from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evaluate
-from fedgo.paper.guarded import guarantee
+from fedgo.experiments import costs
+from fedgo.experiments.comparison import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evaluate
+from fedgo.experiments.guarded import guarantee
 
 RUNS, ROUNDS = 10, 100
 IN_PAPER = [name for name, algorithm in ALGORITHMS.items() if algorithm.in_paper]

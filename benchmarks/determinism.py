@@ -62,7 +62,7 @@ def hashes(case: Case, runs: int, rounds: int, names: list[str]) -> Iterator[tup
         np.random.seed(case.seed)  # the global generator is what is tested
 
     from fedgo import Trace
-    from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, World, tuned
+    from fedgo.experiments.comparison import ALGORITHMS, EXPERIMENTS, World, tuned
 
     for name in names:
         experiment = EXPERIMENTS[name]

@@ -129,9 +129,7 @@ def execute_one(root: Path, names: list[str], options: argparse.Namespace) -> No
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--only", metavar="NAME", help="execute this notebook and stop, for instance 01_problem"
-    )
+    parser.add_argument("--only", metavar="NAME", help="execute this notebook and stop, for instance problem")
     parser.add_argument(
         "-p", nargs=2, metavar=("NAME", "VALUE"), action="append", default=[], dest="parameters",
         help="a parameter of that notebook; needs --only and --output",

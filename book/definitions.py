@@ -34,7 +34,7 @@ def _load(name: str, path: Path) -> Any:
     return module
 
 
-code = _load("fedgo_paper_code", ROOT / "fedgo/paper/code.py")
+code = _load("fedgo_paper_code", ROOT / "fedgo/experiments/code.py")
 
 
 class Entry(NamedTuple):

@@ -1,12 +1,13 @@
 """Drawings in the page itself, whose boxes link to sections and statements of the book.
 
 ```{drawing} theory_map.svg
-:name: fig-11-map
+:name: fig-oracle-map
 
 The caption.
 ```
 
-puts the SVG of that name, in book/_assets, into the page as a figure. A link ``<a href="#lem-12-ball">`` in it leads to
+puts the SVG of that name, in book/_assets, into the page as a figure. A link ``<a href="#lem-confidence-ball">``
+in it leads to
 the section or the statement with this label, on whichever page it is; a label that nothing has stops the build.
 """
 

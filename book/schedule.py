@@ -15,7 +15,7 @@ from execution import execute
 
 WORKERS = 2
 # The first keeps the traces of many runs that the others read; at the same time all would compute them.
-MAKER, READERS = "08_all_six", ("07_baselines_and_tuning", "09_readers_questions", "10_claims", "15_packed")
+MAKER, READERS = "results", ("fairness", "readers_questions", "claims", "messages")
 
 
 class Job(NamedTuple):

@@ -1,6 +1,6 @@
 """The picture of a figure that another page has, shown again where the directive stands:
 
-```{again} fig-08-trade-off
+```{again} fig-results-trade-off
 ```
 
 The picture keeps its alternative text; caption and number stay with the figure, to which the picture links.

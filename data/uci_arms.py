@@ -4,7 +4,7 @@
 
 (section "Real-world dataset", after Filippi et al. 2010). The attributes are min-max scaled to [0, 1], the
 paper's X; scaling by the standard deviation instead leaves Shuttle with clusters of a single row. Run as a script,
-``python data/uci_arms.py`` writes what `fedgo.paper.datasets.shipped_arms` reads. It is no part of the package, whose
+``python data/uci_arms.py`` writes what `fedgo.datasets.shipped_arms` reads. It is no part of the package, whose
 users need neither the raw data nor what reads them (pooch, unlzw3, scikit-learn).
 """
 
@@ -29,9 +29,9 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 
 from fedgo._checks import require
-from fedgo.paper.datasets import CLUSTERS, SOURCES, Arms, Source, digest, source_of
+from fedgo.datasets import CLUSTERS, SOURCES, Arms, Source, digest, source_of
 
-SHIPPED = Path(__file__).resolve().parents[1] / "fedgo/paper/data"
+SHIPPED = Path(__file__).resolve().parents[1] / "fedgo/experiments/data"
 _UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 

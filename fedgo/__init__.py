@@ -23,8 +23,8 @@ from fedgo.trace import Trace
 
 if TYPE_CHECKING:
     from fedgo.algorithms.gp_ucb import gp_ucb
-    from fedgo.paper.experiments import evaluate
-    from fedgo.paper.problems import clustered, cosine8, hartmann6
+    from fedgo.experiments.comparison import evaluate
+    from fedgo.problems import clustered, cosine8, hartmann6
     from fedgo.theory.worlds import SingleUnit, realizable
 
 __version__ = version("fedgo")
@@ -65,11 +65,11 @@ __all__ = [
 ]
 
 _LATER = {
-    "clustered": "fedgo.paper.problems",
-    "cosine8": "fedgo.paper.problems",
-    "evaluate": "fedgo.paper.experiments",
+    "clustered": "fedgo.problems",
+    "cosine8": "fedgo.problems",
+    "evaluate": "fedgo.experiments.comparison",
     "gp_ucb": "fedgo.algorithms.gp_ucb",
-    "hartmann6": "fedgo.paper.problems",
+    "hartmann6": "fedgo.problems",
     "realizable": "fedgo.theory.worlds",
     "SingleUnit": "fedgo.theory.worlds",
 }

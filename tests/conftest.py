@@ -34,7 +34,7 @@ def watch(monkeypatch):
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
     """An empty folder in the place of the shipped tables."""
-    from fedgo.paper import record  # here: most tests need no table
+    from fedgo.experiments import record  # here: most tests need no table
 
     monkeypatch.setattr(record, "DATA", tmp_path)
     record.read.cache_clear()

@@ -9,9 +9,20 @@ import pytest
 import torch
 
 from fedgo import hartmann6
-from fedgo.paper import ablation, record, store
-from fedgo.paper.ablation import KAPPAS, PARTS, REGIMES, VARIANTS, Regime, Row, Variant, best, measured, play
-from fedgo.paper.experiments import TUNING_SEED
+from fedgo.experiments import ablation, record, store
+from fedgo.experiments.ablation import (
+    KAPPAS,
+    PARTS,
+    REGIMES,
+    VARIANTS,
+    Regime,
+    Row,
+    Variant,
+    best,
+    measured,
+    play,
+)
+from fedgo.experiments.comparison import TUNING_SEED
 
 TINY = Regime(hartmann6, 8, 2, 4, 8.4, ("network, linearised once", "UCB1"))
 

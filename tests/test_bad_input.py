@@ -41,16 +41,16 @@ from fedgo import (
 from fedgo.beyond.continuum import Cube, search
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
-from fedgo.beyond.fitted_kernel import fitted_kernel_ucb
-from fedgo.beyond.fn_ucb import fn_ucb
 from fedgo.beyond.guard import Guarantee, guarded, guarded_fed_go_ucb
 from fedgo.beyond.optimist import exact_go_ucb
 from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised
 from fedgo.confidence import Posterior, Tally, ball, first_order
+from fedgo.experiments.comparison import tuned, world
+from fedgo.experiments.fitted_kernel import fitted_kernel_ucb
+from fedgo.experiments.fn_ucb import fn_ucb
 from fedgo.federation import Client, Plan, Server
 from fedgo.federation.local import at_random
 from fedgo.messages import scalars
-from fedgo.paper.experiments import tuned, world
 from fedgo.phase_one import deal
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.theory.confidence import radius

@@ -174,7 +174,7 @@ def test_a_run_of_one_notebook(project, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "01_problem", "-p", "runs", "5"], "-p needs --only and --output"),
+        (["--only", "problem", "-p", "runs", "5"], "-p needs --only and --output"),
         (["--output", "a.ipynb"], "--output needs --only"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.paper.claims import (
+from fedgo.experiments.claims import (
     CLAIMS,
     VERDICTS,
     Change,
@@ -23,7 +23,7 @@ from fedgo.paper.claims import (
     ratios,
     sizes,
 )
-from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS
+from fedgo.experiments.comparison import ALGORITHMS, EXPERIMENTS
 from fedgo.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,7 +50,7 @@ def messages(up, down, phase_one=1):
 
 
 def claim(decide, expected="partly"):
-    return Claim("n", "p", "q", "s", "t", decide, "08_all_six", expected)
+    return Claim("n", "p", "q", "s", "t", decide, "results", expected)
 
 
 def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
@@ -301,7 +301,7 @@ def test_much_and_significantly_mean_a_factor_of_two():
 
 def test_the_book_computed_the_expected_verdicts():
     """The chapter stops the build itself; this says so where only the tests are run."""
-    executed = ROOT / "book/_executed/10_claims.ipynb"
+    executed = ROOT / "book/_executed/claims.ipynb"
     if not executed.is_file():
         pytest.skip("the book has not been executed here: run `make book` first")
     scraps = {

@@ -12,7 +12,7 @@ from fedgo.beyond import continuum
 from fedgo.beyond.continuum import Cube, linearised, search
 from fedgo.beyond.surrogates import GaussianProcess, Relinearised, single_task_gp
 from fedgo.confidence import Tally
-from fedgo.paper import record, searches
+from fedgo.experiments import record, searches
 
 CUBE = Cube("bowl", 2, lambda x: -9 * (x - 0.3).square().sum(-1))
 

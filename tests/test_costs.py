@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedgo.paper import costs, record
-from fedgo.paper.costs import CURVES, Row, Size, exponent, measured, play, recorded, value
+from fedgo.experiments import costs, record
+from fedgo.experiments.costs import CURVES, Row, Size, exponent, measured, play, recorded, value
 
 
 @pytest.mark.parametrize("player", ["parameters", "arms", "kernel", "process"])

@@ -7,7 +7,7 @@ from book_modules import load
 from docutils import nodes
 from docutils.utils import new_document
 
-from fedgo.paper.figures import BEYOND, STYLES
+from fedgo.experiments.figures import BEYOND, STYLES
 
 dark = load("dark")
 

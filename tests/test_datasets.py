@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fedgo.paper import datasets
-from fedgo.paper.datasets import SOURCES, digest, shipped_arms
+from fedgo.datasets import SOURCES, digest, shipped_arms
+from fedgo.experiments import datasets
 
 ROOT = Path(__file__).resolve().parents[1]
 SPEC = importlib.util.spec_from_file_location("uci_arms", ROOT / "data/uci_arms.py")

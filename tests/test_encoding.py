@@ -21,10 +21,10 @@ from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.confidence import Tally, statistics
+from fedgo.experiments.comparison import ALGORITHMS, World
+from fedgo.experiments.packing import pack_rows, pack_triangle, reveal, unpack_rows, unpack_triangle
+from fedgo.experiments.tuning import GRIDS
 from fedgo.messages import check_encoding, names_arms, scalars
-from fedgo.paper.experiments import ALGORITHMS, World
-from fedgo.paper.tuning import GRIDS
-from fedgo.theory.packing import pack_rows, pack_triangle, reveal, unpack_rows, unpack_triangle
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
 BRIEF = Langevin(rounds=7, step=0.05)

@@ -16,8 +16,8 @@ from fedgo import (
     gp_ucb,
     hartmann6,
 )
-from fedgo.paper.experiments import ALGORITHMS, World
-from fedgo.paper.tuning import GRIDS
+from fedgo.experiments.comparison import ALGORITHMS, World
+from fedgo.experiments.tuning import GRIDS
 
 
 @pytest.fixture(scope="module")

@@ -78,14 +78,17 @@ def test_source_that_a_cell_shows_is_read(ready):
 
 def test_source_of_which_only_a_hash_is_taken_is_not_read(ready):
     """As the store of traces does, which knows the code of a trace without its docstrings."""
-    folder = ready.root / "fedgo/paper"
+    folder = ready.root / "fedgo/experiments"
     folder.mkdir(exist_ok=True)
     (folder / "__init__.py").touch()
     text = (
         "from pathlib import Path\n\nSIZE = len(Path(__file__).parents[1].joinpath('star.py').read_text())\n"
     )
     (folder / "code.py").write_text(text)
-    write(ready, "import fedgo\nfrom fedgo.paper.code import SIZE\n\nprint(SIZE > 0, fedgo.Star().send(1))")
+    write(
+        ready,
+        "import fedgo\nfrom fedgo.experiments.code import SIZE\n\nprint(SIZE > 0, fedgo.Star().send(1))",
+    )
     execute(ready)
     assert "True" in text_of(ready)
     edit(ready.root / "fedgo/star.py", '"""The cost."""', '"""What it costs."""')

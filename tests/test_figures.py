@@ -8,8 +8,16 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fedgo.paper.experiments import ALGORITHMS, YARDSTICKS
-from fedgo.paper.figures import BEYOND, STYLES, Outcome, band, name_ends, plain_ticks, regret_against_scalars
+from fedgo.experiments.comparison import ALGORITHMS, YARDSTICKS
+from fedgo.experiments.figures import (
+    BEYOND,
+    STYLES,
+    Outcome,
+    band,
+    name_ends,
+    plain_ticks,
+    regret_against_scalars,
+)
 
 
 def test_curves_that_are_equal_show_markers_of_their_own():

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGINE = ROOT / ".venv/federation/bin/python"
-STORED = json.loads((ROOT / "fedgo/paper/data/federation.json").read_text("utf-8"))
+STORED = json.loads((ROOT / "fedgo/experiments/data/federation.json").read_text("utf-8"))
 
 engine = pytest.mark.skipif(not ENGINE.exists(), reason="NVFlare is not there: `make engine` installs it")
 
@@ -23,7 +23,7 @@ def begun(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """The driver with two clients, a short run, and ``folder`` for all that it writes."""
     places = {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
     small = ["--clients", "2", "--rounds", "30"]
-    command = [ENGINE, "-W", "ignore", "benchmarks/federation.py", *small, *arguments]
+    command = [ENGINE, "-W", "ignore", "examples/nvflare/run.py", *small, *arguments]
     return subprocess.Popen(
         command,
         cwd=ROOT,

@@ -8,10 +8,10 @@ from reference.fn_ucb import forward, plain_fn_ucb
 
 from fedgo import Network, Settings, counted_ucb1, hartmann6
 from fedgo.beyond.counted import Ucb1, optimistic_ucb1
-from fedgo.beyond.fitted_kernel import fitted_kernel_ucb, prior
-from fedgo.beyond.fn_ucb import FNUCB, fn_ucb, local_variances, tangent_start
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.confidence import Tally
+from fedgo.experiments.fitted_kernel import fitted_kernel_ucb, prior
+from fedgo.experiments.fn_ucb import FNUCB, fn_ucb, local_variances, tangent_start
 from fedgo.simulation import order_of_ties
 
 GAMMAS = (0.0, 0.3, 2.0, INF)

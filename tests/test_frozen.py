@@ -1,4 +1,4 @@
-"""What every algorithm did on the four problems, as hashes: a refactoring moves no arm, no scalar, no synchronisation."""
+"""What every algorithm did on the four problems, as hashes: no refactoring moves an arm, a scalar, a synchronisation."""
 
 import hashlib
 import json
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fedgo.paper.experiments import ALGORITHMS, EXPERIMENTS, World, tuned
+from fedgo.experiments.comparison import ALGORITHMS, EXPERIMENTS, World, tuned
 
 RUNS, ROUNDS = 10, 100
 FROZEN = json.loads((Path(__file__).parent / "frozen.json").read_text(encoding="utf-8"))
 
 
 def played(name: str) -> dict[str, str]:
-    """A hash of arms, scalars and synchronisations of every algorithm on the problem ``name``, by the book's settings."""
+    """A hash of arms, scalars and synchronisations of every algorithm on the problem ``name``, as the book plays it."""
     experiment = EXPERIMENTS[name]
     world = World(experiment.problem(range(RUNS), seed=0), experiment.clients, ROUNDS)
     found = {}

@@ -203,7 +203,7 @@ def test_a_chapter_is_named_and_not_numbered(page, refused):
 @pytest.mark.parametrize(
     "page",
     [
-        "The chapter before, [the results](08_all_six.ipynb), in 10 chapters.\n",
+        "The chapter before, [the results](results.ipynb), in 10 chapters.\n",
         "```{code-cell} ipython3\nstreams('check of chapter 7')  # chapter 7\n```\n",
     ],
 )

@@ -43,8 +43,8 @@ from fedgo.beyond.guard import (
     phase_one_tally,
 )
 from fedgo.beyond.optimist import Optimist
-from fedgo.beyond.proposals import Scripted, malicious
 from fedgo.confidence import Tally, condition
+from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
 from fedgo.simulation import largest, order_of_ties
 from fedgo.theory.intervals import certificate, knowledge, outside

@@ -5,9 +5,9 @@ import torch
 
 from fedgo import Settings, counted_ucb1, fed_go_ucb
 from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
-from fedgo.paper import guarded as played
-from fedgo.paper import store
-from fedgo.paper.experiments import EXPERIMENTS, tuned, world
+from fedgo.experiments import guarded as played
+from fedgo.experiments import store
+from fedgo.experiments.comparison import EXPERIMENTS, tuned, world
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

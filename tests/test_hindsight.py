@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedgo import Langevin, Settings, SingleUnit, fed_go_ucb, shared_start, theory
-from fedgo.theory.hindsight import Hindsight
+from fedgo.experiments.hindsight import Hindsight
 
 CLIENTS, ROUNDS, LAM, GAMMA = 3, 12, 0.7, 0.4
 

@@ -8,6 +8,9 @@ import torch
 
 from fedgo import Langevin, Network, Problem, Settings, SingleUnit, realizable, shared_start
 from fedgo.confidence import Tally, ball
+from fedgo.experiments.inequalities import Violations, one_step, regret_bound, violations
+from fedgo.experiments.plays import blind, linear_play, play, random_play
+from fedgo.experiments.printed_event import bookkeeping
 from fedgo.theory import (
     excess_first_order,
     excess_in_ball,
@@ -15,9 +18,6 @@ from fedgo.theory import (
     regret_phase_two_clipped,
     single_unit,
 )
-from fedgo.theory.inequalities import Violations, one_step, regret_bound, violations
-from fedgo.theory.plays import blind, linear_play, play, random_play
-from fedgo.theory.printed_event import bookkeeping
 
 
 @pytest.fixture(scope="module")

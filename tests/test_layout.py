@@ -58,7 +58,7 @@ def test_no_wing_imports_one_above_it():
     [
         ("star.py", "from fedgo.algorithms.controls import uniform_random"),
         ("phase_two.py", "from fedgo.optimism.line_three import LineThree"),
-        ("theory/replay.py", "import fedgo.paper.figures"),
+        ("theory/replay.py", "import fedgo.experiments.figures"),
         ("algorithms/go_ucb.py", "def late():\n    from fedgo.theory import radius"),
     ],
 )
@@ -89,7 +89,7 @@ def test_import_fedgo_says_nothing_and_warns_of_nothing():
 @pytest.mark.slow
 def test_tuning_and_claims_neither_draw_nor_read_raw_data():
     code = (
-        "import sys, fedgo.paper.tune, fedgo.paper.claims;"
+        "import sys, fedgo.experiments.tune, fedgo.experiments.claims;"
         "assert not {'matplotlib', 'sklearn', 'pooch', 'unlzw3'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, cwd=PACKAGE.parent)

@@ -63,8 +63,8 @@ def test_every_fault_of_a_file_is_put_in_its_place_and_nowhere_else(tmp_path):
 @pytest.mark.parametrize(
     ("module", "first"),
     [
-        ("fedgo.paper.claims", "tests/test_claims.py"),
-        ("fedgo.paper.guarded", "tests/test_guarded.py"),  # `from fedgo.paper import guarded`
+        ("fedgo.experiments.claims", "tests/test_claims.py"),
+        ("fedgo.experiments.guarded", "tests/test_guarded.py"),  # `from fedgo.experiments import guarded`
         ("fedgo.optimism.cuts", "tests/test_line_three.py"),
         ("fedgo.federation.wire", "tests/test_federation.py"),  # what the package's own file takes from it
     ],

@@ -103,7 +103,7 @@ def test_a_symbol_with_several_rows_is_in_the_list_of_those():
 
 # One letter, one meaning in the theory part
 
-THEORY = ["11_theory_oracle", "12_theory_confidence", "13_theory_phase_two", "14_theorem"]
+THEORY = ["theory_oracle", "theory_confidence", "theory_phase_two", "theorem"]
 GROUP = r"\{(?:[^{}]|\{[^{}]*\})*\}"
 INDEX = rf"_(?:{GROUP}|\\[a-zA-Z]+|[a-zA-Z0-9*+])"
 BEFORE_BRACKETS = {r"\varphi", r"\varsigma", r"\varepsilon", "g"}  # functions, or factors of a sum

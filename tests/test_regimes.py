@@ -13,13 +13,13 @@ import torch
 from fedgo._streams import generator
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Growing, surrogate_ucb
-from fedgo.beyond.fitted_kernel import fitted_kernel_ucb
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import GaussianProcess
-from fedgo.paper import families, players, record, regime_map, regimes
-from fedgo.paper.experiments import TUNING_SEED
-from fedgo.paper.players import PLAYERS, Job, Regime, Row
-from fedgo.paper.regimes import REGIMES, TUNING
+from fedgo.experiments import families, players, record, regime_map, regimes
+from fedgo.experiments.comparison import TUNING_SEED
+from fedgo.experiments.fitted_kernel import fitted_kernel_ucb
+from fedgo.experiments.players import PLAYERS, Job, Regime, Row
+from fedgo.experiments.regimes import REGIMES, TUNING
 
 SMALL = Regime("hartmann6", arms=6, rounds=3, clients=2)
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from book_modules import load
 
-from fedgo.paper import explorer
+from fedgo.experiments import explorer
 
 ROOT = Path(__file__).resolve().parents[1]
 load("source_links", "source_links")

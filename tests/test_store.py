@@ -8,10 +8,10 @@ from functools import partial, wraps
 
 import pytest
 
-from fedgo.paper import store
-from fedgo.paper.code import closure
-from fedgo.paper.experiments import ALGORITHMS, EVERY, YARDSTICKS, World, evaluate, tuned, world
-from fedgo.paper.problems import clustered, hartmann6
+from fedgo.experiments import store
+from fedgo.experiments.code import closure
+from fedgo.experiments.comparison import ALGORITHMS, EVERY, YARDSTICKS, World, evaluate, tuned, world
+from fedgo.problems import clustered, hartmann6
 
 FEW = ["Uniform", "DisLinUCB"]
 
@@ -195,7 +195,7 @@ def test_the_code_of_a_trace_is_that_of_its_algorithm(monkeypatch):
     assert "fedgo.algorithms.fed_glb_ucb" not in modules["Fed-GO-UCB"]
     for names in modules.values():
         assert {"fedgo.trace", "fedgo.problem", "fedgo._streams"} <= names
-        assert not any(name.startswith(("fedgo.paper.", "fedgo.theory")) for name in names)
+        assert not any(name.startswith(("fedgo.experiments.", "fedgo.theory")) for name in names)
     assert {made.files for made in found.values()} == {("paper/experiments.py",)}
     assert len({made.how["algorithm"] for made in found.values()}) == len(found)
 

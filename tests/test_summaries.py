@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from fedgo.paper.summaries import interval, mean_error, number, paired_difference, total
+from fedgo.experiments.summaries import interval, mean_error, number, paired_difference, total
 from fedgo.trace import Trace
 
 

@@ -498,7 +498,7 @@ def test_without_botorch_all_but_the_process_works():
         "except ImportError as error: print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'fedgo[paper]'" in shown
+    assert "pip install 'fedgo[experiments]'" in shown
 
 
 def test_the_model_of_a_process_is_botorchs_with_its_priors():

@@ -8,7 +8,16 @@ import pytest
 import torch
 
 from fedgo import Trace
-from fedgo.paper.tables import Checks, Rate, frequency, quote, rate, second_phases, share_of_parts, table
+from fedgo.experiments.tables import (
+    Checks,
+    Rate,
+    frequency,
+    quote,
+    rate,
+    second_phases,
+    share_of_parts,
+    table,
+)
 
 
 def test_a_table_is_written_as_markdown_writes_it():

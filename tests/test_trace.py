@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedgo import Problem, Trace, uniform_random
-from fedgo.paper.problems import hartmann6
+from fedgo.problems import hartmann6
 
 ARRAYS = ("arm", "reward", "regret", "up", "down", "sync")
 

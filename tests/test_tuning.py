@@ -20,9 +20,9 @@ import torch
 from distributed import Client, LocalCluster
 
 from fedgo import Settings, fed_go_ucb, hartmann6, one_go_ucb
-from fedgo.paper import record, store, tune, tuning
-from fedgo.paper.claims import late_share
-from fedgo.paper.experiments import (
+from fedgo.experiments import record, store, tune, tuning
+from fedgo.experiments.claims import late_share
+from fedgo.experiments.comparison import (
     ALGORITHMS,
     EXPERIMENTS,
     LINE_THREE,
@@ -36,8 +36,8 @@ from fedgo.paper.experiments import (
     tuned,
     world,
 )
-from fedgo.paper.tune import Kept, Measured, Progress, Task
-from fedgo.paper.tuning import (
+from fedgo.experiments.tune import Kept, Measured, Progress, Task
+from fedgo.experiments.tuning import (
     CLAIM_RUNS,
     CLAIM_SEED,
     GRIDS,
@@ -323,7 +323,7 @@ def test_tuning_and_evaluation_are_the_same_with_any_executor(pools, kind, tmp_p
     small = [Bracket("hartmann6", a, grid, (Rung(4, 2), Rung(2, 3))) for a in ("DisLinUCB", "Fed-GO-UCB")]
     here = tune.tune(small, TUNING_SEED, Kept(tmp_path / "here"))
     assert tune.tune(small, TUNING_SEED, Kept(tmp_path / "there"), pools[kind]) == here
-    monkeypatch.setattr("fedgo.paper.experiments._BATCH", 2)
+    monkeypatch.setattr("fedgo.experiments.comparison._BATCH", 2)
     algorithms = ["Fed-GO-UCB", "DisLinUCB", "Uniform"]
     alone = evaluate("hartmann6", 3, algorithms=algorithms)
     assert list(alone) == algorithms and len(alone["Uniform"].arm) == 3
@@ -407,7 +407,7 @@ def test_what_is_best_in_hindsight_is_chosen_from_the_whole_grid_on_the_runs_of_
     study = STUDIES["in_sample"]
     assert study.seed == CLAIM_SEED != TUNING_SEED
     assert all(b.rungs == (Rung(len(GRIDS[b.algorithm]), CLAIM_RUNS),) for b in study.brackets)
-    page = (Path(__file__).resolve().parents[1] / "notebooks" / "10_claims.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[1] / "notebooks" / "claims.md").read_text(encoding="utf-8")
     assert f"\nruns = {CLAIM_RUNS}\nseed = {CLAIM_SEED}\n" in page
 
 
@@ -434,7 +434,7 @@ def test_no_evaluation_uses_the_tuning_instances():
 
 def test_the_yardstick_runs_as_tuned(monkeypatch):
     calls = []
-    monkeypatch.setattr("fedgo.paper.experiments.gp_ucb", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr("fedgo.experiments.comparison.gp_ucb", lambda *arguments: calls.append(arguments))
     within = world(YARDSTICK_ON, 2)
     YARDSTICKS[YARDSTICK].run(within, {"beta": 0.7})
     assert calls == [(within.problem, within.clients, YARDSTICK_STEPS, 0.7)]
@@ -656,7 +656,7 @@ def test_a_step_outside_every_edge_that_matters_was_tried(shipped):
 
 
 def test_an_evaluation_of_more_runs_than_fit_at_once_is_one_trace(monkeypatch):
-    monkeypatch.setattr("fedgo.paper.experiments._BATCH", 5)
+    monkeypatch.setattr("fedgo.experiments.comparison._BATCH", 5)
     traces = evaluate("hartmann6", 12, algorithms=["DisLinUCB", "Uniform"])
     few = evaluate("hartmann6", 2, algorithms=["DisLinUCB"])
     assert set(traces) == {"DisLinUCB", "Uniform"}

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from fedgo import Trace
-from fedgo.paper import verdicts
-from fedgo.paper.claims import Change, Claim, Part
-from fedgo.paper.verdicts import quote_study, regrets_compared, verdicts_compared
+from fedgo.experiments import verdicts
+from fedgo.experiments.claims import Change, Claim, Part
+from fedgo.experiments.verdicts import quote_study, regrets_compared, verdicts_compared
 
 
 def parts(*holds):
@@ -14,7 +14,7 @@ def parts(*holds):
 
 
 def test_a_row_has_both_verdicts_with_their_parts_and_says_whether_it_stays():
-    claim = Claim("c", "Section 6", "it is better", "a ratio", "below 1", None, "08_all_six", "partly")
+    claim = Claim("c", "Section 6", "it is better", "a ratio", "below 1", None, "results", "partly")
     same = Change(claim, ("partly", parts(True, False)), ("partly", parts(False, True)))
     other = Change(claim, ("partly", parts(True, False)), ("not reproduced", parts(False, False)))
     head, _, first, second = verdicts_compared([same, other], "as it is", "changed").data.splitlines()
@@ -27,7 +27,7 @@ def test_a_row_has_both_verdicts_with_their_parts_and_says_whether_it_stays():
 def test_what_a_study_changes_is_quoted_with_its_size_and_what_made_it(monkeypatch):
     glued = {}
     monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.__setitem__(name, value))
-    claim = Claim("c", "Section 6", "it is better", "a ratio", "below 1", None, "08_all_six", "partly")
+    claim = Claim("c", "Section 6", "it is better", "a ratio", "below 1", None, "results", "partly")
     same = Change(claim, ("partly", parts(True, False)), ("partly", parts(False, True)))
     other = Change(
         claim, ("partly", parts(True, False, True)), ("not reproduced", parts(False, False, False))

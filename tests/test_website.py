@@ -157,7 +157,7 @@ def test_what_is_edited_while_the_pages_are_built_is_not_in_the_stamp(book, quic
         ("book/some.bib", "frame"),
         ("book/_assets/book.css", "frame"),
         ("fedgo/star.py", "frame"),
-        ("fedgo/paper/data/magic.csv", "frame"),
+        ("fedgo/data/magic.csv", "frame"),
         ("_toc.yml", "frame"),
         ("_config.yml", "frame"),
         ("requirements.lock", "frame"),

@@ -96,7 +96,7 @@ def test_the_source_distribution_is_the_package_without_its_tests(sdist):
 def test_the_wheel_has_all_of_the_package_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
-    assert {"fedgo/py.typed", "fedgo/paper/data/magic.csv"} <= set(sources())
+    assert {"fedgo/py.typed", "fedgo/data/magic.csv"} <= set(sources())
     assert wrong_contents(names, sources()) == []
 
 

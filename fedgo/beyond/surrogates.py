@@ -191,7 +191,7 @@ class GaussianProcess:
             import botorch  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                "a GaussianProcess needs BoTorch: pip install 'fedgo[paper]'; Relinearised does without"
+                "a GaussianProcess needs BoTorch: pip install 'fedgo[experiments]'; Relinearised does without"
             ) from error
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Posterior:
