@@ -1,4 +1,4 @@
-"""What every algorithm did on the four problems, as hashes: no refactoring moves an arm, a scalar, a synchronisation."""
+"""What every algorithm did on the four problems, as hashes: no change moves an arm, a scalar, a synchronisation."""
 
 import hashlib
 import json
