@@ -1,4 +1,4 @@
-"""pyproject.toml, environment.yml and the two locks agree, and the locks name releases only."""
+"""pyproject.toml and the two locks agree, and the locks name releases only."""
 
 import re
 import tomllib
@@ -25,20 +25,12 @@ def locked() -> dict[str, Version]:
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
-def requirements(*without: str) -> list[Requirement]:
-    extras = [parts for name, parts in PROJECT["optional-dependencies"].items() if name not in without]
+def requirements() -> list[Requirement]:
+    extras = PROJECT["optional-dependencies"].values()
     named = [
         Requirement(text) for text in [*PROJECT["dependencies"], *(t for extra in extras for t in extra)]
     ]
     return [requirement for requirement in named if requirement.name != "fedgo"]  # an extra may name another
-
-
-def environment_pins() -> dict[str, Version]:
-    (pip,) = (entry["pip"] for entry in ENVIRONMENT["dependencies"] if isinstance(entry, dict))
-    assert pip[-1] == "-e ."
-    return {
-        canonicalize_name(name): Version(version) for name, version in (pin.split("==") for pin in pip[:-1])
-    }
 
 
 def test_every_lock_line_is_a_plain_pin():
@@ -57,12 +49,6 @@ def test_lock_satisfies_pyproject():
 def test_every_requirement_has_a_lower_bound():
     unbounded = [str(r) for r in requirements() if not any(s.operator in (">=", "==") for s in r.specifier)]
     assert unbounded == []
-
-
-def test_environment_pins_what_pyproject_names_as_the_lock_does():
-    versions = locked()
-    direct = {canonicalize_name(r.name) for r in requirements("federation")}  # which the book does without
-    assert environment_pins() == {name: versions[name] for name in direct}
 
 
 def test_environment_python_is_supported():

@@ -113,7 +113,7 @@ def test_the_core_asks_for_torch_and_numpy_and_the_extras_for_the_rest(wheel):
     about = metadata(wheel)
     asked = [Requirement(text) for text in about.get_all("Requires-Dist")]
     assert {requirement.name for requirement in asked if not requirement.marker} == {"numpy", "torch"}
-    assert {"paper", "book", "test"} <= set(about.get_all("Provides-Extra"))
+    assert {"study", "experiments", "federation", "book", "test"} <= set(about.get_all("Provides-Extra"))
 
 
 def test_the_page_of_the_package_leads_nowhere_that_it_cannot(wheel):
