@@ -6,6 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from fedgo import Network, Problem, Settings, realizable
+from fedgo.theory.intervals import knowledge
 
 INF = float("inf")
 GAMMAS = (0.0, 0.01, 0.1, 0.5, 3.0, INF)  # thresholds: always, often, now and then, never
@@ -56,6 +57,15 @@ def assert_same(trace, row, expected):
     """Phase II of the run at ``row`` made the same choices and sent as much, step by step."""
     for name in ("arm", "sync", "up", "down"):
         assert getattr(trace, name)[row, trace.phase_one :].tolist() == getattr(expected, name), name
+
+
+def certificates(trace, intervals, arms, phase_one=False):
+    """q_t ≥ r_t of every step of Phase II, (S, NT), from what each client knew, with ``phase_one`` all data."""
+    found = torch.zeros(trace.arm.shape, dtype=torch.float64)
+    for known in knowledge(trace, arms, phase_one):
+        interval = intervals.after(known.tally, known.syncs)
+        found[:, known.step] = interval.certificate(trace.arm[:, known.step])
+    return found[:, trace.phase_one :]
 
 
 def gaussian_process(problem, lengthscale, lam, arm, reward):

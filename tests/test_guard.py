@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import INF, assert_same, random_world
+from instances import INF, assert_same, certificates, random_world
 from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
@@ -47,7 +47,7 @@ from fedgo.confidence import Tally, condition
 from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
 from fedgo.simulation import largest, order_of_ties
-from fedgo.theory.intervals import certificate, knowledge, outside
+from fedgo.theory.intervals import knowledge, outside
 from fedgo.theory.uniform import tabular_information
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
@@ -569,9 +569,8 @@ def test_notes_survive_the_file_and_a_join_and_old_files_are_read(tmp_path):
     plain = fed_go_ucb(problem, start, chosen)
     plain.save(tmp_path / "plain.npz")
     assert dict(Trace.load(tmp_path / "plain.npz").notes) == {} == dict(plain.first(1).notes)
-    found = certificate(
-        plain, TabularIntervals(start.clients, 0.3, guarantee.value), problem.means.shape[1], True
-    )
+    intervals = TabularIntervals(start.clients, 0.3, guarantee.value)
+    found = certificates(plain, intervals, problem.means.shape[1], True)
     assert (plain.regret[:, plain.phase_one :] <= found).all()  # unguarded play has a certificate as well
 
 

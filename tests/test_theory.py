@@ -13,6 +13,7 @@ from fedgo.confidence import Tally, condition, first_order
 from fedgo.theory import Assumptions
 from fedgo.theory.confidence import radius
 from fedgo.theory.replay import replay
+from fedgo.theory.theorem import TheoremSetting
 
 PLAIN = Assumptions(dimension=5, value=2.0, slope=3.0, curvature=0.7, noise=0.4, growth=0.5)
 GROWN = replace(PLAIN, tail=0.8, exponent=1.5)
@@ -342,10 +343,8 @@ def test_one_datum_breaks_the_potential_lemma_below_the_least_lam_and_not_above(
     least = slope**2 / theory.LARGEST_INCREMENT
     for lam, holds in ((least * 1.001, True), (least * 0.999, False)):
         assert (slope**2 / lam <= 2 * math.log1p(slope**2 / lam)) == holds
-    theory.require_regularisation(least * 1.001, slope)
-    for refused in (theory.require_regularisation, lambda *a: theory.potential_bound(1.0, *a)):
-        with pytest.raises(ValueError, match=r"lam is .*λ ≥ C_g²/2\.5129"):
-            refused(least * 0.999, slope)
+    with pytest.raises(ValueError, match=r"lam is .*λ ≥ C_g²/2\.5129"):
+        theory.potential_bound(1.0, least * 0.999, slope)
 
 
 def test_the_second_order_parts_by_hand():
@@ -452,40 +451,8 @@ def test_the_printed_regrets_by_hand():
     # excess 2: 2(2βC_h/λ)² = 8β²C_h²/λ²
     good = math.sqrt(60) * math.sqrt(16 * math.e * 3 * 4 + 8 * 9 * 0.49 / 4 * 60)
     assert theory.good_regret_printed(3.0, 4.0, 60, 0.7, 2.0) == about(good)
-    third = math.sqrt(60) * math.sqrt(16 * math.e * 3 * 4 + 18 * 9 * 0.49 / 4 * 60)
-    assert theory.good_regret_printed(3.0, 4.0, 60, 0.7, 2.0, 3.0) == about(third)
     bad = 4 * 20 * math.sqrt(16 * 3 * 0.5 + 8 * 9 * 0.49 / 1.44)
     assert theory.bad_regret_printed(3.0, 4.0, 20, 0.5, 0.7, 1.2) == about(bad)
-
-
-def test_the_regret_of_phase_two_by_hand():
-    found = theory.regret_phase_two(3.0, 2.7, 20, 5, 0.5, 1.5, 0.01)
-    assert found.good == about(2 * math.sqrt(2 * math.e * 3 * 100 * 2.7))
-    assert found.bad == about(2 * (2 * math.sqrt(2) * 20 * math.sqrt(1.5) + 3))  # ⌊2.7⌋ bad epochs
-    assert found.second_order == about(1)
-    assert theory.regret_phase_two(3.0, 0.99, 20, 5, 0.5, 1.5, 0.01).bad == 0
-    assert theory.regret_phase_two(3.0, 1.0, 20, 5, 0.5, 1.5, 0.01).bad == about(found.bad / 2)
-
-
-@given(wide, st.floats(0.01, 300), counts, counts, wide, positive, positive)
-@cases
-def test_the_parts_of_the_regret_add_up_and_grow(beta, information, clients, rounds, gamma, value, excess):
-    given_ = (beta, information, clients, rounds, gamma, value, excess)
-    found = theory.regret_phase_two(*given_)
-    assert found.total == about(found.good + found.bad + found.second_order)
-    assert all(part >= 0 for part in found)
-    for place in range(len(given_)):
-        more = [2 * number if place == i else number for i, number in enumerate(given_)]
-        larger = theory.regret_phase_two(*more)
-        assert all(a <= b for a, b in zip(found, larger, strict=True))
-
-
-def test_bad_epochs_are_fewer_than_the_information():
-    # epochs with a log-ratio above 1 that add up to Λ: at most ⌊Λ⌋, and ⌊Λ⌋ are possible where Λ is not whole
-    for information in (0.3, 1.0, 1.5, 2.0, 7.9):
-        most = max(n for n in range(20) if n == 0 or n * (1 + 1e-12) < information)
-        bad = theory.regret_phase_two(1.0, information, 1, 1, 0.0, 0.5, 0.0).bad
-        assert most <= bad == math.floor(information)
 
 
 # Theorem 1
@@ -508,7 +475,7 @@ def test_the_settings_of_the_theorems_by_hand():
 def test_the_setting_of_the_repaired_theorem_meets_its_conditions(clients, rounds, dimension, slope):
     a = replace(PLAIN, dimension=dimension, slope=slope)
     setting = theory.theorem_setting(a, clients, rounds)
-    theory.require_regularisation(setting.lam, slope)
+    assert setting.lam >= slope**2 / theory.LARGEST_INCREMENT
     information = theory.information_bound(dimension, clients * rounds, slope, setting.lam)
     # P ≤ √(TR/γ) + R/γ = R√N + R²N/T
     most = theory.synchronisations(rounds, information, setting.gamma)
@@ -564,7 +531,7 @@ def by_hand(a, clients, rounds, delta, oracle_rounds, rho2, setting, information
 def test_the_repaired_theorem_is_made_of_its_parts(clients, rounds, line_three):
     steps, lam = clients * rounds, 9.0
     information = 5 * math.log(1 + steps / 5)
-    setting = theory.TheoremSetting(math.ceil(math.sqrt(steps)), lam, rounds / (clients * information))
+    setting = TheoremSetting(math.ceil(math.sqrt(steps)), lam, rounds / (clients * information))
     rho2 = 2 * theory.regression_risk(PLAIN, setting.exploration, 0.1, 0.02) / 0.5
     found = theory.theorem(PLAIN, clients, rounds, 0.1, 30, epsilon=0.02, line_three=line_three)
     _, expected = by_hand(PLAIN, clients, rounds, 0.1, 30, rho2, setting, information, line_three)
@@ -573,7 +540,7 @@ def test_the_repaired_theorem_is_made_of_its_parts(clients, rounds, line_three):
 
 
 def test_what_is_given_to_the_repaired_theorem_is_used():
-    setting = theory.TheoremSetting(200, 4.0, 0.3)
+    setting = TheoremSetting(200, 4.0, 0.3)
     found = theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.04, setting=setting, information=6.6)
     beta, expected = by_hand(PLAIN, 20, 100, 0.1, 30, 0.04, setting, 6.6, False)
     assert tuple(found) == tuple(map(about, expected))
@@ -588,14 +555,11 @@ def test_what_is_given_to_the_repaired_theorem_is_used():
 
 
 @pytest.mark.parametrize("lam", [1e-9, 1e-4, 0.3, 3.6, 9.0, 1e4])
-def test_the_repaired_theorem_holds_for_every_regularisation_and_is_never_above_item_3(lam):
-    setting = theory.TheoremSetting(200, lam, 0.3)
+def test_the_repaired_theorem_holds_for_every_regularisation(lam):
+    setting = TheoremSetting(200, lam, 0.3)
     found = theory.theorem(PLAIN, 20, 100, 0.1, 30, rho2=0.04, setting=setting, information=6.6)
     beta, expected = by_hand(PLAIN, 20, 100, 0.1, 30, 0.04, setting, 6.6, False)
     assert tuple(found) == tuple(map(about, expected))
-    old = theory.regret_phase_two(beta, 6.6, 20, 100, 0.3, PLAIN.value, 0.7 * 0.04)
-    if lam >= PLAIN.slope**2 / theory.LARGEST_INCREMENT:
-        assert found.phase_two <= old.total * (1 + 1e-12)
     larger = max(math.sqrt(beta), PLAIN.value)
     plain = 2 * larger * math.sqrt(math.e * 2000 * 6.6 / math.log(2)) + 2000 * 0.7 * 0.04
     plain += 6 * (2 * 20 * larger * math.sqrt(0.3 / math.log(2)) + 2 * PLAIN.value)
@@ -603,7 +567,7 @@ def test_the_repaired_theorem_holds_for_every_regularisation_and_is_never_above_
 
 
 def test_there_are_no_more_synchronisations_than_steps():
-    setting = theory.TheoremSetting(10, 9.0, 1e-6)
+    setting = TheoremSetting(10, 9.0, 1e-6)
     assert theory.theorem(PLAIN, 4, 25, 0.1, 30, rho2=0.04, setting=setting).syncs == 100
 
 
@@ -664,7 +628,7 @@ def test_no_radius_of_a_run_exceeds_the_worst_case(seed):
 @cases
 def test_the_bounds_of_the_repaired_theorem_grow_with_rho_and_information(rho2, delta, gamma, information):
     def bound(rho2=rho2, delta=delta, information=information, **options):
-        setting = theory.TheoremSetting(45, 9.0, gamma)
+        setting = TheoremSetting(45, 9.0, gamma)
         options |= {"rho2": rho2, "setting": setting, "information": information}
         return theory.theorem(PLAIN, 20, 100, delta, 30, **options)
 
@@ -677,7 +641,7 @@ def test_the_bounds_of_the_repaired_theorem_grow_with_rho_and_information(rho2, 
 
 # Bad arguments
 
-SMALL = theory.TheoremSetting(10, 0.1, 1.0)
+SMALL = TheoremSetting(10, 0.1, 1.0)
 
 BAD = {
     "no parameter": (lambda: replace(PLAIN, dimension=0), "dimension is 0: give d_w"),
@@ -772,7 +736,7 @@ def test_both_theorems_are_the_two_at_every_scale(arms):
     for scale, both in zip((1.0, 100.0), found, strict=True):
         assert both.printed == theory.theorem_printed(a, 10, 1000, 0.1, 7, scale)
         gamma = 1000 / (10 * theory.information_bound(arms or 5, 10_000, 2.0, 4 * scale))
-        setting = theory.TheoremSetting(100, 4 * scale, gamma)
+        setting = TheoremSetting(100, 4 * scale, gamma)
         epsilon = 1 / (16 * 100)
         assert both.repaired == theory.theorem(
             a, 10, 1000, 0.1, 7, epsilon=epsilon, arms=arms, setting=setting

@@ -78,18 +78,12 @@ def test_the_clipped_regret_by_hand():
     *[st.floats(1e-3, 1e3)] * 3, st.floats(0, 300), st.integers(1, 50), st.integers(1, 50), st.floats(0, 100)
 )
 @cases
-def test_the_clipped_regret_is_below_the_old_one_and_that_with_m(
-    beta, value, widest, information, n, t, gamma
-):
+def test_the_clipped_regret_is_below_that_with_m(beta, value, widest, information, n, t, gamma):
     found = theory.regret_phase_two_clipped(beta, information, n, t, gamma, value, widest=widest)
     large = max(math.sqrt(beta), value)
     simple = 2 * large * math.sqrt(math.e * n * t * information / math.log(2))
     simple += math.floor(information) * (2 * n * large * math.sqrt(gamma / math.log(2)) + 2 * value)
     assert found.total <= simple * (1 + 1e-12)
-    if widest**2 <= theory.LARGEST_INCREMENT:
-        assert found.total <= theory.regret_phase_two(beta, information, n, t, gamma, value, 0.0).total * (
-            1 + 1e-12
-        )
 
 
 def protocol(seed):
@@ -211,15 +205,10 @@ def test_a_width_can_exceed_that_of_the_counted_event():
 def test_the_information_and_the_radius_by_hand():
     counts = double([0.0, 3.0, 7.0])
     assert tabular_information(counts).item() == about(math.log(32))
-    assert tabular_information(counts, 2.0, double([0.0, 1.0, 0.0])).item() == about(math.log(5 / 3 * 9 / 2))
+    assert tabular_information(counts, double([0.0, 1.0, 0.0])).item() == about(math.log(16))
     union = 2 * math.log(math.pi**2 * 4 * 9 / 0.6)
     root = uniform_radius(counts, 2, clients=4, sigma=0.5, delta=0.1, bias=0.2)
     assert root.item() == about(0.5 * math.sqrt(math.log(32) + union) * math.sqrt(4 / 3) + 0.2)
-    loose = uniform_radius(double([1.0, 0.0]), 0, clients=1, sigma=1.0, delta=0.5, bias=0.0, weight=3.0)
-    assert loose.item() == about(math.sqrt(4 * (math.log(4 / 3) + 2 * math.log(math.pi**2 / 3))))
-    for bad in (0.0, -1.0, INF):
-        with pytest.raises(ValueError, match=r"weight is .*: give a positive"):
-            tabular_information(counts, bad)
     with pytest.raises(ValueError, match=r"counts is -1\.0: give numbers of pulls"):
         uniform_radius(-counts.clamp(max=1), 0, clients=1, sigma=1.0, delta=0.5, bias=0.0)
     with pytest.raises(ValueError, match=r"along, across\) is \(0\.0, 1\.0\)"):

@@ -6,8 +6,8 @@ In arm space Q = GGᵀ/λ is the prior covariance of f, A = Q⁻¹ + diag(n) the
     |m − f|_A ≤ √β,   √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
 
 for all clients i and steps t with probability 1 − δ, conditional on Phase I. With rank K, |f − f(ŵ₀)|_{Q⁻¹} = √λ|G⁺r|.
-Where there are more arms than parameters, or G lacks rank, Q = GGᵀ/λ + ν²I. A is factorised and not Σ: each row of it
-has the size of its own pivot, so that λ may be 1e-12.
+A is factorised and not Σ: each row of it has the size of its own pivot, so that λ may be 1e-12. More arms than
+parameters, or gradients that lack rank, are refused.
 """
 
 import math
@@ -57,7 +57,7 @@ def least_singular(gradients: Tensor) -> Tensor:
 
 def _full_rank(gradients: Tensor) -> Tensor:
     least = least_singular(gradients)
-    remedy = "the linearisation is exact only for gradients of rank K; elsewhere give a nugget ν > 0"
+    remedy = "the linearisation is exact only for gradients of rank K: give fewer arms or a wider network"
     require(bool((least > 0).all()), "the least singular value of the gradients", least.min().item(), remedy)
     return least
 
@@ -74,12 +74,6 @@ def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: floa
     """λ = (σ·σ_min(G)/√Σ(F + |f_x(ŵ₀)|)²)², (...): a client can compute it, and √λ|w̃ − ŵ₀| ≤ σ whatever f is."""
     require(0 < sigma < math.inf, "sigma", sigma, "give σ > 0, a bound on the noise")
     return (sigma * _full_rank(gradients) / farthest(offsets, value)).square()
-
-
-def computable_nugget(offsets: Tensor, value: float, sigma: float) -> Tensor:
-    """ν = √Σ(F + |f_x(ŵ₀)|)²/σ, (...), with which |f − f(ŵ₀)|_{Q⁻¹} ≤ σ for gradients of any rank and every λ."""
-    require(0 < sigma < math.inf, "sigma", sigma, "give σ > 0, a bound on the noise")
-    return farthest(offsets, value) / sigma
 
 
 class Belief(NamedTuple):
@@ -114,11 +108,6 @@ class Prior(NamedTuple):
         bias: Tensor = torch.linalg.solve_triangular(self.factor, away, upper=False).squeeze(-1).norm(dim=-1)
         return bias
 
-    def most_bias(self, value: float) -> Tensor:
-        """A bound on |f − f₀|_{Q⁻¹} for every f with |f| ≤ F = ``value``, which a client can compute, (...)."""
-        values: Tensor = torch.linalg.svdvals(self.factor)
-        return farthest(self.offsets, value) / values[..., -1]
-
     def after(self, tally: Tally) -> "Belief":
         """The belief given the ``tally`` (..., K) of pulls and summed rewards."""
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
@@ -131,19 +120,15 @@ class Prior(NamedTuple):
         return Belief(mean, covariance.diagonal(dim1=-2, dim2=-1).sqrt(), factor, 2 * roots.sum(-1))
 
 
-def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float, nugget: Tensor | float = 0.0) -> Prior:
-    """Q = GGᵀ/λ + ν²I of ``gradients`` (..., K, d_w), with λ = ``lam`` and ν = ``nugget`` (...), from a QR of its root.
+def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> Prior:
+    """Q = GGᵀ/λ of ``gradients`` (..., K, d_w), with λ = ``lam`` (...), from a QR of its root.
 
-    A ``ValueError`` unless λ > 0 and Q is positive definite: ν > 0 or G of rank K.
+    A ``ValueError`` unless λ > 0 and G has rank K.
     """
-    lam, nugget = (torch.as_tensor(each, dtype=torch.float64) for each in (lam, nugget))
+    lam = torch.as_tensor(lam, dtype=torch.float64)
     require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
-    require(bool((nugget >= 0).all()), "nugget", nugget.min().item(), "give ν ≥ 0")
-    if not bool((nugget > 0).all()):
-        _full_rank(gradients)
-    eye = torch.eye(offsets.shape[-1], dtype=torch.float64).expand(*offsets.shape, -1)
-    scaled, own = gradients / lam.sqrt()[..., None, None], nugget[..., None, None] * eye
-    return Prior(compress(torch.cat([scaled, own], -1)).features, offsets)
+    _full_rank(gradients)
+    return Prior(compress(gradients / lam.sqrt()[..., None, None]).features, offsets)
 
 
 def exact_radius(
@@ -194,16 +179,12 @@ def exact_intervals(
 ) -> ExactIntervals:
     """The intervals of Theorem S at the ŵ₀ of ``start``, with the λ that a client can compute and, so, a bias of σ.
 
-    F = ``value`` must bound |f|; σ is the problem's unless given. With gradients of rank below K the computable nugget
-    takes the place of the bias, and λ is 1.
+    F = ``value`` must bound |f|; σ is the problem's unless given. A ``ValueError`` for gradients of rank below K.
     """
     require(start.w0.shape[1] == 1, "the shape of w0", tuple(start.w0.shape), "give a shared_start")
     w0, sigma = start.w0[:, 0], problem.sigma if sigma is None else sigma
     gradients, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)
-    if bool((least_singular(gradients) > 0).all()):
-        made = prior(gradients, offsets, computable_lam(gradients, offsets, value, sigma))
-    else:
-        made = prior(gradients, offsets, 1.0, computable_nugget(offsets, value, sigma))
+    made = prior(gradients, offsets, computable_lam(gradients, offsets, value, sigma))
     bias = torch.full_like(offsets[:, 0], sigma)
     return ExactIntervals(start.clients, sigma, value, delta, prior=made, bias=bias)
 

@@ -116,23 +116,11 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
         yield Knowledge(step, Tally(*(shared + own[:, :, :-1] - before)), syncs[:, step])
 
 
-def certificate(trace: Trace, intervals: Intervals, arms: int, phase_one: bool) -> Tensor:
-    """q_t ≥ r_t of every step of Phase II of ``trace``, whichever algorithm made it, (S, NT).
-
-    From the counts and sums that the client knew, those of Phase I included with ``phase_one``; ``arms`` is K. Their
-    sum bounds the regret of Phase II with probability 1 − δ.
-    """
-    found = torch.zeros(trace.arm.shape, dtype=torch.float64)
-    for known in knowledge(trace, arms, phase_one):
-        interval = intervals.after(known.tally, known.syncs)
-        found[:, known.step] = interval.certificate(trace.arm[:, known.step])
-    return found[:, trace.phase_one :]
-
-
 def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) -> Tensor:
     """Whether f = ``means`` (S, K) leaves [L, U] for some arm before some step of Phase II of ``trace``, (S,) bool.
 
-    With probability 1 − δ it does not. ``intervals`` and ``phase_one`` as for `certificate`; only a simulation knows f.
+    With probability 1 − δ it does not. ``intervals`` are asked after what each client knew, with ``phase_one`` the data
+    of Phase I too. Only a simulation knows f.
     """
     left = torch.zeros(len(trace.arm), dtype=torch.bool)
     for known in knowledge(trace, means.shape[1], phase_one):

@@ -18,19 +18,9 @@ def potential_bound(information: float, lam: float, slope: float) -> float:
 
     A ``ValueError`` unless λ ≥ C_g²/2.5129, without which the lemma is false.
     """
-    require_regularisation(lam, slope)
-    return 2 * information
-
-
-def require_regularisation(lam: float, slope: float) -> None:
-    """The condition λ ≥ C_g²/2.5129 of the elliptical potential lemma, which the paper does not state."""
     least = slope**2 / LARGEST_INCREMENT
-    require(
-        lam >= least,
-        "lam",
-        lam,
-        f"the elliptical potential lemma needs λ ≥ C_g²/2.5129 = {least:.4g}",
-    )
+    require(lam >= least, "lam", lam, f"the potential lemma needs λ ≥ C_g²/2.5129 = {least:.4g}")
+    return 2 * information
 
 
 def potential_clipped(information: float, widest: float = 1.0) -> float:
@@ -91,13 +81,10 @@ def regret_phase_one(exploration: int, value: float) -> float:
     return 2 * exploration * value
 
 
-def good_regret_printed(
-    beta: float, information: float, steps: int, curvature: float, lam: float, excess: float = 2.0
-) -> float:
-    """R_good ≤ √(NT)·√(16eβR + 2κ²NT), κ = ``excess`` · βC_h/λ: 2 as printed (2κ² = 8β²C_h²/λ²), 3 as corrected."""
-    return math.sqrt(steps) * math.sqrt(
-        16 * math.e * beta * information + 2 * (excess * beta * curvature / lam) ** 2 * steps
-    )
+def good_regret_printed(beta: float, information: float, steps: int, curvature: float, lam: float) -> float:
+    """R_good ≤ √(NT)·√(16eβR + 8β²C_h²NT/λ²) as printed."""
+    second_order = 8 * (beta * curvature / lam) ** 2
+    return math.sqrt(steps) * math.sqrt(16 * math.e * beta * information + second_order * steps)
 
 
 def bad_regret_printed(
@@ -118,20 +105,6 @@ class PhaseTwoRegret(NamedTuple):
     def total(self) -> float:
         """Their sum."""
         return sum(self)
-
-
-def regret_phase_two(
-    beta: float, information: float, clients: int, rounds: int, gamma: float, value: float, excess: float
-) -> PhaseTwoRegret:
-    """Item 3 of the theorem: 2√(2eβNTΛ) + ⌊Λ⌋(2√2 N√(βγ) + 2F) + NTκ, κ = ``excess``, Λ = ``information``.
-
-    Holds where w* lies in every ball, β bounds every β_{t,i} and λ ≥ C_g²/2.5129 (`require_regularisation`); Λ may be
-    realised or R. `regret_phase_two_clipped` with W = C_g/√λ is never larger.
-    """
-    steps = clients * rounds
-    good = 2 * math.sqrt(2 * math.e * beta * steps * information)
-    bad = math.floor(information) * (2 * math.sqrt(2) * clients * math.sqrt(beta * gamma) + 2 * value)
-    return PhaseTwoRegret(good, bad, steps * excess)
 
 
 def regret_phase_two_clipped(

@@ -10,8 +10,6 @@ The first term knows nothing of the network; the features e_x are always predict
 be fitted to all synchronised data, Phase I included, and as often as one likes; the price is the tabular information.
 """
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -21,14 +19,13 @@ from fedgo.theory.exact import Prior
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped
 
 
-def tabular_information(counts: Tensor, weight: float = 1.0, known: Tensor | float = 0.0) -> Tensor:
-    """Σ_x ln((l + n_x)/(l + n⁰_x)) of ``counts`` n (..., K), with those ``known`` before, n⁰, (...).
+def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
+    """Λ_tab = Σ_x ln((1 + n_x)/(1 + n⁰_x)) of ``counts`` n (..., K), with those ``known`` before, n⁰, (...).
 
-    With l = ``weight`` = 1 it is Λ_tab, the information of the event on counts, at most K ln(1 + NT/K) for NT pulls.
+    The information of the event on counts, at most K ln(1 + NT/K) for NT pulls.
     """
-    require(0 < weight < math.inf, "weight", weight, "give a positive weight")
     known = torch.as_tensor(known, dtype=torch.float64)
-    return ((weight + counts) / (weight + known)).log().sum(-1)
+    return ((1 + counts) / (1 + known)).log().sum(-1)
 
 
 def uniform_radius(
@@ -39,19 +36,16 @@ def uniform_radius(
     sigma: float,
     delta: float,
     bias: Tensor | float,
-    weight: float = 1.0,
 ) -> Tensor:
     """√β with which |m − f|_A ≤ √β for any Q and f₀, (...): ``bias`` is |f − f₀|_{Q⁻¹} or a bound on it.
 
-    ``counts`` (..., K) are all pulls in the model, l = ``weight``. Instead of the lemma's factor 1 + l it has
+    ``counts`` (..., K) are all pulls in the model, and l = 1. Instead of the lemma's factor 1 + l it has
     1 + l/min n_x over the arms pulled, which is less.
     """
     require(bool((counts >= 0).all()), "counts", counts.min().item(), "give numbers of pulls, at least 0")
     fewest = torch.where(counts > 0, counts, torch.inf).amin(-1)
-    noise = noise_radius(
-        tabular_information(counts, weight), syncs, members=clients, sigma=sigma, delta=delta
-    )
-    return noise * (1 + weight / fewest).sqrt() + bias
+    noise = noise_radius(tabular_information(counts), syncs, members=clients, sigma=sigma, delta=delta)
+    return noise * (1 + 1 / fewest).sqrt() + bias
 
 
 def uniform_regret(
