@@ -103,10 +103,16 @@ class EventTriggered:
     def begin(self) -> State:
         """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
         runs, _, arms, _ = self.features.shape
-        fresh, server = Tally.blank(runs, self.learners, arms), Tally.blank(runs, arms)
+        return self.resume(Tally.blank(runs, arms))
+
+    def resume(self, server: Tally) -> State:
+        """The state of learners that know what is at the ``server`` (S, K), and have pulled nothing since."""
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
-        prior = self.posterior(torch.arange(runs), fresh)
-        return State(prior, fresh, torch.zeros(runs, self.learners, dtype=torch.float64), server)
+        runs, arms = server.counts.shape
+        fresh = Tally.blank(runs, self.learners, arms)
+        known = Tally(*(part.unsqueeze(1) for part in server)) + fresh
+        gain = torch.zeros(runs, self.learners, dtype=torch.float64)
+        return State(self.posterior(torch.arange(runs), known), fresh, gain, server)
 
     def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Posterior:
         """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.

@@ -78,17 +78,29 @@ class State(NamedTuple):
     own: Posterior
     gain: Tensor
 
+    def of_client(self, client: int) -> "State":
+        """What of it client ``client`` has, with N = 1."""
+        one = slice(client, client + 1)
+        return self._replace(
+            fresh=Tally(*(part[:, one] for part in self.fresh)),
+            place=self.place[:, one],
+            own=Posterior(*(part[:, one] for part in self.own)),
+            gain=self.gain[:, one],
+        )
+
 
 @dataclass(frozen=True)
 class Epochs:
-    """N = ``learners`` clients on ``problem`` with a surrogate for every run; ``first`` (S, K) is what all know before.
+    """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
 
-    κ = ``kappa``, σ = ``sigma``; ``order`` (S, 1, K) decides ties of a plan; ``steps`` NT,
-    ``begun`` T₀.
+    κ = ``kappa``, σ = ``sigma``; ``order`` (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; samples are
+    those of the ``runs`` of ``seed``.
     """
 
     learners: int
-    problem: Problem
+    arms: Tensor
+    seed: int
+    runs: tuple[int, ...]
     surrogates: tuple[Surrogate, ...]
     first: Tally
     order: Tensor
@@ -101,9 +113,15 @@ class Epochs:
 
     def begin(self) -> State:
         """A first fit to what everybody knows."""
-        runs = len(self.first.counts)
-        everyone, zero = torch.arange(runs), torch.zeros(runs, dtype=torch.int64)
-        return self._epoch(everyone, self.first, zero, zero, [None] * runs)
+        none = torch.zeros(len(self.runs), dtype=torch.int64)
+        return self.resume(self.first, none, none, [None] * len(self.runs))
+
+    def resume(self, server: Tally, syncs: Tensor, turn: Tensor, before: Sequence[Fitted | None]) -> State:
+        """An epoch's beginning, after p = ``syncs`` (S,) synchronisations that brought ``server`` (S, K).
+
+        Client ``turn`` (S,) is the first of it; the fits follow on those ``before``, one for each run.
+        """
+        return self._epoch(torch.arange(len(self.runs)), server, syncs, turn, before)
 
     def index(self, state: State) -> Tensor:
         """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
@@ -117,7 +135,7 @@ class Epochs:
         """Whether the pull is the last of its epoch."""
         if self.planning == "own" and isinstance(self.until, Event):
             return (state.fresh.counts.sum(-1) + 1) * (state.gain + state.own.gain(arm)) > self.until.gamma
-        return state.place + 1 == state.length.unsqueeze(1)
+        return state.place + 1 >= state.length.unsqueeze(1)  # above it only where clients do not take turns
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Count the pull; go to the next."""
@@ -147,7 +165,7 @@ class Epochs:
         """The runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) is the first."""
         rows = run.tolist()
         fits = tuple(
-            fitted(self.surrogates[r], self.problem.arms[r], Tally(*own), self.sigma, last)
+            fitted(self.surrogates[r], self.arms[r], Tally(*own), self.sigma, last)
             for r, *own, last in zip(rows, *server, before, strict=True)
         )
         (runs, arms), clients = server.counts.shape, self.learners
@@ -217,7 +235,7 @@ class Epochs:
         root = torch.linalg.cholesky(covariance + jitter.view(-1, 1, 1) * unit)
         draws = []
         for r, p in zip(run.tolist(), syncs.tolist(), strict=True):
-            source = generator(self.problem.seed, self.problem.runs[r], f"samples {p}")
+            source = generator(self.seed, self.runs[r], f"samples {p}")
             rows = [torch.randn(len(unit), generator=source, dtype=mean.dtype) for _ in range(pulls)]
             draws.append(torch.stack(rows))  # row by row: the first are the same, however many follow
         samples: Tensor = mean.unsqueeze(1) + self.kappa * torch.stack(draws) @ root.mT
@@ -348,8 +366,8 @@ def surrogate_ucb(
         if guarantee is None:
             exploration, first = exchange(exploration, clients, arms, told)
     learner = Epochs(
-        clients, problem, each, first, order_of_ties(problem, 1), sigma, kappa, until, planning,
-        clients * rounds, begun,
+        clients, problem.arms, problem.seed, problem.runs, each, first, order_of_ties(problem, 1),
+        sigma, kappa, until, planning, clients * rounds, begun,
     )  # fmt: skip
     name = f"{type(each[0]).__name__}, {planning}"
     if guarantee is not None:

@@ -28,7 +28,7 @@ from fedgo import phase_two
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.algorithms.go_ucb import fed_go_learner
 from fedgo.beyond.optimist import Counted, Optimist, at, check_event, counted, with_trivial
-from fedgo.confidence import Tally, condition
+from fedgo.confidence import Tally
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import EventTriggered, Settings
@@ -212,10 +212,7 @@ class Informed(EventTriggered):
 
     def begin(self) -> phase_two.State:
         """Σ and b of the first data for every learner and the server."""
-        blank = super().begin()
-        shared = Tally(*(part.unsqueeze(1) for part in self.first))
-        posterior = condition(self.features, self.offsets, self.settings.lam, shared + blank.fresh)
-        return blank._replace(posterior=posterior, server=self.first)
+        return self.resume(self.first)
 
 
 @on_cpu

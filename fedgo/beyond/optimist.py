@@ -62,15 +62,18 @@ class Optimist:
 
     def begin(self) -> Counted:
         """Only what everybody knows."""
-        (runs, arms), learners = self.first.counts.shape, self.learners
-        syncs = torch.zeros(runs, dtype=torch.int64)
-        shared = Tally(*(part.unsqueeze(1) for part in self.first))
+        return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
+
+    def resume(self, server: Tally, syncs: Tensor) -> Counted:
+        """What all know after p = ``syncs`` (S,) synchronisations that brought ``server`` (S, K), and no pull since."""
+        (runs, arms), learners = server.counts.shape, self.learners
+        shared = Tally(*(part.unsqueeze(1) for part in server))
         interval = self.intervals.after(shared, syncs.unsqueeze(-1))
         fresh = Tally.blank(runs, learners, arms)
         return Counted(
             fresh,
             torch.zeros(runs, learners, dtype=torch.float64),
-            self.first,
+            server,
             syncs,
             Interval(*(part.expand(-1, learners, -1) for part in interval)),
         )

@@ -219,6 +219,12 @@ class Linear(NamedTuple):
     decay: Tensor
     evidence: float = float("nan")
 
+    @classmethod
+    def kept(cls, w: Tensor) -> "Linear":
+        """Of no arms: all that the next fit needs of this one is ŵ = ``w`` (d_w,), where it begins."""
+        none = w.new_zeros(0)
+        return cls(none, w.new_zeros(0, 0), w.new_zeros(0, 0), 0.0, w, none)
+
     @property
     def variance(self) -> Tensor:
         """(K,)."""

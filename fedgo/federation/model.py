@@ -109,14 +109,6 @@ class Linearised:
         return Estimate(self.state.posterior.mean, self.around.learner.index(self.state))
 
 
-class _Public(NamedTuple):
-    """What of a problem everybody knows, and `Epochs` looks at: the arms (1, K, d_x), and the names of its streams."""
-
-    arms: Tensor
-    seed: int
-    runs: tuple[int]
-
-
 @dataclass(frozen=True)
 class Epochal:
     """A surrogate in epochs at client ``me`` of ``plan``: its ``learner``, the state in which the epoch ``began``, the
@@ -150,33 +142,22 @@ class Epochal:
     def _begun(cls, plan: Plan, me: int, total: Tally, number: int, warm: Tensor) -> "Epochal":
         how = plan.fitting
         assert how is not None
-        public: Any = _Public(plan.arms.unsqueeze(0), plan.seed, (plan.run,))
         steps, blank = plan.clients * how.rounds, Tally.blank(1, len(plan.arms))
         ties, own_ties = plan.order_of_ties[:1].unsqueeze(0), plan.order_of_ties[me].view(1, 1, -1)
         epochs = Epochs(
-            plan.clients, public, (how.surrogate,), blank, ties, how.sigma, how.kappa, how.until, how.planning,
-            steps, plan.length,
+            plan.clients, plan.arms.unsqueeze(0), plan.seed, (plan.run,), (how.surrogate,), blank, ties,
+            how.sigma, how.kappa, how.until, how.planning, steps, plan.length,
         )  # fmt: skip
-        only, syncs = torch.zeros(1, dtype=torch.int64), torch.tensor([number - 2])
+        syncs = torch.tensor([number - 2])
         turn = (total.counts.sum(-1).long() - plan.length) % plan.clients  # who is next where all take turns
-        whole = epochs._epoch(only, total, syncs, turn, [_resumed(how.surrogate, warm)])
-
-        def mine(part: Any) -> Any:
-            if isinstance(part, Tensor):
-                return part[:, me : me + 1]
-            return type(part)(*(mine(each) for each in part))
-
-        names = ("fresh", "place", "own", "gain")  # what every client has its own of
-        state = whole._replace(**{name: mine(getattr(whole, name)) for name in names})
+        state = epochs.resume(total, syncs, turn, [_resumed(how.surrogate, warm)]).of_client(me)
         if how.guarantee is None:
             return cls(plan, me, plan.blank(), epochs, state, state)
         given = how.guarantee
         intervals = TabularIntervals(plan.clients, given.sigma, given.value, given.delta)
         gamma = given.threshold(len(plan.arms), plan.clients, how.rounds)
-        optimist = Optimist(1, intervals, total, gamma, given.patience)
-        counted = optimist.begin()._replace(syncs=syncs)
-        counted = counted._replace(interval=intervals.after(counted.known, syncs.unsqueeze(-1)))
-        guarded = guard.State(counted, state)
+        optimist = Optimist(1, intervals, blank, gamma, given.patience)
+        guarded = guard.State(optimist.resume(total, syncs), state)
         return cls(plan, me, plan.blank(), Guard(optimist, epochs, given.kappa, own_ties), guarded, guarded)
 
     @property
@@ -212,10 +193,7 @@ class Epochal:
 
     def fires(self, arm: Tensor) -> bool:
         """As `Model` says; where clients do not take turns, also after the last pull of a plan."""
-        late = False
-        if not isinstance(self.learner, Guard) and self.learner.planning != "own":
-            late = bool(self.now.place >= self.now.length)
-        return late or bool(self.learner.fires(self.now, arm.view(1, 1)))
+        return bool(self.learner.fires(self.now, arm.view(1, 1)))
 
     @property
     def stale(self) -> bool:
@@ -263,11 +241,10 @@ def carried(fit: Fitted) -> Tensor:
 
 def _resumed(surrogate: Surrogate, warm: Tensor) -> Fitted | None:
     """What stands for the fit before: it has the numbers ``warm`` of `carried`, and nothing else."""
-    none = torch.zeros(0, dtype=torch.float64)
     if not len(warm):
         return None
     if isinstance(surrogate, ByEvidence):
         sizes = [each.network.size if isinstance(each, Relinearised) else 0 for each in surrogate.surrogates]
         parts = zip(surrogate.surrogates, warm.split(sizes), strict=True)
         return Rivals(tuple(_resumed(each, part) for each, part in parts), 0)
-    return Linear(none, none, none, 0.0, warm, none)
+    return Linear.kept(warm)
