@@ -62,33 +62,42 @@ def test_second_phases_are_counted_from_their_first_step_and_compared_run_by_run
 
 
 @pytest.fixture
-def glued(monkeypatch):
-    """What is glued, by name; Markdown as its text in a tuple."""
+def quoted(monkeypatch):
+    """What is quoted, by name: its kind, its text, and the value beside it."""
     found = {}
 
-    def glue(name, value, display):
-        assert display is False and name not in found
-        found[name] = (value.data,) if "_repr_markdown_" in dir(value) else value
+    def display(data, raw, metadata):
+        ((kind, text),) = data.items()
+        name = metadata["scrapbook"]["name"]
+        assert raw and name not in found
+        found[name] = kind.removeprefix(metadata["scrapbook"]["mime_prefix"]), text, metadata["value"]
 
-    monkeypatch.setattr("myst_nb.glue", glue)
+    monkeypatch.setattr("fedgo.experiments.tables.display", display)
     return found
 
 
-def test_what_is_quoted_is_glued_under_its_name_as_a_number_or_as_markdown(glued):
-    quote("p0", rho_0=torch.tensor(0.25), runs=3, slope="−1", share=np.float64(0.5))
-    assert glued == {"p0-rho-0": 0.25, "p0-runs": 3, "p0-slope": ("−1",), "p0-share": 0.5}
-    assert [type(glued[f"p0-{name}"]) for name in ("rho-0", "share")] == [float, float]
+def test_numbers_are_quoted_in_their_format_whole_ones_with_commas_and_text_as_markdown(quoted):
+    quote(",.1f", rho_0=torch.tensor(-1234.25), share=np.float64(0.5), runs=torch.tensor(12345), slope="$-1$")
+    quote("g", "hartmann6-few", regret=0.25)
+    assert quoted == {
+        "rho-0": ("text/plain", "−1,234.2", -1234.25),
+        "share": ("text/plain", "0.5", 0.5),
+        "runs": ("text/plain", "12,345", 12345),
+        "slope": ("text/markdown", "$-1$", "$-1$"),
+        "hartmann6-few-regret": ("text/plain", "0.25", 0.25),
+    }
+    quote(regrets=table(("a",), [("b",)]))
+    assert quoted["regrets"][:2] == ("text/markdown", "| a |\n| --- |\n| b |")
 
 
-def test_a_frequency_is_quoted_with_its_interval_and_a_rate_with_its_error(glued):
-    seldom = frequency(3, 100)
-    quote("p0", failed=seldom, slow_fall=Rate(-0.98765, 0.01))
-    assert glued == {
-        "p0-failed": 0.03,
-        "p0-failed-low": seldom.low,
-        "p0-failed-high": seldom.high,
-        "p0-slow-fall": ("−0.988",),
-        "p0-slow-fall-error": 0.01,
+def test_a_frequency_is_quoted_with_its_interval_and_a_rate_with_its_error(quoted):
+    quote(".3f", failed=frequency(3, 100), slow_fall=Rate(-0.98765, 0.01))
+    assert {name: text for name, (_, text, _) in quoted.items()} == {
+        "failed": "0.030",
+        "failed-low": "0.006",
+        "failed-high": "0.085",
+        "slow-fall": "−0.988",
+        "slow-fall-error": "0.010",
     }
 
 

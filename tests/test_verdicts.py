@@ -25,18 +25,22 @@ def test_a_row_has_both_verdicts_with_their_parts_and_says_whether_it_stays():
 
 
 def test_what_a_study_changes_is_quoted_with_its_size_and_what_made_it(monkeypatch):
-    glued = {}
-    monkeypatch.setattr("myst_nb.glue", lambda name, value, display: glued.__setitem__(name, value))
+    quoted = {}
+
+    def display(data, raw, metadata):
+        quoted[metadata["scrapbook"]["name"]] = metadata["value"]
+
+    monkeypatch.setattr("fedgo.experiments.tables.display", display)
     claim = Claim("c", "Section 6", "it is better", "a ratio", "below 1", None, "results", "partly")
     same = Change(claim, ("partly", parts(True, False)), ("partly", parts(False, True)))
     other = Change(
         claim, ("partly", parts(True, False, True)), ("not reproduced", parts(False, False, False))
     )
     quote_study("p0", "line3", [same, other])
-    made_by = {name: glued.pop(f"p0-{name}").data for name in ("made", "command", "commit", "code")}
+    made_by = {name: quoted.pop(f"p0-{name}") for name in ("made", "command", "commit", "code")}
     assert made_by["command"] == "`make tune LINE3=1`" and all(len(text) > 8 for text in made_by.values())
     numbers = {"judged": 2, "verdicts": 1, "parts": 5, "gained": 1, "lost": 3, "settings": 8, "tuned-on": 30}
-    assert glued == {f"p0-{name}": value for name, value in numbers.items()}
+    assert quoted == {f"p0-{name}": value for name, value in numbers.items()}
 
 
 def test_regrets_are_paired_and_named_with_the_setting_of_their_study(monkeypatch):

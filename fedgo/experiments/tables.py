@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 from scipy.stats import binomtest
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from fedgo.trace import Trace
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
+_QUOTED = "application/papermill.record/"  # what Jupyter does not show, and MyST-NB sets apart
 _BAR = re.compile(r"(?<!\\)\|")
 
 
@@ -137,25 +138,38 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
     return Rate(float(mean), float(error))
 
 
-def quote(prefix: str, **values: object) -> None:
-    """Glue ``values`` for the prose, ``rho_0`` as "prefix-rho-0": a string as Markdown, anything else as a number.
+def quote(form: str = "", of: str = "", /, **values: object) -> None:
+    """Keep ``values`` for the prose, where {n}`name` shows them: ``rho_0`` is "rho-0", with ``of`` it is "of-rho-0".
 
-    A `Frequency` is glued as its share, with "-low" and "-high" its interval; a `Rate` as its slope, with "-error".
+    ``form`` is the format of what is not whole; whole numbers have commas, strings are Markdown. A `Frequency` is its
+    share, with "-low" and "-high" its interval; a `Rate` its slope, with "-error". The value stays in the metadata.
     """
-    from myst_nb import glue  # brings Sphinx
-
     for name, value in values.items():
         parts: dict[str, object] = {"": value}
         match value:
             case Frequency(low=low, high=high):
                 parts = {"": value.share, "-low": low, "-high": high}
             case Rate(slope=slope, error=error):
-                parts = {"": f"{slope:.3f}".replace("-", "−"), "-error": error}
+                parts = {"": slope, "-error": error}
             case Tensor() | np.generic():
                 parts = {"": value.item()}
         for end, part in parts.items():
-            shown = Markdown(part) if isinstance(part, str) else part
-            glue(f"{prefix}-{name.replace('_', '-')}{end}", shown, display=False)
+            key = (f"{of}-{name}" if of else name).replace("_", "-") + end
+            kind, shown, kept = "plain", "", part
+            match part:
+                case Markdown():
+                    kind, shown, kept = "markdown", part.data, part.data
+                case str():
+                    kind, shown = "markdown", part
+                case int():
+                    shown = f"{part:,d}".replace("-", "−")
+                case _:
+                    shown = format(part, form).replace("-", "−")
+            display(
+                {f"{_QUOTED}text/{kind}": shown},
+                raw=True,
+                metadata={"scrapbook": {"name": key, "mime_prefix": _QUOTED}, "value": kept},
+            )
 
 
 @dataclass

@@ -41,8 +41,9 @@ def regrets_compared(traces: Traces, others: Traces, study: str, before: str, af
 
 
 def quote_study(prefix: str, study: str, changes: Sequence[Change]) -> None:
-    """Glue what the ``changes`` come to, how many settings the ``study`` tried on how many runs, and what made it."""
+    """Quote what the ``changes`` come to, how many settings the ``study`` tried on how many runs, and what made it."""
     quote(
+        "",
         prefix,
         judged=len(changes),
         verdicts=sum(not change.stable for change in changes),
@@ -53,4 +54,4 @@ def quote_study(prefix: str, study: str, changes: Sequence[Change]) -> None:
     (rung,) = STUDIES[study].brackets[0].rungs
     about = record.read(f"{study}_evaluated").about
     made_by = {name: f"`{about[name]}`" for name in ("made", "command", "commit", "code")}
-    quote(prefix, settings=rung.settings, tuned_on=rung.runs, **made_by)
+    quote("", prefix, settings=rung.settings, tuned_on=rung.runs, **made_by)

@@ -1,0 +1,69 @@
+"""What a chapter quotes is shown on any page, and what it does not quote stops the build."""
+
+from io import StringIO
+
+import nbformat
+import pytest
+from book_modules import BOOK
+from sphinx.application import Sphinx
+
+from fedgo.experiments import tables
+
+FIGURE = "```{figure} a.svg\n:name: fig-a\n:alt: A dot.\n\nA caption.\n```\n"
+
+
+@pytest.fixture
+def shown(tmp_path, monkeypatch):
+    """A page beside a chapter that quotes; the page as it is shown, and what the build complains of."""
+    outputs = []
+
+    def display(data, raw, metadata):
+        outputs.append(nbformat.v4.new_output("display_data", data, metadata=metadata))
+
+    monkeypatch.setattr(tables, "display", display)
+    monkeypatch.syspath_prepend(BOOK / "ext")
+
+    def build(page):
+        tables.quote(".1f", regret=-1234.56, phrase="one *of* two", lost=float("nan"))
+        tables.quote(both=tables.table(("x", "$y$"), [("1", "2")]))
+        cells = [
+            nbformat.v4.new_code_cell(outputs=outputs),
+            nbformat.v4.new_markdown_cell("# A\n\nHere {n}`regret`."),
+        ]
+        for name, text in {
+            "index.md": f"# B\n\n{page}\n\n```{{toctree}}\nfigure\nbook/_executed/a\n```\n",
+            "figure.md": f"# C\n\n{FIGURE}",
+            "a.svg": "<svg/>",
+        }.items():
+            (tmp_path / name).write_text(text)
+        (tmp_path / "book/_executed").mkdir(parents=True)
+        nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "book/_executed/a.ipynb")
+        said = StringIO()
+        config = {
+            "extensions": ["myst_nb", "quoted"],
+            "nb_execution_mode": "off",
+            "myst_enable_extensions": ["dollarmath"],
+        }
+        app = Sphinx(tmp_path, None, tmp_path / "out", tmp_path / "trees", "html", config, None, said)
+        app.build()
+        read = {
+            name: (tmp_path / "out" / f"{name}.html").read_text() for name in ("index", "book/_executed/a")
+        }
+        return read, said.getvalue()
+
+    return build
+
+
+def test_a_page_shows_the_numbers_phrases_tables_and_pictures_of_another(shown):
+    page = "It is {n}`a:regret`, {n}`a:phrase`.\n\n```{again} a:both\n```\n\n```{again} fig-a\n```\n"
+    read, said = shown(page)
+    assert not said
+    assert '<span class="pasted-text">−1234.6</span>, one <em>of</em> two.' in read["index"]
+    assert "<table" in read["index"] and 'alt="A dot."' in read["index"] and "A caption" not in read["index"]
+    assert 'Here <span class="pasted-text">−1234.6</span>.' in read["book/_executed/a"]
+
+
+def test_what_is_not_quoted_or_no_number_or_no_figure_is_named(shown):
+    _, said = shown("{n}`a:gone` {n}`b:regret` {n}`a:lost`\n\n```{again} fig-b\n```\n")
+    assert "a quotes no 'gone'" in said and "b quotes no 'regret'" in said
+    assert "a quotes no 'lost', but nan" in said and "no page has a figure 'fig-b'" in said
