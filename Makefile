@@ -9,12 +9,7 @@
 # make engine       NVFlare, in an environment of its own, .venv/federation; without it the tests of it are skipped
 # make federation   server and five clients as processes over TLS on this machine, compared with the simulator (STORE=file:
 #                   in NVFlare's simulator too, and keep what was measured)
-# make limits       seconds, bytes and memory of clients and a server by N and K, and ten thousand synchronisations over a
-#                   socket on 127.0.0.1 (STORE=file: keep what was measured)
-# make determinism  the same arms on every BLAS path, thread count, batch and default of torch, a line for each case
 # make matrix       `make test` without the site in an environment of its own for every Python
-# make mutants      eighty random faults in the package, one at a time, and which of them no test notices (an hour;
-#                   COUNT=10 SKIP=20: ten of them, after the first twenty)
 # make tune         successive halving on the tuning instances, some forty minutes; rewrites fedgo/experiments/data/tun*.csv; an
 #                   interrupted one goes on where it was (FRESH=1: everything anew; LINE3=1: line 3 as printed;
 #                   INSAMPLE=1: the paper's algorithm on the runs of the claims themselves)
@@ -28,7 +23,7 @@ PY := .venv/bin/python
 TORCH := torch==2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: book test check stale draft pdf bench engine federation limits determinism matrix mutants tune map lock clean distclean chromium
+.PHONY: book test check stale draft pdf bench engine federation matrix tune map lock clean distclean chromium
 
 book: .venv/stamp
 	@$(PY) book/build.py $(if $(FRESH),--fresh) $(if $(LIMIT),--limit $(LIMIT))
@@ -49,6 +44,7 @@ ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 check: .venv/stamp
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@$(dir $(PY))lint-imports >/dev/null || $(dir $(PY))lint-imports
 	@$(PY) book/lint.py
 	@$(PY) -m mypy
 	@$(ONE) $(PY) -m pytest -q $(TIER) -n 2 --dist worksteal --ignore tests/test_site.py --ignore tests/test_pdf.py
@@ -88,15 +84,6 @@ federation: .venv/federation/stamp
 	  'import sysconfig; print(sysconfig.get_path("purelib"))')/fedgo.pth"
 	.venv/federation/bin/python -m pip install --quiet --no-deps -r federation.lock
 	@touch $@
-
-limits: .venv/stamp
-	@$(ONE) PYTHONPATH=. $(PY) -W ignore benchmarks/limits.py $(if $(STORE),--store $(STORE))
-
-determinism: .venv/stamp
-	@$(PY) benchmarks/determinism.py
-
-mutants: .venv/stamp
-	@$(ONE) $(PY) benchmarks/mutants.py $(if $(COUNT),--count $(COUNT)) $(if $(SKIP),--skip $(SKIP))
 
 # The newest versions that pyproject.toml allows; torch's newest release may bring gigabytes, NEWEST=torch==2.13.0 keeps it.
 PYTHONS ?= python3.11 python3.12 python3.13

@@ -114,13 +114,6 @@ def test_botorchs_gp_ucb_fits_at_its_first_step_and_then_every_refit_steps(monke
     assert len(noises) == 18
 
 
-@pytest.mark.slow
-def test_a_run_of_botorchs_gp_ucb_alone_is_that_run_in_a_batch():
-    problem = hill(2)
-    batch, alone = (gp_ucb(p, 3, 14, 2.0, first=6, refit=4) for p in (problem, problem.only(1)))
-    assert torch.equal(alone.arm[0], batch.arm[1])
-
-
 def test_botorchs_gp_ucb_warns_of_nothing_outside_the_unit_cube():
     trace = gp_ucb(cosine8(1, arms=8), 2, 14, 2.0, first=8, refit=3)
     assert trace.arm.shape == (1, 14)

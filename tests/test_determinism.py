@@ -1,5 +1,7 @@
 """Same arms whatever the machine: ties by a seeded order, bounded drift, defaults that do not matter, whole files."""
 
+import json
+import os
 import subprocess
 import sys
 import time
@@ -17,22 +19,60 @@ ROOT = Path(__file__).resolve().parents[1]
 DRAW = torch.Generator().manual_seed(5)
 
 
+# A process plays every learner of the book's comparison on two problems, and prints a hash of what each did.
+PLAY = """
+import hashlib, json, sys
+import torch
+threads, batch, dtype, device = json.loads(sys.argv[1])
+torch.set_num_threads(threads)
+torch.set_default_dtype(getattr(torch, dtype))
+torch.set_default_device(device)
+
+from fedgo import Trace, clustered, hartmann6
+from learners import LEARNERS
+
+for make in (hartmann6, lambda runs: clustered("magic", runs)):
+    for name in sys.argv[2:]:
+        batches = [range(first, min(first + batch, 3)) for first in range(0, 3, batch)]
+        trace = Trace.join([LEARNERS[name](make(runs), 4, 15) for runs in batches])
+        digest = hashlib.sha256()
+        for part in (trace.arm, trace.up, trace.down, trace.sync):
+            digest.update(part.contiguous().numpy().tobytes())
+        print(name, digest.hexdigest())
+"""
+PLAYED = (
+    "Fed-GO-UCB", "Fed-GO-UCB, parameter space", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB",
+    "ApproxDisKernelUCB", "Kernel UCB, at once", "UCB1, shared", "UCB1, optimistic", "Guard", "FN-UCB", "Uniform",
+)  # fmt: skip
+CASES = {
+    "another path of MKL": ({"MKL_CBWR": "COMPATIBLE"}, (1, 3, "float32", "cpu")),
+    "another path of torch": ({"ATEN_CPU_CAPABILITY": "default"}, (1, 3, "float32", "cpu")),
+    "two threads": ({"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}, (2, 3, "float32", "cpu")),
+    "two runs at a time": ({}, (1, 2, "float32", "cpu")),
+    "other defaults of torch": ({}, (1, 3, "float16", "meta")),
+}
+
+
+def played(variables: dict[str, str], how: tuple[int, int, str, str]) -> list[str]:
+    """The hashes of arms, scalars and synchronisations from a process of its own."""
+    paths = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", "-c", PLAY, json.dumps(how), *PLAYED]
+    environment = os.environ | paths | variables
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def as_the_book() -> list[str]:
+    return played({}, (1, 3, "float32", "cpu"))
+
+
 @pytest.mark.slow
-def test_a_slice_of_the_matrix_is_the_same_everywhere():
-    """`make determinism` runs all of it."""
-    cases = [
-        "as the book is built",
-        "COMPATIBLE and default",
-        "two threads",
-        "one run at a time",
-        "default device meta",
-    ]
-    command = [sys.executable, "benchmarks/determinism.py", "--runs", "2", "--rounds", "4", "--cases", *cases]
-    done = subprocess.run(
-        [*command, "--problems", "hartmann6"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("the same 9 hashes") == len(cases)
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_arms_scalars_and_synchronisations_everywhere(case: str, as_the_book: list[str]) -> None:
+    assert len(as_the_book) == 2 * len(PLAYED)
+    assert played(*CASES[case]) == as_the_book
 
 
 def test_arms_that_rounding_cannot_tell_apart_are_taken_in_the_seeded_order():
@@ -90,21 +130,6 @@ def test_rank_one_updates_do_not_drift(gamma):
     exact = condition(learner.features, learner.offsets, 1e-9, state.known)
     torch.testing.assert_close(state.posterior.variance, exact.variance, rtol=1e-4, atol=0)
     assert all(bool((state.posterior.variance > 0).all()) for state in seen)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
-def test_the_default_dtype_and_device_do_not_matter(dtype):
-    before = hartmann6(2)
-    torch.set_default_dtype(dtype)
-    torch.set_default_device("meta")
-    try:
-        after = hartmann6(2)
-        assert torch.equal(before.arms, after.arms)
-        assert torch.equal(before.means, after.means)
-        assert torch.equal(before.tape(5), after.tape(5))
-    finally:
-        torch.set_default_device(None)
-        torch.set_default_dtype(torch.float32)
 
 
 @pytest.mark.slow

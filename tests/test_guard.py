@@ -533,19 +533,6 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
     torch.testing.assert_close(by_client.sums[1].sum(0), total)
 
 
-def test_a_run_alone_is_that_run_in_a_batch():
-    problem, start, chosen, guarantee = instance(8)
-    single = problem.only(2)
-    alone = shared_start(single, start.network, start.clients, start.rounds, BRIEF)
-    batch = guarded_fed_go_ucb(problem, start, chosen, guarantee)
-    one = guarded_fed_go_ucb(single, alone, chosen, guarantee)
-    for name in ("arm", "up", "down", "sync"):
-        assert torch.equal(getattr(one, name)[0], getattr(batch, name)[2]), name
-    torch.testing.assert_close(
-        one.notes["certificate"][0], batch.notes["certificate"][2], rtol=1e-12, atol=1e-12
-    )
-
-
 def test_equal_upper_ends_are_played_in_the_order_of_each_client():
     problem = Problem("flat", torch.zeros(2, 9, 1).double(), torch.zeros(2, 9).double(), (0, 1), 0, 0.1)
     optimist = Optimist(3, TabularIntervals(3, 0.1, 1.0), Tally.blank(2, 9), INF)

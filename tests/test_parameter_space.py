@@ -58,19 +58,6 @@ def test_both_spaces_ascend_alike():
     assert torch.equal(one.arm, two.arm) and torch.equal(one.sync, two.sync)
 
 
-def test_a_run_alone_is_that_run_in_a_batch():
-    problem, start, _ = instance(3)
-    settings = Settings(0.1, 0.5, 0.5)
-    batch = fed_go_ucb(problem, start, settings, space="parameters")
-    assert len(batch.sync.unique(dim=0)) > 1
-    for run in range(3):
-        alone = problem.only(run)
-        own = shared_start(alone, start.network, start.clients, start.rounds, BRIEF)
-        trace = fed_go_ucb(alone, own, settings, space="parameters")
-        for part in PARTS:
-            assert torch.equal(getattr(trace, part)[0], getattr(batch, part)[run]), (run, part)
-
-
 def test_columns_are_the_posterior_of_the_data_also_after_pulls():
     features, offsets = sample(2, 1, 30, 4, seed=1), sample(2, 1, 30, seed=2)
     n = torch.zeros(2, 30, dtype=torch.float64)

@@ -117,20 +117,6 @@ def test_threshold_zero_syncs_at_every_step_and_infinity_never(world):
     assert not never.sync.any()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("argmax", ["first-order", "ascent"])
-def test_a_run_alone_is_that_run_in_a_batch(world, argmax):
-    problem, network, _ = world
-    settings = Settings(0.5, 0.3, 0.3)
-    batch = fed_go_ucb(problem, shared_start(problem, network, CLIENTS, ROUNDS, BRIEF), settings, argmax)
-    single = problem.only(2)
-    alone = fed_go_ucb(single, shared_start(single, network, CLIENTS, ROUNDS, BRIEF), settings, argmax)
-    for name in ("arm", "up", "down", "sync"):
-        assert torch.equal(getattr(alone, name)[0], getattr(batch, name)[2]), name
-    torch.testing.assert_close(alone.reward[0], batch.reward[2], rtol=0, atol=1e-12)
-    torch.testing.assert_close(alone.regret[0], batch.regret[2], rtol=0, atol=1e-12)
-
-
 def test_all_algorithms_meet_the_same_exploration_and_the_same_noise(world):
     problem, network, start = world
     private = private_start(problem, network, CLIENTS, ROUNDS, BRIEF)

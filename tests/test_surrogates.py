@@ -137,17 +137,6 @@ def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
         assert trace.down[row, :first].sum() == 4 * 2 * min(10, arms)
 
 
-@pytest.mark.parametrize("planning", PLANNINGS)
-def test_a_run_alone_is_that_run_in_a_batch(planning):
-    problem, _ = random_problem(5, runs=4)
-    options = {"until": Event(2.0), "planning": planning}
-    batch = surrogate_ucb(problem, Kernel(0.5), 3, 12, **options)
-    assert len(batch.sync.unique(dim=0)) > 1
-    alone = surrogate_ucb(problem.only(2), Kernel(0.5), 3, 12, **options)
-    for part in ("arm", "up", "down", "sync"):
-        assert torch.equal(getattr(alone, part)[0], getattr(batch, part)[2]), part
-
-
 @pytest.mark.parametrize("seed", range(12))
 def test_the_papers_model_on_the_papers_event_is_fed_go_ucb(seed):
     draw = np.random.default_rng(seed)
