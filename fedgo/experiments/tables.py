@@ -142,18 +142,19 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
     """Keep ``values`` for the prose, where {n}`name` shows them: ``rho_0`` is "rho-0", with ``of`` it is "of-rho-0".
 
     ``form`` is the format of what is not whole; whole numbers have commas, strings are Markdown. A `Frequency` is its
-    share, with "-low" and "-high" its interval; a `Rate` its slope, with "-error". The value stays in the metadata.
+    share, with "-low" and "-high" its interval; a pair, as a `Rate` or what `mean_error` returns, has its error as
+    "-error". The value stays in the metadata.
     """
     for name, value in values.items():
         parts: dict[str, object] = {"": value}
         match value:
             case Frequency(low=low, high=high):
                 parts = {"": value.share, "-low": low, "-high": high}
-            case Rate(slope=slope, error=error):
-                parts = {"": slope, "-error": error}
-            case Tensor() | np.generic():
-                parts = {"": value.item()}
+            case (mean, error):
+                parts = {"": mean, "-error": error}
         for end, part in parts.items():
+            if isinstance(part, Tensor | np.generic):
+                part = part.item()
             key = (f"{of}-{name}" if of else name).replace("_", "-") + end
             kind, shown, kept = "plain", "", part
             match part:
