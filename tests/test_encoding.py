@@ -24,7 +24,7 @@ from fedgo.confidence import Tally, statistics
 from fedgo.experiments.comparison import ALGORITHMS, World
 from fedgo.experiments.packing import pack_rows, pack_triangle, reveal, unpack_rows, unpack_triangle
 from fedgo.experiments.tuning import GRIDS
-from fedgo.messages import check_encoding, names_arms, scalars
+from fedgo.messages import names_arms, scalars
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
 BRIEF = Langevin(rounds=7, step=0.05)
@@ -387,17 +387,3 @@ def test_more_pulls_of_few_arms_cost_no_more_than_the_arms():
 
 
 # Names
-
-
-@pytest.mark.parametrize("name", ["zip", "Dense", ""])
-def test_an_unknown_encoding_is_refused_before_any_work(name):
-    network, problem = model("network")
-    calls = (
-        lambda: check_encoding(name),
-        lambda: Settings(encoding=name),
-        lambda: shared_start(problem, network, 2, 2, encoding=name),
-        lambda: ALGORITHMS["DisLinUCB"].run(World(problem, 2, 2, name), {"lam": 1.0}),
-    )
-    for call in calls:
-        with pytest.raises(ValueError, match=rf"encoding is '{name}': choose one of .*'dense'.*'cheapest'"):
-            call()

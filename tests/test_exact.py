@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from instances import certificates
 from protocols import kernel_widths, log_ratio
 
-from fedgo import Langevin, Network, Settings, fed_go_ucb, private_start, realizable, shared_start
+from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
 from fedgo.beyond.optimist import exact_go_ucb
 from fedgo.confidence import Tally, compress, condition
 from fedgo.theory.confidence import noise_radius, radius
@@ -337,36 +337,3 @@ def test_knowledge_is_that_of_the_replay():
     assert sorted(step for seen in knowledge(trace, 6) for step in seen.step.tolist()) == list(
         range(7, 7 + 52)
     )
-
-
-BAD = {
-    "F of 0": (lambda p, s: exact_intervals(p, s, 0.0), r"value is 0\.0: give F > 0"),
-    "F infinite": (lambda p, s: exact_intervals(p, s, math.inf), "value is inf: give F > 0"),
-    "σ of 0": (lambda p, s: exact_intervals(p, s, 1.0, 0.0), r"sigma is 0\.0: give σ > 0"),
-    "δ of 1": (lambda p, s: exact_intervals(p, s, 1.0, delta=1.0), r"delta is 1\.0: .*\(0, 1\)"),
-    "λ of 0": (
-        lambda p, s: prior(draw(0, 2, 3), torch.zeros(2).double(), 0.0),
-        r"lam is 0\.0: give a positive",
-    ),
-    "γ below 0": (lambda p, s: exact_go_ucb(p, s, 9.0, gamma=-1.0), r"gamma is -1\.0: give a threshold"),
-    "γ NaN": (lambda p, s: exact_go_ucb(p, s, 9.0, gamma=math.nan), "gamma is nan: give a threshold"),
-    "patience": (lambda p, s: exact_go_ucb(p, s, 9.0, patience=-1), "patience is -1: give"),
-    "F below the rewards": (
-        lambda p, s: exact_go_ucb(p, s, 1e-3, sigma=1e-3),
-        "mean of an arm's rewards is .*larger",
-    ),
-}
-
-
-@pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)
-def test_bad_arguments_are_refused_by_name(played, call, message):
-    problem, start, *_ = played
-    with pytest.raises(ValueError, match=message):
-        call(problem, start)
-
-
-def test_private_starts_have_no_one_prior(played):
-    problem, start, *_ = played
-    private = private_start(problem, start.network, 4, 25, BRIEF)
-    with pytest.raises(ValueError, match=r"the shape of w0 is .*give a shared_start"):
-        exact_intervals(problem, private, 1.0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedgo import Network, Settings, hartmann6, realizable
+from fedgo import Network, hartmann6, realizable
 from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised, single_task_gp
@@ -272,32 +272,6 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
     assert [given(each)[1].fingerprint for each in several] == [
         plan.fingerprint for plan in plans[: len(several)]
     ]
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error", "message"),
-    [
-        ({"surrogate": "GP"}, TypeError, "surrogate is 'GP'.*GaussianProcess"),
-        ({"surrogate": GaussianProcess(refit=False)}, ValueError, "give refit=True"),
-        ({"sigma": 0.0}, ValueError, "sigma is 0.0: "),
-        ({"rounds": 0}, ValueError, "rounds is 0: "),
-        ({"until": 1.3}, TypeError, "until is 1.3"),
-        ({"planning": "alone"}, ValueError, "planning is 'alone'"),
-        ({"kappa": float("inf")}, ValueError, "kappa is inf"),
-        ({"guarantee": 4.0}, TypeError, "guarantee is 4.0"),
-    ],
-)
-def test_what_is_no_fitting_is_refused_by_name(wrong, error, message):
-    with pytest.raises(error, match=message):
-        Fitting(**{"surrogate": NETWORK, "sigma": 0.3, "rounds": 10} | wrong)
-
-
-def test_a_fitting_has_a_phase_one_and_no_other_network():
-    arms, how = torch.rand(5, 2, dtype=torch.float64), Fitting(NETWORK, 0.3, 10)
-    with pytest.raises(ValueError, match="network and fitting is 'both'"):
-        Plan(arms, Settings(), 2, Network(2), 6, fitting=how)
-    with pytest.raises(ValueError, match="length is 0: give T₀"):
-        Plan(arms, clients=2, fitting=how)
 
 
 # A study of one's own

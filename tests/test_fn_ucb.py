@@ -84,23 +84,6 @@ def test_packed_the_same_choices_cost_counts_sums_and_what_the_server_trained():
             last = t + 1
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"hidden": 5}, "hidden is 5"),
-        ({"optimism": -1.0}, "optimism is -1.0"),
-        ({"lam": 0.0}, "lam is 0.0"),
-        ({"encoding": "rows"}, "encoding is 'rows'"),
-        ({"space": "both"}, "space is 'both'"),
-        ({"descent": 0}, "descent is 0"),
-    ],
-)
-def test_bad_input_is_refused_by_name(options, message):
-    problem, _ = random_problem(0)
-    with pytest.raises(ValueError, match=message):
-        fn_ucb(problem, 2, 4, **{"lam": 1.0, "optimism": 1.0} | options)
-
-
 @pytest.mark.parametrize("gamma", GAMMAS)
 def test_ucb1_for_many_arms_is_ucb1_on_the_event(gamma):
     problem = hartmann6(3, arms=9, seed=4)

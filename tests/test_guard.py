@@ -21,7 +21,6 @@ from fedgo import (
     Problem,
     Settings,
     Trace,
-    approx_dis_kernel_ucb,
     counted_ucb1,
     fed_glb_ucb,
     fed_go_ucb,
@@ -559,78 +558,6 @@ def test_notes_survive_the_file_and_a_join_and_old_files_are_read(tmp_path):
     intervals = TabularIntervals(start.clients, 0.3, guarantee.value)
     found = certificates(plain, intervals, problem.means.shape[1], True)
     assert (plain.regret[:, plain.phase_one :] <= found).all()  # unguarded play has a certificate as well
-
-
-# What is refused
-
-NONE = Exploration.nothing(2)
-FLAT = Problem("flat", torch.zeros(2, 3, 1).double(), torch.ones(2, 3).double(), (0, 1), 0, 0.1)
-SCRIPT = Scripted(2, torch.zeros(2, 8, dtype=torch.int64), 3)
-FINE = Guarantee(2.0, 0.1)
-BAD = {
-    "F of 0": (lambda: Guarantee(0.0, 0.1), r"value is 0\.0: give F > 0"),
-    "F below 0": (lambda: Guarantee(-1.0, 0.1), r"value is -1\.0: give F > 0"),
-    "F NaN": (lambda: Guarantee(math.nan, 0.1), "value is nan: give F > 0"),
-    "F infinite": (lambda: Guarantee(INF, 0.1), "value is inf: give F > 0"),
-    "σ of 0": (lambda: Guarantee(1.0, 0.0), r"sigma is 0\.0: give σ > 0"),
-    "δ of 0": (lambda: Guarantee(1.0, 0.1, 0.0), r"delta is 0\.0: .*\(0, 1\)"),
-    "δ of 1": (lambda: Guarantee(1.0, 0.1, 1.0), r"delta is 1\.0: .*\(0, 1\)"),
-    "κ below 1": (lambda: Guarantee(1.0, 0.1, kappa=0.999), r"kappa is 0\.999: give κ ≥ 1"),
-    "κ infinite": (lambda: Guarantee(1.0, 0.1, kappa=INF), "kappa is inf: give κ ≥ 1"),
-    "κ NaN": (lambda: Guarantee(1.0, 0.1, kappa=math.nan), "kappa is nan: give κ ≥ 1"),
-    "γ below 0": (lambda: Guarantee(1.0, 0.1, gamma=-0.1), r"gamma is -0\.1: give a threshold"),
-    "γ NaN": (lambda: Guarantee(1.0, 0.1, gamma=math.nan), "gamma is nan: give a threshold"),
-    "patience": (lambda: Guarantee(1.0, 0.1, patience=-1), "patience is -1: give"),
-    "patience of the settings": (
-        lambda: Settings(patience=-1),
-        "patience is -1: give the number of own pulls",
-    ),
-    "no client": (lambda: TabularIntervals(0, 0.1, 1.0), "clients is 0: give N"),
-    "F below the rewards": (
-        lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 4, Guarantee(0.1, 0.01)),
-        r"the mean of an arm's rewards is .*\|f\| ≤ F = 0\.1; give larger bounds F and σ",
-    ),
-    "a proposal for others": (
-        lambda: guarded("g", FLAT, SCRIPT, NONE, 3, 4, FINE),
-        "the proposal's learners is 2: give one for each of 3 clients",
-    ),
-    "no rounds": (lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 0, FINE), "rounds is 0: give T, at least one"),
-    "patience where no pulls are counted": (
-        lambda: approx_dis_kernel_ucb(FLAT, 2, 4, Settings(patience=1)),
-        "patience is 1: its event counts no pulls",
-    ),
-}
-
-
-KINDS = {
-    "F a string": (lambda: Guarantee("2", 0.1), r"value is '2' \(str\): give a number"),
-    "σ a tensor": (lambda: Guarantee(2.0, torch.tensor(0.1)), r"sigma is tensor.* \(Tensor\): give a number"),
-    "κ a bool": (lambda: Guarantee(2.0, 0.1, kappa=True), r"kappa is True \(bool\): give a number"),
-    "patience a float": (
-        lambda: Guarantee(2.0, 0.1, patience=1.0),
-        r"patience is 1\.0 \(float\): give a whole number",
-    ),
-    "settings for a guarantee": (
-        lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 4, Settings()),
-        r"guarantee is Settings\(.*give Guarantee\(value, sigma\)",
-    ),
-    "half a round": (
-        lambda: guarded("g", FLAT, SCRIPT, NONE, 2, 2.5, FINE),
-        r"rounds is 2\.5 \(float\): give a whole",
-    ),
-}
-
-
-@pytest.mark.parametrize(("call", "message"), KINDS.values(), ids=KINDS)
-def test_arguments_of_another_kind_are_named(call, message):
-    with pytest.raises(TypeError, match=message):
-        call()
-
-
-@pytest.mark.parametrize(("call", "message"), BAD.values(), ids=BAD)
-def test_bad_arguments_are_refused_by_name(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
 
 
 # The event with patience, elsewhere

@@ -42,9 +42,3 @@ def test_all_shapes_broadcast_over_leading_dimensions():
     assert network.values(w, x).shape == (5, 2, 7)
     assert network.gradients(w, x).shape == (5, 2, 7, 21)
     torch.testing.assert_close(network.gradients(w, x)[3, 1], network.gradients(w[3, 0], x[1]))
-
-
-@pytest.mark.parametrize("size", [20, 22])
-def test_a_parameter_of_another_length_is_refused(size):
-    with pytest.raises(ValueError, match=rf"w is \(2, {size}\): the last dimension must be d_w = 21"):
-        Network(3, 4).values(sample(2, size), sample(2, 5, 3))

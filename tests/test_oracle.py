@@ -101,9 +101,3 @@ def test_private_fits_of_a_run_do_not_depend_on_how_many_are_fitted_at_once(clie
         alone = private_start(problem.only(run), network, clients, 20, brief)
         assert torch.allclose(start.w0[run], alone.w0[0], atol=1e-12, rtol=0)
         assert torch.allclose(start.loss[run], alone.loss[0], atol=1e-12, rtol=0)
-
-
-def test_an_oracle_that_diverges_is_refused_with_its_step():
-    problem, network = hartmann6(2), Network(6, 4)
-    with pytest.raises(ValueError, match=r"step size τ₁ is 1000000.0: .*diverge.*smaller"):
-        shared_start(problem, network, 4, 9, Langevin(rounds=70, step=1e6))

@@ -1,7 +1,5 @@
 """The learner without a K × K matrix makes the choices of the one with it, which equals the plain transcription."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from instances import GAMMAS, INF, random_world, sample
@@ -118,11 +116,3 @@ def test_many_arms_need_no_matrix_of_arms_by_arms():
     start = shared_start(problem, network, 2, 4, BRIEF)
     trace = fed_go_ucb(problem, start, Settings(0.1, 0.1, 0.5), space="parameters")
     assert trace.regret[:, trace.phase_one :].mean() < trace.regret[:, : trace.phase_one].mean()
-
-
-def test_another_space_is_refused_by_name():
-    problem, start, settings = instance(0)
-    with pytest.raises(ValueError, match=r"^space is 'dual': choose one of \('arms', 'parameters'\)"):
-        fed_go_ucb(problem, start, settings, space="dual")
-    with pytest.raises(ValueError, match=r"‖g‖²/λ"):
-        fed_go_ucb(problem, start, replace(settings, lam=1e-13), space="parameters")

@@ -1,7 +1,6 @@
 """Phase II replayed: against dense matrices in plain numpy, and the inequalities of the analysis on every step."""
 
 import math
-import re
 from functools import cache
 from types import SimpleNamespace
 
@@ -21,7 +20,6 @@ from fedgo import (
     SingleUnit,
     Start,
     fed_go_ucb,
-    private_start,
     realizable,
     shared_start,
     simulate,
@@ -131,27 +129,6 @@ def test_sums_by_epoch_are_those_of_a_loop(seed):
         found.by_epoch(torch.ones_like(found.epoch)).sum(1).tolist()
         == [trace.arm.shape[1] - trace.phase_one] * 3
     )
-
-
-@pytest.mark.parametrize("lam", [0.0, -1.0, float("nan")])
-def test_a_lam_that_is_not_positive_is_refused(lam):
-    problem, start, trace, _ = recorded(1)
-    with pytest.raises(ValueError, match=rf"lam is {lam}: give the λ > 0"):
-        replay(start, problem.arms, trace, lam)
-
-
-def test_a_private_start_is_refused():
-    problem, start, trace, lam = recorded(1)
-    private = private_start(problem, start.network, start.clients, start.rounds, BRIEF)
-    shape = re.escape(str(tuple(private.w0.shape)))
-    with pytest.raises(ValueError, match=f"the shape of w0 is {shape}: give a shared_start"):
-        replay(private, problem.arms, trace, lam)
-
-
-def test_other_arms_are_refused():
-    problem, start, trace, lam = recorded(1)
-    with pytest.raises(ValueError, match="give the arms of the problem that the start was made on"):
-        replay(start, problem.arms + 0.1, trace, lam)
 
 
 # The inequalities of the analysis, which no choice of arms may break
