@@ -77,19 +77,32 @@ class Posterior(NamedTuple):
         """ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) of pulling ``arm`` (...)."""
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
-    def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor) -> "Posterior":
-        """One pull of ``arm`` (...) with ``reward`` (...) where ``turn`` (...) is 1: a rank-one update."""
+    def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False) -> "Posterior":
+        """One pull of ``arm`` (...) with ``reward`` (...) where ``turn`` (...) is 1: a rank-one update.
+
+        ``in_place`` it is made in the memory of this posterior, which is then used up.
+        """
         place = arm.unsqueeze(-1)
         arms = self.mean.shape[-1]
         row = self.covariance.gather(-2, place.unsqueeze(-1).expand(*place.shape, arms)).squeeze(-2)
         root = (1 + row.gather(-1, place)).sqrt()
         row = row * (turn.unsqueeze(-1) / root)  # V_x/√(1 + V_xx), so that V − row rowᵀ stays symmetric
-        surprise = (reward - self.mean.gather(-1, place).squeeze(-1)).unsqueeze(-1) / root
+        surprise = (reward.unsqueeze(-1) - self.mean.gather(-1, place)) / root
+        covariance, mean = self if in_place else self.copy()
         flat = row.reshape(-1, arms)
-        covariance = torch.baddbmm(
-            self.covariance.reshape(-1, arms, arms), flat.unsqueeze(-1), flat.unsqueeze(-2), alpha=-1
-        )
-        return Posterior(covariance.view_as(self.covariance), self.mean + row * surprise)
+        covariance.view(-1, arms, arms).baddbmm_(flat.unsqueeze(-1), flat.unsqueeze(-2), alpha=-1)
+        return Posterior(covariance, mean.add_(row * surprise))
+
+    def copy(self) -> "Posterior":
+        """The same in memory of its own."""
+        return Posterior(*(part.clone(memory_format=torch.contiguous_format) for part in self))
+
+    def of_each(self, learners: int) -> "Posterior":
+        """What is held of all (S, 1, …) or of each (S, M, …), of each of M = ``learners`` in memory of its own."""
+        arms = self.mean.shape[-1]
+        return Posterior(
+            self.covariance.expand(-1, learners, arms, arms), self.mean.expand(-1, learners, arms)
+        ).copy()
 
 
 def require_prior(largest: Tensor | float, lam: float) -> None:
@@ -112,7 +125,7 @@ def width(variance: Tensor) -> Tensor:
         least,
         "it is negative beyond rounding: scale the arms or features down, or raise λ",
     )
-    return variance.clamp(min=0).sqrt()
+    return (variance if least >= 0 else variance.clamp(min=0)).sqrt()
 
 
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:

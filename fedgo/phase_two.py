@@ -8,7 +8,7 @@ number of pulls; with m ≥ 1 the printed bound on the number of synchronisation
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -76,9 +76,10 @@ class State(NamedTuple):
         return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
 
 
-def drifted(fresh: Tally) -> Tensor:
-    """Whether after so many own pulls (...) a posterior is to be computed from its data again."""
-    return fresh.counts.sum(-1) % _AFRESH == 0
+def drifted(fresh: Tally, turn: Tensor | float = 1.0) -> Tensor:
+    """Whether after so many own pulls (...), of which the last was now if ``turn`` (...) is 1, a posterior is to be
+    computed from its data again."""
+    return fresh.counts.sum(-1) % _AFRESH < turn
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ class EventTriggered:
     """M = ``learners`` ridge learners per run on ``features`` (S, 1 or M, K, r) with ``offsets`` (S, 1 or M, K).
 
     ``dimension`` d_w is that of the statistics sent; ``optimism`` gives the index, the first-order one unless said.
+    ``in_place`` `learn` and `synchronise` use up the posterior of the state that they get: for whoever, as `simulate`,
+    keeps the last state only.
     """
 
     learners: int
@@ -94,6 +97,7 @@ class EventTriggered:
     dimension: int
     settings: Settings
     optimism: Index | None = None
+    in_place: bool = field(default=False, kw_only=True)
 
     def statistics(self, tally: Tally) -> Message[Tally]:
         """The message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, ..., K) that determines it."""
@@ -109,10 +113,10 @@ class EventTriggered:
         """The state of learners that know what is at the ``server`` (S, K), and have pulled nothing since."""
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
-        fresh = Tally.blank(runs, self.learners, arms)
-        known = Tally(*(part.unsqueeze(1) for part in server)) + fresh
+        known = Tally(*(part.unsqueeze(1) for part in server))
+        posterior = self.posterior(torch.arange(runs), known).of_each(self.learners)
         gain = torch.zeros(runs, self.learners, dtype=torch.float64)
-        return State(self.posterior(torch.arange(runs), known), fresh, gain, server)
+        return State(posterior, Tally.blank(runs, self.learners, arms), gain, server)
 
     def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Posterior:
         """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.
@@ -123,7 +127,11 @@ class EventTriggered:
 
     def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
         """The posterior of the learners with ``turn`` 1 after their pull, as `learn` says."""
-        return state.posterior.absorb(arm, reward, turn)
+        return state.posterior.absorb(arm, reward, turn, self.in_place)
+
+    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+        """ln(det Σ/det(Σ − ΔΣ)) after the pull."""
+        return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: State) -> Tensor:
         """Line 3: the optimistic value of every arm."""
@@ -139,17 +147,14 @@ class EventTriggered:
     def pulled(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Lines 4–5, of any leading dimensions: one client alone has none."""
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        return State(
-            self.absorb(state, arm, reward, turn),
-            state.fresh.record(arm, residual, turn),
-            state.gain + turn * state.posterior.gain(arm),
-            state.server,
-        )
+        gain = self.gain(state, arm, turn)
+        posterior = self.absorb(state, arm, reward, turn)
+        return State(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Lines 4–5, and now and then the posteriors from all their data."""
         after = self.pulled(state, arm, reward, turn)
-        due = (turn > 0) & drifted(after.fresh)
+        due = drifted(after.fresh, turn)
         return self._afresh(after, due) if due.any() else after
 
     def _afresh(self, state: State, due: Tensor) -> State:
@@ -159,8 +164,10 @@ class EventTriggered:
         features = self.features.expand(*due.shape, *self.features.shape[2:])[rows]
         offsets = self.offsets.expand_as(known.sums)[rows]
         exact = condition(features, offsets, self.settings.lam, Tally(*(part[rows] for part in known)))
-        pairs = zip(state.posterior, exact, strict=True)
-        return state._replace(posterior=Posterior(*(old.index_put(rows, new) for old, new in pairs)))
+        posterior = state.posterior if self.in_place else state.posterior.copy()
+        for part, new in zip(posterior, exact, strict=True):
+            part.index_put_(rows, new)
+        return state._replace(posterior=posterior)
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
@@ -174,15 +181,17 @@ class EventTriggered:
         posterior = self.posterior(run, received, state)
         blank = Tally.blank(*fresh.counts.shape)
         new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
-        return place(state, run, new)
+        return place(state, run, new, self.in_place)
 
 
-def place(state: AnyState, run: Tensor, new: AnyState) -> AnyState:
-    """``state`` (a tuple of tensors or such tuples) with the rows ``run`` of each first axis replaced by ``new``."""
-    return type(state)(*(_placed(old, run, part) for old, part in zip(state, new, strict=True)))
+def place(state: AnyState, run: Tensor, new: AnyState, in_place: bool = False) -> AnyState:
+    """``state`` (a tuple of tensors or such tuples) with the rows ``run`` of each first axis replaced by ``new``;
+    ``in_place`` in the memory of ``state``, which is then used up."""
+    return type(state)(*(_placed(old, run, part, in_place) for old, part in zip(state, new, strict=True)))
 
 
-def _placed(old: Any, run: Tensor, new: Any) -> Any:
-    if isinstance(old, Tensor):
-        return old.index_copy(0, run, new.expand(-1, *old.shape[1:]))
-    return place(old, run, new)
+def _placed(old: Any, run: Tensor, new: Any, in_place: bool) -> Any:
+    if not isinstance(old, Tensor):
+        return place(old, run, new, in_place)
+    rows = new.expand(-1, *old.shape[1:])
+    return old.index_copy_(0, run, rows) if in_place else old.index_copy(0, run, rows)

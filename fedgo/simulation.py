@@ -99,18 +99,20 @@ def simulate(
     order = order_of_ties(problem, learners)
     seat = torch.arange(learners)
     position = torch.full((runs,), first)
-    fired = torch.full((runs,), -1)  # the step of a synchronisation that a run waits for, or -1
+    end = torch.full((runs, 1), total)  # before which a run plays on: 0 while it waits for the others
+    waiting: list[When] = []
     state = learner.begin()
-    while bool((position < total).any()):
+    while int(position.amin()) < total:
         served = (position - first) % learners
         step = (position - served).unsqueeze(1) + seat
-        turn = (seat >= served.unsqueeze(1)) & (step < total) & (fired < 0).unsqueeze(1)
+        turn = (seat >= served.unsqueeze(1)) & (step < end)
         index = learner.index(state)
         arm = largest(index, order)
         fires = learner.fires(state, arm) & turn
-        # keep the turns up to the first that fires: its position among the turns is where the count is still 0
-        turn &= fires.cumsum(1) - fires.long() == 0
-        fires &= turn
+        calls = bool(fires.any())
+        if calls:
+            turn &= fires.cumsum(1) <= fires  # up to the first that fires: no other has before
+            fires &= turn
         at = step.clamp(max=total - 1)
         reward = problem.observe(arm, noise.gather(1, at))
         run, learner_number = turn.nonzero(as_tuple=True)
@@ -123,14 +125,17 @@ def simulate(
         arms[run, taken] = arm[run, learner_number]
         rewards[run, taken] = reward[run, learner_number]
         position = position + turn.sum(1)
-        fired = torch.where(fires.any(1), position - 1, fired)
-        waits = fired >= 0
-        if waits.any() and (not together or bool((waits | (position == total)).all())):
-            run = waits.nonzero().squeeze(1)
-            when = When(run, fired[run])
+        if calls:
+            run, learner_number = fires.nonzero(as_tuple=True)
+            waiting.append(When(run, step[run, learner_number]))
+            if together:
+                end[run] = 0
+        if waiting and not (together and bool((position.unsqueeze(1) < end).any())):
+            when = When(*(torch.cat(part) for part in zip(*waiting, strict=True)))
             sync[when] = True
             state = learner.synchronise(state, star, when)
-            fired.fill_(-1)
+            waiting.clear()
+            end.fill_(total)
     return Trace(
         name, problem.name, clients, first, arms, rewards, problem.regret(arms), *ledger, sync, notes
     )
@@ -161,4 +166,4 @@ def largest(index: Tensor, order: Tensor) -> Tensor:
     )
     # for an infinite index (an arm never pulled) the slack must stay finite
     slack = 1e-9 * top.abs().clamp(1.0, 1e300)
-    return torch.where(index >= top - slack, order, -1.0).argmax(-1)
+    return order.masked_fill(index < top - slack, -1.0).argmax(-1)

@@ -15,20 +15,30 @@ os.environ["PYTHONWARNINGS"] = load("kernel").PASSED_OVER
 
 @pytest.fixture
 def watch(monkeypatch):
-    """Collects the results of a method, with its arguments."""
+    """Collects the results of a method, with its arguments as they were."""
 
     def start(owner, name):
         calls, method = [], getattr(owner, name)
 
         def watched(*args, **options):
+            before = _copied(args)
             result = method(*args, **options)
-            calls.append(SimpleNamespace(args=args, kwargs=options, result=result))
+            calls.append(SimpleNamespace(args=before, kwargs=options, result=result))
             return result
 
         monkeypatch.setattr(owner, name, watched)
         return calls
 
     return start
+
+
+def _copied(part):
+    """``part`` with tensors of its own, in tuples too: what a state was, though a later step is made in its memory."""
+    if isinstance(part, torch.Tensor):
+        return part.clone()
+    if isinstance(part, tuple):
+        return type(part)(*map(_copied, part)) if hasattr(part, "_fields") else tuple(map(_copied, part))
+    return part
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_columns_are_the_posterior_of_the_data_also_after_pulls():
     n = torch.zeros(2, 30, dtype=torch.float64)
     n[0, [3, 7]], n[1, [1, 2, 20]] = torch.tensor([2.0, 5.0]).double(), 1.0
     known = Tally(n, n * sample(2, 30, seed=3))
-    found = columns(features, offsets, 0.3, known, 3)
+    found = columns(features, offsets, 0.3, known).of_each(3)
     assert isinstance(found, Columns) and found.mean.shape == found.variance.shape == (2, 3, 30)
     fresh = Tally.blank(2, 3, 30)
     for k in range(9):
@@ -82,13 +82,13 @@ def test_columns_are_the_posterior_of_the_data_also_after_pulls():
 def test_what_a_synchronisation_takes_from_the_variances_is_what_a_fresh_start_finds(lam, ages):
     """With a prior as good as none what is left would be rounding, and nothing is taken away at first."""
     features, offsets, tally, seen = sample(2, 1, 50, 30, seed=1), sample(2, 1, 50), Tally.blank(2, 50), []
-    found = columns(features, offsets, lam, tally, 3)
+    found = columns(features, offsets, lam, tally)
     for k in range(20):
         before = (found, tally)
         for m in range(24 if k == 5 else 4):  # arms for more than half of 30 dimensions: begun anew
             arm = torch.randint(50, (2,), generator=torch.Generator().manual_seed(20 * k + m))
             tally = tally.record(arm, sample(2, seed=k), torch.ones(2, dtype=torch.float64))
-        found, exact = (columns(features, offsets, lam, tally, 3, b) for b in (before, None))
+        found, exact = (columns(features, offsets, lam, tally, b) for b in (before, None))
         seen.append(int(found.age[0, 0]))
         torch.testing.assert_close(found.variance, exact.variance, rtol=1e-11, atol=1e-10)
         torch.testing.assert_close(found.mean, exact.mean, rtol=0, atol=1e-9)

@@ -15,12 +15,15 @@ from fedgo import (
     hartmann6,
     n_go_ucb,
     one_go_ucb,
+    phase_two,
     private_start,
     shared_start,
     simulate,
 )
 from fedgo.confidence import compress, statistics
+from fedgo.optimism.parameter_space import ParameterSpace
 from fedgo.phase_two import State
+from fedgo.star import Ledger, Star, When
 
 BRIEF = Langevin(rounds=40, step=0.1)
 CLIENTS, ROUNDS = 5, 12
@@ -145,6 +148,34 @@ def test_a_trace_counts_phase_one_and_survives_its_file(world, tmp_path):
     )  # fmt: skip
     for name in ("arm", "reward", "regret", "up", "down", "sync"):
         assert torch.equal(getattr(loaded, name), getattr(trace, name))
+
+
+@pytest.mark.parametrize("engine", [EventTriggered, ParameterSpace])
+def test_in_place_is_the_same_and_otherwise_a_state_stays_what_it_was(world, monkeypatch, engine):
+    problem, network, start = world
+    monkeypatch.setattr(phase_two, "_AFRESH", 3)
+    arms = problem.arms.unsqueeze(1)
+    features = compress(network.gradients(start.w0, arms)).features
+    offsets = network.values(start.w0, arms)
+    learner = engine(CLIENTS, features, offsets, network.size, Settings(0.5, 0.3, 1.5))
+    size = (start.exploration, CLIENTS, CLIENTS * ROUNDS)
+    one, other = (
+        simulate("both", problem, replace(learner, in_place=in_place), *size) for in_place in (False, True)
+    )
+    assert one == other and one.sync.any()
+
+    state, star = learner.begin(), Star(CLIENTS, Ledger.blank(4, 9))
+    for k in range(7):
+        arm = learner.index(state).argmax(-1)
+        before = [part.clone() for part in (*state.posterior, *state.fresh, state.gain, *state.server)]
+        after = learner.learn(state, arm, torch.full_like(state.gain, 0.1 * k), torch.ones_like(state.gain))
+        if k == 5:
+            after = learner.synchronise(after, star, When(torch.arange(0, 4, 2), torch.tensor([5, 5])))
+        for part, kept in zip(
+            (*state.posterior, *state.fresh, state.gain, *state.server), before, strict=True
+        ):
+            assert torch.equal(part, kept)
+        state = after
 
 
 def test_runs_that_wait_for_each_other_to_synchronise_do_the_same(world, watched):

@@ -44,7 +44,7 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     an arm's number and a reward: 2 scalars up and 2N down.
     """
     require_run(problem, clients, steps, settings)
-    learner = Immediate(1, *_arms_apart(problem, settings), datum=2)
+    learner = Immediate(1, *_arms_apart(problem, settings), datum=2, in_place=True)
     nothing = Exploration.nothing(len(problem.runs))
     return simulate("UCB1, shared", problem, learner, nothing, clients, steps)
 
@@ -58,7 +58,7 @@ def counted_ucb1(problem: Problem, clients: int, steps: int, settings: Settings)
     """
     require_run(problem, clients, steps, settings)
     settings = replace(settings, lam=1.0, encoding="counts")
-    learner = EventTriggered(clients, *_arms_apart(problem, settings))
+    learner = EventTriggered(clients, *_arms_apart(problem, settings), in_place=True)
     nothing = Exploration.nothing(len(problem.runs))
     return simulate("UCB1, counted", problem, learner, nothing, clients, steps)
 
@@ -91,5 +91,5 @@ def exact_kernel_ucb(
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     runs, d_x = len(problem.runs), problem.arms.shape[-1]
     offsets = torch.zeros(features.shape[:-1], dtype=torch.float64)
-    learner = Immediate(1, features, offsets, features.shape[-1], settings, datum=d_x + 1)
+    learner = Immediate(1, features, offsets, features.shape[-1], settings, datum=d_x + 1, in_place=True)
     return simulate("Kernel UCB, at once", problem, learner, Exploration.nothing(runs), clients, steps)

@@ -36,9 +36,8 @@ def dis_lin_ucb(
         number("theorem_delta", theorem_delta, "give δ in (0, 1)")
         require(0 < theorem_delta < 1, "theorem_delta", theorem_delta, "give δ in (0, 1)")
         optimism = _theorem(d_x, problem.sigma, settings.lam, theorem_delta)
-    learner = EventTriggered(
-        clients, arms, torch.zeros(arms.shape[:-1], dtype=torch.float64), d_x, settings, optimism
-    )
+    offsets = torch.zeros(arms.shape[:-1], dtype=torch.float64)
+    learner = EventTriggered(clients, arms, offsets, d_x, settings, optimism, in_place=True)
     return simulate("DisLinUCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
 
 

@@ -9,7 +9,7 @@ one client's own Phase I data. State and steps are those of `fedgo.phase_two`, t
 of the paper in `fedgo.optimism`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -127,9 +127,13 @@ class Immediate(EventTriggered):
         """Always."""
         return torch.ones_like(arm, dtype=torch.bool)
 
+    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+        """0: nothing is left to synchronise."""
+        return state.gain
+
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Charge one upload and N downloads; the shared model is up to date already."""
-        message = Message(state.fresh.of(when.run), self.cost)
+        message = Message(None, self.cost)
         star.collect(message, when, senders=1)
         star.broadcast(message, when)
         return state
@@ -161,4 +165,5 @@ def _linearise(
 
 
 def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
+    learner = replace(learner, in_place=True)
     return simulate(name, problem, learner, start.exploration, start.clients, start.clients * start.rounds)

@@ -30,7 +30,9 @@ _STEEP = (
 class Columns(NamedTuple):
     """``mean`` and ``variance`` of every arm (S, M, K), as of `Posterior`, and the variance at the last synchronisation
     alone, ``base`` (S, 1, K), of which so many, ``age`` (S, 1), have taken away; the Cholesky ``factor`` of the Σ of
-    all learners (S, 1, r, r) or of each, and the ``vectors`` v (S, M, L, r) added to it since, ``taken`` (S, M)."""
+    all learners (S, 1, r, r) or of each, and the ``vectors`` v (S, M, L, r) added to it since, ``taken`` (S, M).
+
+    M is 1 at a synchronisation, when all know the same."""
 
     mean: Tensor
     variance: Tensor
@@ -44,8 +46,20 @@ class Columns(NamedTuple):
         """ln(1 + ‖g_x‖²_{Σ⁻¹}) of pulling ``arm`` (S, M)."""
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
-    def absorb(self, features: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> "Columns":
-        """One pull of ``arm`` with ``reward`` where ``turn`` is 1, all (S, M); ``features`` (S, 1, K, r)."""
+    def of_each(self, learners: int) -> "Columns":
+        """What is held of all, of each of M = ``learners`` in memory of its own."""
+        held = (self.mean, self.variance, self.vectors, self.taken)
+        each = (part.expand(-1, learners, *part.shape[2:]).clone() for part in held)
+        mean, variance, vectors, taken = each
+        return self._replace(mean=mean, variance=variance, vectors=vectors, taken=taken)
+
+    def absorb(
+        self, features: Tensor, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False
+    ) -> "Columns":
+        """One pull of ``arm`` with ``reward`` where ``turn`` is 1, all (S, M); ``features`` (S, 1, K, r).
+
+        ``in_place`` it is made in the memory of these columns, which are then used up.
+        """
         run = torch.arange(len(arm)).unsqueeze(-1)
         g = features[:, 0][run, arm]  # (S, M, r)
         if self.factor.shape[1] == 1:
@@ -63,14 +77,14 @@ class Columns(NamedTuple):
         vectors = torch.nn.functional.pad(self.vectors, (0, 0, 0, most)) if full else self.vectors
         at = self.taken.view(*arm.shape, 1, 1).expand(*arm.shape, 1, v.shape[-1])
         # where it is nobody's turn v is 0, which is what stands there
-        return Columns(
-            torch.addcmul(self.mean, column, surprise),
-            torch.addcmul(self.variance, column, column, value=-1),
-            self.base,
-            self.age,
-            self.factor,
-            vectors.scatter(2, at, v.unsqueeze(2)),
-            self.taken + turn.long(),
+        mean, variance, vectors = (
+            part if in_place else part.clone() for part in (self.mean, self.variance, vectors)
+        )
+        return self._replace(
+            mean=mean.addcmul_(column, surprise),
+            variance=variance.addcmul_(column, column, value=-1),
+            vectors=vectors.scatter_(2, at, v.unsqueeze(2)),
+            taken=self.taken + turn.long(),
         )
 
 
@@ -79,10 +93,9 @@ def columns(
     offsets: Tensor,
     lam: float,
     tally: Tally,
-    learners: int,
     before: tuple[Columns, Tally] | None = None,
 ) -> Columns:
-    """The posterior of M = ``learners`` that all know ``tally`` (S, K) of residuals on ``features`` (S, 1, K, r).
+    """The posterior of learners that all know ``tally`` (S, K) of residuals on ``features`` (S, 1, K, r).
 
     From scratch, or from what stood ``before`` and its tally, if all shared it.
     """
@@ -100,10 +113,8 @@ def columns(
             for part in features.squeeze(1).split(max(1, _CHUNK // (runs * size)), 1)
         ]
         base, age = torch.cat(parts, -1).unsqueeze(1), torch.zeros(runs, 1, dtype=torch.int64)
-    mean, variance = (part.expand(-1, learners, -1) for part in (mean, base))
-    blank = features.new_zeros(runs, learners, 1, size)
-    taken = torch.zeros(runs, learners, dtype=torch.int64)
-    return Columns(mean, variance, base, age, factor.unsqueeze(1), blank, taken)
+    blank, taken = features.new_zeros(runs, 1, 1, size), torch.zeros(runs, 1, dtype=torch.int64)
+    return Columns(mean, base, base, age, factor.unsqueeze(1), blank, taken)
 
 
 def _fit_to_go_on(own: Columns) -> bool:
@@ -150,12 +161,12 @@ class ParameterSpace(EventTriggered):
         if before is not None:
             last = Columns(*(part[run] for part in before.posterior)), before.server.of(run)
         # a Columns answers whatever is asked of a Posterior here
-        return cast(Posterior, columns(features, offsets, self.settings.lam, known, self.learners, last))
+        return cast(Posterior, columns(features, offsets, self.settings.lam, known, last))
 
     def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
         """One product of the features with the vectors of all learners."""
         own = cast(Columns, state.posterior)
-        return cast(Posterior, own.absorb(self.features, arm, reward, turn))
+        return cast(Posterior, own.absorb(self.features, arm, reward, turn, self.in_place))
 
     def _afresh(self, state: State, due: Tensor) -> State:
         """The learners ``due`` (S, M) begin again with a factor of their own."""
@@ -166,7 +177,7 @@ class ParameterSpace(EventTriggered):
             run, learner = at.tolist()
             data = Tally(*(part[run, learner].unsqueeze(0) for part in known))
             some = slice(run, run + 1)
-            exact = columns(self.features[some], self.offsets[some], self.settings.lam, data, 1)
+            exact = columns(self.features[some], self.offsets[some], self.settings.lam, data)
             for name in ("mean", "variance", "factor", "vectors", "taken"):
                 getattr(kept, name)[run, learner] = getattr(exact, name)[0, 0]
         return state._replace(posterior=cast(Posterior, kept))
