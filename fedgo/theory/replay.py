@@ -1,7 +1,8 @@
-"""What the analysis of Phase II speaks about, rebuilt step by step from a trace: widths, log-determinants, epochs.
+"""What the analysis of Phase II speaks about, rebuilt from a trace: widths, log-determinants, epochs of every step.
 
-The clients' own Σ_{t,i} are kept by `EventTriggered`, as in the run. So is the one of the analysis' imaginary agent,
-Σ_t = λI + Σ_{s ≤ t} g_s g_sᵀ, who sees every pull: a learner that takes every turn and never synchronises.
+From the counts that each client knew (`knowledge`) follow its Σ_{t−1,i} and the width of the arm that it pulled. So do
+those of the analysis' imaginary agent, who sees every pull: Σ_t = λI + Σ_{s ≤ t} g_s g_sᵀ. Log-determinants are running
+sums, ln det(Σ + ggᵀ)/det Σ = ln(1 + gᵀΣ⁻¹g).
 """
 
 import math
@@ -12,10 +13,9 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.confidence import Posterior, Tally, compress, precision_factor
+from fedgo.confidence import Tally, compress, precision_factor
 from fedgo.phase_one import Start
-from fedgo.phase_two import EventTriggered, Settings, State
-from fedgo.star import Ledger, Star, When
+from fedgo.theory.intervals import knowledge
 from fedgo.trace import Trace
 
 
@@ -43,13 +43,6 @@ class Replay(NamedTuple):
         return out.scatter_add(1, self.epoch, values)
 
 
-class _Epoch(NamedTuple):
-    """The number p of synchronisations so far and ln det Σ/det λI at the last of them, both (S, 1)."""
-
-    number: Tensor
-    information: Tensor
-
-
 def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     """Replay Phase II of ``trace``, which Fed-GO-UCB made from ``start`` on ``arms`` (S, K, d_x) with λ = ``lam``.
 
@@ -58,73 +51,44 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
     require(shape[1] == 1, "the shape of w0", shape, "give a shared_start: all Σ must be around one ŵ₀")
-    same = torch.equal(arms, start.problem.arms)
-    require(
-        same,
-        "the shape of arms",
-        tuple(arms.shape),
-        "give the arms of the problem that the start was made on",
-    )
-    arm, reward, sync = (part[:, trace.phase_one :] for part in (trace.arm, trace.reward, trace.sync))
-    network, points = start.network, arms.unsqueeze(1)
-    features = compress(network.gradients(start.w0, points)).features
-    learner = EventTriggered(
-        start.clients, features, network.values(start.w0, points), network.size, Settings(lam)
-    )
-    everybody, agent = learner.begin(), replace(learner, learners=1).begin()
-    star = Star(start.clients, Ledger.blank(*arm.shape))
-    epoch = _Epoch(torch.zeros_like(arm[:, :1]), torch.zeros_like(agent.gain))
-    steps: list[Replay] = []
-    for t in range(arm.shape[1]):
-        now = slice(t, t + 1)
-        own = _client(everybody, t % start.clients)
-        after, agent, step = _step(learner, own, agent, epoch, arm[:, now], reward[:, now])
-        for view, part in zip(_parts(own), _parts(after), strict=True):
-            view.copy_(part)
-        steps.append(step)
-        if sync[:, t].any():
-            run = sync[:, t].nonzero().squeeze(1)
-            everybody = learner.synchronise(everybody, star, When(run, torch.full_like(run, t)))
-            reached = torch.where(sync[:, now], step.total, epoch.information)
-            epoch = _Epoch(epoch.number + sync[:, now], reached)
-    return _joined(steps)
+    remedy = "give the arms of the problem that the start was made on"
+    require(torch.equal(arms, start.problem.arms), "the shape of arms", tuple(arms.shape), remedy)
+    w0, network = start.w0[:, 0], start.network
+    features = compress(network.gradients(w0, arms)).features
+    residual = trace.reward - network.values(w0, arms).gather(1, trace.arm)
+    arm, sync = (part[:, trace.phase_one :] for part in (trace.arm, trace.sync))
+    pulled = torch.nn.functional.one_hot(arm, arms.shape[1]).double()
+    everybody = pulled.cumsum(1) - pulled
+    known = Tally.blank(*pulled.shape)
+    local, central, gain, since = (torch.zeros(arm.shape, dtype=torch.float64) for _ in range(4))
+    for before in knowledge(replace(trace, reward=residual), arms.shape[1]):
+        step, own = before.step - trace.phase_one, pulled[:, before.step - trace.phase_one]
+        known.counts[:, step] = before.tally.counts + own
+        known.sums[:, step] = before.tally.sums + own * residual[:, before.step].unsqueeze(-1)
+        local[:, step] = _widths(features, lam, before.tally.counts, arm[:, step])
+        central[:, step] = _widths(features, lam, everybody[:, step], arm[:, step])
+        gain[:, step] = _since_sync(local[:, step].log1p(), before.syncs)
+        since[:, step] = _since_sync(torch.ones_like(local[:, step]), before.syncs)
+    epoch, total = sync.cumsum(1) - sync.long(), central.log1p().cumsum(1)
+    reached = torch.where(sync, total, 0.0).cummax(1).values  # by the server at the last synchronisation
+    information = gain + torch.nn.functional.pad(reached, (1, 0))[:, :-1]
+    return Replay(local, central, gain, since, information, total, epoch, known)
 
 
-def _step(
-    learner: EventTriggered, own: State, agent: State, epoch: _Epoch, arm: Tensor, reward: Tensor
-) -> tuple[State, State, Replay]:
-    """One pull of ``arm`` (S, 1): the client and the agent after it, and its entries, (S, 1)."""
-    turn = torch.ones_like(reward)
-    after, watched = (learner.learn(state, arm, reward, turn) for state in (own, agent))
-    step = Replay(
-        local=own.posterior.gain(arm).expm1(),
-        central=agent.posterior.gain(arm).expm1(),
-        gain=after.gain,
-        since=after.fresh.counts.sum(-1),
-        information=epoch.information + after.gain,
-        total=watched.gain,
-        epoch=epoch.number,
-        known=after.known,
-    )
-    return after, watched, step
+def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
+    """‖g‖²_{Σ⁻¹} of ``arm`` (S, L) with Σ of the ``counts`` (S, L, K), (S, L), from ``features`` (S, K, r)."""
+    factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
+    rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])
+    half = torch.linalg.solve_triangular(factor, features.gather(1, rows).unsqueeze(-1), upper=False)
+    squares: Tensor = half.square().sum((-2, -1))
+    return squares
 
 
-def _client(everybody: State, i: int) -> State:
-    """Client ``i`` alone, with a client axis of one; its `_parts` are views of everybody's."""
-    posterior, fresh = ([part[:, i : i + 1] for part in kept] for kept in everybody[:2])
-    return State(Posterior(*posterior), Tally(*fresh), everybody.gain[:, i : i + 1], everybody.server)
-
-
-def _parts(state: State) -> tuple[Tensor, ...]:
-    """What a client's pull changes: all but the server."""
-    return (*state.posterior, *state.fresh, state.gain)
-
-
-def _joined(steps: list[Replay]) -> Replay:
-    """The entries of all steps, field by field."""
-    columns = {name: torch.cat([getattr(step, name) for step in steps], 1) for name in Replay._fields[:-1]}
-    known = Tally(*(torch.cat(part, 1) for part in zip(*(step.known for step in steps), strict=True)))
-    return Replay(**columns, known=known)
+def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
+    """Running sums of one client's ``values`` ≥ 0 (S, L), begun anew where its ``syncs`` (S, L) have grown."""
+    sums = values.cumsum(1)
+    new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
+    return sums - torch.where(new, sums - values, 0.0).cummax(1).values
 
 
 def realised_information(start: Start, arms: Tensor, trace: Trace, lam: float) -> Tensor:
