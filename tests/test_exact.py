@@ -312,28 +312,3 @@ def test_any_trace_has_a_certificate():
     found = certificates(trace, exact_intervals(problem, start, value), 9)
     assert (trace.regret[:, trace.phase_one :] <= found).all() and (found <= 2 * value).all()
     assert found[:, -1].max() < found[:, 0].min()
-
-
-def test_knowledge_is_that_of_the_replay():
-    network = Network(3, 4)
-    problem = realizable(network, 3, arms=6, seed=3, sigma=0.2, scale=1.5)
-    start = shared_start(problem, network, 4, 13, BRIEF, length=7)
-    trace = fed_go_ucb(problem, start, Settings(0.1, 0.3, 0.4))
-    assert trace.sync.sum() > 3
-    found = replay(start, problem.arms, trace, 0.1)
-    offsets = network.values(start.w0[:, 0], problem.arms)
-    first = torch.nn.functional.one_hot(trace.arm[:, :7], 6).double()
-    for seen in knowledge(trace, 6):
-        hit = torch.nn.functional.one_hot(trace.arm[:, seen.step], 6).double()
-        after = found.known.counts[:, seen.step - 7]
-        assert torch.equal(seen.tally.counts + hit, after)
-        sums = seen.tally.sums + hit * trace.reward[:, seen.step].unsqueeze(-1) - after * offsets.unsqueeze(1)
-        torch.testing.assert_close(sums, found.known.sums[:, seen.step - 7], rtol=0, atol=1e-11)
-        assert torch.equal(seen.syncs, found.epoch[:, seen.step - 7])
-    for seen, more in zip(knowledge(trace, 6), knowledge(trace, 6, phase_one=True), strict=True):
-        assert torch.equal(
-            more.tally.counts - seen.tally.counts, first.sum(1, keepdim=True).expand_as(seen.tally.counts)
-        )
-    assert sorted(step for seen in knowledge(trace, 6) for step in seen.step.tolist()) == list(
-        range(7, 7 + 52)
-    )

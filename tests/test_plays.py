@@ -1,4 +1,4 @@
-"""Executed runs of Phase II: the same as the algorithms', or with arms chosen otherwise."""
+"""Executed runs of Phase II: the algorithms' or with arms chosen otherwise, and seen by one who knows w*."""
 
 import math
 from dataclasses import replace
@@ -9,11 +9,12 @@ import torch
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.confidence import Tally, ball, condition
+from fedgo.experiments.hindsight import Hindsight
 from fedgo.experiments.plays import blind, linear_play, play, random_play, single_unit_line_three
 from fedgo.theory import information_bound, single_unit
-from fedgo.theory.replay import realised_information
 
 BRIEF = Langevin(rounds=12, step=0.05)
+CLIENTS, ROUNDS, LAM, GAMMA = 3, 12, 0.7, 0.4
 SAME = ("arm", "reward", "regret", "up", "down", "sync")
 
 
@@ -51,17 +52,12 @@ def test_what_a_play_shows_of_phase_two(network_play):
     assert fewer.information_bound == information_bound(2, 10, fewer.slope, 0.5)
 
 
-@pytest.mark.parametrize(("factor", "enough"), [(1 / 2.5128, True), (1 / 2.5129, False)])
-def test_the_condition_of_the_potential_lemma(network_play, factor, enough):
-    settings = replace(network_play.settings, lam=network_play.slope**2 * factor)
-    assert replace(network_play, settings=settings).regularised is enough
-
-
-def test_the_first_runs_are_replayed_as_all_are(network_play):
+def test_the_condition_of_the_potential_lemma_and_the_first_runs(network_play):
+    for factor, enough in ((1 / 2.5128, True), (1 / 2.5129, False)):
+        settings = replace(network_play.settings, lam=network_play.slope**2 * factor)
+        assert replace(network_play, settings=settings).regularised is enough
     some = network_play.first(2)
-    assert some.problem.runs == (0, 1) and some.start.exploration.arm.shape == (2, 7)
-    assert some.start.loss.shape == (2, 1) and some.start.exploration.ledger.up.shape == (2, 7)
-    assert torch.equal(some.arm, network_play.arm[:2])
+    assert some.problem.runs == (0, 1) and torch.equal(some.arm, network_play.arm[:2])
     torch.testing.assert_close(some.replay.total, network_play.replay.total[:2], rtol=0, atol=1e-12)
 
 
@@ -104,15 +100,6 @@ def test_line_three_of_the_unit_is_the_maximum_over_the_ball(unit):
     torch.testing.assert_close(found, centre + 0.3 * widths, rtol=0, atol=1e-12)
 
 
-def test_another_index_is_played(unit):
-    problem, start = unit
-    settings = Settings(0.4, 0.3, 0.5)
-    index = single_unit_line_three(start, problem.arms, settings.beta)
-    other = play(problem, start, settings, index)
-    assert other.trace.arm.shape == (3, 6 + 30)
-    assert not torch.equal(other.arm, play(problem, start, settings).arm)
-
-
 @pytest.mark.slow
 def test_random_plays_are_drawn_from_their_source_and_satisfy_the_potential_lemma():
     source = torch.Generator().manual_seed(3)
@@ -132,9 +119,80 @@ def test_random_plays_are_drawn_from_their_source_and_satisfy_the_potential_lemm
     assert blindly.settings == again.settings and not torch.equal(blindly.arm, again.arm)
 
 
-def test_the_realised_information_is_where_a_replay_ends(network_play):
-    found = realised_information(
-        network_play.start, network_play.problem.arms, network_play.trace, network_play.settings.lam
-    )
-    torch.testing.assert_close(found, network_play.replay.total[:, -1], rtol=1e-11, atol=0)
-    assert found.unique().numel() == 3
+# Runs seen by one who knows w*
+
+
+@pytest.fixture(scope="module")
+def case():
+    problem = single_unit(4, 2, 5, seed=9, scale=3.0)
+    start = shared_start(problem, SingleUnit(2), CLIENTS, ROUNDS, Langevin(rounds=30))
+    settings = Settings(LAM, 0.2, GAMMA)
+    trace = fed_go_ucb(problem, start, settings)
+    bend = 4 / (3 * math.sqrt(3)) * problem.arms.square().sum(-1).amax(-1)
+    return Hindsight(problem, start, settings, trace, problem.truth, bend)
+
+
+def data(case, run, step):
+    """The steps of Phase II that are in the moving client's model after ``step``, and how often all synchronised."""
+    before = case.trace.sync[run, case.trace.phase_one :][:step].nonzero().flatten().tolist()
+    shared = before[-1] if before else -1
+    return [s for s in range(step + 1) if s <= shared or s % CLIENTS == step % CLIENTS], len(before)
+
+
+def test_centre_matrix_and_distance_are_those_of_the_clients_data(case):
+    at = torch.arange(CLIENTS * ROUNDS)
+    ball, distance, known = case.ball(at), case.distance(at), case.known(at)
+    assert case.trace.sync.any() and not case.trace.sync.all()
+    for run in range(4):
+        w0, w = case.start.w0[run, 0], case.truth[run]
+        for step in at.tolist():
+            mine, _ = data(case, run, step)
+            g = case.start.network.gradients(w0, case.problem.arms[run])[case.arm[run, mine]]
+            sigma = LAM * torch.eye(2, dtype=torch.float64) + g.T @ g
+            rest = case.trace.reward[run, case.trace.phase_one :][mine]
+            rest = rest - case.start.network.values(w0, case.problem.arms[run])[case.arm[run, mine]]
+            centre = w0 + torch.linalg.inv(sigma) @ (g.T @ rest)
+            assert torch.allclose(ball.sigma[run, step], sigma, rtol=1e-10)
+            assert torch.allclose(ball.centre[run, step], centre, rtol=1e-8, atol=1e-10)
+            away = centre - w
+            assert distance[run, step].item() == pytest.approx(math.sqrt(away @ sigma @ away), rel=1e-7)
+            assert known.counts[run, step].sum() == len(mine)
+
+
+def test_the_distance_is_the_sum_of_its_three_parts(case):
+    at = case.sampled
+    assert len(at) >= 10 and at[0] == 0 and len(set(at.diff().tolist())) == 1
+    ball, lam = case.ball(at), LAM
+    for run in range(4):
+        for place, step in enumerate(at.tolist()):
+            mine, _ = data(case, run, step)
+            g = case.gradients[run, case.arm[run, mine]]
+            remainders = case.remainder[run, case.arm[run, mine]]
+            total = g.T @ (case.noise[run, mine] + remainders) - lam * case.away[run]
+            apart = ball.centre[run, place] - case.truth[run]
+            assert torch.allclose(ball.sigma[run, place] @ apart, total, rtol=1e-8, atol=1e-9)
+
+
+def test_the_remainders_are_within_taylors_bound(case):
+    limit = case.curvature / 2 * case.rho**2
+    assert (case.remainder.abs().amax(1) <= limit).all() and (case.remainder.abs().amax(1) > 0).all()
+    drawn = case.problem.tape(case.trace.arm.shape[1])[:, case.trace.phase_one :]
+    assert torch.allclose(case.noise, case.problem.sigma * drawn, atol=1e-12)
+
+
+def test_the_radius_is_that_of_the_confidence_lemma(case):
+    delta, found, noise = 0.1, case.radius(0.1), case.radius(0.1, exact=True)
+    for run in range(4):
+        rho, bend = case.rho[run].item(), case.curvature[run].item()
+        for step in range(0, CLIENTS * ROUNDS, 5):
+            mine, syncs = data(case, run, step)
+            g = case.gradients[run, case.arm[run, mine]]
+            sigma = torch.eye(2, dtype=torch.float64) + g.T @ g / LAM
+            log = torch.logdet(sigma).item() + 2 * math.log(
+                math.pi**2 * CLIENTS * (syncs + 1) ** 2 / (3 * delta)
+            )
+            parts = (0.1 * math.sqrt(log), math.sqrt(LAM) * rho, bend / 2 * rho**2 * math.sqrt(len(mine)))
+            assert found[run, step].item() == pytest.approx(sum(parts), rel=1e-11)
+            assert noise[run, step].item() == pytest.approx(parts[0], rel=1e-11)
+    nearer = replace(case, truth=case.centre)
+    assert torch.allclose(nearer.radius(delta), noise)

@@ -26,11 +26,6 @@ class Hindsight(Replayed):
     curvature: Tensor
 
     @property
-    def residual(self) -> Tensor:
-        """y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
-        return self.reward - self.offsets.gather(1, self.arm)
-
-    @property
     def noise(self) -> Tensor:
         """η_t = y_t − f(x_t) of Phase II, (S, NT)."""
         return self.reward - self.problem.means.gather(1, self.arm)
@@ -41,19 +36,9 @@ class Hindsight(Replayed):
         return self.start.w0[:, 0]
 
     @cached_property
-    def gradients(self) -> Tensor:
-        """∇f_x(ŵ₀) of all arms, (S, K, d_w)."""
-        return self.start.network.gradients(self.centre, self.problem.arms)
-
-    @cached_property
     def features(self) -> Tensor:
         """The same in their own span, (S, K, min(K, d_w))."""
         return compress(self.gradients).features
-
-    @cached_property
-    def offsets(self) -> Tensor:
-        """f_x(ŵ₀) of all arms, (S, K)."""
-        return self.start.network.values(self.centre, self.problem.arms)
 
     @property
     def slope(self) -> Tensor:
@@ -81,11 +66,6 @@ class Hindsight(Replayed):
     def swing(self) -> Tensor:
         """The difference between the best arm and the worst, (S,)."""
         return self.problem.means.amax(1) - self.problem.means.amin(1)
-
-    @property
-    def dimension(self) -> int:
-        """min(K, d_w), what the gradients can span."""
-        return min(self.gradients.shape[-2:])
 
     @property
     def sampled(self) -> Tensor:

@@ -107,13 +107,12 @@ def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep
     if truth is None:
         raise ValueError("truth is None: give a realizable problem, whose w* is known")
     require(curvature.shape == truth.shape[:1], "the shape of curvature", tuple(curvature.shape), "give (S,)")
-    network, w0 = play.start.network, play.start.w0
-    gradients, offsets = (f(w0, play.problem.arms.unsqueeze(1)) for f in (network.gradients, network.values))
-    pulled = torch.nn.functional.one_hot(play.arm, offsets.shape[-1]).double()
-    residual = play.reward - offsets.squeeze(1).gather(1, play.arm)
+    w0 = play.start.w0
+    pulled = torch.nn.functional.one_hot(play.arm, play.problem.arms.shape[1]).double()
     counts, sums = found.known
-    before = Tally(counts - pulled, sums - pulled * residual.unsqueeze(-1))
-    covered = ball(gradients, w0, settings.lam, settings.beta, before).contains(truth.unsqueeze(1))
+    before = Tally(counts - pulled, sums - pulled * play.residual.unsqueeze(-1))
+    around = ball(play.gradients.unsqueeze(1), w0, settings.lam, settings.beta, before)
+    covered = around.contains(truth.unsqueeze(1))
     distance = (w0[:, 0] - truth).norm(dim=-1)
     excess = [
         excess_in_ball(settings.beta, bend, settings.lam, rho)
@@ -135,15 +134,12 @@ def regret_bound(
     F is ``value``, κ ``excess`` and Λ ``information``, (S,) or one for all; Λ is the realised one unless given.
     """
     settings, start, runs = play.settings, play.start, len(play.arm)
-    known = (
-        play.replay.total[:, -1] if information is None else torch.as_tensor(information, dtype=torch.float64)
-    )
-    kappas = torch.as_tensor(excess, dtype=torch.float64)
-    each = zip(known.expand(runs).tolist(), kappas.expand(runs).tolist(), strict=True)
-    about = (start.clients, start.rounds, settings.gamma, value)
+    information = play.replay.total[:, -1] if information is None else information
+    each = [torch.as_tensor(part, dtype=torch.float64).expand(runs) for part in (information, excess)]
+    sizes = (start.clients, start.rounds, settings.gamma, value)
     widest = play.slope / math.sqrt(settings.lam)
     bounds = [
-        regret_phase_two_clipped(settings.beta, most, *about, kappa, widest=widest).total
-        for most, kappa in each
+        regret_phase_two_clipped(settings.beta, most, *sizes, kappa, widest=widest).total
+        for most, kappa in torch.stack(each, 1).tolist()
     ]
     return torch.tensor(bounds, dtype=torch.float64)

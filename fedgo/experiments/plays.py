@@ -9,12 +9,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedgo.confidence import Posterior, Tally, compress, first_order
+from fedgo.algorithms.go_ucb import fed_go_learner
+from fedgo.confidence import Posterior, Tally, first_order
 from fedgo.phase_one import Exploration, Start
-from fedgo.phase_two import EventTriggered, Index, Settings
+from fedgo.phase_two import Index, Settings
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
-from fedgo.star import Ledger
 from fedgo.theory.confidence import information_bound
 from fedgo.theory.phase_two import LARGEST_INCREMENT
 from fedgo.theory.replay import Replay, replay
@@ -51,6 +51,26 @@ class Replayed:
         """Where a step of Phase II ends with a synchronisation, (S, NT) bool."""
         return self.trace.sync[:, self.trace.phase_one :]
 
+    @cached_property
+    def gradients(self) -> Tensor:
+        """∇f_x(ŵ₀) of all arms, (S, K, d_w)."""
+        return self.start.network.gradients(self.start.w0[:, 0], self.problem.arms)
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """f_x(ŵ₀) of all arms, (S, K)."""
+        return self.start.network.values(self.start.w0[:, 0], self.problem.arms)
+
+    @property
+    def residual(self) -> Tensor:
+        """y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
+        return self.reward - self.offsets.gather(1, self.arm)
+
+    @property
+    def dimension(self) -> int:
+        """min(K, d_w), what the gradients can span."""
+        return min(self.problem.arms.shape[1], self.start.network.size)
+
     @property
     def variety(self) -> Tensor:
         """How many different arms are pulled in Phase II, (S,) int64."""
@@ -69,21 +89,15 @@ class Play(Replayed):
     slope: float
 
     def first(self, runs: int) -> "Play":
-        """The first ``runs`` runs."""
-        start, part = self.start, slice(runs)
-        arm, reward, ledger = start.exploration
-        exploration = Exploration(arm[part], reward[part], Ledger(*(way[part] for way in ledger)))
+        """Phase II of the first ``runs`` runs."""
         problem = self.problem.only(*range(runs))
-        start = replace(
-            start, problem=problem, exploration=exploration, w0=start.w0[part], loss=start.loss[part]
-        )
+        start = replace(self.start, problem=problem, w0=self.start.w0[:runs])
         return replace(self, problem=problem, start=start, trace=self.trace.first(runs))
 
     @property
     def information_bound(self) -> float:
         """R ≥ Λ, with min(K, d_w) for d_w."""
-        dimension = min(self.problem.arms.shape[1], self.start.network.size)
-        return information_bound(dimension, self.arm.shape[1], self.slope, self.settings.lam)
+        return information_bound(self.dimension, self.arm.shape[1], self.slope, self.settings.lam)
 
     @property
     def regularised(self) -> bool:
@@ -98,11 +112,12 @@ def play(
 
     C_g is ``slope``, or else the largest ‖∇f_x(ŵ₀)‖ of any arm.
     """
-    points = problem.arms.unsqueeze(1)
-    gradients, offsets = (f(start.w0, points) for f in (start.network.gradients, start.network.values))
-    features, size = compress(gradients).features, start.network.size
-    learner = EventTriggered(start.clients, features, offsets, size, settings, index)
-    return _played(problem, start, learner, gradients.norm(dim=-1).max().item() if slope is None else slope)
+    learner = replace(fed_go_learner(problem, start, settings), optimism=index)
+    steps = start.clients * start.rounds
+    trace = simulate("Fed-GO-UCB", problem, learner, start.exploration, start.clients, steps)
+    if slope is None:
+        slope = start.network.gradients(start.w0, problem.arms.unsqueeze(1)).norm(dim=-1).max().item()
+    return Play(problem, start, settings, trace, slope)
 
 
 def linear_play(
@@ -112,16 +127,7 @@ def linear_play(
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
     start = Start(problem, SingleUnit(d_x), clients, rounds, Exploration.nothing(runs), origin, loss)
-    features = problem.arms.unsqueeze(1)
-    offsets = torch.zeros(features.shape[:-1], dtype=torch.float64)
-    learner = EventTriggered(clients, features, offsets, d_x, settings, index)
-    return _played(problem, start, learner, features.norm(dim=-1).max().item())
-
-
-def _played(problem: Problem, start: Start, learner: EventTriggered, slope: float) -> Play:
-    steps = start.clients * start.rounds
-    trace = simulate("Fed-GO-UCB", problem, learner, start.exploration, start.clients, steps)
-    return Play(problem, start, learner.settings, trace, slope)
+    return play(problem, start, settings, index)
 
 
 def blind(source: torch.Generator) -> Index:

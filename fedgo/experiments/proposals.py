@@ -1,7 +1,6 @@
 """Proposals that a guard has to put up with: one that was written before, and one that knows f and the guard itself."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,12 +10,6 @@ from fedgo.beyond.optimist import Counted, Optimist
 from fedgo.phase_one import Exploration
 from fedgo.problem import Problem
 from fedgo.star import Star, When
-
-
-class Script(NamedTuple):
-    """What `Scripted` has played: own ``pulls`` so far, (S, N) int64."""
-
-    pulls: Tensor
 
 
 @dataclass(frozen=True)
@@ -30,25 +23,25 @@ class Scripted:
     arm: Tensor
     arms: int
 
-    def begin(self) -> Script:
-        """At the beginning."""
-        return Script(torch.zeros(len(self.arm), self.learners, dtype=torch.int64))
+    def begin(self) -> Tensor:
+        """No pulls of anybody yet, (S, N) int64."""
+        return torch.zeros(len(self.arm), self.learners, dtype=torch.int64)
 
-    def index(self, state: Script) -> Tensor:
+    def index(self, state: Tensor) -> Tensor:
         """1 for the arm whose turn it is, (S, N, K)."""
-        step = state.pulls * self.learners + torch.arange(self.learners)
+        step = state * self.learners + torch.arange(self.learners)
         turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
         return torch.nn.functional.one_hot(turn, self.arms).double()
 
-    def fires(self, state: Script, arm: Tensor) -> Tensor:
+    def fires(self, state: Tensor, arm: Tensor) -> Tensor:
         """Never."""
         return torch.zeros_like(arm, dtype=torch.bool)
 
-    def learn(self, state: Script, arm: Tensor, reward: Tensor, turn: Tensor) -> Script:
+    def learn(self, state: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> Tensor:
         """The next line."""
-        return Script(state.pulls + turn.long())
+        return state + turn.long()
 
-    def synchronise(self, state: Script, star: Star, when: When) -> Script:
+    def synchronise(self, state: Tensor, star: Star, when: When) -> Tensor:
         """Nothing to say."""
         return state
 
