@@ -6,7 +6,7 @@ import torch
 from fedgo._streams import generator
 from fedgo.beyond import continuum
 from fedgo.beyond.continuum import Cube, search
-from fedgo.beyond.surrogates import GaussianProcess, single_task_gp
+from fedgo.beyond.surrogates import single_task_gp
 from fedgo.experiments import searches
 
 CUBE = Cube("bowl", 2, lambda x: -9 * (x - 0.3).square().sum(-1))
@@ -73,32 +73,6 @@ def test_a_search_finds_the_top_of_a_bowl_and_says_what_it_sent(choice):
     up = torch.zeros(15, dtype=torch.int64)
     up[8], up[11::3] = 27, 9
     assert torch.equal(found.ledger.up[0], up) and torch.equal(found.ledger.down[0], 3 * up)
-
-
-def broken(points, means, variances):
-    """A process whose means are not numbers."""
-    model = single_task_gp(points, means, variances)
-    model.mean_module.constant.data.fill_(torch.nan)
-    return model
-
-
-BAD = {
-    "mean reward of every arm is .*constant": {"value": lambda x: torch.full((len(x),), 1e20).double()},
-    r"value\[0\] is nan: ": {"value": lambda x: x[:, 0] * torch.nan},
-    r"shape of value is \(10, 2\): give \(10,\)": {"value": lambda x: x},
-    "choice is 'best': ": {"choice": "best"},
-    "kappa is -1: ": {"kappa": -1},
-    "first is 1: ": {"first": 1},
-    r"the mean by SingleTaskGP\[0\] is nan: the fit broke down": {"surrogate": GaussianProcess(broken)},
-}
-
-
-@pytest.mark.parametrize("message", BAD)
-def test_bad_input_is_refused_by_name(message):
-    given = dict(BAD[message])
-    cube = Cube("x", 2, given.pop("value", CUBE.value))
-    with pytest.raises(ValueError, match=message):
-        search(cube, 3, 4, **given)
 
 
 def test_the_cubes_are_botorchs_with_their_known_tops():

@@ -36,7 +36,6 @@ from fedgo.theory.phase_two import (
     excess_printed,
     good_regret_printed,
     phase_two_scalars,
-    potential_bound,
     potential_clipped,
     regret_phase_one,
     regret_phase_two_clipped,
@@ -44,6 +43,7 @@ from fedgo.theory.phase_two import (
     synchronisations_printed,
 )
 from fedgo.theory.theorem import (
+    Premises,
     both_theorems,
     horizon_needed,
     theorem,

@@ -13,16 +13,6 @@ from fedgo.theory.assumptions import check_regularisation, check_threshold
 LARGEST_INCREMENT = 2.512862417252339
 
 
-def potential_bound(information: float, lam: float, slope: float) -> float:
-    """Σ_s ‖g_s‖²_{Σ_{s−1}⁻¹} ≤ 2 ln det Σ/det λI (elliptical potential lemma), along one sequence of growing Σ.
-
-    A ``ValueError`` unless λ ≥ C_g²/2.5129, without which the lemma is false.
-    """
-    least = slope**2 / LARGEST_INCREMENT
-    require(lam >= least, "lam", lam, f"the potential lemma needs λ ≥ C_g²/2.5129 = {least:.4g}")
-    return 2 * information
-
-
 def potential_clipped(information: float, widest: float = 1.0) -> float:
     """Σ_s min(a, ‖g_s‖_{Σ_{s−1}⁻¹})² ≤ Λ·a²/ln(1 + a²) for every λ > 0, with a = ``widest`` (item 3' of the theorem).
 

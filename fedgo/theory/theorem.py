@@ -5,14 +5,16 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from fedgo._checks import count
 from fedgo.phase_one import phase_one_length
 from fedgo.phase_two import Settings
-from fedgo.theory.assumptions import Assumptions
+from fedgo.theory.assumptions import Assumptions, check_probability
 from fedgo.theory.confidence import information_bound, radius, radius_printed
 from fedgo.theory.phase_one import (
     C_DISTANCE,
@@ -35,6 +37,38 @@ from fedgo.theory.phase_two import (
 )
 
 
+@dataclass(frozen=True)
+class Premises:
+    """What a theorem is about: Assumptions 1–3 with constants ``a``, N = ``clients``, T = ``rounds``, δ = ``delta``,
+    and the number K = ``arms`` of arms if they are finitely many."""
+
+    a: Assumptions
+    clients: int
+    rounds: int
+    delta: float = 0.1
+    arms: int | None = None
+
+    def __post_init__(self) -> None:
+        check_probability(self.delta)
+        count("clients", self.clients, "give N, at least one client", most=math.inf)
+        count("rounds", self.rounds, "give T, at least one round", most=math.inf)
+
+    @property
+    def steps(self) -> int:
+        """NT."""
+        return self.clients * self.rounds
+
+    @property
+    def exploration(self) -> int:
+        """T₀ = ⌈√(NT)⌉."""
+        return phase_one_length(self.clients, self.rounds, math.inf)
+
+    def information(self, lam: float) -> float:
+        """R ≥ Λ after NT pulls with λ = ``lam``; min(K, d_w) is the dimension."""
+        dimension = self.a.dimension if self.arms is None else min(self.arms, self.a.dimension)
+        return information_bound(dimension, self.steps, self.a.slope, lam)
+
+
 class TheoremSetting(NamedTuple):
     """T₀, λ and γ of a theorem."""
 
@@ -43,27 +77,18 @@ class TheoremSetting(NamedTuple):
     gamma: float
 
 
-def theorem_setting_printed(
-    a: Assumptions, clients: int, rounds: int, lam_scale: float = 1.0
-) -> TheoremSetting:
+def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremSetting:
     """T₀ = ⌈√(NT)⌉, λ = C_λ√(NT), γ = d_wF⁴T/(μ²N) (Theorem 1); C_λ = ``lam_scale``."""
-    exploration = phase_one_length(clients, rounds, math.inf)
-    gamma = a.dimension * a.value**4 * rounds / (a.growth**2 * clients)
-    return TheoremSetting(exploration, lam_scale * math.sqrt(clients * rounds), gamma)
+    a = given.a
+    gamma = a.dimension * a.value**4 * given.rounds / (a.growth**2 * given.clients)
+    return TheoremSetting(given.exploration, lam_scale * math.sqrt(given.steps), gamma)
 
 
-def theorem_setting(
-    a: Assumptions, clients: int, rounds: int, arms: int | None = None, lam: float | None = None
-) -> TheoremSetting:
+def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting:
     """T₀ = ⌈√(NT)⌉, λ = C_g² unless given and γ = T/(NR), which a learner can compute (the repaired theorem)."""
-    lam = a.slope**2 if lam is None else lam
-    information = information_bound(_dimension(a, arms), clients * rounds, a.slope, lam)
-    return TheoremSetting(phase_one_length(clients, rounds, math.inf), lam, rounds / (clients * information))
-
-
-def _dimension(a: Assumptions, arms: int | None) -> int:
-    """min(K, d_w), or d_w with a continuum of arms."""
-    return a.dimension if arms is None else min(arms, a.dimension)
+    lam = given.a.slope**2 if lam is None else lam
+    gamma = given.rounds / (given.clients * given.information(lam))
+    return TheoremSetting(given.exploration, lam, gamma)
 
 
 class WorstCase(NamedTuple):
@@ -82,38 +107,30 @@ class WorstCase(NamedTuple):
 
 
 def worst_case(
-    a: Assumptions,
-    clients: int,
-    rounds: int,
-    delta: float,
+    given: Premises,
     distance: Tensor | float,
+    setting: TheoremSetting | None = None,
     *,
     curvature: Tensor | float | None = None,
-    lam: float | None = None,
-    gamma: float | None = None,
     information: float | None = None,
-    arms: int | None = None,
 ) -> WorstCase:
     """λ, γ and the largest `radius` β̄ of the confidence lemma, after NT pulls, P synchronisations and Λ = R.
 
-    λ = C_g² and γ = T/(NR) unless given (the repaired theorem's), ``information`` a bound on Λ that is better than R,
-    ``arms`` the number K of arms if finite. ρ₀ = ``distance`` and C_h = ``curvature`` (that of ``a`` unless given) may
-    be tensors with one entry for each run; β̄ is the largest.
+    λ and γ are those of the ``setting``, of `theorem_setting` unless given, ``information`` a bound on Λ that is better
+    than R. ρ₀ = ``distance`` and C_h = ``curvature`` (that of the assumptions unless given) may be tensors with one
+    entry for each run; β̄ is the largest.
     """
-    setting = theorem_setting(a, clients, rounds, arms, lam)
-    lam, gamma = setting.lam, setting.gamma if gamma is None else gamma
-    steps = clients * rounds
-    if information is None:
-        information = information_bound(_dimension(a, arms), steps, a.slope, lam)
-    syncs = min(synchronisations(rounds, information, gamma), steps)
+    _, lam, gamma = theorem_setting(given) if setting is None else setting
+    information = given.information(lam) if information is None else information
+    syncs = min(synchronisations(given.rounds, information, gamma), given.steps)
     beta = radius(
-        *torch.tensor([information, steps, syncs], dtype=torch.float64),
-        clients=clients,
+        *torch.tensor([information, given.steps, syncs], dtype=torch.float64),
+        clients=given.clients,
         lam=lam,
-        sigma=a.noise,
+        sigma=given.a.noise,
         distance=distance,
-        curvature=a.curvature if curvature is None else curvature,
-        delta=delta,
+        curvature=given.a.curvature if curvature is None else curvature,
+        delta=given.delta,
     )
     return WorstCase(information, syncs, lam, beta.max().item(), gamma)
 
@@ -150,72 +167,51 @@ class Totals(NamedTuple):
         return self.phase_one + self.phase_two
 
 
-def theorem_printed(
-    a: Assumptions, clients: int, rounds: int, delta: float, oracle_rounds: int, lam_scale: float = 1.0
-) -> Totals:
+def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0) -> Totals:
     """Theorem 1 with the constants of its own proof: radius, R_good, R_bad and P as printed, at its T₀, λ and γ."""
-    steps = clients * rounds
-    setting = theorem_setting_printed(a, clients, rounds, lam_scale)
-    beta = radius_printed(a, setting.lam, steps, steps, setting.exploration, delta).total
-    information = information_bound(a.dimension, steps, a.slope, setting.lam)
-    good = good_regret_printed(beta, information, steps, a.curvature, setting.lam)
-    bad = bad_regret_printed(beta, information, clients, setting.gamma, a.curvature, lam_scale)
-    syncs = synchronisations_printed(rounds, information, setting.gamma)
+    a, steps, clients = given.a, given.steps, given.clients
+    exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
+    beta = radius_printed(a, lam, steps, steps, exploration, given.delta).total
+    information = information_bound(a.dimension, steps, a.slope, lam)
+    good = good_regret_printed(beta, information, steps, a.curvature, lam)
+    bad = bad_regret_printed(beta, information, clients, gamma, a.curvature, lam_scale)
+    syncs = synchronisations_printed(given.rounds, information, gamma)
     first = phase_one_scalars(oracle_rounds, clients, a.dimension) - clients * a.dimension
-    return Totals(
-        regret_phase_one(setting.exploration, a.value),
-        good + bad,
-        syncs,
-        first + phase_two_scalars(syncs, clients, a.dimension),
-    )
+    scalars = first + phase_two_scalars(syncs, clients, a.dimension)
+    return Totals(regret_phase_one(exploration, a.value), good + bad, syncs, scalars)
 
 
 def theorem(
-    a: Assumptions,
-    clients: int,
-    rounds: int,
-    delta: float,
+    given: Premises,
     oracle_rounds: int,
     *,
     rho2: float | None = None,
     setting: TheoremSetting | None = None,
     information: float | None = None,
     epsilon: float = 0.0,
-    arms: int | None = None,
     line_three: bool = False,
 ) -> Totals:
     """The repaired theorem: with probability 1 − δ regret and scalars are at most these.
 
     ``rho2`` is a bound on ρ₀² (from `regression_risk` unless given), ``setting`` that of `theorem_setting` unless
-    given, ``information`` Λ (its bound R unless given), ``arms`` the number K of arms if finite. The index is the
-    first-order one, or line 3 over Ball ∩ W with ``line_three``. λ is any positive number: the regret of Phase II is
-    item 3′, in which no width counts for more than F/√β̄ and none is above C_g/√λ.
+    given, ``information`` Λ (its bound R unless given). The index is the first-order one, or line 3 over Ball ∩ W with
+    ``line_three``. λ is any positive number: the regret of Phase II is item 3′, in which no width counts for more than
+    F/√β̄ and none is above C_g/√λ.
     """
-    setting = theorem_setting(a, clients, rounds, arms) if setting is None else setting
+    a, clients = given.a, given.clients
+    setting = theorem_setting(given) if setting is None else setting
     if rho2 is None:
-        rho2 = squared_distance(a, regression_risk(a, setting.exploration, delta, epsilon))
+        rho2 = squared_distance(a, regression_risk(a, setting.exploration, given.delta, epsilon))
     rho = math.sqrt(rho2)
-    worst = worst_case(
-        a,
-        clients,
-        rounds,
-        delta,
-        rho,
-        lam=setting.lam,
-        gamma=setting.gamma,
-        information=information,
-        arms=arms,
-    )
-    excess = (
-        excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
-        if line_three
-        else excess_first_order(a.curvature, rho)
-    )
+    worst = worst_case(given, rho, setting, information=information)
+    excess = excess_first_order(a.curvature, rho)
+    if line_three:
+        excess = excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
     second = regret_phase_two_clipped(
         worst.beta,
         worst.information,
         clients,
-        rounds,
+        given.rounds,
         setting.gamma,
         a.value,
         excess,
@@ -233,33 +229,14 @@ class Both(NamedTuple):
     repaired: Totals
 
 
-def both_theorems(
-    a: Assumptions,
-    clients: int,
-    rounds: int,
-    delta: float,
-    oracle_rounds: int,
-    scales: Iterable[float],
-    arms: int | None = None,
-) -> list[Both]:
+def both_theorems(given: Premises, oracle_rounds: int, scales: Iterable[float]) -> list[Both]:
     """Both theorems for every C in ``scales``: C_λ = C as printed, and λ = C·C_g² with γ = T/(NR), repaired.
 
     The oracle is as accurate as Lemmas 1 and 2 ask, 1/(C′T₀). The least over C is what a free λ can do for a bound.
     """
-    epsilon = optimisation_error(phase_one_length(clients, rounds, math.inf))
-    return [
-        Both(
-            theorem_printed(a, clients, rounds, delta, oracle_rounds, scale),
-            theorem(
-                a,
-                clients,
-                rounds,
-                delta,
-                oracle_rounds,
-                setting=theorem_setting(a, clients, rounds, arms, scale * a.slope**2),
-                epsilon=epsilon,
-                arms=arms,
-            ),
-        )
-        for scale in scales
-    ]
+    epsilon, found = optimisation_error(given.exploration), []
+    for scale in scales:
+        setting = theorem_setting(given, scale * given.a.slope**2)
+        repaired = theorem(given, oracle_rounds, setting=setting, epsilon=epsilon)
+        found.append(Both(theorem_printed(given, oracle_rounds, scale), repaired))
+    return found
