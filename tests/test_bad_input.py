@@ -61,7 +61,7 @@ from fedgo.theory.confidence import radius
 from fedgo.theory.exact import exact_intervals, prior
 from fedgo.theory.interpolation import interpolate
 from fedgo.theory.replay import replay
-from fedgo.theory.theorem import TheoremSetting
+from fedgo.theory.theorem import Premises, TheoremSetting
 
 NAN, INF = math.nan, math.inf
 DRAW = torch.Generator().manual_seed(0)
@@ -133,8 +133,6 @@ ASSUMED = {"dimension": 5, "value": 2.0, "slope": 3.0, "curvature": 0.7, "noise"
 CALM = Assumptions(**ASSUMED)
 RISK = {"a": CALM, "exploration": 100, "delta": 0.1}
 CLASS = {"size": 2, "data": 9, "delta": 0.1, "value": 1.0}
-THEOREM_AT = {"a": CALM, "clients": 20, "rounds": 100, "delta": 0.1, "distance": 0.1}
-THEOREM = {"a": CALM, "clients": 20, "rounds": 100, "delta": 0.1, "oracle_rounds": 30}
 GROWN = replace(CALM, tail=0.8, exponent=1.5)
 CASES = [
     *row(Problem, MADE, arms=A_TENSOR + bad(ARMS[0], ARMS[:, :0], kinds=(ARMS.numpy(), ARMS.tolist(), None))),
@@ -233,10 +231,7 @@ CASES = [
         Assumptions, ASSUMED, dimension=bad(0), value=bad(0.0), slope=bad(-1.0, NAN), growth=bad(0.0, -1e-9)
     ),
     *row(Assumptions, ASSUMED, tail=bad(0.0), curvature=bad(-0.1), noise=bad(-0.1), exponent=bad(0.0, 2.0)),
-    *row(theory.theorem, THEOREM, delta=DELTA, clients=bad(0), rounds=bad(0)),
-    *row(theory.theorem, THEOREM | {"rho2": 0.1}, delta=DELTA),
-    *row(theory.theorem_printed, THEOREM, delta=DELTA),
-    *row(theory.worst_case, THEOREM_AT, delta=DELTA),
+    *row(Premises, {"a": CALM, "clients": 20, "rounds": 100}, delta=DELTA, clients=WHOLE, rounds=WHOLE),
     *row(theory.iota, RISK, delta=DELTA),
     *row(theory.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
     *row(theory.regression_risk_printed, RISK, delta=DELTA),
@@ -245,7 +240,6 @@ CASES = [
     *row(theory.covering, {"dimension": 3}, radius=bad(0.0)),
     *row(theory.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0, -1.0)),
     *row(theory.information_bound, {"dimension": 5, "pulls": 10, "slope": 1.0}, lam=bad(0.0)),
-    *row(theory.potential_bound, {"information": 1.0, "slope": 3.0}, lam=bad(3.5)),
     *row(theory.radius_printed, RISK | {"pulls": 9, "step": 9, "delta": 0.1}, lam=bad(0.0)),
     *row(Trace, RECORD, algorithm=bad(kinds=(3,)), clients=WHOLE, phase_one=bad(-5, 4, kinds=("x",))),
     *row(
@@ -348,12 +342,18 @@ TOGETHER = [
     (lambda: search(Cube("x", 2, lambda x: x[:, 0] * NAN), 3, 4), "value"),
     (lambda: search(Cube("x", 2, lambda x: x), 3, 4), "shape of value"),
     # theory
-    (lambda: theory.theorem(CALM, 20, 100, 0.1, 30, rho2=0.1, setting=TheoremSetting(10, 0.0, 1.0)), "lam"),
-    (lambda: theory.theorem(CALM, 9, 9, 0.1, 30, rho2=0.1, setting=TheoremSetting(10, 9.0, 0.0)), "gamma"),
+    (
+        lambda: theory.theorem(Premises(CALM, 20, 100), 30, rho2=0.1, setting=TheoremSetting(10, 0.0, 1.0)),
+        "lam",
+    ),
+    (
+        lambda: theory.theorem(Premises(CALM, 9, 9), 30, rho2=0.1, setting=TheoremSetting(10, 9.0, 0.0)),
+        "gamma",
+    ),
     (lambda: theory.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
     (lambda: theory.regression_risk_printed(replace(CALM, curvature=0.01), 100, 0.1), "T₀C_h²"),
     (lambda: theory.squared_distance(GROWN, theory.growth_limit(GROWN)), "risk"),
-    (lambda: theory.theorem(GROWN, 20, 100, 0.1, 30), "risk"),
+    (lambda: theory.theorem(Premises(GROWN, 20, 100), 30), "risk"),
     (lambda: replay(SHARED, ARMS, Trace(**RECORD), 0.0), "lam"),
     (lambda: replay(PRIVATE, ARMS, Trace(**RECORD), 1.0), "w0"),
     (lambda: replay(SHARED, ARMS + 0.1, Trace(**RECORD), 1.0), "arms"),
