@@ -52,22 +52,29 @@ class Ledger(NamedTuple):
 
 
 class Star(NamedTuple):
-    """N = ``clients`` clients and a server over a perfect network; another transport is another ``Star``."""
+    """N = ``clients`` clients and a server over a perfect network; another transport is another ``Star``.
+
+    Unless it is ``charged``, messages are free: for what each client computes from the data that it has already.
+    """
 
     clients: int
     ledger: Ledger
+    charged: bool = True
 
     def collect(self, message: Message[Content], when: When, senders: int | None = None) -> Content:
         """Clients → server: deliver the ``message`` of ``senders`` clients (all of them unless said) per run."""
         count = self.clients if senders is None else senders
         require(0 <= count <= self.clients, "senders", count, f"at most the N = {self.clients} clients send")
         each = torch.as_tensor(message.scalars)
-        self.ledger.up.index_put_(when, each.sum(1) if each.ndim == 2 else count * each, accumulate=True)
+        if self.charged:
+            self.ledger.up.index_put_(when, each.sum(1) if each.ndim == 2 else count * each, accumulate=True)
         return message.content
 
     def broadcast(self, message: Message[Content], when: When) -> Content:
         """Server → all N clients: deliver one ``message`` per run, charged N times."""
-        self.ledger.down.index_put_(when, torch.as_tensor(self.clients * message.scalars), accumulate=True)
+        if self.charged:
+            sent = torch.as_tensor(self.clients * message.scalars)
+            self.ledger.down.index_put_(when, sent, accumulate=True)
         return message.content
 
     def ask(self, handler: Handler[Reply], message: Message[Tensor], when: When) -> Reply:

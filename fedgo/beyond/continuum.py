@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind
 from fedgo._streams import generator
-from fedgo.beyond.surrogates import GaussianProcess, Posterior, checked, observed
+from fedgo.beyond.surrogates import FittedModel, GaussianProcess, checked, observed
 from fedgo.confidence import Tally
 from fedgo.star import Ledger, Message, Star, When
 
@@ -113,7 +113,7 @@ def _fit(surrogate: GaussianProcess, points: Tensor, rewards: Tensor, sigma: flo
     seen = observed(Tally(torch.ones_like(rewards), rewards), sigma)
     keep = () if surrogate.refit or before is None else (before,)
     model = surrogate.model(points, seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1), *keep)
-    checked(Posterior(model, points), len(points), type(model).__name__)
+    checked(FittedModel.of(model, points), len(points), type(model).__name__)
     return model
 
 

@@ -1,6 +1,6 @@
 """UCB1 on the event and with the messages of a guard, for many arms: argmax of the mean + √(2β ln t/n).
 
-What `fedgo.algorithms.controls.counted_ucb1` plays, from counts and sums alone, O(NK) for a round instead of O(NK²).
+From counts and sums alone, O(NK) for a round instead of the O(NK²) of K arms' covariances.
 """
 
 from dataclasses import dataclass
@@ -52,11 +52,11 @@ def optimistic_ucb1(problem: Problem, clients: int, steps: int, beta: float, gam
     go up, their news come down.
     """
     require_run(problem, clients, steps)
-    learner = Silent(clients, Ucb1(beta), Tally.blank(*problem.means.shape), gamma)
+    learner = Uncertified(clients, Ucb1(beta), Tally.blank(*problem.means.shape), gamma)
     return simulate("UCB1, counted", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)
 
 
-class Silent(Optimist):
+class Uncertified(Optimist):
     """An optimist whose intervals certify nothing."""
 
     def notes(self, state: object, index: Tensor, arm: Tensor) -> dict[str, Tensor]:

@@ -62,11 +62,18 @@ class Event:
         check_event(self.gamma, 0)
 
 
+class Own(NamedTuple):
+    """What each client plays by where it plans for itself: its ``posterior`` in units of σ², (S, N, …), and the
+    log-ratio ``gain`` of its pulls since the last synchronisation, (S, N)."""
+
+    posterior: Posterior
+    gain: Tensor
+
+
 class State(NamedTuple):
     """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), ``syncs`` p (S,), each client's
     ``place`` in the epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, and what is played by it: the
-    ``plan`` of all (S, L), or each client's ``own`` posterior in units of σ², (S, N, …), and log-ratio ``gain`` (S, N).
-    """
+    ``plan`` of all, arms (S, L), or each client's `Own`."""
 
     fresh: Tally
     server: Tally
@@ -74,19 +81,15 @@ class State(NamedTuple):
     place: Tensor
     length: Tensor
     fits: tuple[Fitted, ...]
-    plan: Tensor
-    own: Posterior
-    gain: Tensor
+    plan: Tensor | Own
 
     def of_client(self, client: int) -> "State":
         """What of it client ``client`` has, with N = 1."""
-        one = slice(client, client + 1)
-        return self._replace(
-            fresh=Tally(*(part[:, one] for part in self.fresh)),
-            place=self.place[:, one],
-            own=Posterior(*(part[:, one] for part in self.own)),
-            gain=self.gain[:, one],
-        )
+        one, plan = slice(client, client + 1), self.plan
+        if isinstance(plan, Own):
+            plan = Own(Posterior(*(part[:, one] for part in plan.posterior)), plan.gain[:, one])
+        fresh = Tally(*(part[:, one] for part in self.fresh))
+        return self._replace(fresh=fresh, place=self.place[:, one], plan=plan)
 
 
 @dataclass(frozen=True)
@@ -125,26 +128,28 @@ class Epochs:
 
     def index(self, state: State) -> Tensor:
         """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
-        if self.planning == "own":
-            return state.own.mean + self.kappa * self.sigma * width(state.own.variance)
+        plan = state.plan
+        if isinstance(plan, Own):
+            return plan.posterior.mean + self.kappa * self.sigma * width(plan.posterior.variance)
         # whoever else synchronises, a guard, may be late: then the plan begins again
-        arm = state.plan.gather(1, state.place % state.length.clamp(max=state.plan.shape[1]).unsqueeze(1))
+        arm = plan.gather(1, state.place % state.length.clamp(max=plan.shape[1]).unsqueeze(1))
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Whether the pull is the last of its epoch."""
-        if self.planning == "own" and isinstance(self.until, Event):
-            return (state.fresh.counts.sum(-1) + 1) * (state.gain + state.own.gain(arm)) > self.until.gamma
+        if isinstance(state.plan, Own) and isinstance(self.until, Event):
+            gain = state.plan.gain + state.plan.posterior.gain(arm)
+            return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
         return state.place + 1 >= state.length.unsqueeze(1)  # above it only where clients do not take turns
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Count the pull; go to the next."""
-        fresh, after = state.fresh.record(arm, reward, turn), state.place + self.learners * turn.long()
-        learnt = state._replace(fresh=fresh, place=after)
-        if self.planning != "own":
-            return learnt
-        gain = state.gain + turn * state.own.gain(arm)
-        return learnt._replace(gain=gain, own=state.own.absorb(arm, reward, turn))
+        plan = state.plan
+        if isinstance(plan, Own):
+            gain = plan.gain + turn * plan.posterior.gain(arm)
+            plan = Own(plan.posterior.absorb(arm, reward, turn), gain)
+        place = state.place + self.learners * turn.long()
+        return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place, plan=plan)
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Counts and sums up, the news of all down, and the next fit."""
@@ -170,20 +175,15 @@ class Epochs:
         )
         (runs, arms), clients = server.counts.shape, self.learners
         seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
-        mean = torch.stack([fit.mean for fit in fits])
-        length, plan = self._length(server.counts.sum(-1)), torch.zeros(runs, 1, dtype=torch.int64)
-        own = Posterior(mean.new_zeros(runs, 0), mean.new_zeros(runs, 0))
+        mean, length = torch.stack([fit.mean for fit in fits]), self._length(server.counts.sum(-1))
+        plan: Tensor | Own
         if self.planning == "own":
-            all_arms = torch.arange(arms)
-            covariance = torch.stack([fit.covariance(all_arms) for fit in fits]) / self.sigma**2
-            own = Posterior(
-                *(part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
-            )
+            covariance = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits]) / self.sigma**2
+            moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
+            plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
         else:
             length, plan = self._plan(run, fits, mean, length, syncs)
-        blank = Tally.blank(runs, clients, arms)
-        gain = mean.new_zeros(runs, clients)
-        return State(blank, server, syncs, seat, length, fits, plan, own, gain)
+        return State(Tally.blank(runs, clients, arms), server, syncs, seat, length, fits, plan)
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
@@ -275,13 +275,14 @@ def plan(
 
 def _renewed(state: State, run: Tensor, new: State) -> State:
     """``state`` with the rows ``run`` replaced by ``new``."""
-    longest = max(state.plan.shape[1], new.plan.shape[1])
-    old, fresh = (
-        part._replace(fits=(), plan=torch.nn.functional.pad(part.plan, (0, longest - part.plan.shape[1])))
-        for part in (state, new)
-    )
     fits = dict(enumerate(state.fits)) | dict(zip(run.tolist(), new.fits, strict=True))
-    return place(old, run, fresh)._replace(fits=tuple(fits.values()))
+    old, new = state._replace(fits=()), new._replace(fits=())
+    plans = [each.plan for each in (old, new) if isinstance(each.plan, Tensor)]
+    if plans:  # the shorter one is filled up
+        longest = max(plan.shape[1] for plan in plans)
+        filled = [torch.nn.functional.pad(plan, (0, longest - plan.shape[1])) for plan in plans]
+        old, new = old._replace(plan=filled[0]), new._replace(plan=filled[1])
+    return place(old, run, new)._replace(fits=tuple(fits.values()))
 
 
 def require_epochs(
@@ -354,11 +355,11 @@ def surrogate_ucb(
     until = Growing() if until is None else until
     sigma = problem.sigma if sigma is None else sigma
     require_epochs(each, rounds, until, planning, kappa, sigma, guarantee)
-    told = False
     if start is not None:
         require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
         start.require_for(problem, start.encoding, shared=True)
-        told, exploration = names_arms(start.encoding), start.exploration
+        exploration = start.exploration
+    told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))
     first, begun = Tally.blank(runs, arms), exploration.arm.shape[1]
     if informed:

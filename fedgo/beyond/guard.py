@@ -34,7 +34,7 @@ from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import EventTriggered, Settings
 from fedgo.problem import Problem
 from fedgo.simulation import Learner, largest, order_of_ties, simulate
-from fedgo.star import Content, Ledger, Message, Star, When
+from fedgo.star import Ledger, Star, When
 from fedgo.theory.confidence import information_bound, noise_radius
 from fedgo.theory.intervals import Bounds, Interval, check_bounds, clipped
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
@@ -101,16 +101,6 @@ class Choice(NamedTuple):
     proposed: Tensor
 
 
-class _Unpaid(Star):
-    """Delivers and charges nothing: for what each client computes from the counts and sums that it has."""
-
-    def collect(self, message: Message[Content], when: When, senders: int | None = None) -> Content:
-        return message.content
-
-    def broadcast(self, message: Message[Content], when: When) -> Content:
-        return message.content
-
-
 @dataclass(frozen=True)
 class Guard:
     """The ``optimist``'s clients play what the ``proposal`` says as far as the optimist's intervals allow.
@@ -165,7 +155,7 @@ class Guard:
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """The counts are sent; the proposal's clients work out the rest."""
         counted = self.optimist.synchronise(state.counted, star, when)
-        return State(counted, self.proposal.synchronise(state.proposer, _Unpaid(*star), when))
+        return State(counted, self.proposal.synchronise(state.proposer, star._replace(charged=False), when))
 
 
 @on_cpu

@@ -13,7 +13,6 @@ nothing else is sent.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -134,20 +133,22 @@ def single_task_gp(
     return model.eval()
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """What a fitted BoTorch ``model`` says of the ``arms`` (K, d_x) of its unit cube."""
+class FittedModel(NamedTuple):
+    """What a fitted BoTorch ``model`` says of the ``arms`` (K, d_x) of its cube: ``mean`` and ``variance``, (K,)."""
 
     model: Any
     arms: Tensor
+    mean: Tensor
+    variance: Tensor
 
-    @cached_property
-    def _moments(self) -> tuple[Tensor, Tensor]:
+    @classmethod
+    def of(cls, model: Any, arms: Tensor) -> "FittedModel":
+        """Of the ``model`` at the ``arms``."""
         with torch.no_grad():
-            posterior = self.model.posterior(self.arms)
-            return posterior.mean.squeeze(-1), posterior.variance.squeeze(-1)
+            found = model.posterior(arms)
+            return cls(model, arms, found.mean.squeeze(-1), found.variance.squeeze(-1))
 
-    @cached_property
+    @property
     def evidence(self) -> float:
         """The log-density of the standardised means that the model was given, without −(n/2)·ln 2π."""
         targets = self.model.train_targets
@@ -156,16 +157,6 @@ class Posterior:
             density = self.model.likelihood(self.model(*self.model.train_inputs)).log_prob(targets).item()
         self.model.eval()
         return float(density + len(targets) * math.log(2 * math.pi) / 2)
-
-    @property
-    def mean(self) -> Tensor:
-        """(K,)."""
-        return self._moments[0]
-
-    @property
-    def variance(self) -> Tensor:
-        """(K,)."""
-        return self._moments[1]
 
     def covariance(self, among: Tensor) -> Tensor:
         """As `Fitted` says."""
@@ -194,14 +185,14 @@ class GaussianProcess:
                 "a GaussianProcess needs BoTorch: pip install 'fedgo[experiments]'; Relinearised does without"
             ) from error
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Posterior:
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> FittedModel:
         """As `Surrogate` says."""
         seen = observed(data, sigma)
         low, high = arms.amin(0), arms.amax(0)
         cube = (arms - low) / torch.where(high > low, high - low, 1.0)
-        keep = () if self.refit or not isinstance(before, Posterior) else (before.model,)
+        keep = () if self.refit or not isinstance(before, FittedModel) else (before.model,)
         found = self.model(cube[seen.at], seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1), *keep)
-        return Posterior(found, cube)
+        return FittedModel.of(found, cube)
 
 
 # A network, linearised
@@ -209,7 +200,7 @@ class GaussianProcess:
 
 class Linear(NamedTuple):
     """N(mean, FFᵀ + τ²I − CᵀC) on the arms: ``features`` F (K, r), ``effect`` τ², ``half`` C (n, K); the network was
-    linearised at ``w`` with weight ``decay``, (d_w,); ``evidence`` as that of a `Posterior`."""
+    linearised at ``w`` with weight ``decay``, (d_w,); ``evidence`` as that of a `FittedModel`."""
 
     mean: Tensor
     features: Tensor

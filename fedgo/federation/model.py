@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedgo.beyond import guard
-from fedgo.beyond.epochs import Epochs, State
+from fedgo.beyond.epochs import Epochs, Own, State
 from fedgo.beyond.guard import Guard, TabularIntervals
 from fedgo.beyond.optimist import Optimist
 from fedgo.beyond.surrogates import ByEvidence, Fitted, Linear, Relinearised, Rivals, Surrogate
@@ -209,9 +209,9 @@ class Epochal:
         """As `Model` says."""
         how, epoch, bounds = self.plan.fitting, self._epoch, self._bounds
         assert how is not None
-        if how.planning == "own":
+        if isinstance(epoch.plan, Own):
             epochs = self.learner.proposal if isinstance(self.learner, Guard) else self.learner
-            mean, upper = epoch.own.mean[0, 0], epochs.index(epoch)[0, 0]
+            mean, upper = epoch.plan.posterior.mean[0, 0], epochs.index(epoch)[0, 0]
         else:
             mean, upper = self.fit.mean, self.fit.mean + how.kappa * self.fit.variance.clamp(min=0).sqrt()
         certificate = None if bounds is None else bounds[1].amax() - bounds[0]

@@ -16,7 +16,7 @@ from fedgo._checks import count, require_each
 from fedgo.network import Network
 from fedgo.theory.assumptions import Assumptions
 
-Interval = tuple[Tensor, Tensor]
+Ends = tuple[Tensor, Tensor]  # of an interval
 
 _TOGETHER = 40  # pieces of a line at a time
 
@@ -54,11 +54,11 @@ def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Regio
     return _region(_span(*inputs), _span(one.w2, two.w2), _span(one.c2, two.c2), arms)
 
 
-def _span(one: Tensor, two: Tensor) -> Interval:
+def _span(one: Tensor, two: Tensor) -> Ends:
     return torch.minimum(one, two), torch.maximum(one, two)
 
 
-def _region(inner: Interval, outer: Interval, level: Interval, arms: Tensor) -> Region:
+def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
     """The region of z in ``inner``, W₂ in ``outer`` and c₂ in ``level``."""
     # a unit's output W₂σ(z) lies between the least and the largest of the products of the intervals' ends
     products = torch.stack([weight.unsqueeze(-2) * z.sigmoid() for weight in outer for z in inner])
