@@ -41,7 +41,6 @@ class Problem:
         )
         for run in self.runs:
             count("runs", run, "number the runs from 0", least=0)
-        require(len(set(self.runs)) == len(self.runs), "runs", self.runs, "give each run once")
         count("seed", self.seed, "give a seed of at least 0", least=0)
         shape = (len(self.runs), *self.arms.shape[1:])
         require(
@@ -79,6 +78,13 @@ class Problem:
             runs=tuple(self.runs[p] for p in pick),
             truth=truth,
         )
+
+    def repeated(self, times: int) -> "Problem":
+        """All runs ``times`` times, copy after copy, with the same noise: for several settings at once."""
+        count("times", times, "give at least one copy")
+        arms, means = self.arms.repeat(times, 1, 1), self.means.repeat(times, 1)
+        truth = None if self.truth is None else self.truth.repeat(times, 1)
+        return replace(self, arms=arms, means=means, runs=self.runs * times, truth=truth)
 
     def rescaled(self, centre: float, scale: float) -> "Problem":
         """The same bandit with the rewards (y − ``centre``)/``scale``; its regrets times ``scale`` are this problem's.

@@ -1,5 +1,6 @@
 """What an experiment did, step by step, and its file: regret R_t and communication C_t (Section 3) are sums over it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -103,6 +104,27 @@ class Trace:
         }
         notes = {name: torch.cat([trace.notes[name] for trace in traces]) for name in traces[0].notes}
         return replace(traces[0], **whole, notes=notes)
+
+    def to_frame(self) -> Any:
+        """One row for each run, for pandas: the final ``regret``, ``late_regret``, that of a step in the last tenth of
+        them, ``stuck``, no pull of the best arm in that tenth; the ``scalars`` sent, those of Phase II and those of
+        its second half, and the synchronisations."""
+        import pandas
+
+        steps, sent = self.arm.shape[1], self.up + self.down
+        tenth = math.ceil(steps / 10)
+        half = self.phase_one + (steps - self.phase_one) // 2
+        columns = {
+            "regret": self.cumulative_regret[:, -1],
+            "late_regret": self.regret[:, -tenth:].mean(1),
+            "stuck": (self.regret[:, -(steps // 10) :] > 0).all(1),
+            "scalars": sent.sum(1),
+            "scalars_phase_two": sent[:, self.phase_one :].sum(1),
+            "scalars_late": sent[:, half:].sum(1),
+            "synchronisations": self.sync.sum(1),
+        }
+        about = {"problem": self.problem, "algorithm": self.algorithm, "run": range(len(self.arm))}
+        return pandas.DataFrame(about | {name: values.numpy() for name, values in columns.items()})
 
     def save(self, path: str | Path) -> None:
         """Write everything to one ``.npz`` file; the file that was there stays whole until the new one is."""

@@ -104,6 +104,7 @@ def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep
     ``curvature`` (S,) is C_h; the index was the first-order one, or line 3 with ``line_three``.
     """
     truth, settings, found = play.problem.truth, play.settings, play.replay
+    beta = float(settings.beta)
     if truth is None:
         raise ValueError("truth is None: give a realizable problem, whose w* is known")
     require(curvature.shape == truth.shape[:1], "the shape of curvature", tuple(curvature.shape), "give (S,)")
@@ -111,17 +112,15 @@ def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep
     pulled = torch.nn.functional.one_hot(play.arm, play.problem.arms.shape[1]).double()
     counts, sums = found.known
     before = Tally(counts - pulled, sums - pulled * play.residual.unsqueeze(-1))
-    around = ball(play.gradients.unsqueeze(1), w0, settings.lam, settings.beta, before)
+    around = ball(play.gradients.unsqueeze(1), w0, settings.lam, beta, before)
     covered = around.contains(truth.unsqueeze(1))
     distance = (w0[:, 0] - truth).norm(dim=-1)
     excess = [
-        excess_in_ball(settings.beta, bend, settings.lam, rho)
-        if line_three
-        else excess_first_order(bend, rho)
+        excess_in_ball(beta, bend, settings.lam, rho) if line_three else excess_first_order(bend, rho)
         for bend, rho in zip(curvature.tolist(), distance.tolist(), strict=True)
     ]
-    widths = 2 * math.sqrt(settings.beta) * found.local.sqrt()
-    printed = excess_printed(settings.beta, 1.0, settings.lam) * curvature.unsqueeze(1)
+    widths = 2 * math.sqrt(beta) * found.local.sqrt()
+    printed = excess_printed(beta, 1.0, settings.lam) * curvature.unsqueeze(1)
     bound = widths + torch.tensor(excess, dtype=torch.float64).unsqueeze(1)
     return OneStep(covered, play.regret, bound, widths + printed)
 
@@ -134,12 +133,13 @@ def regret_bound(
     F is ``value``, κ ``excess`` and Λ ``information``, (S,) or one for all; Λ is the realised one unless given.
     """
     settings, start, runs = play.settings, play.start, len(play.arm)
+    beta = float(settings.beta)
     information = play.replay.total[:, -1] if information is None else information
     each = [torch.as_tensor(part, dtype=torch.float64).expand(runs) for part in (information, excess)]
     sizes = (start.clients, start.rounds, settings.gamma, value)
     widest = play.slope / math.sqrt(settings.lam)
     bounds = [
-        regret_phase_two_clipped(settings.beta, most, *sizes, kappa, widest=widest).total
+        regret_phase_two_clipped(beta, most, *sizes, kappa, widest=widest).total
         for most, kappa in torch.stack(each, 1).tolist()
     ]
     return torch.tensor(bounds, dtype=torch.float64)
