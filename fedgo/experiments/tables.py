@@ -139,7 +139,7 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
 
 
 def quote(form: str = "", of: str = "", /, **values: object) -> None:
-    """Keep ``values`` for the prose, where {n}`name` shows them: ``rho_0`` is "rho-0", with ``of`` it is "of-rho-0".
+    """Keep ``values`` for the prose, where the role n shows them: ``rho_0`` as "rho-0", with ``of`` as "of-rho-0".
 
     ``form`` is the format of what is not whole; whole numbers have commas, strings are Markdown. A `Frequency` is its
     share, with "-low" and "-high" its interval; a pair, as a `Rate` or what `mean_error` returns, has its error as
