@@ -4,7 +4,7 @@
 
 (section "Real-world dataset", after Filippi et al. 2010). The attributes are min-max scaled to [0, 1], the
 paper's X; scaling by the standard deviation instead leaves Shuttle with clusters of a single row. Run as a script,
-``python data/uci_arms.py`` writes what `fedgo.datasets.shipped_arms` reads. It is no part of the package, whose
+``python data/uci_arms.py`` writes what `fedgo.problems.shipped_arms` reads. It is no part of the package, whose
 users need neither the raw data nor what reads them (pooch, unlzw3, scikit-learn).
 """
 
@@ -23,8 +23,9 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 
 from fedgo._checks import require
-from fedgo.datasets import CLUSTERS, SOURCES, Arms, Source, digest
+from fedgo.problems import SOURCES, Arms, digest
 
+CLUSTERS = 20
 Numbers = NDArray[np.float64]
 PACKAGE = Path(__file__).resolve().parents[1] / "fedgo"
 
@@ -36,6 +37,8 @@ class Raw(NamedTuple):
     members: tuple[str, ...]  # those on .Z are packed by Unix compress
     separator: str | None  # None: white space
     sha256: str
+    attributes: tuple[str, ...]
+    constant: bool  # whether a feature equal to 1 is appended, which gives the paper's d_x = 10
 
 
 RAW = {
@@ -44,12 +47,16 @@ RAW = {
         ("magic04.data",),
         ",",
         "6ea1b8ec45be924a72808afe21ea323f58c457b4e75fbb87f901c951e00065a8",
+        ("fLength", "fWidth", "fSize", "fConc", "fConc1", "fAsym", "fM3Long", "fM3Trans", "fAlpha", "fDist"),
+        constant=False,
     ),
     "shuttle": Raw(
         "https://archive.ics.uci.edu/static/public/148/statlog+shuttle.zip",
         ("shuttle.trn.Z", "shuttle.tst"),
         None,
         "fdd7505089c175255e8ab9c84be82098c70c2b720e2eee5509b545ef09f2e059",
+        ("time", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9"),
+        constant=True,
     ),
 }
 
@@ -103,16 +110,16 @@ def checksum(table: Table) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def cluster_arms(table: Table, source: Source, clusters: int = CLUSTERS) -> Arms:
+def cluster_arms(table: Table, name: str, clusters: int = CLUSTERS) -> Arms:
     """K-means clusters of the scaled rows (best of 10 starts, fixed seed) as arms, sorted from left to right."""
     scaled = table.scaled
     # tol=0 iterates until no row changes its cluster: the centroids are then exactly the means of their rows.
     member = KMeans(clusters, n_init=10, tol=0.0, max_iter=1000, random_state=0).fit_predict(scaled)
     rows = [member == k for k in range(clusters)]
     features = np.array([scaled[row].mean(axis=0) for row in rows])
-    if source.constant:
+    if RAW[name].constant:
         features = np.column_stack([features, np.ones(clusters)])
-    means = np.array([np.mean(table.labels[row] == source.positive) for row in rows])
+    means = np.array([np.mean(table.labels[row] == SOURCES[name].positive) for row in rows])
     sizes = np.array([np.sum(row) for row in rows], dtype=np.int64)
     order = np.lexsort(features.T[::-1])
     return Arms(features[order], means[order], sizes[order])
@@ -143,14 +150,15 @@ def write(path: Path, name: str, changes: str, how: str, columns: Sequence[str],
 
 
 def ship(name: str, folder: Path = PACKAGE / "data") -> Path:
-    """Compute the arms of a data set and write the file that `fedgo.datasets.shipped_arms` reads."""
-    source = SOURCES[name]
+    """Compute the arms of a data set and write the file that `fedgo.problems.shipped_arms` reads."""
+    source, raw = SOURCES[name], RAW[name]
     how = (
         f"attributes min-max scaled to [0, 1]; k-means with {CLUSTERS} clusters. One row per cluster: its\n"
-        f"number of rows, mean reward (share of class {source.positive}), centroid{', 1' * source.constant}."
+        f"number of rows, mean reward (share of class {source.positive}), centroid{', 1' * raw.constant}."
     )
-    numbers = np.column_stack(cluster_arms(load(name), source)[::-1])
-    return write(folder / f"{name}.csv", name, "clustered, averaged", how, source.columns, numbers)
+    numbers = np.column_stack(cluster_arms(load(name), name)[::-1])
+    columns = ["size", "mean_reward", *raw.attributes, *["constant"] * raw.constant]
+    return write(folder / f"{name}.csv", name, "clustered, averaged", how, columns, numbers)
 
 
 def ship_rows(folder: Path = PACKAGE / "experiments/data", rows: int = 1000, neighbours: int = 100) -> Path:
@@ -166,7 +174,7 @@ def ship_rows(folder: Path = PACKAGE / "experiments/data", rows: int = 1000, nei
     near = NearestNeighbors(n_neighbors=neighbours).fit(scaled).kneighbors(chosen, return_distance=False)
     means = (table.labels[near] == source.positive).mean(axis=1)
     numbers = np.column_stack([means, chosen]).round(6)
-    columns = ["mean_reward", *source.attributes]
+    columns = ["mean_reward", *RAW["magic"].attributes]
     return write(folder / "magic_rows.csv", "magic", "sampled, scaled, smoothed", how, columns, numbers)
 
 

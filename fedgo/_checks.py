@@ -5,7 +5,8 @@ A value of the right kind that is out of range is a ``ValueError``, a value of a
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -93,6 +94,15 @@ def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> N
 def require_finite(name: str, values: Tensor) -> None:
     """Raise a ``ValueError`` that names the first entry of ``values`` that is NaN or infinite."""
     require_each(torch.isfinite(values), name, values, "give finite numbers")
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around the imports of a library that fedgo[``name``] brings: an ``ImportError`` says so where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error.name} is not installed: pip install 'fedgo[{name}]'") from error
 
 
 def on_cpu(function: Callable[P, R]) -> Callable[P, R]:

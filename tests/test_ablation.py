@@ -138,11 +138,11 @@ def test_some_variants_are_computed_and_the_other_rows_stay(tmp_path, monkeypatc
 
 def test_kappa_of_ucb1_is_the_width_of_its_last_step(monkeypatch):
     asked = []
-    monkeypatch.setattr(ablation, "counted_ucb1", lambda *given: asked.append(given))
+    monkeypatch.setattr(ablation, "optimistic_ucb1", lambda *given: asked.append(given))
     play(TINY, VARIANTS["UCB1"], 3.0, hartmann6(1, arms=8))
-    ((_, clients, steps, settings),) = asked
-    assert (clients, steps) == (2, 11)
-    assert math.sqrt(2 * settings.beta * math.log(11)) == pytest.approx(3.0 * 0.1)  # κσ, over √n
+    ((_, clients, steps, beta, gamma),) = asked
+    assert (clients, steps, gamma) == (2, 11, 1.0)
+    assert math.sqrt(2 * beta * math.log(11)) == pytest.approx(3.0 * 0.1)  # κσ, over √n
 
 
 def test_a_run_that_ends_on_a_wrong_arm_is_stuck():

@@ -24,7 +24,6 @@ from fedgo import (
     clustered,
     cosine8,
     dis_lin_ucb,
-    evaluate,
     exact_kernel_ucb,
     fed_glb_ucb,
     fed_go_ucb,
@@ -48,7 +47,7 @@ from fedgo.beyond.guard import Guarantee, TabularIntervals, guarded, guarded_fed
 from fedgo.beyond.optimist import exact_go_ucb
 from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised
 from fedgo.confidence import Posterior, Tally, ball, first_order
-from fedgo.experiments.comparison import tuned, world
+from fedgo.experiments.comparison import evaluate, tuned, world
 from fedgo.experiments.fitted_kernel import fitted_kernel_ucb
 from fedgo.experiments.fn_ucb import fn_ucb
 from fedgo.federation import Client, Fitting, Plan, Server

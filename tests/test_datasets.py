@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fedgo import datasets
-from fedgo.datasets import SOURCES, shipped, shipped_arms
+from fedgo import problems
+from fedgo.problems import SOURCES, shipped, shipped_arms
 
 ROOT = Path(__file__).resolve().parents[1]
 SPEC = importlib.util.spec_from_file_location("uci_arms", ROOT / "data/uci_arms.py")
@@ -47,7 +47,7 @@ def test_the_shipped_arms_account_for_every_row(name: str) -> None:
     "damage", [("0.59", "0.6"), ("733,", "734,"), ("sha256 of the numbers", "sha of them")]
 )
 def test_a_damaged_shipped_file_is_refused_by_its_name(damage: tuple[str, str], tmp_path: Path) -> None:
-    text = (datasets.FOLDER / "magic.csv").read_text(encoding="utf-8")
+    text = (problems.FOLDER / "magic.csv").read_text(encoding="utf-8")
     assert damage[0] in text
     (tmp_path / "magic.csv").write_text(text.replace(*damage, 1), encoding="utf-8")
     with pytest.raises(
@@ -69,7 +69,7 @@ def test_the_script_computes_the_shipped_files_from_the_raw_data(
     monkeypatch.setenv("FEDGO_DATA", str(FILES))
     folder = ROOT / "fedgo/experiments/data"
     made = [uci_arms.ship(name, tmp_path) for name in SOURCES] + [uci_arms.ship_rows(tmp_path)]
-    for path, there in zip(made, (datasets.FOLDER, datasets.FOLDER, folder), strict=True):
+    for path, there in zip(made, (problems.FOLDER, problems.FOLDER, folder), strict=True):
         new, old = path.read_text("utf-8").splitlines(), (there / path.name).read_text("utf-8").splitlines()
         assert new[:5] == old[:5]  # licence, source, checksum of what was received
         assert_allclose(
@@ -82,7 +82,7 @@ def test_clusters_worked_out_by_hand() -> None:
     attributes = np.full((4, 9), 7.0)
     attributes[:, 0] = [10, 0, 9, 1]
     table = uci_arms.Table(attributes, np.array(["1", "1", "4", "1"]))
-    arms = uci_arms.cluster_arms(table, SOURCES["shuttle"], clusters=2)
+    arms = uci_arms.cluster_arms(table, "shuttle", clusters=2)
     assert_allclose(arms.features[:, 0], [0.05, 0.95], atol=1e-15)
     assert_array_equal(arms.features[:, 1:], np.repeat([[0.0] * 8 + [1.0]], 2, axis=0))
     assert_array_equal(arms.means, [1.0, 0.5])

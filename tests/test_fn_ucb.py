@@ -6,7 +6,7 @@ from instances import INF, assert_same, random_problem, rewards
 from numpy.testing import assert_allclose
 from reference.fn_ucb import forward, plain_fn_ucb
 
-from fedgo import Network, Settings, counted_ucb1, hartmann6
+from fedgo import EventTriggered, Exploration, Network, Settings, hartmann6, simulate
 from fedgo.beyond.counted import Ucb1, optimistic_ucb1
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.confidence import Tally
@@ -87,7 +87,14 @@ def test_packed_the_same_choices_cost_counts_sums_and_what_the_server_trained():
 @pytest.mark.parametrize("gamma", GAMMAS)
 def test_ucb1_for_many_arms_is_ucb1_on_the_event(gamma):
     problem = hartmann6(3, arms=9, seed=4)
-    few = counted_ucb1(problem, 4, 200, Settings(beta=0.01, gamma=gamma))
+
+    def ucb1(posterior, known):
+        n, t = known.counts, known.counts.sum(-1, keepdim=True)
+        return torch.where(n > 0, known.sums / n + (0.02 * t.log() / n).sqrt(), INF)
+
+    unit, zero = torch.eye(9).double().expand(3, 1, 9, 9), torch.zeros(3, 1, 9).double()
+    learner = EventTriggered(4, unit, zero, 9, Settings(gamma=gamma, encoding="counts"), ucb1)
+    few = simulate("UCB1", problem, learner, Exploration.nothing(3), 4, 200)
     many = optimistic_ucb1(problem, 4, 200, 0.01, gamma)
     assert torch.equal(few.arm, many.arm) and torch.equal(few.sync, many.sync)
     assert torch.equal(few.up, many.up) and torch.equal(few.down, many.down)

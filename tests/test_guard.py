@@ -21,12 +21,11 @@ from fedgo import (
     Problem,
     Settings,
     Trace,
-    counted_ucb1,
+    dis_lin_ucb,
     fed_glb_ucb,
     fed_go_ucb,
     realizable,
     shared_start,
-    shared_ucb1,
     simulate,
 )
 from fedgo.algorithms.go_ucb import fed_go_learner
@@ -440,10 +439,9 @@ class Trusting(Guard):
 
 
 @pytest.mark.parametrize("patience", [0, 1])
-def test_counted_ucb1_has_the_event_and_the_messages_of_the_guard(patience):
+def test_ucb1_on_the_event_has_the_messages_of_the_guard(patience):
     problem = realizable(Network(2, 3), 3, arms=7, seed=3, sigma=0.3, scale=2.0)
-    chosen = Settings(beta=0.2, gamma=0.6, patience=patience)
-    expected = counted_ucb1(problem, 4, 80, chosen)
+    chosen = Settings(gamma=0.6, patience=patience, encoding="counts")
 
     def ucb1(posterior, known):
         n, t = known.counts, known.counts.sum(-1, keepdim=True)
@@ -451,20 +449,15 @@ def test_counted_ucb1_has_the_event_and_the_messages_of_the_guard(patience):
 
     unit, zero = torch.eye(7).double().expand(3, 1, 7, 7), torch.zeros(3, 1, 7).double()
     optimist = Optimist(4, TabularIntervals(4, 0.3, 100.0), Tally.blank(3, 7), 0.6, patience)
-    guard = Trusting(optimist, EventTriggered(4, unit, zero, 7, chosen, ucb1), 2.0, order_of_ties(problem, 4))
-    trace = simulate("UCB1, counted", problem, guard, Exploration.nothing(3), 4, 80)
+    proposal = EventTriggered(4, unit, zero, 7, chosen, ucb1)
+    guard = Trusting(optimist, proposal, 2.0, order_of_ties(problem, 4))
+    expected, trace = (
+        simulate("UCB1", problem, learner, Exploration.nothing(3), 4, 80) for learner in (proposal, guard)
+    )
     assert trace == expected
     assert expected.sync.any() and not expected.sync.all()
     first = expected.arm[:, :4]  # four clients, and an order of its own for each
     assert (first != first[:, :1]).any()
-
-
-def test_counted_ucb1_that_synchronises_at_once_is_shared_ucb1_after_the_first_pulls():
-    problem = realizable(Network(2, 3), 2, arms=5, seed=3, sigma=0.3, scale=2.0)
-    one = counted_ucb1(problem, 1, 60, Settings(beta=0.2, gamma=0.0))
-    shared = shared_ucb1(problem, 1, 60, Settings(beta=0.2))
-    assert sorted(one.arm[0, :5].tolist()) == sorted(shared.arm[0, :5].tolist()) == list(range(5))
-    assert (one.up[:, :] == 2).all() and (shared.up == 2).all()
 
 
 @dataclass(frozen=True)
@@ -566,7 +559,7 @@ def test_notes_survive_the_file_and_a_join_and_old_files_are_read(tmp_path):
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_patience_leaves_the_first_own_pulls_out_of_every_event_that_counts_them(patience):
     problem = realizable(Network(2, 3), 2, arms=5, seed=1, sigma=0.3, scale=2.0)
-    for run in (fed_glb_ucb, counted_ucb1):
+    for run in (fed_glb_ucb, dis_lin_ucb):
         trace = run(problem, 3, 60, Settings(gamma=0.0, patience=patience))
         assert trace.sync.any(1).all()
         for sync in trace.sync:

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from fedgo import Settings, counted_ucb1, fed_go_ucb
+from fedgo import Settings, fed_go_ucb
+from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
 from fedgo.experiments import guarded as played
 from fedgo.experiments import store
@@ -29,7 +30,7 @@ def test_the_players_are_the_algorithms_at_their_tuned_settings():
     assert not torch.equal(other.arm, expected.arm)
     free = fed_go_ucb(within.problem, within.shared, Settings(**{**setting, "gamma": 0.2}))
     assert played.unguarded("hartmann6", 2, 3, 4, gamma=0.2) == free
-    alone = counted_ucb1(within.problem, within.clients, within.steps, Settings(beta=beta, gamma=0.2))
+    alone = optimistic_ucb1(within.problem, within.clients, within.steps, beta, gamma=0.2)
     assert played.counted("hartmann6", 2, 3, 4, gamma=0.2) == alone
     assert len({len(t.arm[0]) for t in (expected, free, alone)}) == 1  # equal budgets
 

@@ -50,7 +50,7 @@ USE = """import sys
 from pathlib import Path
 
 import fedgo
-from fedgo.datasets import shipped_arms
+from fedgo.problems import shipped_arms
 
 network = fedgo.Network(d_x=2, hidden=3)
 problem: fedgo.Problem = fedgo.realizable(network, runs=2, arms=5)

@@ -1,12 +1,10 @@
-"""Controls that the paper does not have: uniform play, UCB1 on counts shared at once or on the event, kernel UCB.
+"""Controls that the paper does not have: uniform play, UCB1 on counts that all share at once, kernel UCB.
 
 UCB1 plays argmax_x of the mean + √(2β ln t/n) (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002,
 https://doi.org/10.1023/A:1013689704352), kernel UCB that of the mean + √β‖φ(x)‖_{Σ⁻¹} on features φ of the RBF kernel,
 whose mean and width are those of kernel ridge regression (Valko et al., UAI 2013, https://arxiv.org/abs/1309.6869).
 State and steps are those of `fedgo.phase_two`.
 """
-
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -16,7 +14,7 @@ from fedgo.algorithms.approx_dis_kernel_ucb import rbf
 from fedgo.algorithms.go_ucb import Immediate
 from fedgo.confidence import Posterior, Tally, require_prior
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import EventTriggered, Index, Settings, require_run
+from fedgo.phase_two import Index, Settings, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.trace import Trace
@@ -47,20 +45,6 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     learner = Immediate(1, *_arms_apart(problem, settings), datum=2, in_place=True)
     nothing = Exploration.nothing(len(problem.runs))
     return simulate("UCB1, shared", problem, learner, nothing, clients, steps)
-
-
-@on_cpu
-def counted_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """UCB1 as N clients play it between synchronisations: the same index on what each client knows.
-
-    Counts and sums of every arm are sent, on the event n_i·Σ ln(1 + 1/(1 + n)) > γ over a client's own pulls, with n
-    what it knew of the pulled arm: that of Algorithm 1 where every arm has a feature of its own and λ is 1.
-    """
-    require_run(problem, clients, steps, settings)
-    settings = replace(settings, lam=1.0, encoding="counts")
-    learner = EventTriggered(clients, *_arms_apart(problem, settings), in_place=True)
-    nothing = Exploration.nothing(len(problem.runs))
-    return simulate("UCB1, counted", problem, learner, nothing, clients, steps)
 
 
 def _arms_apart(problem: Problem, settings: Settings) -> tuple[Tensor, Tensor, int, Settings, Index]:

@@ -4,13 +4,8 @@ The arm of the largest mean + √β·standard deviation under all data, whoever 
 """
 
 import torch
-from botorch.acquisition.analytic import UpperConfidenceBound
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from botorch.models.transforms import Standardize
-from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from fedgo._checks import count, number, on_cpu, require
+from fedgo._checks import count, extra, number, on_cpu, require
 from fedgo.phase_two import require_run
 from fedgo.problem import Problem
 from fedgo.trace import Trace
@@ -31,6 +26,12 @@ def gp_ucb(
     count("refit", refit, "fit the hyperparameters every so many steps, at least 1")
     count("first", first, f"give 1 to {steps} = steps uniform pulls")
     require(1 <= first <= steps, "first", first, f"give 1 to {steps} = steps uniform pulls")
+    with extra("study"):
+        from botorch.acquisition.analytic import UpperConfidenceBound
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import SingleTaskGP
+        from botorch.models.transforms import Standardize
+        from gpytorch.mlls import ExactMarginalLogLikelihood
     runs, arms, d_x = problem.arms.shape
     tape = problem.tape(steps)
     low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import on_cpu, require
-from fedgo.algorithms.controls import counted_ucb1
+from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import (
@@ -39,7 +39,6 @@ from fedgo.experiments.summaries import total
 from fedgo.experiments.tune import KEPT, commit
 from fedgo.network import Network
 from fedgo.phase_one import phase_one_length, shared_start
-from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.problems import hartmann6
 from fedgo.trace import Trace
@@ -144,8 +143,7 @@ def play(regime: Regime, variant: Variant, kappa: float, problem: Problem) -> Tr
     surrogate: Surrogate | tuple[Surrogate, ...]
     if variant.model is None:
         beta = (kappa * problem.sigma) ** 2 / (2 * math.log(steps))
-        settings = Settings(beta=beta, gamma=GO_SETTINGS.gamma)
-        return counted_ucb1(problem, clients, steps, settings)
+        return optimistic_ucb1(problem, clients, steps, beta, GO_SETTINGS.gamma)
     process = GaussianProcess(refit=variant.refit)
     refitted = Relinearised(Gelu(*astuple(network)) if variant.gelu else network, effect=variant.effect)
     if variant.model == "once":

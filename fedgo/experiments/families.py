@@ -10,9 +10,9 @@ from botorch.test_functions.synthetic import Levy
 
 from fedgo._checks import on_cpu, require
 from fedgo._streams import generator
-from fedgo.datasets import digest
 from fedgo.network import Network
 from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.problems import shipped
 from fedgo.theory import worlds
 
 _ROWS = Path(__file__).parent / "data/magic_rows.csv"
@@ -79,14 +79,4 @@ def magic_rows(
 
 def shipped_rows() -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     """The rows as shipped, (1000, 11): the mean reward, then ten attributes in [0, 1]; a ``ValueError`` if damaged."""
-    path = _ROWS
-    text = path.read_text(encoding="utf-8")
-    table = np.loadtxt(text.splitlines(), delimiter=",", comments="#", ndmin=2)
-    stated = f"# sha256 of the numbers below: {digest(table)}"
-    require(
-        stated in text.splitlines(),
-        f"the sha256 of the numbers in {path.name}",
-        digest(table),
-        "restore the file, or compute it with the repository's data/uci_arms.py",
-    )
-    return table
+    return shipped(_ROWS)
