@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from book_modules import load
 
 torch.set_num_threads(1)
 # A process that a test starts passes over what a chapter does, as the tests themselves do (see pyproject.toml).
-os.environ["PYTHONWARNINGS"] = load("kernel").PASSED_OVER
+os.environ["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
 
 
 @pytest.fixture

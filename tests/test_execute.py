@@ -1,0 +1,107 @@
+"""A chapter is executed when something that it depends on has changed, and only then."""
+
+from pathlib import Path
+
+import execute
+import jupytext
+import nbformat
+import pytest
+
+CHAPTER = """---
+jupytext: {text_representation: {extension: .md, format_name: myst}}
+kernelspec: {display_name: Python 3, language: python, name: python3}
+---
+
+# A chapter
+
+```{code-cell} ipython3
+:tags: [parameters]
+
+runs = 10
+```
+
+```{code-cell} ipython3
+import fedgo
+
+runs * fedgo.radius()
+```
+"""
+FILES = {
+    "notebooks/one.md": CHAPTER,
+    "fedgo/__init__.py": "from fedgo.ball import radius\nfrom fedgo.other import unused\n",
+    "fedgo/ball.py": '"""A ball."""\n\nfrom fedgo import sizes\n\n\ndef radius():\n    return sizes.SIZE\n',
+    "fedgo/sizes.py": "SIZE = 4.2\n",
+    "fedgo/other.py": "unused = 1\n",
+    "fedgo/data/arms.csv": "1,2\n",
+    "requirements.lock": "torch==1\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A book of one chapter, which was executed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # of the kernel
+    for name, content in FILES.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(content)
+    execute.EXECUTED.mkdir(parents=True)
+    done = jupytext.read("notebooks/one.md")
+    done.metadata.update(language_info={"name": "python"}, fedgo={"hash": execute.depends_on("one")})
+    done.cells[-1].outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "42.0"})]
+    execute.write("one", jupytext.read("notebooks/one.md"), done)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "reason"),
+    [
+        ("notebooks/one.md", "# A chapter", "# Another title", ""),
+        ("notebooks/one.md", "[parameters]", "[parameters, hide-input]", ""),
+        ("notebooks/one.md", "runs * f", "# a comment\nruns*f", ""),
+        ("notebooks/one.md", "runs = 10", "runs = 20", "its code"),
+        ("notebooks/one.md", "radius()", "radius();", "its code"),
+        ("fedgo/ball.py", "A ball.", "Another docstring.", ""),
+        ("fedgo/ball.py", "SIZE", "SIZE  # a comment", ""),
+        ("fedgo/ball.py", "SIZE", "SIZE / 2", "fedgo.ball"),
+        ("fedgo/sizes.py", "4.2", "5.3", "fedgo.sizes"),
+        ("fedgo/other.py", "1", "2", ""),
+        ("fedgo/__init__.py", "import unused", "import unused as public", ""),
+        ("fedgo/__init__.py", "ball import radius", "sizes import SIZE as radius", "fedgo.ball"),
+        ("fedgo/data/arms.csv", "1", "2", ""),  # which are read by experiments and problems alone
+        ("requirements.lock", "1", "2", "requirements.lock"),
+    ],
+)  # fmt: skip
+def test_what_makes_a_chapter_stale(file: str, old: str, new: str, reason: str) -> None:
+    assert execute.why_stale("one") == ""
+    Path(file).write_text(FILES[file].replace(old, new))
+    assert execute.why_stale("one") == reason
+
+
+def test_todays_text_is_put_around_the_outputs() -> None:
+    Path("notebooks/one.md").write_text(CHAPTER.replace("# A chapter", "# Another title"))
+    execute.write("one", jupytext.read("notebooks/one.md"), execute.read_executed("one"))
+    title, _, last = execute.read_executed("one").cells
+    assert (title.source, last.outputs[0].data["text/plain"]) == ("# Another title", "42.0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("import sys; print('careful', file=sys.stderr)", "cell 2 writes to stderr: careful"),
+        ("from myst_nb import glue; glue('x', float('nan'))", "cell 2 glues x, which is nan"),
+    ],
+)
+def test_what_must_not_stand_on_a_page_is_refused(line: str, message: str) -> None:
+    Path("notebooks/one.md").write_text(CHAPTER.replace("runs * fedgo.radius()", line))
+    with pytest.raises(Exception, match=message):
+        execute.execute("one", draft=False)
+
+
+@pytest.mark.slow
+def test_a_chapter_is_executed() -> None:
+    Path("notebooks/one.md").write_text(CHAPTER.replace("runs = 10", "runs = 20"))
+    execute.execute("one", draft=False)
+    assert execute.read_executed("one").cells[-1].outputs[0].data["text/plain"] == "84.0"
+    assert execute.why_stale("one") == ""
