@@ -1,202 +1,154 @@
-"""`make bench`: the paper's sizes on one thread, each with its aim and its ratio to the tests' plain transcription.
+"""`make bench`: how long things take beside what they are to be compared with, on one thread, as a table of ratios.
 
-The transcription is timed on a few steps (or rounds of the oracle) of one run and scaled up; its time per step
-does not depend on the step.
+A ratio says what a change of the code does on any machine, which seconds do not. A case and its yardstick take turns,
+so that a machine that is slower for a while is so for both; the table has the median of the ratios and their range.
 """
 
 import os
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
-import resource
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from reference import go_ucb as reference
+from reference import go_ucb as plain
 
 from fedgo import (
     Langevin,
     Network,
-    Problem,
     Settings,
-    Start,
-    clustered,
+    approx_dis_kernel_ucb,
+    dis_lin_ucb,
+    fed_glb_ucb,
     fed_go_ucb,
     hartmann6,
+    n_go_ucb,
     one_go_ucb,
+    phase_one_length,
+    private_start,
     shared_start,
 )
-from fedgo.beyond.guard import guarded_fed_go_ucb
-from fedgo.experiments import costs
-from fedgo.experiments.comparison import ALGORITHMS, EXPERIMENTS, GO_SETTINGS, evaluate
-from fedgo.experiments.guarded import guarantee
+from fedgo.beyond.epochs import surrogate_ucb
+from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
+from fedgo.beyond.surrogates import Relinearised
+from fedgo.federation import Plan
+from fedgo.federation.local import play
 
-RUNS, ROUNDS = 10, 100
-IN_PAPER = [name for name, algorithm in ALGORITHMS.items() if algorithm.in_paper]
-LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
-
-
-def clock(task: Callable[..., object], *arguments: object) -> float:
-    """Seconds of one call, the better of two."""
-    times = []
-    for _ in range(2):
-        begin = time.perf_counter()
-        task(*arguments)
-        times.append(time.perf_counter() - begin)
-    return min(times)
+CLIENTS, ROUNDS = 20, 100
+SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
+NETWORK = Network(6)
+TEN = hartmann6(10)
+START = shared_start(TEN, NETWORK, CLIENTS, ROUNDS)
+ONE = TEN.only(0)
+ALONE = shared_start(ONE, NETWORK, CLIENTS, ROUNDS)
 
 
-def plain_phase_two(
-    problem: Problem, start: Start, settings: Settings, gamma: float, index: Callable[..., float]
-) -> float:
-    """Seconds of the transcription for one round of one run."""
-    noise = problem.tape(start.clients)[0].numpy()
-    means, w0 = problem.means[0].numpy(), start.w0[0].expand(start.clients, -1).numpy()
-    begin = time.perf_counter()
-    reference.phase_two(
-        problem.arms[0].numpy(),
-        lambda arm, t: means[arm] + problem.sigma * noise[t],
+class Case(NamedTuple):
+    """What is timed, its yardstick, and what the ratio of their seconds is multiplied by."""
+
+    task: Callable[[], object]
+    yardstick: Callable[[], object]
+    scale: float = 1.0
+
+
+def transcription() -> None:
+    """One round of one run of Fed-GO-UCB's Phase II as the tests transcribe it, client by client in numpy."""
+    noise, means = ONE.tape(CLIENTS)[0].numpy(), ONE.means[0].numpy()
+    w0 = START.w0[0].expand(CLIENTS, -1).numpy()
+    settings = (SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma)
+    plain.phase_two(
+        ONE.arms[0].numpy(),
+        lambda arm, t: means[arm] + ONE.sigma * noise[t],
         w0,
-        start.network.hidden,
-        start.clients,
-        start.clients,
-        settings.lam,
-        settings.beta,
-        gamma,
-        index,
+        NETWORK.hidden,
+        CLIENTS,
+        CLIENTS,
+        *settings,
     )
+
+
+def six_algorithms(runs: int) -> None:
+    """The paper's comparison on Hartmann6, Phase I with it."""
+    problem = hartmann6(runs)
+    steps = phase_one_length(CLIENTS, ROUNDS) + CLIENTS * ROUNDS
+    start = shared_start(problem, NETWORK, CLIENTS, ROUNDS)
+    fed_go_ucb(problem, start, SETTINGS)
+    one_go_ucb(problem, start, SETTINGS)
+    n_go_ucb(problem, private_start(problem, NETWORK, CLIENTS, ROUNDS), SETTINGS)
+    for algorithm in (dis_lin_ucb, fed_glb_ucb, approx_dis_kernel_ucb):
+        algorithm(problem, CLIENTS, steps, SETTINGS)
+
+
+def network() -> None:
+    """One run of a server and its clients, letter by letter."""
+    settings = Settings(SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma, encoding="counts")
+    length = phase_one_length(CLIENTS, ROUNDS)
+    plan = Plan(ONE.arms[0], settings, CLIENTS, NETWORK, length, Langevin())
+    play(ONE, plan, CLIENTS * ROUNDS)
+
+
+def simulated() -> None:
+    """The same run in the simulator, Phase I with it."""
+    start = shared_start(ONE, NETWORK, CLIENTS, ROUNDS, encoding="counts")
+    fed_go_ucb(ONE, start, Settings(SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma, encoding="counts"))
+
+
+def imported(module: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+
+
+FED_GO = partial(fed_go_ucb, TEN, START, SETTINGS)
+LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
+SAFE = Guarantee(value=4.0, sigma=TEN.sigma)
+CASES = {
+    "plain transcription, a run / Fed-GO-UCB, a run of ten": Case(transcription, FED_GO, ROUNDS * 10),
+    "six algorithms: 100 runs / 10 runs": Case(partial(six_algorithms, 100), partial(six_algorithms, 10)),
+    "One-GO-UCB / Fed-GO-UCB": Case(partial(one_go_ucb, TEN, START, SETTINGS), FED_GO),
+    "Fed-GO-UCB in parameter space / in arm space": Case(
+        partial(fed_go_ucb, TEN, START, SETTINGS, space="parameters"), FED_GO
+    ),
+    "guard around Fed-GO-UCB / Fed-GO-UCB": Case(
+        partial(guarded_fed_go_ucb, TEN, START, SETTINGS, SAFE), FED_GO
+    ),
+    "line 3 as printed / first-order index": Case(
+        partial(fed_go_ucb, ONE, ALONE, LINE_THREE, "ascent"), partial(fed_go_ucb, ONE, ALONE, LINE_THREE)
+    ),
+    "network linearised again / Fed-GO-UCB, one run": Case(
+        partial(surrogate_ucb, ONE, Relinearised(NETWORK), CLIENTS, ROUNDS),
+        partial(fed_go_ucb, ONE, ALONE, SETTINGS),
+    ),
+    "server and clients / simulator, one run": Case(network, simulated),
+    "import fedgo / import torch": Case(partial(imported, "fedgo"), partial(imported, "torch")),
+}
+
+
+def seconds(task: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    task()
     return time.perf_counter() - begin
 
 
-def plain_oracle(network: Network, problem: Problem, start: Start, langevin: Langevin) -> float:
-    """Estimated seconds of the transcription of Algorithm 2 for one run, from ten of its rounds."""
-    x = problem.arms[0, start.exploration.arm[0]].numpy()
-    pairs = list(zip(x, start.exploration.reward[0].tolist(), strict=True))
-    data = [pairs[i :: start.clients] for i in range(start.clients)]
-    noise = torch.randn(10, network.size, dtype=torch.float64).numpy()
-    begin = time.perf_counter()
-    reference.distributed_gld(
-        data, network.hidden, network.size, langevin.step, langevin.inverse_temperatures(), noise,
-        SimpleNamespace(up=0, down=0),
-    )  # fmt: skip
-    return (time.perf_counter() - begin) * langevin.rounds / 10
-
-
-def both_phases(problem: Problem, settings: Settings) -> None:
-    """Fed-GO-UCB from the first pull on, in parameter space."""
-    start = shared_start(problem, Network(problem.arms.shape[-1]), 20, ROUNDS)
-    fed_go_ucb(problem, start, settings, space="parameters")
-
-
-def report(what: str, seconds: float, aim: float, plain: float) -> None:
-    """One row of the table."""
-    print(f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {plain / seconds:9,.0f} x", flush=True)
-
-
-def import_seconds(module: str) -> float:
-    """Seconds that ``import module`` takes in a new process, the best of five."""
-    code = f"import time; begin = time.perf_counter(); import {module}; print(time.perf_counter() - begin)"
-    runs = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        for _ in range(5)
-    ]
-    return min(float(run.stdout) for run in runs)
-
-
-def imports() -> None:
-    """What the package adds to the import of torch."""
-    ratio = import_seconds("fedgo") / import_seconds("torch")
-    print(f"{'import fedgo, as a ratio to import torch':58s} {ratio:8.2f}     aim  1.15")
-
-
-def algorithms(runs: int, rounds: int) -> None:
-    """Both phases at the paper's sizes."""
-    print(f"{runs} runs, T = {rounds}, one thread{'ratio to plain':>62s}")
-    langevin = Langevin()
-    for problem, clients, fed_aim, one_aim in (
-        (hartmann6(runs), 20, 1.0, 2.0),
-        (clustered("magic", runs), 100, 1.5, 12.0),
-    ):
-        network = Network(problem.arms.shape[-1])
-        start = shared_start(problem, network, clients, rounds, langevin)
-        label = f"N = {clients}, K = {problem.arms.shape[1]}, d_w = {network.size}"
-        if clients == 20:
-            seconds = clock(shared_start, problem, network, clients, rounds, langevin)
-            run = plain_oracle(network, problem, start, langevin)
-            report(f"GLD, {label}", seconds, 2.0, run * runs)
-        for name, algorithm, aim, gamma in (
-            ("Fed-GO-UCB", fed_go_ucb, fed_aim, GO_SETTINGS.gamma),
-            ("One-GO-UCB", one_go_ucb, one_aim, 0.0),
-        ):
-            round_of_one = plain_phase_two(problem, start, GO_SETTINGS, gamma, reference.first_order)
-            seconds = clock(algorithm, problem, start, GO_SETTINGS)
-            report(f"{name}, {label}", seconds, aim, round_of_one * rounds * runs)
-        promise = guarantee("hartmann6" if clients == 20 else "magic")
-        often = replace(GO_SETTINGS, gamma=promise.threshold(problem.arms.shape[1], clients, rounds))
-        ratio = clock(guarded_fed_go_ucb, problem, start, often, promise) / clock(
-            fed_go_ucb, problem, start, often
-        )
-        what = f"guarded, {label}, to Fed-GO-UCB on its event"
-        print(f"{what:58s} {ratio:8.2f}     aim   3.0", flush=True)
-        if clients == 20:
-            # Of every client the first step is timed, where no ascent goes on from the last one's end.
-            round_of_one = plain_phase_two(
-                problem, start, LINE_THREE, LINE_THREE.gamma, lambda *of: reference.ascent(*of)[0]
-            )
-            seconds = clock(fed_go_ucb, problem, start, LINE_THREE, "ascent")
-            report(f"Fed-GO-UCB by ascent, {label}", seconds, 60.0, round_of_one * rounds * runs)
-
-
-def many_arms(sizes: Mapping[int, float]) -> None:
-    """One run with as many arms, each with its aim in seconds, and the memory so far."""
-    for arms, aim in sizes.items():
-        problem = hartmann6(1, arms=arms)
-        seconds = clock(both_phases, problem, GO_SETTINGS)
-        what = f"Both phases, 1 run, N = 20, K = {arms:,}, d_w = 201"
-        gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # on Linux in kilobytes
-        print(
-            f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s   {gigabytes:5.2f} GB so far, aim 2", flush=True
-        )
-
-
-def growth() -> None:
-    """Chapter 19's curves: how seconds grow with the number of arms and weights."""
-    rows = costs.measure_all()
-    for name, curve in costs.CURVES.items():
-        found = [row for row in rows if row.curve == name]
-        shown = "  ".join(f"{row.value:,}: {row.seconds:.2f}" for row in found)
-        what = f"CPU seconds, {name}, by {curve.by}"
-        print(f"{what:58s} {shown}   exponent {costs.exponent(found):.2f}", flush=True)
-
-
-def figures(sizes: Mapping[int, float], names: Sequence[str] = tuple(EXPERIMENTS)) -> None:
-    """The paper's figures with as many runs, each with its aim in seconds."""
-    for runs, aim in sizes.items():
-        begin = time.perf_counter()
-        for name in names:
-            evaluate(name, runs, algorithms=IN_PAPER)
-        seconds = time.perf_counter() - begin
-        what = f"Figures 2 and 3, {len(IN_PAPER)} algorithms, {runs} runs"
-        print(f"{what:58s} {seconds:8.2f} s   aim {aim:5.1f} s", flush=True)
-
-
-def main() -> None:
-    """Run everything and print the table."""
+def main(turns: int = 3) -> None:
+    """Print a line for each case; words on the command line choose those in whose names they are."""
     torch.set_num_threads(1)
-    imports()
-    algorithms(RUNS, ROUNDS)
-    many_arms({5_000: 2.0, 50_000: 20.0})
-    growth()
-    figures({10: 60.0, 100: 480.0})
+    print(f"{'':58s}{'ratio':>8s}{'from':>8s}{'to':>8s}{'seconds':>10s}")
+    for name, case in CASES.items():
+        if not all(word in name for word in sys.argv[1:]):
+            continue
+        pairs = [(seconds(case.task), seconds(case.yardstick)) for _ in range(turns)]
+        ratios = sorted(case.scale * task / yardstick for task, yardstick in pairs)
+        shown = "".join(f"{value:8.2f}" for value in (statistics.median(ratios), ratios[0], ratios[-1]))
+        print(f"{name:58s}{shown}{min(task for task, _ in pairs):10.2f}", flush=True)
 
 
 if __name__ == "__main__":
