@@ -1,6 +1,7 @@
 """What several tests need: random problems of random sizes, their rewards one by one, plain random numbers."""
 
 import numpy as np
+import pytest
 import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
@@ -10,6 +11,16 @@ from fedgo.theory.intervals import knowledge
 
 INF = float("inf")
 GAMMAS = (0.0, 0.01, 0.1, 0.5, 3.0, INF)  # thresholds: always, often, now and then, never
+
+
+def double(values):
+    """The numbers as a float64 tensor."""
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def about(expected, rel=1e-12):
+    """Equal up to rounding."""
+    return pytest.approx(expected, rel=rel)
 
 
 def sample(*shape, seed=0):

@@ -101,7 +101,7 @@ def row(call, /, *good, **arguments):
 
 WHOLE = bad(0, -1, kinds=(2.0, "3", None, True))  # at least one of something
 SEED = bad(-1, kinds=(1.5, "0", True))
-RUNS = WHOLE + bad([], [-1], [0, 0], kinds=(np.float64(2),))
+RUNS = WHOLE + bad([], [-1], kinds=(np.float64(2),))
 ABOVE_0 = bad(0.0, -1.0, NAN, INF, kinds=("1", None, True))
 FROM_0 = bad(-0.1, NAN, INF, kinds=("1", None, True))
 THRESHOLD = bad(-0.5, NAN, kinds=("1", None))  # infinity is one that is never reached
@@ -136,7 +136,7 @@ GROWN = replace(CALM, tail=0.8, exponent=1.5)
 CASES = [
     *row(Problem, MADE, arms=A_TENSOR + bad(ARMS[0], ARMS[:, :0], kinds=(ARMS.numpy(), ARMS.tolist(), None))),
     *row(Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(MEANS.numpy(), None))),
-    *row(Problem, MADE, runs=bad((0, 0), (0, -1), kinds=(2, [0, 1], (0, 1.0), (0, True)))),
+    *row(Problem, MADE, runs=bad((0, -1), kinds=(2, [0, 1], (0, 1.0), (0, True)))),
     *row(Problem, MADE, seed=SEED, sigma=FROM_0, reward=NAME),
     *row(PROBLEM.rescaled, {"centre": 0.0, "scale": 1.0}, centre=bad(NAN, kinds=("0",)), scale=ABOVE_0),
     *row(hartmann6, {"runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, sigma=FROM_0),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import certificates
+from instances import about, certificates, double
 from protocols import kernel_widths, log_ratio
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
@@ -39,10 +39,6 @@ def draw(seed, *shape):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=shape))
 
 
-def double(values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
 def features_of(size, exponent):
     """(K, 12 + K): any gradients, of rank below K too, over √λ, and beside them a little of every arm's own."""
     seed, arms, rank = size
@@ -54,10 +50,6 @@ def counts_of(seed, arms):
     """Pulls from none to thousands, many of them none."""
     chance = np.random.default_rng(seed)
     return torch.from_numpy(np.floor(10 ** chance.uniform(0, 4, arms)) * (chance.random(arms) < 0.7))
-
-
-def about(expected, rel=1e-12):
-    return pytest.approx(expected, rel=rel)
 
 
 # The parameter, and what a client can compute of it

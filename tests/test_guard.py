@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import INF, assert_same, certificates, random_world
+from instances import INF, about, assert_same, certificates, double, random_world
 from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
@@ -50,14 +50,6 @@ from fedgo.theory.uniform import tabular_information
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 seeds = st.integers(0, 10**6)
-
-
-def double(values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def about(expected):
-    return pytest.approx(expected, rel=1e-12)
 
 
 # The plain transcription

@@ -12,7 +12,7 @@ import torch
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
-from instances import INF, assert_same, random_problem, rewards
+from instances import INF, assert_same, double, random_problem, rewards
 from reference import epochs as reference
 from reference.go_ucb import value_and_gradient
 
@@ -36,10 +36,6 @@ from fedgo.simulation import order_of_ties
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 PLANNINGS = get_args(Planning)
-
-
-def double(values):
-    return torch.tensor(values, dtype=torch.float64)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import about, sample
 
 from fedgo import Langevin, Settings, SingleUnit, fed_go_ucb, shared_start, theory
 from fedgo.confidence import Tally, condition, first_order
@@ -24,16 +25,8 @@ positive, wide = st.floats(0.01, 100), st.floats(1e-3, 1e4)
 counts = st.integers(1, 500)
 
 
-def normal(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def line(start, end, steps):
     return torch.linspace(start, end, steps, dtype=torch.float64)
-
-
-def about(expected):
-    return pytest.approx(expected, rel=1e-12)
 
 
 # Phase I: finite classes
@@ -126,7 +119,7 @@ def test_the_printed_risk_fails_without_noise_where_two_functions_differ_rarely(
 def test_the_printed_risk_fails_where_the_noise_is_large():
     # ±1 with σ = 10: the mean of 100 rewards has the wrong sign with probability Φ(−1) = 0.16 > δ = 0.05
     functions = torch.tensor([[1.0], [-1.0]]).double()
-    pulls, noise = torch.zeros(4000, 100, dtype=torch.int64), 10 * normal(4000, 100)
+    pulls, noise = torch.zeros(4000, 100, dtype=torch.int64), 10 * sample(4000, 100)
     error = errors_of_minimisers(functions, 0, pulls, noise, 0.0)
     frequency = (error > theory.finite_risk_printed(2, 100, 0.05, 1.0)).double().mean().item()
     assert abs(frequency - 0.1587) < 4 * math.sqrt(0.16 * 0.84 / 4000) and frequency > 0.05
@@ -233,7 +226,7 @@ def test_the_exploration_needed_brings_the_printed_risk_to_the_growth_limit():
 @pytest.mark.parametrize(("arms", "dimension"), [(3, 8), (8, 3), (5, 5)])
 @pytest.mark.parametrize("seed", range(10))
 def test_the_information_is_at_most_its_bound(arms, dimension, seed):
-    gradients = 10.0 ** (seed / 4 - 1) * normal(arms, dimension, seed=seed)
+    gradients = 10.0 ** (seed / 4 - 1) * sample(arms, dimension, seed=seed)
     slope = gradients.norm(dim=1).max().item()
     arm = torch.randint(arms, (60,), generator=torch.Generator().manual_seed(seed))
     for pulls in range(1, 61, 7):
@@ -286,7 +279,7 @@ def test_the_largest_increment_is_the_root_of_x_and_twice_ln_1_plus_x():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_potential_is_at_most_twice_the_information_where_lam_is_large_enough(seed):
-    gradients = normal(300, 4, seed=seed) * line(0.1, 3, 4)
+    gradients = sample(300, 4, seed=seed) * line(0.1, 3, 4)
     slope = gradients.norm(dim=1).max().item()
     lam = slope**2 / theory.LARGEST_INCREMENT * (1 + 1e-12)
     sigma, potential = lam * torch.eye(4).double(), 0.0
@@ -322,10 +315,10 @@ def test_the_second_order_part_of_the_first_order_index_is_attained_by_two_parab
 def test_the_instantaneous_regret_is_at_most_its_bound_with_either_index(seed):
     # f_x(w) = gᵀw + wᵀHw/2 with ‖H‖ = C_h around ŵ₀ = 0, and a ball that touches w*
     arms, curvature, lam, beta = 6, 0.9, 0.5, 0.4
-    g, square = normal(arms, 2, seed=seed), normal(arms, 2, 2, seed=seed + 1)
+    g, square = sample(arms, 2, seed=seed), sample(arms, 2, 2, seed=seed + 1)
     square = square + square.mT
     square = curvature * square / torch.linalg.matrix_norm(square, 2).view(-1, 1, 1)
-    rows, truth = normal(seed % 4, 2, seed=seed + 2), normal(2, seed=seed + 3)
+    rows, truth = sample(seed % 4, 2, seed=seed + 2), sample(2, seed=seed + 3)
     sigma = lam * torch.eye(2).double() + rows.T @ rows
     factor = torch.linalg.cholesky(sigma)
 
@@ -336,14 +329,14 @@ def test_the_instantaneous_regret_is_at_most_its_bound_with_either_index(seed):
     def values(w):
         return w @ g.T + torch.einsum("nd,kde,ne->nk", w, square, w) / 2
 
-    angle = normal(1, 2, seed=seed + 4)
+    angle = sample(1, 2, seed=seed + 4)
     centre = truth + outwards(angle / angle.norm(), math.sqrt(beta))[0]
     width = torch.linalg.solve_triangular(factor, g.T, upper=False).norm(dim=0) * math.sqrt(beta)
     regret = values(truth[None]).max() - values(truth[None])[0]
     distance = truth.norm().item()
     chosen = (g @ centre + width).argmax()
     assert regret[chosen] <= 2 * width[chosen] + theory.excess_first_order(curvature, distance) + 1e-12
-    disc = normal(3000, 2, seed=seed + 5)
+    disc = sample(3000, 2, seed=seed + 5)
     disc = disc / disc.norm(dim=1, keepdim=True) * line(0, 1, 3000).unsqueeze(1).sqrt()
     ball = torch.cat([centre + outwards(disc, math.sqrt(beta)), truth[None]])
     chosen = values(ball).amax(0).argmax()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import about, double
 from protocols import kernel_widths, play
 
 from fedgo.confidence import Tally
@@ -18,14 +19,6 @@ from fedgo.theory.uniform import prior_after_the_fact, tabular_information, unif
 INF = math.inf
 cases = settings(max_examples=120, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
-
-
-def double(values):
-    return torch.tensor(values, dtype=torch.float64)
-
-
-def about(expected, rel=1e-12):
-    return pytest.approx(expected, rel=rel)
 
 
 # Item 3' and the number of synchronisations
