@@ -8,49 +8,35 @@ import re
 from pathlib import Path
 
 from docutils import nodes
+from matplotlib.colors import to_hex, to_rgb
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 FOLDER = "_build/dark"
 TINT = 0.12  # what differs less between its channels is a grey or a tint
 DIM = 0.12  # luminance below which a colour is not seen on the dark ground: contrast 3 needs 0.12
-_PAINT = re.compile(
-    r"((?:fill|stroke|stop-color)(?::\s*|=\"))(#[0-9a-fA-F]{6}|#[0-9a-fA-F]{3}|white|black)\b"
-)
-_NAMED = {"white": "#ffffff", "black": "#000000"}
+_PAINT = re.compile(r"((?:fill|stroke|stop-color)(?::\s*|=\"))(#[0-9a-fA-F]{3,6}|white|black)\b")
+ONE_PANEL = 540  # points; what is wider a phone shows through a window that scrolls
 GROUND = "#121212"  # of the theme's pages in the dark
 _WEIGHTS = (0.2126, 0.7152, 0.0722)
 
 
-def channels(colour: str) -> tuple[float, ...]:
-    """Red, green and blue in [0, 1] of "#rgb", "#rrggbb", "black" or "white"."""
-    digits = _NAMED.get(colour, colour).lstrip("#")
-    digits = "".join(2 * digit for digit in digits) if len(digits) == 3 else digits
-    return tuple(int(digits[k : k + 2], 16) / 255 for k in (0, 2, 4))
-
-
 def luminance(colour: str) -> float:
     """WCAG's relative luminance, from 0 of black to 1 of white."""
-    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels(colour))
+    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour))
     return sum(weight * part for weight, part in zip(_WEIGHTS, linear, strict=True))
-
-
-def contrast(first: str, second: str) -> float:
-    """WCAG's ratio of contrast, from 1 to 21."""
-    low, high = sorted((luminance(first), luminance(second)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def on_dark(colour: str) -> str:
     """The ``colour`` on a dark ground: itself if it is a colour that is seen there, else as light as it was dark."""
-    parts = channels(colour)
+    parts = to_rgb(colour)
     if min(parts) == 1:
         return GROUND
     if max(parts) - min(parts) >= TINT and luminance(colour) >= DIM:
         return colour
     light = sum(weight * part for weight, part in zip(_WEIGHTS, parts, strict=True))
-    turned = (0.93 - 0.86 * light + 0.86 * (part - light) for part in parts)
-    return "#" + "".join(f"{round(255 * min(max(part, 0.0), 1.0)):02x}" for part in turned)
+    red, green, blue = (min(max(0.93 - 0.86 * light + 0.86 * (part - light), 0.0), 1.0) for part in parts)
+    return to_hex((red, green, blue))
 
 
 def dark(drawing: str) -> str:
@@ -70,9 +56,15 @@ class TwoRenderings(SphinxTransform):
             path = Path(self.env.relfn2path(image["uri"], self.env.docname)[1])
             if path.suffix != ".svg" or not path.is_file():
                 continue
+            drawing = path.read_text(encoding="utf-8")
+            if "inline" in image["classes"]:  # its colours are the style sheet's, its boxes are links
+                image.replace_self(nodes.raw("", drawing, format="html"))
+                continue
+            if (width := re.search(r'width="([\d.]+)pt"', drawing)) and float(width[1]) > ONE_PANEL:
+                image.parent["classes"].append("wide")
             target = Path(self.env.srcdir) / FOLDER / path.name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(dark(path.read_text(encoding="utf-8")), encoding="utf-8")
+            target.write_text(dark(drawing), encoding="utf-8")
             other = image.deepcopy()
             other["uri"] = f"/{FOLDER}/{path.name}"
             image["classes"] += ["dark-light", "in-light"]  # dark-light: the theme leaves it as it is
@@ -80,7 +72,6 @@ class TwoRenderings(SphinxTransform):
             image.parent.insert(image.parent.index(image) + 1, other)
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
     app.add_transform(TwoRenderings)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,109 @@
+"""Where else an executed chapter is open: links below its title, and the notebooks to open, in the site's folder open/.
+
+At its foot a line says of which run the page is. The old addresses of chapters (moved.csv) lead to the new ones.
+"""
+
+import csv
+import json
+import os
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jupytext
+from sources import written_out
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).resolve().parents[2]
+EXECUTED = "book/_executed/"
+INSTALL = """```{code-cell} ipython3
+# Where fedgo is not installed, as on Colab: install it, then restart the kernel if asked to.
+try:
+    import fedgo
+except ImportError:
+    %pip install --quiet "PACKAGE"
+```
+
+"""
+MOVED = """<!doctype html><meta charset="utf-8"><title>Moved</title><a href="{new}.html">This chapter has moved.</a>
+<script>location.replace("{new}.html" + location.hash.replace(/-{old[0]}{old[1]}-/, "-{labels}-"))</script>
+"""
+
+
+def repository(app: Sphinx) -> str:
+    """owner/name on GitHub: what the machine that builds says, else what `_config.yml` says; empty if nobody knows."""
+    return os.environ.get("GITHUB_REPOSITORY") or app.config.fedgo_repository
+
+
+def annotate(app: Sphinx, page: str, source: list[str]) -> None:
+    """Add the links below the title and the line at the foot; to hosts only where the repository is known."""
+    if not page.startswith(EXECUTED):
+        return
+    name, repo, notebook = page.removeprefix(EXECUTED), repository(app), json.loads(source[0])
+    links = {"download notebook": f"../../open/{name}.ipynb"}
+    if repo:
+        lab = quote(f"lab/tree/notebooks/{name}.md", safe="")
+        links |= {
+            "open in Binder": f"https://mybinder.org/v2/gh/{repo}/main?urlpath={lab}",
+            "open in Colab": f"https://colab.research.google.com/github/{repo}/blob/gh-pages/open/{name}.ipynb",
+            "edit source": f"https://github.com/{repo}/edit/main/notebooks/{name}.md",
+        }
+    row = " ".join(f'<a href="{escape(target)}">{label}</a>' for label, target in links.items())
+    title = notebook["cells"][0]
+    head, _, rest = ("\n" + "".join(title["source"])).partition("\n# ")
+    heading, _, rest = rest.partition("\n")
+    title["source"] = f'{head}\n# {heading}\n\n<p class="open-in">{row}</p>\n{rest}'
+    foot = {"cell_type": "markdown", "id": "origin", "metadata": {}, "source": origin(notebook["metadata"])}
+    source[0] = json.dumps(notebook | {"cells": [*notebook["cells"], foot]})
+
+
+def origin(metadata: dict[str, Any]) -> str:
+    """When, from which commit, with which parameters a notebook was executed, and how to do it again, as Markdown."""
+    run = metadata.get("fedgo", {})
+    facts = [f"on {run['date'][:10]}"] if run.get("date") else []
+    facts += [f"from commit `{run['commit'][:12]}`"] if run.get("commit") else []
+    facts += [f"with `{name} = {value}`" for name, value in run.get("parameters", {}).items()]
+    facts += [f"in {run['seconds']:.0f} s"] if "seconds" in run else []
+    return f":::{{container}} origin\nExecuted {', '.join(facts)}. [Run it again](/book/rerun.md).\n:::"
+
+
+def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
+    """Write every notebook, without outputs and with a cell that installs the package, into the site."""
+    if failure or app.builder.format != "html":
+        return
+    folder = Path(app.outdir) / "open"
+    folder.mkdir(exist_ok=True)
+    package = f"fedgo[book] @ git+https://github.com/{repository(app)}" if repository(app) else ".[book]"
+    for page in app.env.found_docs:
+        if page.startswith(EXECUTED):
+            name = page.removeprefix(EXECUTED)
+            text = written_out((ROOT / f"notebooks/{name}.md").read_text(encoding="utf-8"))
+            text = text.replace("```{code-cell}", INSTALL.replace("PACKAGE", package) + "```{code-cell}", 1)
+            jupytext.write(jupytext.reads(text, "md:myst"), folder / f"{name}.ipynb")
+
+
+def old_addresses(app: Sphinx, failure: Exception | None) -> None:
+    """Write a page for every address that a chapter had, which leads on, to the same section."""
+    if failure or app.builder.format != "html":
+        return
+    with (ROOT / "book/moved.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            (Path(app.outdir) / EXECUTED / f"{row['old']}.html").write_text(MOVED.format(**row), "utf-8")
+
+
+def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Drop the theme's scripts for live code: they are written twice, which is an error, and would ask another host."""
+    files = context.get("script_files", [])
+    context["script_files"] = [
+        file for file in files if "thebe" not in f"{file} {getattr(file, 'attributes', '')}"
+    ]
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls."""
+    app.add_config_value("fedgo_repository", "", "env")
+    app.connect("source-read", annotate)
+    app.connect("html-page-context", without_thebe, priority=900)
+    app.connect("build-finished", notebooks_to_open)
+    app.connect("build-finished", old_addresses)

@@ -1,0 +1,234 @@
+"""The book's own extensions of Sphinx, on a small book that uses each of them."""
+
+import re
+import sys
+import warnings
+from io import StringIO
+from pathlib import Path
+
+import nbformat
+import pytest
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
+import breaking
+import dark
+import docstrings
+import sources
+
+FOLDED = """# Folded
+
+Seen.
+
+```{fold} The rest, with *words*
+```
+
+Put away.
+
+```{prf:proof}
+Take any. Done.
+```
+
+```{unfold}
+```
+
+Seen again.
+
+```{fold} More
+```
+
+The end.
+
+## Below
+
+```{fold} Nothing
+```
+"""
+CODE = """# Code
+
+{src}`fedgo.confidence.Ball` {src}`fedgo.confidence.Ball.sigma` {src}`fedgo.confidence.statistics.gradients`
+{src}`fedgo.confidence.Ball.gone` {src}`fedgo.gone`
+
+```{source} fedgo.confidence.first_order fedgo.confidence.gone
+```
+
+```{eval-rst}
+.. automodule:: fedgo.confidence
+   :members:
+```
+"""
+DRAWN = """# Drawn
+
+See ($x$), then.
+
+```{figure} plain.svg
+:name: fig-plain
+
+A figure.
+```
+
+```{figure} links.svg
+:class: inline
+```
+"""
+ROOT = """# Book
+
+```{toctree}
+:caption: First
+:numbered:
+
+folded
+book/_executed/problem
+```
+
+```{toctree}
+:caption: "Appendix A: the rest"
+:numbered:
+
+code
+drawn
+```
+"""
+EXTENSIONS = ["sources", "docstrings", "folding", "opened", "breaking", "letters", "dark"]
+RUN = {"date": "2026-01-02T03:04:05", "commit": "1a2b" * 10, "parameters": {"runs": "3"}, "seconds": 61.7}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the small book's site, with what the build complained of in said.txt."""
+    place = tmp_path_factory.mktemp("book")
+    cells = [nbformat.v4.new_markdown_cell("# A chapter\n\nIts text.")]
+    chapter = nbformat.v4.new_notebook(cells=cells, metadata={"fedgo": RUN})
+    files = {
+        "index.md": ROOT,
+        "folded.md": FOLDED,
+        "code.md": CODE,
+        "drawn.md": DRAWN,
+        "book/rerun.md": "# Again",
+    }
+    files |= {
+        "plain.svg": '<svg width="600pt"><path fill="#fff"/></svg>',
+        "links.svg": '<svg><a href="#x"/></svg>',
+    }
+    files |= {"book/_executed/problem.ipynb": nbformat.writes(chapter)}
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text, encoding="utf-8")
+    config = {
+        "extensions": ["sphinx_multitoc_numbering", "myst_nb", "sphinx_proof", *EXTENSIONS],
+        "myst_enable_extensions": ["dollarmath", "colon_fence"],
+        "nb_execution_mode": "off",
+        "numfig": True,
+        "suppress_warnings": ["toc"],
+        "fedgo_repository": "me/book",
+    }
+    said = StringIO()
+    with docutils_namespace(), warnings.catch_warnings(action="ignore"):  # those of other extensions
+        Sphinx(place, None, place / "html", place / "trees", "html", config, None, said).build()
+    (place / "html/said.txt").write_text(said.getvalue(), encoding="utf-8")
+    return place / "html"
+
+
+def read(site: Path, page: str) -> str:
+    return (site / page).read_text(encoding="utf-8")
+
+
+def words(html: str) -> str:
+    return " ".join(re.sub("<[^>]*>", " ", html).split())
+
+
+def test_a_fold_ends_where_it_is_said_or_with_its_section_and_a_proof_is_one(site: Path) -> None:
+    body = re.search(r'<h1.*(?=<div class="clearer")', read(site, "folded.html"), re.DOTALL)
+    parts = [words(part) for part in re.split(r'<details class="fold">|</details>', body[0] if body else "")]
+    assert parts[1:4] == ["The rest, with words Put away.", "Proof Take any. Done.", ""]
+    assert parts[4:6] == ["Seen again.", "More The end."] and "Below" in parts[6]
+    assert read(site, "said.txt").count("there is nothing to fold") == 1
+
+
+def test_a_name_leads_to_its_class_or_function_and_one_that_is_gone_stops_the_build(site: Path) -> None:
+    page, source = read(site, "code.html"), read(site, "_modules/fedgo/confidence.html")
+    for anchor, times in (("Ball", 2), ("statistics", 1), ("first_order", 1)):
+        links = re.findall(
+            rf'<a class="reference internal" href="_modules/fedgo/confidence.html#{anchor}"><code', page
+        )
+        assert len(links) == times and f'id="{anchor}"' in source
+    shown = page[page.index("source-shown") : page.index("module-fedgo.confidence")]
+    assert "def first_order(" in words(shown).replace(" (", "(")
+    assert "nothing defines fedgo.confidence.gone" in read(site, "said.txt")
+
+
+def test_readers_of_a_notebook_have_the_code_itself() -> None:
+    text = "Before.\n\n```{source} fedgo.confidence.first_order\n```\n\nAfter."
+    shown = sources.written_out(text)
+    assert shown.startswith("Before.\n\n```python\ndef first_order(") and shown.endswith("\n```\n\nAfter.")
+
+
+def test_docstrings_are_text() -> None:
+    lines = ["|x| and w*, d_w; ``plain_name``."]
+    docstrings.plain(*[None] * 5, lines)  # type: ignore[arg-type]
+    assert lines == [r"\|x\| and w\*, d\_w; \ ``plain_name``\ ."]
+
+
+def test_appendices_have_letters(site: Path) -> None:
+    assert "A2. Drawn" in words(read(site, "index.html")) and "2. A chapter" in words(
+        read(site, "index.html")
+    )
+    assert "Fig. A2.1" in words(read(site, "drawn.html"))
+
+
+def test_a_drawing_is_there_twice_wide_ones_scroll_and_one_with_links_is_in_the_page(site: Path) -> None:
+    page = read(site, "drawn.html")
+    assert re.search(r'<figure class="[^"]*wide', page) and '<svg><a href="#x"/></svg>' in page
+    assert "in-light" in page and "in-dark" in page
+
+
+@pytest.mark.parametrize(
+    ("colour", "seen"),
+    [("#fff", "#121212"), ("black", "#ededed"), ("#d55e00", "#d55e00"), ("#eef3fb", "#191d24")],
+)
+def test_in_the_dark_greys_and_tints_turn_and_colours_stay(colour: str, seen: str) -> None:
+    assert dark.on_dark(colour) == seen
+
+
+def test_a_formula_keeps_the_marks_that_touch_it(site: Path) -> None:
+    (kept,) = re.findall(r'See <span class="unbroken">(.*?)</span> then', read(site, "drawn.html"))
+    assert words(kept) == r"( \(x\) ),"
+
+
+@pytest.mark.parametrize(
+    ("tex", "parts"),
+    [
+        ("N = 20", ["N = 20"]),
+        (
+            r"\Lambda = \ln(\det\Sigma_{NT} + \det I) + x_1x_2x_3",
+            [r"\Lambda = {}", r"\ln(\det\Sigma_{NT} + \det I) + {}", "x_1x_2x_3"],
+        ),
+        (r"x_1x_2x_3x_4x_5x_6 \ge -y_1y_2y_3", [r"x_1x_2x_3x_4x_5x_6 \ge {}", "-y_1y_2y_3"]),
+        (r"\begin{aligned} x_1x_2x_3x_4 &= y_1y_2y_3 \end{aligned}", None),
+    ],
+)
+def test_a_long_formula_breaks_after_relations_and_signs(tex: str, parts: list[str] | None) -> None:
+    assert breaking.pieces(tex) == (parts or [tex])
+
+
+def test_an_executed_page_says_where_else_it_is_open_and_of_which_run_it_is(site: Path) -> None:
+    page = read(site, "book/_executed/problem.html")
+    assert re.findall(r'<a href="([^"]*)">([a-z]+ [a-zA-Z ]+)</a>', page) == [
+        ("../../open/problem.ipynb", "download notebook"),
+        (
+            "https://mybinder.org/v2/gh/me/book/main?urlpath=lab%2Ftree%2Fnotebooks%2Fproblem.md",
+            "open in Binder",
+        ),
+        (
+            "https://colab.research.google.com/github/me/book/blob/gh-pages/open/problem.ipynb",
+            "open in Colab",
+        ),
+        ("https://github.com/me/book/edit/main/notebooks/problem.md", "edit source"),
+    ]
+    assert "Executed on 2026-01-02, from commit 1a2b1a2b1a2b , with runs = 3 , in 62 s." in words(page)
+    notebook = nbformat.read(site / "open/problem.ipynb", 4)
+    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+    assert '%pip install --quiet "fedgo[book] @ git+https://github.com/me/book"' in code[0] and len(code) > 1
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    assert 'location.replace("problem.html" + location.hash' in read(site, "book/_executed/01_problem.html")
