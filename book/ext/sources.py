@@ -8,7 +8,6 @@ parameter below it; fields and parameters lead to what they belong to. A name th
 """
 
 import re
-import shutil
 from pathlib import Path
 from textwrap import dedent
 
@@ -90,15 +89,9 @@ def resolve(
     return make_refnode(app.builder, node["refdoc"], f"_modules/{module.replace('.', '/')}", anchor, shown)
 
 
-def afresh(app: Sphinx) -> None:
-    """Make all pages of source again: viewcode keeps those of modules that have not changed, with their old frame."""
-    shutil.rmtree(Path(app.outdir) / "_modules", ignore_errors=True)
-
-
 def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
     app.setup_extension("sphinx.ext.viewcode")
     app.add_role("src", XRefRole())
     app.add_directive("source", Source)
-    app.connect("builder-inited", afresh)
     app.connect("missing-reference", resolve)
