@@ -14,13 +14,11 @@ from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
 from fedgo import (
-    EventTriggered,
     Exploration,
     Langevin,
     Network,
     Problem,
     Settings,
-    Trace,
     dis_lin_ucb,
     fed_glb_ucb,
     fed_go_ucb,
@@ -29,6 +27,7 @@ from fedgo import (
     simulate,
 )
 from fedgo.algorithms.go_ucb import fed_go_learner
+from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.guard import (
     Choice,
     Guarantee,
@@ -44,7 +43,7 @@ from fedgo.beyond.optimist import Optimist
 from fedgo.confidence import Tally, condition
 from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
-from fedgo.simulation import largest, order_of_ties
+from fedgo.simulation import order_of_ties
 from fedgo.theory.intervals import knowledge, outside
 from fedgo.theory.uniform import tabular_information
 
@@ -146,13 +145,19 @@ def instance(seed):
     return problem, start, chosen, Guarantee(value, 0.3, delta, kappa, gamma, int(draw.integers(0, 3)))
 
 
-def assert_same_notes(trace, row, expected):
-    first = trace.phase_one
+def assert_transcribed(trace, problem, guarantee, row, propose):
+    """The run at ``row`` is the plain guard's around what ``propose`` says."""
+    length, steps = trace.phase_one, trace.arm.shape[1]
+    first = list(zip(trace.arm[row, :length].tolist(), trace.reward[row, :length].tolist(), strict=True))
+    expected = plain_guard(
+        problem.means[row].tolist(), problem.tape(steps)[row, length:].tolist(), problem.sigma, first,
+        trace.clients, (steps - length) // trace.clients, guarantee,
+        order_of_ties(problem, trace.clients)[row].tolist(), propose,
+    )  # fmt: skip
     assert_same(trace, row, expected)
-    assert trace.notes["proposed"][row, first:].tolist() == expected.proposed
-    np.testing.assert_allclose(
-        trace.notes["certificate"][row, first:], expected.certificate, rtol=1e-9, atol=1e-9
-    )
+    if "certificate" in trace.notes:
+        assert trace.notes["proposed"][row, length:].tolist() == expected.proposed
+        np.testing.assert_allclose(trace.notes["certificate"][row, length:], expected.certificate, 1e-9, 1e-9)
 
 
 @pytest.mark.slow
@@ -160,19 +165,13 @@ def assert_same_notes(trace, row, expected):
 @pytest.mark.parametrize("informed", [True, False])
 def test_the_guard_around_fed_go_ucb_is_its_transcription(seed, informed):
     problem, start, chosen, guarantee = instance(seed)
-    clients, arms = start.clients, problem.means.shape[1]
+    arms = problem.means.shape[1]
     trace = guarded_fed_go_ucb(problem, start, chosen, guarantee, informed)
-    length, ties = trace.phase_one, order_of_ties(problem, clients)
-    noise = problem.tape(length + clients * start.rounds)
+    known = phase_one_tally(start.exploration, 1, arms)
     for row in range(2):
-        first = list(zip(trace.arm[row, :length].tolist(), trace.reward[row, :length].tolist(), strict=True))
-        known = phase_one_tally(start.exploration, 1, arms)
         prior = [part[row, 0].tolist() if not informed else [0] * arms for part in known]
-        expected = plain_guard(
-            problem.means[row].tolist(), noise[row, length:].tolist(), 0.3, first,
-            clients, start.rounds, guarantee, ties[row].tolist(), plain_fed_go(problem, start, chosen, row, prior),
-        )  # fmt: skip
-        assert_same_notes(trace, row, expected)
+        propose = plain_fed_go(problem, start, chosen, row, prior)
+        assert_transcribed(trace, problem, guarantee, row, propose)
 
 
 @pytest.mark.slow
@@ -184,21 +183,36 @@ def test_the_guard_around_a_script_is_its_transcription_with_and_without_phase_o
     wishes = torch.randint(arms, (runs, clients * rounds), generator=source)
     if seed % 2:
         wishes = problem.means.argmin(1, keepdim=True).expand_as(wishes)
+    script = Scripted(clients, wishes, arms)
     for exploration in (Exploration.nothing(runs), explore(problem, 7)):
-        trace = guarded(
-            "s", problem, Scripted(clients, wishes, arms), exploration, clients, rounds, guarantee
-        )
-        length, ties = trace.phase_one, order_of_ties(problem, clients)
-        noise = problem.tape(length + clients * rounds)
+        trace = guarded("s", problem, script, exploration, clients, rounds, guarantee)
         for row in range(runs):
-            first = list(
-                zip(trace.arm[row, :length].tolist(), trace.reward[row, :length].tolist(), strict=True)
+            assert_transcribed(
+                trace, problem, guarantee, row, lambda i, t, n, total, row=row: int(wishes[row, t])
             )
-            expected = plain_guard(
-                problem.means[row].tolist(), noise[row, length:].tolist(), 0.3, first,
-                clients, rounds, guarantee, ties[row].tolist(), lambda i, t, n, total, row=row: int(wishes[row, t]),
-            )  # fmt: skip
-            assert_same_notes(trace, row, expected)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ucb1_on_counts_is_a_guard_that_accepts_everything(seed):
+    problem, *world, _ = random_world(seed, (2, 13), (1, 7), (2, 16))
+    _, clients, rounds = world
+    gamma = (0.0, 0.1, 0.5, 1.0, 5.0, INF)[seed]
+    trace = optimistic_ucb1(problem, clients, clients * rounds, 0.2, gamma)
+    ties = order_of_ties(problem, clients)
+
+    def ucb1(row):
+        def propose(i, t, n, total):
+            index = [
+                total[x] / n[x] + math.sqrt(0.4 * math.log(sum(n)) / n[x]) if n[x] else INF
+                for x in range(len(n))
+            ]
+            best = [x for x, upper in enumerate(index) if upper == max(index)]
+            return max(best, key=lambda x: ties[row, i, x])
+
+        return propose
+
+    for row in range(3):
+        assert_transcribed(trace, problem, Guarantee(1e6, 0.3, kappa=1e12, gamma=gamma), row, ucb1(row))
 
 
 def test_the_instances_follow_and_refuse_and_synchronise_all_manner_of_times():
@@ -213,20 +227,6 @@ def test_the_instances_follow_and_refuse_and_synchronise_all_manner_of_times():
 
 
 # The intervals
-
-
-def test_the_intervals_by_hand():
-    # N = 4, K = 3, p = 1, δ = 0.1: 2 ln(π²·4·3·4/0.6)
-    given_ = TabularIntervals(4, 0.2, 5.0)
-    known = Tally(double([[[0.0, 1.0, 99.0]]]), double([[[0.0, 4.9, -99.0]]]))
-    found = given_.after(known, torch.tensor([[1]]))
-    union = 2 * math.log(math.pi**2 * 48 / 0.6)
-    one = 0.2 * math.sqrt(math.log(2) + union) * math.sqrt(2)
-    many = 0.2 * math.sqrt(math.log(100) + union) * 10 / 99
-    assert found.lower[0, 0].tolist() == [-5, about(4.9 - one), about(-1 - many)]
-    assert found.upper[0, 0].tolist() == [5, 5, about(-1 + many)]
-    assert found.gain[0, 0].tolist() == [about(math.log(2)), about(math.log(1.5)), about(math.log(1.01))]
-    assert found.certificate(torch.tensor([[2]])).item() == about(5 + 1 + many)
 
 
 def test_the_union_over_the_arms_is_needed():
@@ -297,21 +297,6 @@ def test_the_certificate_and_the_number_of_syncs_are_within_their_bounds_under_m
         assert (trace.up + trace.down)[row].sum() <= 4 * arms * clients * syncs
 
 
-def test_a_step_costs_at_most_kappa_times_its_own_interval():
-    for seed in range(12):
-        problem, clients, rounds, guarantee = worst_case(seed)
-        trace, arms = maliciously(problem, clients, rounds, guarantee), problem.means.shape[1]
-        intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
-        for seen in knowledge(trace, arms):
-            found, arm = intervals.after(seen.tally, seen.syncs), trace.arm[:, seen.step]
-            own = (found.upper - found.lower).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-            price = trace.notes["certificate"][:, seen.step]
-            torch.testing.assert_close(price, found.certificate(arm), rtol=1e-9, atol=1e-9)
-            assert (price <= guarantee.kappa * own * (1 + 1e-9)).all()
-            n = seen.tally.counts.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-            assert (own[n == 0] == 2 * guarantee.value).all()
-
-
 def test_a_malicious_proposal_is_always_accepted_and_plays_the_worst_arm_that_is():
     for seed in range(8):
         problem, start, _, guarantee = instance(seed)
@@ -341,18 +326,10 @@ def test_the_bound_by_hand():
     # F above 2κh: M = F, and 1/ln 2 for the widths up to 1
     wide = guard_regret(replace(given_, value=50.0), 3, 2, 10, information=2.2, syncs=4)
     assert wide.good == about(100 * math.sqrt(math.e * 20 * 2.2 / math.log(2)))
-    # the referee's form, κ times 2M√(eNTΛ/ln 2) + …, is never below
-    large = max(2 * h, 0.5)
-    assert found.total <= 2 * (2 * large * math.sqrt(math.e * 20 * 2.2 / math.log(2)) + 2 * (4 * large + 1))
-    information = 3 * math.log1p(20 / 3)
-    assert guard_synchronisations(given_, 3, 2, 10) == about(
-        information / 1.4 + math.sqrt((information / 1.4) ** 2 + 10 * information / 0.7)
-    )
+    half = 3 * math.log1p(20 / 3) / 1.4
+    assert guard_synchronisations(given_, 3, 2, 10) == about(half + math.sqrt(half**2 + 10 * 2 * half))
     assert guard_synchronisations(replace(given_, gamma=0.0), 3, 2, 10) == 20
     assert guard_synchronisations(replace(given_, gamma=0.0, patience=2), 3, 2, 10) == 5
-    assert (
-        guard_regret(given_, 3, 2, 10).total >= guard_regret(given_, 3, 2, 10, information=2.2, syncs=4).total
-    )
 
 
 def test_the_threshold_that_needs_no_constant():
@@ -387,69 +364,7 @@ def test_coverage_over_two_thousand_runs():
     )
 
 
-def plain_outside(trace, row, means, guarantee):
-    """Whether f left an interval, one step after the other."""
-    clients, arms, last, syncs = trace.clients, len(means), 0, 0
-    pulls = list(zip(trace.arm[row].tolist(), trace.reward[row].tolist(), strict=True))
-    for t in range(len(pulls)):
-        seen = [pull for s, pull in enumerate(pulls[:t]) if s < last or (s - t) % clients == 0]
-        for x in range(arms):
-            own = [y for arm, y in seen if arm == x]
-            lower, upper = plain_interval(len(own), sum(own), clients, arms, syncs, guarantee)
-            if not lower <= means[x] <= upper:
-                return True
-        if trace.sync[row, t]:
-            last, syncs = t + 1, syncs + 1
-    return False
-
-
-def test_outside_is_what_a_plain_loop_finds():
-    found = []
-    for seed in (1, 2, 4, 5, 7, 8):
-        problem, clients, rounds, guarantee = worst_case(seed)
-        trace = maliciously(problem, clients, rounds, guarantee)
-        small = replace(guarantee, sigma=0.2 / 4, value=2 * guarantee.value)
-        intervals = TabularIntervals(clients, small.sigma, small.value, small.delta)
-        left = outside(trace, problem.means, intervals, phase_one=False).tolist()
-        assert left == [plain_outside(trace, row, f, small) for row, f in enumerate(problem.means.tolist())]
-        found += left
-    assert 0.2 < sum(found) / len(found) < 0.9
-
-
 # The event, the messages, and what the proposal knows
-
-
-class Trusting(Guard):
-    """Follows every proposal."""
-
-    def choose(self, state):
-        proposed = largest(self.proposal.index(state.proposer), self.order)
-        return Choice(proposed, torch.ones_like(proposed, dtype=torch.bool))
-
-    def notes(self, state, index, arm):
-        return {}
-
-
-@pytest.mark.parametrize("patience", [0, 1])
-def test_ucb1_on_the_event_has_the_messages_of_the_guard(patience):
-    problem = realizable(Network(2, 3), 3, arms=7, seed=3, sigma=0.3, scale=2.0)
-    chosen = Settings(gamma=0.6, patience=patience, encoding="counts")
-
-    def ucb1(posterior, known):
-        n, t = known.counts, known.counts.sum(-1, keepdim=True)
-        return torch.where(n > 0, known.sums / n + (0.4 * t.log() / n).sqrt(), INF)
-
-    unit, zero = torch.eye(7).double().expand(3, 1, 7, 7), torch.zeros(3, 1, 7).double()
-    optimist = Optimist(4, TabularIntervals(4, 0.3, 100.0), Tally.blank(3, 7), 0.6, patience)
-    proposal = EventTriggered(4, unit, zero, 7, chosen, ucb1)
-    guard = Trusting(optimist, proposal, 2.0, order_of_ties(problem, 4))
-    expected, trace = (
-        simulate("UCB1", problem, learner, Exploration.nothing(3), 4, 80) for learner in (proposal, guard)
-    )
-    assert trace == expected
-    assert expected.sync.any() and not expected.sync.all()
-    first = expected.arm[:, :4]  # four clients, and an order of its own for each
-    assert (first != first[:, :1]).any()
 
 
 @dataclass(frozen=True)
@@ -528,21 +443,12 @@ def test_equal_upper_ends_are_played_in_the_order_of_each_client():
     assert len({tuple(trace.arm[0, i::3].tolist()) for i in range(3)}) == 3
 
 
-def test_notes_survive_the_file_and_a_join_and_old_files_are_read(tmp_path):
+def test_a_run_without_a_guard_has_a_certificate_as_well():
     problem, start, chosen, guarantee = instance(8)
-    trace = guarded_fed_go_ucb(problem, start, chosen, guarantee)
-    trace.save(tmp_path / "trace.npz")
-    loaded = Trace.load(tmp_path / "trace.npz")
-    assert set(loaded.notes) == {"certificate", "proposed"} and loaded.notes["proposed"].dtype == torch.bool
-    for name, values in trace.notes.items():
-        assert torch.equal(loaded.notes[name], values)
-        assert torch.equal(Trace.join([trace.first(1), trace.first(2)]).notes[name][1:], values[:2])
     plain = fed_go_ucb(problem, start, chosen)
-    plain.save(tmp_path / "plain.npz")
-    assert dict(Trace.load(tmp_path / "plain.npz").notes) == {} == dict(plain.first(1).notes)
     intervals = TabularIntervals(start.clients, 0.3, guarantee.value)
     found = certificates(plain, intervals, problem.means.shape[1], True)
-    assert (plain.regret[:, plain.phase_one :] <= found).all()  # unguarded play has a certificate as well
+    assert (plain.regret[:, plain.phase_one :] <= found).all()
 
 
 # The event with patience, elsewhere
