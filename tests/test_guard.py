@@ -1,7 +1,7 @@
 """Theorem G: the guard against a plain transcription, its intervals, certificate, bound and bill, and the event."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +26,6 @@ from fedgo import (
     shared_start,
     simulate,
 )
-from fedgo.algorithms.go_ucb import fed_go_learner
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.guard import (
     Choice,
@@ -40,7 +39,7 @@ from fedgo.beyond.guard import (
     phase_one_tally,
 )
 from fedgo.beyond.optimist import Optimist
-from fedgo.confidence import Tally, condition
+from fedgo.confidence import Tally
 from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
@@ -367,42 +366,6 @@ def test_coverage_over_two_thousand_runs():
 # The event, the messages, and what the proposal knows
 
 
-@dataclass(frozen=True)
-class Watched(Guard):
-    """Checks at every step that the proposal knows what the counts and sums say, and nothing else."""
-
-    def learn(self, state, arm, reward, turn):
-        after = super().learn(state, arm, reward, turn)
-        self._check(after)
-        return after
-
-    def synchronise(self, state, star, when):
-        after = super().synchronise(state, star, when)
-        self._check(after)
-        return after
-
-    def _check(self, state):
-        known, model = state.counted.known, self.proposal
-        offsets = model.offsets.expand_as(known.sums)
-        residuals = Tally(known.counts, known.sums - known.counts * offsets)
-        fitted = condition(model.features, model.offsets, model.settings.lam, residuals)
-        torch.testing.assert_close(state.proposer.posterior.mean, fitted.mean, rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(
-            state.proposer.posterior.covariance, fitted.covariance, rtol=1e-9, atol=1e-9
-        )
-
-
-def test_counts_and_sums_determine_the_proposals_model():
-    problem, start, chosen, guarantee = instance(2)
-    runs, arms = problem.means.shape
-    intervals = TabularIntervals(start.clients, guarantee.sigma, guarantee.value, guarantee.delta)
-    optimist = Optimist(start.clients, intervals, Tally.blank(runs, arms), 0.5)
-    order = order_of_ties(problem, start.clients)
-    watched = Watched(optimist, fed_go_learner(problem, start, chosen), 2.0, order)
-    trace = simulate("w", problem, watched, start.exploration, start.clients, start.clients * start.rounds)
-    assert trace.sync.any()
-
-
 def test_the_bill_has_phase_one_and_every_synchronisation():
     problem, start, chosen, guarantee = instance(3)
     clients, arms, length = start.clients, problem.means.shape[1], start.exploration.arm.shape[1]
@@ -421,15 +384,10 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
     )
     assert torch.equal(again.arm, trace.arm)
     assert not (trace.up[:, : length - 1] - before.up[:, : length - 1]).any()  # at the last step of Phase I
-    after = (trace.up + trace.down)[:, length:].sum(1)
-    assert (after <= 4 * arms * clients * trace.sync.sum(1)).all() and (after > 0).any()
     by_client = phase_one_tally(start.exploration, clients, arms)
-    assert by_client.counts.sum((1, 2)).tolist() == [length] * 3
     for i in range(clients):
         own = start.exploration.arm[1, i::clients]
         assert torch.equal(by_client.counts[1, i], torch.bincount(own, minlength=arms).double())
-    total = torch.zeros(arms).double().index_add(0, start.exploration.arm[1], start.exploration.reward[1])
-    torch.testing.assert_close(by_client.sums[1].sum(0), total)
 
 
 def test_equal_upper_ends_are_played_in_the_order_of_each_client():

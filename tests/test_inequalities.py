@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from fedgo import Langevin, Network, Problem, Settings, SingleUnit, realizable, shared_start
-from fedgo.confidence import Tally, ball
 from fedgo.experiments.inequalities import Violations, one_step, regret_bound, violations
 from fedgo.experiments.plays import blind, linear_play, play, random_play
 from fedgo.experiments.printed_event import bookkeeping
@@ -18,6 +17,9 @@ from fedgo.theory import (
     regret_phase_two_clipped,
     single_unit,
 )
+from fedgo.theory.replay import Replay
+
+ROUNDING = 1 + 1e-6
 
 
 @pytest.fixture(scope="module")
@@ -57,104 +59,63 @@ def test_with_small_regularisation_only_the_potential_and_the_widths_that_are_no
         assert any(getattr(each, name).any() for each in found) == (name in ("potential", "widths")), name
 
 
-@pytest.mark.parametrize(
-    ("name", "cap", "factor"), [("widths", math.inf, 2), ("cut_widths", 1, 1 / math.log(2))]
-)
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.8])
-def test_the_widths_of_a_client_are_those_of_a_loop(plays, weak_plays, share, name, cap, factor):
-    for one in plays + weak_plays:
-        n, steps, sums = one.start.clients, one.arm.shape[1], {}
-        for row in range(3):
-            for t in range(steps):
-                key = row, int(one.replay.epoch[row, t]), t % n
-                width = 0.0 if one.sync[row, t] else one.replay.local[row, t].sqrt().item()
-                sums[key] = sums.get(key, 0.0) + min(cap, width)
-        if not any(sums.values()):  # every step synchronises
-            continue
-        gamma = (share * max(sums.values())) ** 2 / factor
-        other = replace(one, settings=replace(one.settings, gamma=gamma))
-        other.__dict__["replay"] = one.replay
-        found = getattr(violations(other), name)
-        expected = sum(value > math.sqrt(factor * gamma) for value in sums.values())
-        assert found.sum() == expected > 0
+def plain(one):
+    """How often each of the inequalities fails, by loops over the entries of the replay."""
+    found, n, gamma = dict.fromkeys(Violations._fields, 0), one.start.clients, one.settings.gamma
+    for row in range(len(one.arm)):
+        view = {name: getattr(one.replay, name)[row].tolist() for name in Replay._fields[:-1]}
+        steps = list(
+            zip(*(view[name] for name in ("local", "central", "gain", "information", "total")), strict=True)
+        )
+        epoch, last, fired = view["epoch"], view["total"][-1], one.sync[row].tolist()
+        growth, widths, cut = [0.0] * (max(epoch) + 1), {}, {}
+        for p, (_, central, *_) in zip(epoch, steps, strict=True):
+            growth[p] += math.log1p(central)
+        for t, (p, (local, central, gain, information, total)) in enumerate(zip(epoch, steps, strict=True)):
+            lag = total - math.log1p(central) - (information - math.log1p(local))
+            found["ratio"] += local > central * math.exp(lag) * ROUNDING
+            found["good_ratio"] += growth[p] <= 1 and local > math.e * central * ROUNDING
+            found["gain"] += gain > total - sum(growth[:p]) + 1e-6
+            if not fired[t]:
+                widths[p, t % n] = widths.get((p, t % n), 0.0) + math.sqrt(local)
+                cut[p, t % n] = cut.get((p, t % n), 0.0) + min(1.0, math.sqrt(local))
+        most = last / (2 * gamma) + math.sqrt((last / (2 * gamma)) ** 2 + one.start.rounds * last / gamma)
+        found["information"] += last > one.information_bound * ROUNDING
+        found["potential"] += sum(view["central"]) > 2 * last
+        found["cut_potential"] += sum(min(1.0, c) for c in view["central"]) > last / math.log(2) * ROUNDING
+        found["bad_epochs"] += sum(each > 1 for each in growth) >= last
+        found["widths"] += sum(each > math.sqrt(2 * gamma) * ROUNDING for each in widths.values())
+        found["cut_widths"] += sum(each > math.sqrt(gamma / math.log(2)) * ROUNDING for each in cut.values())
+        found["syncs"] += sum(fired) > most
+    return found
 
 
-def log_det(one, row, counts):
-    gradients = one.problem.arms[row]  # linear features
-    sigma = (gradients.mT * counts) @ gradients + one.settings.lam * torch.eye(gradients.shape[1]).double()
-    return 2 * torch.linalg.cholesky(sigma).diagonal().log().sum().item()
+SPOILT = {
+    "local": ((2.5, 0), (0.4, 0)),
+    "central": ((0.3, 0), (4.0, 0)),
+    "information": ((1, 0.03), (1, -0.03)),
+    "total": ((0.1, 0), (0.5, 0), (3.0, 0)),
+    "gain": ((1, 0.3), (4.0, 0)),
+    "gamma": ((0.01, 0), (100.0, 0)),
+}
 
 
-def test_the_ratios_of_norms_are_bounded_by_those_of_determinants(plays):
-    """The number of steps whose margin, computed from dense matrices, is below a shift of the logarithm."""
-    for one in plays[:8]:
-        view, margins = one.replay, []
-        pulled = torch.nn.functional.one_hot(one.arm, one.problem.arms.shape[1]).double()
-        for row in range(3):
-            for t in range(one.arm.shape[1]):
-                agent, client = pulled[row, :t].sum(0), view.known.counts[row, t] - pulled[row, t]
-                lag = log_det(one, row, agent) - log_det(one, row, client)
-                margins.append(lag - math.log(view.local[row, t] / view.central[row, t]))
-        assert min(margins) > -1e-9
-        for shift in (0.001, 0.03, 0.4):
-            found = violations(spoilt(one, information=view.information + shift)).ratio
-            assert found.sum() == sum(margin < shift for margin in margins) > 0
-
-
-def test_good_and_bad_epochs_are_those_of_a_loop(plays):
-    some_good, some_bad = 0, 0
-    for one in plays:
-        view = one.replay
-        epochs = [(row, p) for row in range(3) for p in range(int(view.epoch[row].max()) + 1)]
-        growth = {
-            key: view.central[key[0]][view.epoch[key[0]] == key[1]].log1p().sum().item() for key in epochs
-        }
-        good = {key for key, value in growth.items() if value <= 1}
-        steps = [
-            (r, t) for r in range(3) for t in range(one.arm.shape[1]) if (r, int(view.epoch[r, t])) in good
-        ]
-        expected = sum(bool(2.5 * view.local[step] > math.e * view.central[step]) for step in steps)
-        found = violations(spoilt(one, local=2.5 * view.local)).good_ratio
-        assert found.numel() == len(steps) and found.sum() == expected
-        bad = [sum(key[0] == row for key in growth.keys() - good) for row in range(3)]
-        for off in (-0.5, 0.5):
-            total = view.total.clone()
-            total[:, -1] = (torch.tensor(bad).double() + off).abs()
-            found = violations(spoilt(one, total=total)).bad_epochs
-            assert found.tolist() == [off < 0 < count for count in bad]
-        some_good, some_bad = some_good + expected, some_bad + sum(bad)
-    assert some_good > 0 and some_bad > 0
-
-
-@pytest.mark.parametrize(("off", "red"), [(-1e-6, True), (1e-6, False)])
-def test_information_potential_and_synchronisations_at_their_bounds(plays, weak_plays, off, red):
-    for one in plays + weak_plays:
-        view, rounds, total = one.replay, one.start.rounds, one.replay.total.clone()
-        total[:, -1] = one.information_bound * (1 - off)
-        assert violations(spoilt(one, total=total)).information.tolist() == [red] * 3
-        total[:, -1] = view.central.sum(1) / 2 * (1 + off)
-        assert violations(spoilt(one, total=total)).potential.tolist() == [red] * 3
-        total[:, -1] = view.central.clamp(max=1).sum(1) * math.log(2) * (1 + off)
-        assert violations(spoilt(one, total=total)).cut_potential.tolist() == [red] * 3
-        for row in range(3):
-            count, information = int(one.sync[row].sum()), view.total[row, -1].item()
-            if count:  # the γ at which the bound on P is just P
-                gamma = information * (count + rounds) / count**2 * (1 - off)
-                other = replace(one, settings=replace(one.settings, gamma=gamma))
-                other.__dict__["replay"] = view
-                assert bool(violations(other).syncs[row]) is red
-
-
-def test_a_client_gains_at_most_what_the_agent_gained_since_the_epoch_began(plays):
-    for one in plays:
-        view, least = one.replay, math.inf
-        for row in range(3):
-            begin = 0.0
-            for t in range(one.arm.shape[1]):
-                least = min(least, view.total[row, t].item() - begin - view.gain[row, t].item())
-                begin = view.total[row, t].item() if one.sync[row, t] else begin
-        for more, red in ((least - 1e-6, False), (least + 1e-6, True)):
-            assert bool(violations(spoilt(one, gain=view.gain + more)).gain.any()) is red
+@pytest.mark.slow
+def test_every_inequality_is_that_of_a_loop_and_red_where_a_quantity_is_spoilt(plays, weak_plays):
+    red = set()
+    for one in plays + weak_plays[:4]:  # with less regularisation rounding decides where both sides are equal
+        for name, changes in SPOILT.items():
+            for factor, more in changes:
+                if name == "gamma":
+                    other = replace(one, settings=replace(one.settings, gamma=factor * one.settings.gamma))
+                    other.__dict__["replay"] = one.replay
+                else:
+                    other = spoilt(one, **{name: factor * getattr(one.replay, name) + more})
+                expected = plain(other)
+                found = {key: int(values.sum()) for key, values in violations(other)._asdict().items()}
+                assert found == expected, name
+                red |= {key for key, count in found.items() if count}
+    assert red == set(Violations._fields)
 
 
 @pytest.fixture(scope="module")
@@ -165,56 +126,38 @@ def unit_play():
 
 
 @pytest.mark.parametrize("line_three", [False, True])
-def test_the_bounds_of_one_step_are_those_of_a_loop(unit_play, line_three):
+def test_the_bounds_of_one_step_are_those_of_the_data_before_it(unit_play, line_three):
     one, bend = unit_play, torch.tensor([0.7, 1.9]).double()
-    found = one_step(one, bend, line_three)
-    problem, start, lam, beta = one.problem, one.start, one.settings.lam, one.settings.beta
+    found, lam, beta = one_step(one, bend, line_three), one.settings.lam, one.settings.beta
     for row in range(2):
-        w0, x, truth = start.w0[row, 0], problem.arms[row], problem.truth[row]
-        gradients, offsets = start.network.gradients(w0, x), start.network.values(w0, x)
+        w0, truth, curve = one.start.w0[row, 0], one.problem.truth[row], bend[row].item()
         rho = (w0 - truth).norm().item()
-        excess = (
-            excess_in_ball(beta, bend[row].item(), lam, rho)
-            if line_three
-            else excess_first_order(bend[row].item(), rho)
-        )
-        server, mine = [], [[], [], []]
+        excess = excess_in_ball(beta, curve, lam, rho) if line_three else excess_first_order(curve, rho)
         for t in range(21):
-            counts, sums = torch.zeros(6).double(), torch.zeros(6).double()
-            for arm, residual in server + mine[t % 3]:
-                counts[arm] += 1
-                sums[arm] += residual
-            around = ball(gradients, w0, lam, beta, Tally(counts, sums))
-            assert bool(found.covered[row, t]) == bool(around.contains(truth))
-            arm = int(one.arm[row, t])
-            half = torch.linalg.solve_triangular(
-                torch.linalg.cholesky(around.sigma), gradients[arm].unsqueeze(1), upper=False
-            )
-            width = 2 * math.sqrt(beta) * half.norm().item()
+            synced = [s for s in range(t) if one.sync[row, s]]
+            last = synced[-1] if synced else -1
+            before = [s for s in range(t) if s <= last or s % 3 == t % 3]
+            rows, residuals = one.gradients[row, one.arm[row, before]], one.residual[row, before]
+            sigma = lam * torch.eye(2).double() + rows.T @ rows
+            centre = w0 + torch.linalg.solve(sigma, rows.T @ residuals)
+            away, g = truth - centre, one.gradients[row, one.arm[row, t]]
+            assert bool(found.covered[row, t]) == bool(away @ sigma @ away <= beta)
+            width = 2 * math.sqrt(beta * (g @ torch.linalg.solve(sigma, g)).item())
             assert found.bound[row, t].item() == pytest.approx(width + excess, rel=1e-9)
-            printed = excess_printed(beta, bend[row].item(), lam)
-            assert found.printed[row, t].item() == pytest.approx(width + printed, rel=1e-9)
-            reward = one.trace.reward[row, one.trace.phase_one + t].item()
-            mine[t % 3].append((arm, reward - offsets[arm].item()))
-            if one.sync[row, t]:
-                server, mine = [*server, *(pull for part in mine for pull in part)], [[], [], []]
+            printed = width + excess_printed(beta, curve, lam)
+            assert found.printed[row, t].item() == pytest.approx(printed, rel=1e-9)
     assert torch.equal(found.regret, one.regret)
     assert 0 < found.covered.sum() < found.covered.numel() and one.sync.any()
 
 
-def test_violations_of_a_step_are_counted_where_the_truth_is_in_the_ball(unit_play):
+def test_violations_of_a_step_are_counted_where_the_known_truth_is_in_the_ball(unit_play):
     found = one_step(unit_play, torch.ones(2).double())
     inside = int(found.covered.sum())
     large = found._replace(regret=found.bound + 1, printed=found.bound + 2)
     assert (large.violations, large.violations_printed) == (inside, 0)
     assert large._replace(printed=found.bound).violations_printed == inside
-
-
-def test_a_step_needs_a_known_truth_and_one_curvature_for_each_run(unit_play):
     with pytest.raises(ValueError, match="truth is None: give a realizable problem"):
         one_step(replace(unit_play, problem=replace(unit_play.problem, truth=None)), torch.ones(2).double())
-    with pytest.raises(ValueError, match=r"the shape of curvature is \(1,\): give \(S,\)"):
-        one_step(unit_play, torch.ones(1).double())
 
 
 def test_the_bound_of_a_run_is_the_lemmas(unit_play):

@@ -98,19 +98,6 @@ def test_the_epochs_are_their_transcription(seed, planning):
         assert_same(trace, row, transcribed(trace, problem, row, fit, 0.3, kappa, until, planning, informed))
 
 
-@pytest.mark.slow
-def test_the_instances_synchronise_at_different_times_and_leave_arms_aside(watch):
-    planned, shares = watch(sys.modules["fedgo.beyond.epochs"], "plan"), []
-    for seed in range(16):
-        problem, draw = random_problem(seed)
-        clients, rounds, until = int(draw.integers(1, 6)), int(draw.integers(2, 16)), ending(seed)
-        trace = surrogate_ucb(problem, Kernel(0.7), clients, rounds, until=until, kappa=1.0)
-        shares.append(trace.sync[:, trace.phase_one :].double().mean().item())
-    assert min(shares) == 0 and max(shares) == 1 and sum(0 < share < 0.6 for share in shares) >= 6
-    sizes = [call.args[0].shape[1] for call in planned]
-    assert sum(size == 1 for size in sizes) > 10 and sum(size > 3 for size in sizes) > 10
-
-
 def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
     problem, _ = random_problem(1)
     trace = surrogate_ucb(problem, Kernel(0.7), 4, 25, until=Growing(1.5, 7))

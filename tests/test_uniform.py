@@ -24,20 +24,11 @@ seeds = st.integers(0, 10**6)
 # Item 3' and the number of synchronisations
 
 
-def test_the_clipped_potential_by_hand():
-    assert theory.potential_clipped(3.0) == about(3 / math.log(2))
-    assert theory.potential_clipped(3.0, 2.0) == about(12 / math.log(5))
-    assert (
-        theory.potential_clipped(3.0, 0.0) == 3.0
-    )  # all widths small: the sum of squares is the information
-    root = theory.LARGEST_INCREMENT
-    assert theory.potential_clipped(3.0, math.sqrt(root)) == about(6)
-
-
 @given(st.floats(1e-6, 1e6), st.floats(1e-3, 1e3))
 @cases
 def test_one_clipped_width_is_within_its_share_of_the_information(square, clip):
     assert min(clip**2, square) <= theory.potential_clipped(math.log1p(square), clip) * (1 + 1e-12)
+    assert theory.potential_clipped(math.log1p(clip**2), clip) == about(clip**2)  # attained
 
 
 def test_the_clipped_regret_by_hand():
@@ -63,18 +54,6 @@ def test_the_clipped_regret_by_hand():
     assert theory.regret_phase_two_clipped(0.0, 1.5, 20, 5, 0.5, 3.0).total == about(
         6
     )  # β = 0: the step that fires
-
-
-@given(
-    *[st.floats(1e-3, 1e3)] * 3, st.floats(0, 300), st.integers(1, 50), st.integers(1, 50), st.floats(0, 100)
-)
-@cases
-def test_the_clipped_regret_is_below_that_with_m(beta, value, widest, information, n, t, gamma):
-    found = theory.regret_phase_two_clipped(beta, information, n, t, gamma, value, widest=widest)
-    large = max(math.sqrt(beta), value)
-    simple = 2 * large * math.sqrt(math.e * n * t * information / math.log(2))
-    simple += math.floor(information) * (2 * n * large * math.sqrt(gamma / math.log(2)) + 2 * value)
-    assert found.total <= simple * (1 + 1e-12)
 
 
 def protocol(seed):
@@ -120,16 +99,6 @@ def test_the_synchronisations_are_within_their_bound_whatever_the_patience(seed)
         assert sum(played.sync) <= bound * (1 + 1e-9)
     else:
         assert all(played.sync)  # γ = 0 as printed: at every step
-
-
-def test_the_protocols_have_bad_epochs_many_and_no_synchronisations_and_every_kind_of_width():
-    every = [protocol(seed) for seed in range(60)]
-    counts = [sum(played.sync) for *_, played in every]
-    widest = [max(played.local) for *_, played in every]
-    assert counts.count(0) >= 5 and sum(count > 20 for count in counts) >= 5
-    assert max(widest) > 1e4 and min(widest) < 0.1
-    assert {patience for *_, patience, _ in every} == {0, 1, 2, 3}
-    assert sum(played.information > 3 for *_, played in every) > 20
 
 
 def test_the_synchronisations_with_patience_by_hand():
@@ -200,10 +169,6 @@ def test_the_information_and_the_radius_by_hand():
     union = 2 * math.log(math.pi**2 * 4 * 9 / 0.6)
     root = uniform_radius(counts, 2, clients=4, sigma=0.5, delta=0.1, bias=0.2)
     assert root.item() == about(0.5 * math.sqrt(math.log(32) + union) * math.sqrt(4 / 3) + 0.2)
-    with pytest.raises(ValueError, match=r"counts is -1\.0: give numbers of pulls"):
-        uniform_radius(-counts.clamp(max=1), 0, clients=1, sigma=1.0, delta=0.5, bias=0.0)
-    with pytest.raises(ValueError, match=r"along, across\) is \(0\.0, 1\.0\)"):
-        prior_after_the_fact(counts, counts, 0.0, 1.0)
 
 
 def test_a_kernel_chosen_after_the_fact_breaks_the_fixed_radius_and_not_the_uniform_one():
