@@ -54,6 +54,7 @@ def test_every_formula_is_what_was_worked_out_by_hand():
         (theory.squared_distance_printed(PLAIN, 100, 0.1), 32 * 5 * 4 * logs / 50),
         (theory.optimisation_error(45), 1 / 720),
         (theory.theorem_error_printed(2025), 8 / (32 * 45)),  # not that of its lemma
+        (theory.covering(1, 0.125), math.log(4)),  # four intervals of length ¼ cover [0, 1]
         (theory.phase_one_scalars(3, 2, 7), 3 * 2 * 7 + 3 * 2 * 7 + 2 * 7),
         (theory.regret_phase_one(45, 3.5), 315),
         (theory.growth_limit(PLAIN), INF),  # without a tail the growth is quadratic everywhere
