@@ -4,7 +4,7 @@ A value of the right kind that is out of range is a ``ValueError``, a value of a
 """
 
 import math
-import operator
+import numbers
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -34,52 +34,42 @@ def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None
 
 def count(name: str, received: Any, remedy: str, least: int = 1, most: float = MOST) -> int:
     """``received`` as an ``int`` from ``least`` to ``most``; a float, a bool or a string is refused."""
-    try:
-        value = operator.index(received)
-    except TypeError:
-        value = None
-    if value is None or isinstance(received, bool | Tensor):
-        require_kind(False, name, received, f"give a whole number; {remedy}")
-    assert value is not None
-    require(least <= value <= most, name, received, remedy)
-    return value
+    whole = isinstance(received, numbers.Integral) and not isinstance(received, bool)
+    require_kind(whole, name, received, f"give a whole number; {remedy}")
+    require(least <= received <= most, name, received, remedy)
+    return int(received)
 
 
-def number(name: str, received: Any, remedy: str) -> float:
-    """``received`` as a ``float`` (perhaps infinite, never NaN); a bool, a string or a tensor is refused."""
-    plain = isinstance(received, int | float) and not isinstance(received, bool)
-    value = float(received) if plain or _is_numpy_number(received) else math.nan
-    require_kind(plain or _is_numpy_number(received), name, received, f"give a number; {remedy}")
-    require(not math.isnan(value), name, received, remedy)
-    return value
-
-
-def _is_numpy_number(received: Any) -> bool:
-    return type(received).__module__ == "numpy" and getattr(received, "ndim", 1) == 0 and _real(received)
-
-
-def _real(received: Any) -> bool:
-    return getattr(received.dtype, "kind", "") in "iuf"
+def number(
+    name: str,
+    received: Any,
+    remedy: str,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    infinite: bool = False,
+) -> float:
+    """``received`` as a ``float`` from ``least``, ``above`` and ``below`` what is given, or ∞ if that is allowed;
+    NaN, a bool, a string or a tensor is refused."""
+    real = isinstance(received, numbers.Real) and not isinstance(received, bool)
+    require_kind(real, name, received, f"give a number; {remedy}")
+    within = above < received < below or (infinite and received == math.inf)
+    require(within and least <= received, name, received, remedy)
+    return float(received)
 
 
 def tensor(name: str, received: Any) -> Tensor:
     """``received`` if it is a dense float64 tensor on the CPU; anything else is refused with what to give instead."""
-    instead = "give torch.as_tensor(…, dtype=torch.float64)"
-    require_kind(isinstance(received, Tensor), name, received, instead)
-    require(received.dtype == torch.float64, f"the dtype of {name}", received.dtype, "give float64")
-    require(
-        received.device.type == "cpu",
-        f"the device of {name}",
-        str(received.device),
-        "everything here is computed on the CPU: give …cpu()",
-    )
-    require(
-        received.layout == torch.strided,
-        f"the layout of {name}",
-        received.layout,
-        "give a dense tensor: …to_dense()",
-    )
+    require_kind(isinstance(received, Tensor), name, received, "give torch.as_tensor(…, dtype=torch.float64)")
     values: Tensor = received
+    kind = (values.dtype, values.device.type, values.layout)
+    require(
+        kind == (torch.float64, "cpu", torch.strided),
+        f"the kind of {name}",
+        kind,
+        "give float64 on the CPU, dense: ….double().cpu().to_dense()",
+    )
     return values
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, require
+from fedgo._checks import count, number, require, require_kind
 from fedgo.network import Parametric
 from fedgo.star import Ask, Message
 
@@ -35,15 +35,9 @@ class Langevin:
 
     def __post_init__(self) -> None:
         count("rounds", self.rounds, "run at least one round")
-        for name in ("step", "hot", "cold"):
-            number(name, getattr(self, name), "give a positive number")
-        require(0 < self.step < math.inf, "step", self.step, "give a positive step size τ₁")
-        require(
-            0 < self.hot <= self.cold < math.inf,
-            "(hot, cold)",
-            (self.hot, self.cold),
-            "give inverse temperatures with 0 < hot ≤ cold",
-        )
+        number("step", self.step, "give a positive step size τ₁", above=0)
+        hot = number("hot", self.hot, "give a positive inverse temperature", above=0)
+        number("cold", self.cold, f"give an inverse temperature of at least hot = {hot}", least=hot)
 
     def inverse_temperatures(self) -> list[float]:
         """τ₂ of every round."""
@@ -81,7 +75,7 @@ class Answers(NamedTuple):
 def langevin_rounds(
     model: Parametric,
     shards: Shards,
-    langevin: Langevin,
+    langevin: Langevin | None,
     generators: Sequence[torch.Generator],
     ask: Ask,
 ) -> Iterator[Iterate]:
@@ -91,6 +85,8 @@ def langevin_rounds(
     `answer` where the data are at hand. ``generators`` give z, each for an equal share of the R rows of w: one row for
     each generator, or one for each of its run's clients. A ``ValueError`` if the iterates diverge.
     """
+    langevin = Langevin() if langevin is None else langevin
+    require_kind(isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None for the default")
     data = [part.flatten(1, 2) for part in shards]
     total = shards.mask.sum((1, 2)).clamp(min=1)
     w = torch.zeros(len(total), model.size, dtype=torch.float64)

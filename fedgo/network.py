@@ -64,26 +64,12 @@ class Network:
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
         """f_x(w), shape (..., K), for ``w`` (..., d_w) at the points ``x`` (..., K, d_x)."""
-        require(
-            x.shape[-1] == self.d_x,
-            "the shape of x",
-            tuple(x.shape),
-            f"the last dimension must be {self.d_x}",
-        )
-        layers = self.split(w)
-        unit = torch.sigmoid(x @ layers.w1.mT + layers.c1.unsqueeze(-2))
+        layers, unit = self._hidden(w, x)
         return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
         """∇f_x(w) with respect to w, shape (..., K, d_w), for ``w`` (..., d_w) and ``x`` (..., K, d_x)."""
-        require(
-            x.shape[-1] == self.d_x,
-            "the shape of x",
-            tuple(x.shape),
-            f"the last dimension must be {self.d_x}",
-        )
-        layers = self.split(w)
-        unit = torch.sigmoid(x @ layers.w1.mT + layers.c1.unsqueeze(-2))
+        layers, unit = self._hidden(w, x)
         slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)
         x = x.expand(*slope.shape[:-1], self.d_x)
         first = (slope.unsqueeze(-1) * x.unsqueeze(-2)).flatten(-2)
@@ -95,11 +81,17 @@ class Network:
         ``w`` (..., d_w), ``x`` (..., m, d_x), ``y`` and ``mask`` (..., m); returns (...) and (..., d_w).
         The gradient is Σ 2(f − y)∇f without the (m, d_w) matrix of ``gradients``.
         """
-        layers = self.split(w)
-        unit = torch.sigmoid(x @ layers.w1.mT + layers.c1.unsqueeze(-2))
+        layers, unit = self._hidden(w, x)
         error = ((unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1) - y) * mask
         twice = 2 * error.unsqueeze(-1)
         back = twice * layers.w2.unsqueeze(-2) * unit * (1 - unit)
         first = torch.einsum("...mh,...md->...hd", back, x)  # six times as fast as matmul where m = 1
         gradient = torch.cat([first.flatten(-2), back.sum(-2), (twice * unit).sum(-2), twice.sum(-2)], -1)
         return error.square().sum(-1), gradient
+
+    def _hidden(self, w: Tensor, x: Tensor) -> tuple[Layers, Tensor]:
+        """The layers of ``w`` and the hidden units σ(W₁x + c₁) (..., K, H)."""
+        seen = tuple(x.shape)
+        require(seen[-1] == self.d_x, "the shape of x", seen, f"the last dimension must be {self.d_x}")
+        layers = self.split(w)
+        return layers, torch.sigmoid(x @ layers.w1.mT + layers.c1.unsqueeze(-2))

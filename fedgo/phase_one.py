@@ -55,13 +55,6 @@ def explore(problem: Problem, length: int) -> Exploration:
 
 def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     """Deal the data ``x`` (R, T₀, d_x), ``y`` (R, T₀) round robin to ``clients`` clients, padded to equal length."""
-    count("clients", clients, "give N, at least one client")
-    require(
-        x.ndim == 3 and y.shape == x.shape[:2],
-        "the shapes of x and y",
-        (tuple(x.shape), tuple(y.shape)),
-        "give (R, T₀, d_x) and (R, T₀)",
-    )
     require_finite("rewards y", y)
     length = -(-y.shape[1] // clients)
     pad = length * clients - y.shape[1]
@@ -92,27 +85,14 @@ class Start:
 
     def require_for(self, problem: Problem, encoding: Encoding, shared: bool) -> None:
         """A ``ValueError`` unless Phase II on ``problem``, with one ŵ₀ for all if ``shared``, may follow this start."""
-        own = self.problem
-        require(
-            own.same(problem),
-            "the problem",
-            (problem.name, problem.seed, len(problem.runs)),
-            f"the start was made on {(own.name, own.seed, len(own.runs))}; make one on this problem",
-        )
+        given, own = ((part.name, part.seed, len(part.runs)) for part in (problem, self.problem))
+        same = self.problem.same(problem)
+        require(same, "the problem", given, f"the start was made on {own}; make one on this problem")
         # Phase I has two bills only: the oracle's rounds, or counts and sums once
-        require(
-            names_arms(encoding) == names_arms(self.encoding),
-            "encoding",
-            encoding,
-            f"Phase I was charged as {self.encoding!r}; give both the same",
-        )
-        kinds = {1: "shared_start"} if shared else {self.clients: "private_start"}
-        require(
-            self.w0.shape[1] in kinds,
-            "the shape of w0",
-            tuple(self.w0.shape),
-            f"give a {next(iter(kinds.values()))}",
-        )
+        same = names_arms(encoding) == names_arms(self.encoding)
+        require(same, "encoding", encoding, f"Phase I was charged as {self.encoding!r}; give both the same")
+        models, maker = (1, "shared_start") if shared else (self.clients, "private_start")
+        require(self.w0.shape[1] == models, "the shape of w0", tuple(self.w0.shape), f"give a {maker}")
 
 
 @on_cpu
@@ -131,7 +111,6 @@ def shared_start(
     an ``encoding`` that names arms, every client sends its counts and sums once and the server runs all rounds alone.
     """
     check_encoding(encoding)
-    langevin = langevin_settings(langevin)
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     runs = torch.arange(len(problem.runs))
     star = Star(clients, exploration.ledger)
@@ -157,17 +136,9 @@ def explore_and_deal(
     d_x = problem.arms.shape[-1]
     require(network.d_x == d_x, "the network's d_x", network.d_x, f"the arms have dimension {d_x}")
     standard = phase_one_length(clients, rounds)
-    if length is not None:
-        standard = count("length", length, "give T₀, at least one exploratory pull")
-    exploration = explore(problem, standard)
+    pulls = standard if length is None else count("length", length, "give T₀, at least one exploratory pull")
+    exploration = explore(problem, pulls)
     return exploration, exploration.shards(problem.arms, clients)
-
-
-def langevin_settings(langevin: Langevin | None) -> Langevin:
-    """``langevin``, or the default; a ``TypeError`` for anything else."""
-    kind = langevin is None or isinstance(langevin, Langevin)
-    require_kind(kind, "langevin", langevin, "give a Langevin, or nothing for the default")
-    return langevin or Langevin()
 
 
 def require_fitted(reward: Tensor, loss: Tensor) -> None:

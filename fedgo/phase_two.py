@@ -6,7 +6,6 @@ down, and every client's Δ is reset (a reset that the printed algorithm leaves 
 number of pulls; with m ≥ 1 the printed bound on the number of synchronisations is true.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, require, require_kind
+from fedgo._checks import count, number, require_kind
 from fedgo.confidence import Posterior, Tally, condition, first_order, require_prior
 from fedgo.messages import Encoding, check_encoding, scalars
 from fedgo.problem import Problem
@@ -43,14 +42,10 @@ class Settings:
     patience: int = 0
 
     def __post_init__(self) -> None:
-        single = not isinstance(self.beta, Tensor)
-        for name in ("lam", "beta", "gamma") if single else ("lam", "gamma"):
-            number(name, getattr(self, name), "give a number (λ > 0, β ≥ 0, γ ≥ 0)")
-        require(0 < self.lam < math.inf, "lam", self.lam, "give a positive regularisation weight λ")
-        beta = torch.as_tensor(self.beta)
-        fits = bool(((beta >= 0) & (beta < math.inf)).all())
-        require(fits, "beta", self.beta, "give a finite squared radius β, at least 0")
-        require(self.gamma >= 0, "gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)")
+        number("lam", self.lam, "give a positive regularisation weight λ", above=0)
+        for beta in self.beta.flatten().tolist() if isinstance(self.beta, Tensor) else [self.beta]:
+            number("beta", beta, "give a finite squared radius β, at least 0", least=0)
+        number("gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)", least=0, infinite=True)
         check_encoding(self.encoding)
         count("patience", self.patience, "give the number of own pulls not counted, 0 as printed", least=0)
 

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
+from fedgo._checks import count, number, on_cpu, require, require_each, require_finite, require_kind, tensor
 from fedgo._streams import generator, normal_tape
 
 
@@ -42,30 +42,24 @@ class Problem:
         for run in self.runs:
             count("runs", run, "number the runs from 0", least=0)
         count("seed", self.seed, "give a seed of at least 0", least=0)
-        shape = (len(self.runs), *self.arms.shape[1:])
+        shape = tuple(self.arms.shape)
+        fits = len(shape) == 3 and shape[0] == len(self.runs) and min(shape) >= 1
         require(
-            self.arms.ndim == 3 and self.arms.shape == shape and min(shape) >= 1,
+            fits,
             "the shape of arms",
-            tuple(self.arms.shape),
-            f"give (S, K, d_x) with S = {len(self.runs)}, the number of runs, and K, d_x at least 1",
+            shape,
+            f"give (S, K, d_x) with S = {len(self.runs)}, the number of runs",
         )
-        require(
-            self.means.shape == shape[:2],
-            "the shape of means",
-            tuple(self.means.shape),
-            f"give (S, K) = {tuple(shape[:2])}, one mean reward per arm",
-        )
+        fits = self.means.shape == shape[:2]
+        require(fits, "the shape of means", tuple(self.means.shape), f"give (S, K) = {shape[:2]}")
         for name in ("arms", "means"):
             require_finite(name, getattr(self, name))
-        remedy = "give a finite noise level, at least 0"
-        require(0 <= number("sigma", self.sigma, remedy) < float("inf"), "sigma", self.sigma, remedy)
+        number("sigma", self.sigma, "give a finite noise level, at least 0", least=0)
         kinds = ("gaussian", "bernoulli")
         require(self.reward in kinds, "reward", self.reward, f"choose one of {kinds}")
         if self.reward == "bernoulli":
-            low, high = self.means.min().item(), self.means.max().item()
-            require(
-                low >= 0 and high <= 1, "the range of means", (low, high), "Bernoulli means lie in [0, 1]"
-            )
+            inside = (self.means >= 0) & (self.means <= 1)
+            require_each(inside, "means", self.means, "Bernoulli means lie in [0, 1]")
 
     def only(self, *positions: int) -> "Problem":
         """The runs at ``positions`` as a problem of their own."""
@@ -92,23 +86,16 @@ class Problem:
         For rewards that are not of order 1, which the oracle's step size and temperatures expect.
         """
         number("centre", centre, "give a finite number")
-        require(
-            0 < number("scale", scale, "give a positive scale") < float("inf"),
-            "scale",
-            scale,
-            "give a positive scale",
-        )
+        number("scale", scale, "give a positive scale", above=0)
         require(self.reward == "gaussian", "reward", self.reward, "only Gaussian rewards can be rescaled")
         return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale)
 
     def same(self, other: "Problem") -> bool:
         """Whether ``other`` has the same runs: arms, means, noise and seed."""
-        if self is other:
-            return True
-        plain = ("runs", "seed", "sigma", "reward")
-        return all(getattr(self, name) == getattr(other, name) for name in plain) and all(
-            torch.equal(one, two) for one, two in ((self.arms, other.arms), (self.means, other.means))
+        plain = all(
+            getattr(self, name) == getattr(other, name) for name in ("runs", "seed", "sigma", "reward")
         )
+        return plain and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
 
     def generators(self, purpose: str) -> list[torch.Generator]:
         """One generator per run for ``purpose``."""
@@ -167,4 +154,5 @@ def run_numbers(runs: int | Sequence[int]) -> tuple[int, ...]:
     if not isinstance(runs, Sequence) or isinstance(runs, str):
         return tuple(range(count("runs", runs, remedy)))
     require(len(runs) >= 1, "runs", runs, remedy)
+    require(len({*runs}) == len(runs), "runs", runs, "give each run once")
     return tuple(count("runs", run, remedy, least=0) for run in runs)

@@ -7,10 +7,9 @@ dataset", after Filippi et al. 2010), in files that the repository's ``data/uci_
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -30,10 +29,7 @@ def hartmann6(
 
     The paper's table of P̄ lacks its factor 1e-4; BoTorch's function has it.
     """
-    with extra("study"):
-        from botorch.test_functions.synthetic import Hartmann
-    with _double_precision():
-        function = Hartmann(dim=6, dtype=torch.float64)
+    function = botorch_function("Hartmann", dim=6)
     return uniform_arms(
         "Hartmann6", lambda x: -function.evaluate_true(x), (0.0, 1.0), 6, runs, arms, seed, sigma
     )
@@ -52,10 +48,7 @@ def cosine8(
 
     f₂ = 0.1 Σ cos(5πx) − Σ x² has its maximum 0.8 at 0; −f₂ is largest at the corners of the cube.
     """
-    with extra("study"):
-        from botorch.test_functions.synthetic import Cosine8
-    with _double_precision():
-        function = Cosine8(dtype=torch.float64)
+    function = botorch_function("Cosine8")
     sign = -1.0 if negated else 1.0
     name = "Cosine8" if negated else "Cosine8 as printed"
     return uniform_arms(
@@ -63,13 +56,17 @@ def cosine8(
     )
 
 
-@contextmanager
-def _double_precision() -> Iterator[None]:
-    """BoTorch's tables are in the default dtype, whatever ``dtype`` says: Hartmann's would be wrong by 4e-8."""
+def botorch_function(name: str, **options: Any) -> Any:
+    """BoTorch's test function ``name``, in double precision.
+
+    Its tables are in the default dtype, whatever ``dtype`` says: Hartmann's would be wrong by 4e-8.
+    """
+    with extra("study"):
+        from botorch.test_functions import synthetic
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        return getattr(synthetic, name)(dtype=torch.float64, **options)
     finally:
         torch.set_default_dtype(before)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedgo import _files
-from fedgo._checks import count, require, require_kind
+from fedgo._checks import count, require, require_each, require_kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,30 +35,22 @@ class Trace:
     notes: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, dtype in _ARRAYS.items():
-            values = getattr(self, name)
-            require_kind(isinstance(values, Tensor), name, values, f"give a tensor of {dtype}")
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        for name, values in (
+            arrays | {f"the note {name!r}": note for name, note in self.notes.items()}
+        ).items():
+            require_kind(isinstance(values, Tensor), name, values, "give a tensor")
+            shape, dtype = tuple(values.shape), _ARRAYS.get(name, values.dtype)
             require(values.dtype == dtype, f"the dtype of {name}", values.dtype, f"give {dtype}")
+            fits = len(shape) == 2 and shape == self.arm.shape
             require(
-                values.ndim == 2 and values.shape == self.arm.shape,
-                f"the shape of {name}",
-                tuple(values.shape),
-                f"give (S, steps), as of arm: {tuple(self.arm.shape)}",
-            )
-        for name, values in self.notes.items():
-            require_kind(isinstance(values, Tensor), f"the note {name!r}", values, "give a tensor")
-            require(
-                values.shape == self.arm.shape,
-                f"the shape of the note {name!r}",
-                tuple(values.shape),
-                f"give (S, steps), as of arm: {tuple(self.arm.shape)}",
+                fits, f"the shape of {name}", shape, f"give (S, steps), as of arm: {tuple(self.arm.shape)}"
             )
         for name in ("algorithm", "problem"):
             require_kind(isinstance(getattr(self, name), str), name, getattr(self, name), "give a name")
         count("clients", self.clients, "give N, at least one client")
         steps = self.arm.shape[1]
-        count("phase_one", self.phase_one, f"give T₀, 0 to {steps} = steps", least=0)
-        require(self.phase_one <= steps, "phase_one", self.phase_one, f"give T₀, 0 to {steps} = steps")
+        count("phase_one", self.phase_one, f"give T₀, 0 to {steps} = steps", least=0, most=steps)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trace):
@@ -141,14 +133,9 @@ class Trace:
                 name.removeprefix(_NOTE): values for name, values in arrays.items() if name.startswith(_NOTE)
             }
             trace = cls(**about | {name: arrays[name] for name in _ARRAYS}, notes=notes)
-            for name in ("reward", "regret"):
-                require(
-                    bool(getattr(trace, name).isfinite().all()), name, "not finite", "the file is damaged"
-                )
-            low = min(int(trace.arm.min()), int(trace.up.min()), int(trace.down.min()))
-            require(low >= 0, "the least arm or cost", low, "the file is damaged")
-            least = float(trace.regret.min())
-            require(least >= 0, "the least regret", least, "the file is damaged")
+            for name, least in {"arm": 0, "up": 0, "down": 0, "regret": 0, "reward": -math.inf}.items():
+                values = arrays[name]
+                require_each(values.isfinite() & (values >= least), name, values, "the file is damaged")
             return trace
 
 

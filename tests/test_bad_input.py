@@ -151,9 +151,7 @@ CASES = [
     *row(phase_one_length, {"clients": 2, "rounds": 3}, clients=WHOLE + bad(10**19), rounds=WHOLE),
     *row(shared_start, BEGUN, **BEGINS, network=ANOTHER, length=bad(0, kinds=(3.0, True)), encoding=NAME),
     *row(private_start, BEGUN, **BEGINS, network=ANOTHER),
-    *row(
-        deal, {"x": ARMS, "y": MEANS, "clients": 2}, y=bad(but(MEANS, NAN, 0, 1), MEANS[:, :2]), clients=WHOLE
-    ),
+    *row(deal, {"x": ARMS, "y": MEANS, "clients": 2}, y=bad(but(MEANS, NAN, 0, 1))),
     *row(fed_go_ucb, GIVEN, **STARTED, argmax=NAME, space=NAME),
     *row(one_go_ucb, GIVEN, **STARTED, argmax=NAME),
     *row(n_go_ucb, GIVEN | {"start": PRIVATE}, **STARTED, argmax=NAME),
@@ -284,13 +282,13 @@ HUGE, TINY, COUNTS = problem(arms=1e160 * ARMS), Settings(lam=1e-300), Settings(
 COLLECT = partial(Star(2, Ledger.blank(1, 1)).collect, Message(0, 1), When(BLANK[0, :1], BLANK[0, :1]))
 # What follows from several arguments together: the call, and what its error names.
 TOGETHER = [
-    (lambda: problem(means=1 + MEANS, reward="bernoulli"), "range of means"),
-    (lambda: problem(means=-MEANS, reward="bernoulli"), "range of means"),
+    (lambda: problem(means=1 + MEANS, reward="bernoulli"), "means"),
+    (lambda: problem(means=-MEANS, reward="bernoulli"), "means"),
     (lambda: problem(runs=(0, 1, 2)), "shape of arms"),
     (lambda: problem(reward="bernoulli").rescaled(0.0, 1.0), "reward"),
     (lambda: NETWORK.values(torch.zeros(7), torch.zeros(2, 4)), "w"),
     (lambda: NETWORK.gradients(SHARED.w0, ARMS[..., :3].unsqueeze(1)), "x"),
-    (lambda: Langevin(hot=10.0, cold=1.0), "hot"),
+    (lambda: Langevin(hot=10.0, cold=1.0), "cold"),
     (lambda: shared_start(PROBLEM, Network(5), 2, 2), "d_x"),
     (lambda: start(Langevin(step=1e6)), "τ₁"),
     (lambda: start(means=1e6 * MEANS), "mean and standard"),
@@ -423,12 +421,12 @@ def test_a_damaged_trace_is_refused_by_its_name(damage, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("arm", lambda a: a - 1, "least arm or cost is -1"),
+        ("arm", lambda a: a - 1, r"arm\[0, 0\] is -1"),
         ("arm", lambda a: a.astype(float), "dtype of arm"),
         ("arm", lambda a: a[:, :2], "shape"),
         ("regret", lambda a: a[:1], "shape of regret"),
-        ("regret", lambda a: a - 9, "least regret is -9"),
-        ("regret", lambda a: a * np.nan, "regret is 'not finite'"),
+        ("regret", lambda a: a - 9, r"regret\[0, 0\] is -"),
+        ("regret", lambda a: a * np.nan, r"regret\[0, 0\] is nan"),
         ("sync", lambda a: a.astype(np.uint32), "dtype of sync|uint32"),
         ("about", lambda a: np.array("{}"), "missing"),
         ("about", lambda a: np.array('{"x": 1}'), "unexpected|missing"),

@@ -43,8 +43,7 @@ def approx_dis_kernel_ucb(
     once in three times and then looks new; the paper's theory wants q̄ well above 1.
     """
     require_run(problem, clients, steps, settings)
-    number("oversampling", oversampling, "give a positive q̄")
-    require(0 < oversampling < float("inf"), "oversampling", oversampling, "give a positive q̄")
+    number("oversampling", oversampling, "give a positive q̄", above=0)
     require(settings.patience == 0, "patience", settings.patience, "its event counts no pulls; give 0")
     kernel = rbf(problem.arms, lengthscale)
     require_prior(1.0, settings.lam)
@@ -161,8 +160,7 @@ class NystroemKernel:
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
     """k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs (..., K, K) of the arms (..., K, d_x), ℓ = ``lengthscale``."""
-    number("lengthscale", lengthscale, "give a positive length scale ℓ")
-    require(0 < lengthscale < float("inf"), "lengthscale", lengthscale, "give a positive length scale ℓ")
+    number("lengthscale", lengthscale, "give a positive length scale ℓ", above=0)
     difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
     return (-difference.square().sum(-1) / (2 * lengthscale**2)).exp()
 

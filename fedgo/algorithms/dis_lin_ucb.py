@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from fedgo._checks import number, on_cpu, require
+from fedgo._checks import number, on_cpu
 from fedgo.confidence import Posterior, Tally, width
 from fedgo.phase_one import Exploration
 from fedgo.phase_two import EventTriggered, Index, Settings, require_run
@@ -33,8 +33,7 @@ def dis_lin_ucb(
     d_x = arms.shape[-1]
     optimism = None
     if theorem_delta is not None:
-        number("theorem_delta", theorem_delta, "give δ in (0, 1)")
-        require(0 < theorem_delta < 1, "theorem_delta", theorem_delta, "give δ in (0, 1)")
+        number("theorem_delta", theorem_delta, "give δ in (0, 1)", above=0, below=1)
         optimism = _theorem(d_x, problem.sigma, settings.lam, theorem_delta)
     offsets = torch.zeros(arms.shape[:-1], dtype=torch.float64)
     learner = EventTriggered(clients, arms, offsets, d_x, settings, optimism, in_place=True)

@@ -24,7 +24,7 @@ from fedgo.network import Network, Parametric
 from fedgo.optimism.images import view
 from fedgo.optimism.line_three import LineThree
 from fedgo.optimism.parameter_space import ParameterSpace
-from fedgo.phase_one import Start, explore_and_deal, langevin_settings, require_fitted
+from fedgo.phase_one import Start, explore_and_deal, require_fitted
 from fedgo.phase_two import EventTriggered, Index, Settings, State
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
@@ -87,7 +87,6 @@ def private_start(
 
     A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
     """
-    langevin = langevin_settings(langevin)
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
     at_once = max(1, _CACHED // clients)

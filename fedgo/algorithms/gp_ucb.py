@@ -5,7 +5,7 @@ The arm of the largest mean + √β·standard deviation under all data, whoever 
 
 import torch
 
-from fedgo._checks import count, extra, number, on_cpu, require
+from fedgo._checks import count, extra, number, on_cpu
 from fedgo.phase_two import require_run
 from fedgo.problem import Problem
 from fedgo.trace import Trace
@@ -21,11 +21,9 @@ def gp_ucb(
     Slow (a Gaussian process on every datum), so for few runs and steps. A pull is charged as in `exact_kernel_ucb`.
     """
     require_run(problem, clients, steps)
-    number("beta", beta, "give a squared radius β of at least 0")
-    require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
+    number("beta", beta, "give a finite squared radius β, at least 0", least=0)
     count("refit", refit, "fit the hyperparameters every so many steps, at least 1")
-    count("first", first, f"give 1 to {steps} = steps uniform pulls")
-    require(1 <= first <= steps, "first", first, f"give 1 to {steps} = steps uniform pulls")
+    count("first", first, f"give 1 to {steps} = steps uniform pulls", most=steps)
     with extra("study"):
         from botorch.acquisition.analytic import UpperConfidenceBound
         from botorch.fit import fit_gpytorch_mll

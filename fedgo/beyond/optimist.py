@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu, require
+from fedgo._checks import count, number, on_cpu
 from fedgo.confidence import Tally
 from fedgo.messages import scalars
 from fedgo.phase_one import Start
@@ -113,7 +113,7 @@ class Optimist:
 def check_event(gamma: float, patience: int) -> None:
     """γ ≥ 0, perhaps infinite, and m ≥ 0."""
     remedy = "give a threshold γ of at least 0 (inf: never)"
-    require(number("gamma", gamma, remedy) >= 0, "gamma", gamma, remedy)
+    number("gamma", gamma, remedy, least=0, infinite=True)
     count("patience", patience, "give the number of own pulls not counted, 0 or 1 say", least=0)
 
 
