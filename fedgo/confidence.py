@@ -7,7 +7,7 @@ rank-one update of both, and no d_w × d_w matrix is needed.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -60,6 +60,20 @@ def compress(gradients: Tensor) -> Coordinates:
     """Coordinates of the gradients (..., K, d_w) in their own span: same Σ-norms, same log-determinants."""
     basis, features = torch.linalg.qr(gradients.mT)
     return Coordinates(features.mT, basis)
+
+
+class Estimates(Protocol):
+    """What a learner makes of its data: of every arm a mean and a variance, (..., K), as a `Posterior` has them."""
+
+    @property
+    def mean(self) -> Tensor: ...
+
+    @property
+    def variance(self) -> Tensor: ...
+
+    def gain(self, arm: Tensor) -> Tensor: ...
+
+    def of_each(self, learners: int) -> Self: ...
 
 
 class Posterior(NamedTuple):
@@ -155,7 +169,7 @@ def radius(beta: Tensor | float) -> Tensor | float:
     return math.sqrt(beta)
 
 
-def first_order(posterior: Posterior, beta: Tensor | float) -> Tensor:
+def first_order(posterior: Estimates, beta: Tensor | float) -> Tensor:
     """The first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of every arm, (..., K)."""
     return posterior.mean + radius(beta) * width(posterior.variance)
 

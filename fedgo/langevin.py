@@ -86,7 +86,9 @@ def langevin_rounds(
     each generator, or one for each of its run's clients. A ``ValueError`` if the iterates diverge.
     """
     langevin = Langevin() if langevin is None else langevin
-    require_kind(isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None for the default")
+    require_kind(
+        isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None for the default"
+    )
     data = [part.flatten(1, 2) for part in shards]
     total = shards.mask.sum((1, 2)).clamp(min=1)
     w = torch.zeros(len(total), model.size, dtype=torch.float64)

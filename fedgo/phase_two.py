@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, require_kind
-from fedgo.confidence import Posterior, Tally, condition, first_order, require_prior
+from fedgo.confidence import Estimates, Posterior, Tally, condition, first_order, require_prior
 from fedgo.messages import Encoding, check_encoding, scalars
 from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
 
 AnyState = TypeVar("AnyState", bound="tuple[Any, ...]")
-Index = Callable[[Posterior, Tally], Tensor]
+Index = Callable[[Estimates, Tally], Tensor]
 _AFRESH = 100  # pulls after which a posterior is computed from its data again: rank-one updates drift
 
 
@@ -65,7 +65,7 @@ class State(NamedTuple):
     """``posterior`` of every learner, its own data since the last sync (``fresh``, log-ratio ``gain``), all (S, M, …);
     the ``server``'s tally of everything synchronised, (S, K)."""
 
-    posterior: Posterior
+    posterior: Estimates
     fresh: Tally
     gain: Tensor
     server: Tally
@@ -118,15 +118,16 @@ class EventTriggered:
         gain = torch.zeros(runs, self.learners, dtype=torch.float64)
         return State(posterior, Tally.blank(runs, self.learners, arms), gain, server)
 
-    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Posterior:
+    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Estimates:
         """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.
 
         An engine may make use of the state ``before`` a synchronisation.
         """
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
-    def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
+    def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
         """The posterior of the learners with ``turn`` 1 after their pull, as `learn` says."""
+        assert isinstance(state.posterior, Posterior)
         return state.posterior.absorb(arm, reward, turn, self.in_place)
 
     def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
@@ -159,6 +160,7 @@ class EventTriggered:
 
     def _afresh(self, state: State, due: Tensor) -> State:
         """``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
+        assert isinstance(state.posterior, Posterior)
         known = state.known
         rows = due.nonzero(as_tuple=True)
         features = self.features.expand(*due.shape, *self.features.shape[2:])[rows]

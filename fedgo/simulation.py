@@ -33,7 +33,11 @@ class Learner(Protocol[State]):
         ...
 
     def index(self, state: State) -> Tensor:
-        """The optimistic value of every arm, (S, M, K)."""
+        """The optimistic value of every arm, (S, M, K).
+
+        It may be asked several times for one step, as choices after a synchronisation are made again: an index that is
+        drawn at random has to be a function of the run and the step, which a learner that `Samples` is given.
+        """
         ...
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
@@ -46,6 +50,15 @@ class Learner(Protocol[State]):
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """The state after the runs ``when.run`` synchronised over ``star``."""
+        ...
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """A learner whose index depends on the step, a posterior sample for instance."""
+
+    def index_at(self, state: Any, step: Tensor) -> Tensor:
+        """In place of `Learner.index`: that of each learner's next pull, which is the ``step`` (S, M) of its run."""
         ...
 
 
@@ -96,6 +109,7 @@ def simulate(
     star = Star(clients, ledger)
     notes: dict[str, Tensor] = {}
     speaks = learner if isinstance(learner, Annotates) else None
+    sampler = learner if isinstance(learner, Samples) else None
     order = order_of_ties(problem, learners)
     seat = torch.arange(learners)
     position = torch.full((runs,), first)
@@ -106,14 +120,14 @@ def simulate(
         served = (position - first) % learners
         step = (position - served).unsqueeze(1) + seat
         turn = (seat >= served.unsqueeze(1)) & (step < end)
-        index = learner.index(state)
+        at = step.clamp(max=total - 1)
+        index = sampler.index_at(state, at) if sampler else learner.index(state)
         arm = largest(index, order)
         fires = learner.fires(state, arm) & turn
         calls = bool(fires.any())
         if calls:
             turn &= fires.cumsum(1) <= fires  # up to the first that fires: no other has before
             fires &= turn
-        at = step.clamp(max=total - 1)
         reward = problem.observe(arm, noise.gather(1, at))
         run, learner_number = turn.nonzero(as_tuple=True)
         taken = step[run, learner_number]

@@ -7,6 +7,7 @@ import torch
 
 from fedgo import (
     EventTriggered,
+    Exploration,
     Langevin,
     Network,
     Settings,
@@ -148,6 +149,45 @@ def test_a_trace_counts_phase_one_and_survives_its_file(world, tmp_path):
     )  # fmt: skip
     for name in ("arm", "reward", "regret", "up", "down", "sync"):
         assert torch.equal(getattr(loaded, name), getattr(trace, name))
+
+
+@dataclass(frozen=True)
+class Thompson(EventTriggered):
+    """The arm of the largest sample of its posterior; ``normals`` (S, steps, K)."""
+
+    normals: torch.Tensor = field(kw_only=True)
+
+    def index_at(self, state, step):
+        normals = self.normals[torch.arange(len(step)).unsqueeze(1), step]
+        return state.posterior.mean + self.settings.beta**0.5 * state.posterior.variance.sqrt() * normals
+
+
+def test_an_index_that_is_drawn_is_drawn_once_a_step(world):
+    problem, network, start = world
+    arms = problem.arms.unsqueeze(1)
+    features = compress(network.gradients(start.w0, arms)).features
+    offsets = network.values(start.w0, arms)
+    steps = start.exploration.arm.shape[1] + CLIENTS * ROUNDS
+    normals = torch.stack(
+        [torch.randn(steps, 9, generator=source).double() for source in problem.generators("samples")]
+    )
+
+    def play(run, gamma):
+        settings = Settings(0.5, 0.3, gamma)
+        learner = Thompson(CLIENTS, features[run], offsets[run], network.size, settings, normals=normals[run])
+        pulls = start.exploration.arm[run]
+        begun = Exploration(pulls, start.exploration.reward[run], Ledger.blank(*pulls.shape))
+        return simulate("Thompson", problem.only(*run), learner, begun, CLIENTS, CLIENTS * ROUNDS)
+
+    batch = play([0, 1, 2, 3], 0.5)
+    assert batch.sync.any(1).all() and not batch.sync[:, batch.phase_one :].all()
+    for run in range(4):
+        alone = play([run], 0.5)
+        assert torch.equal(alone.arm[0], batch.arm[run]) and torch.equal(alone.sync[0], batch.sync[run])
+    first = play([0], float("inf"))
+    for t in range(first.phase_one, first.phase_one + CLIENTS):  # nobody has data yet
+        prior = offsets[0, 0] + (0.3 * features[0, 0].square().sum(-1) / 0.5).sqrt() * normals[0, t]
+        assert first.arm[0, t] == prior.argmax()
 
 
 @pytest.mark.parametrize("engine", [EventTriggered, ParameterSpace])

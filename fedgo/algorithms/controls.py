@@ -12,7 +12,7 @@ from torch import Tensor
 from fedgo._checks import on_cpu
 from fedgo.algorithms.approx_dis_kernel_ucb import rbf
 from fedgo.algorithms.go_ucb import Immediate
-from fedgo.confidence import Posterior, Tally, require_prior
+from fedgo.confidence import Estimates, Tally, require_prior
 from fedgo.phase_one import Exploration
 from fedgo.phase_two import Index, Settings, require_run
 from fedgo.problem import Problem
@@ -52,7 +52,7 @@ def _arms_apart(problem: Problem, settings: Settings) -> tuple[Tensor, Tensor, i
     runs, arms = problem.means.shape
     unit = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)
 
-    def ucb1(posterior: Posterior, known: Tally) -> Tensor:
+    def ucb1(posterior: Estimates, known: Tally) -> Tensor:
         pulls = known.counts.clamp(min=1)
         t = known.counts.sum(-1, keepdim=True).clamp(min=1)
         index = known.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import number, on_cpu
-from fedgo.confidence import Posterior, Tally, width
+from fedgo.confidence import Estimates, Tally, width
 from fedgo.phase_one import Exploration
 from fedgo.phase_two import EventTriggered, Index, Settings, require_run
 from fedgo.problem import Problem
@@ -43,7 +43,7 @@ def dis_lin_ucb(
 def _theorem(d_x: int, sigma: float, lam: float, delta: float) -> Index:
     """The index with the paper's radius α."""
 
-    def index(posterior: Posterior, known: Tally) -> Tensor:
+    def index(posterior: Estimates, known: Tally) -> Tensor:
         pulls = known.counts.sum(-1, keepdim=True)
         log = d_x * (1 + pulls / (d_x * lam)).log() + 2 * math.log(1 / delta)
         alpha = sigma * log.sqrt() + math.sqrt(lam)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedgo.algorithms.go_ucb import fed_go_learner
-from fedgo.confidence import Posterior, Tally, first_order
+from fedgo.confidence import Estimates, Tally, first_order
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import Index, Settings
 from fedgo.problem import Problem
@@ -133,7 +133,7 @@ def linear_play(
 def blind(source: torch.Generator) -> Index:
     """An index that is drawn at random: every arm with equal probability, whatever is known."""
 
-    def index(posterior: Posterior, known: Tally) -> Tensor:
+    def index(posterior: Estimates, known: Tally) -> Tensor:
         return torch.rand(known.sums.shape, generator=source, dtype=torch.float64)
 
     return index
@@ -146,7 +146,7 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
     """
     value = start.network.values(start.w0, arms.unsqueeze(1))
 
-    def index(posterior: Posterior, known: Tally) -> Tensor:
+    def index(posterior: Estimates, known: Tally) -> Tensor:
         return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
 
     return index

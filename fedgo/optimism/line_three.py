@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.confidence import Coordinates, Posterior, Tally, precision_factor
+from fedgo.confidence import Coordinates, Estimates, Tally, precision_factor
 from fedgo.network import Network
 from fedgo.optimism.cuts import Cuts, bounds, prior_cuts, tighten
 from fedgo.optimism.images import Images, Rows, View, images, rows, slope, value
@@ -57,7 +57,7 @@ class LineThree:
         self.value = self.u = torch.empty(0)
         self.calls = 0
 
-    def __call__(self, posterior: Posterior, known: Tally) -> Tensor:
+    def __call__(self, posterior: Estimates, known: Tally) -> Tensor:
         """The optimistic values (S, M, K) for the data ``known`` (S, M, K)."""
         seen = _images(self.view, self.lam, self.beta, known)
         found, sharper = _blank(seen), self.calls % _EVERY == 0

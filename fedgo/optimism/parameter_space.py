@@ -12,12 +12,12 @@ large, a triangular solve gives all variances anew, O(K d_w²).
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo.confidence import Posterior, Tally, precision_factor
+from fedgo.confidence import Tally, precision_factor
 from fedgo.phase_two import EventTriggered, State
 
 _CHUNK = 2**22  # numbers of a triangular solve held at once
@@ -153,24 +153,22 @@ class ParameterSpace(EventTriggered):
     Arms, messages and synchronisations are the same, up to rounding.
     """
 
-    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Posterior:
+    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Columns:
         """Everybody's, as all know the same at a synchronisation."""
         every = len(run) == len(self.features)
         features, offsets = (part if every else part[run] for part in (self.features, self.offsets))
         known, last = Tally(*(part[:, 0] for part in tally)), None
         if before is not None:
-            last = Columns(*(part[run] for part in before.posterior)), before.server.of(run)
-        # a Columns answers whatever is asked of a Posterior here
-        return cast(Posterior, columns(features, offsets, self.settings.lam, known, last))
+            last = Columns(*(part[run] for part in _columns(before))), before.server.of(run)
+        return columns(features, offsets, self.settings.lam, known, last)
 
-    def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
+    def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Columns:
         """One product of the features with the vectors of all learners."""
-        own = cast(Columns, state.posterior)
-        return cast(Posterior, own.absorb(self.features, arm, reward, turn, self.in_place))
+        return _columns(state).absorb(self.features, arm, reward, turn, self.in_place)
 
     def _afresh(self, state: State, due: Tensor) -> State:
         """The learners ``due`` (S, M) begin again with a factor of their own."""
-        own, known = cast(Columns, state.posterior), state.known
+        own, known = _columns(state), state.known
         factor = own.factor.expand(-1, self.learners, -1, -1)
         kept = Columns(*(part.clone() for part in own._replace(factor=factor)))
         for at in due.nonzero().unbind():
@@ -180,4 +178,9 @@ class ParameterSpace(EventTriggered):
             exact = columns(self.features[some], self.offsets[some], self.settings.lam, data)
             for name in ("mean", "variance", "factor", "vectors", "taken"):
                 getattr(kept, name)[run, learner] = getattr(exact, name)[0, 0]
-        return state._replace(posterior=cast(Posterior, kept))
+        return state._replace(posterior=kept)
+
+
+def _columns(state: State) -> Columns:
+    assert isinstance(state.posterior, Columns)
+    return state.posterior
