@@ -27,6 +27,12 @@ def test_a_table_is_written_as_markdown_writes_it():
     assert table(("a",), [(r"\|f\|",)]).data.endswith(r"| \|f\| |")
 
 
+def test_numbers_in_a_table_have_a_minus_sign_and_stay_with_their_error_but_formulas_and_code_are_left_alone():
+    cells = [("-1.5 ± 0.2",), ("+2 (-3 to -1)",), ("$x -1 ± 2$ and `a -1`, UCB-1, 1e-5",)]
+    *_, first, second, third = table(("a",), cells).data.splitlines()
+    assert first == "| −1.5\u00a0±\u00a00.2 |" and second == "| +2 (−3 to −1) |" and cells[2][0] in third
+
+
 @pytest.mark.parametrize(
     ("rows", "align", "said"),
     [
@@ -55,8 +61,8 @@ def test_second_phases_are_counted_from_their_first_step_and_compared_run_by_run
     head, _, *rows = second_phases({"x": one, "y": other}, one, 1, "who").data.splitlines()
     assert head == "| who | regret of Phase II | median | worst | change | $P$ | scalars |"
     assert rows == [
-        "| x | 2 ± 1 | 2 | 4 |  | 1 | 12 |",
-        "| y | 4 ± 1 | 4 | 6 | +2 (+2 to +2) | 2 | 2,400 |",
+        "| x | 2\u00a0±\u00a01 | 2 | 4 |  | 1 | 12 |",
+        "| y | 4\u00a0±\u00a01 | 4 | 6 | +2 (+2 to +2) | 2 | 2,400 |",
     ]
     assert "−2 (−2 to −2)" in second_phases({"x": one}, other, 1, "who").data
 

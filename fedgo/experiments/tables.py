@@ -21,10 +21,18 @@ Truth = bool | Tensor | npt.NDArray[np.bool_]
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
 _QUOTED = "application/papermill.record/"  # what Jupyter does not show, and MyST-NB sets apart
 _BAR = re.compile(r"(?<!\\)\|")
+_PRINTED = re.compile(
+    r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)"
+)  # as it is, a minus, an error
+
+
+def _printed(cell: str) -> str:
+    """``cell`` with a minus sign before a number, and with what joins a number and its error."""
+    return _PRINTED.sub(lambda found: found[1] or ("−" if found[2] else "\u00a0±\u00a0"), cell)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str | None = None) -> Markdown:
-    """A Markdown table; integers are printed with commas, everything else as it is given.
+    """A Markdown table; integers are printed with commas, everything else as it is given, but for the minus sign.
 
     ``align`` has a letter for each column, l, r or c; unless said, the first is l and the others are r.
     """
@@ -34,7 +42,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
     )
     lines = [list(head), [_RULES[letter] for letter in align]]
     for row in rows:
-        cells = [f"{cell:,d}" if isinstance(cell, int) else cell for cell in row]
+        cells = [_printed(f"{cell:,d}" if isinstance(cell, int) else cell) for cell in row]
         require(len(cells) == len(head), "a row", cells, f"give {len(head)} cells")
         lines.append(cells)
     for cell in (cell for line in lines for cell in line):
@@ -65,7 +73,7 @@ def second_phases(traces: Mapping[str, Trace], than: Trace, first: int, head: st
         regret, syncs, bill = (part[:, first:].sum(1).double() for part in parts)
         mean, error = mean_error(regret)
         lost, low, high = paired_difference(trace, than)
-        change = "" if trace is than else f"{lost:+.0f} ({low:+.0f} to {high:+.0f})".replace("-", "−")
+        change = "" if trace is than else f"{lost:+.0f} ({low:+.0f} to {high:+.0f})"
         of_runs = (f"{mean:.0f} ± {error:.0f}", f"{regret.median():.0f}", f"{regret.max():.0f}")
         rows.append((name, *of_runs, change, f"{syncs.mean():.0f}", f"{bill.mean():,.0f}"))
     return table((head, "regret of Phase II", "median", "worst", "change", "$P$", "scalars"), rows)
