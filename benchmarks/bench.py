@@ -54,11 +54,12 @@ ALONE = shared_start(ONE, NETWORK, CLIENTS, ROUNDS)
 
 
 class Case(NamedTuple):
-    """What is timed, its yardstick, and what the ratio of their seconds is multiplied by."""
+    """What is timed, its yardstick, what the ratio of their seconds is multiplied by, and how often they take turns."""
 
     task: Callable[[], object]
     yardstick: Callable[[], object]
     scale: float = 1.0
+    turns: int = 5
 
 
 def transcription() -> None:
@@ -112,7 +113,9 @@ LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
 SAFE = Guarantee(value=4.0, sigma=TEN.sigma)
 CASES = {
     "plain transcription, a run / Fed-GO-UCB, a run of ten": Case(transcription, FED_GO, ROUNDS * 10),
-    "six algorithms: 100 runs / 10 runs": Case(partial(six_algorithms, 100), partial(six_algorithms, 10)),
+    "six algorithms: 100 runs / 10 runs": Case(
+        partial(six_algorithms, 100), partial(six_algorithms, 10), turns=1
+    ),
     "One-GO-UCB / Fed-GO-UCB": Case(partial(one_go_ucb, TEN, START, SETTINGS), FED_GO),
     "Fed-GO-UCB in parameter space / in arm space": Case(
         partial(fed_go_ucb, TEN, START, SETTINGS, space="parameters"), FED_GO
@@ -138,14 +141,14 @@ def seconds(task: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def main(turns: int = 3) -> None:
+def main() -> None:
     """Print a line for each case; words on the command line choose those in whose names they are."""
     torch.set_num_threads(1)
     print(f"{'':58s}{'ratio':>8s}{'from':>8s}{'to':>8s}{'seconds':>10s}")
     for name, case in CASES.items():
         if not all(word in name for word in sys.argv[1:]):
             continue
-        pairs = [(seconds(case.task), seconds(case.yardstick)) for _ in range(turns)]
+        pairs = [(seconds(case.task), seconds(case.yardstick)) for _ in range(case.turns)]
         ratios = sorted(case.scale * task / yardstick for task, yardstick in pairs)
         shown = "".join(f"{value:8.2f}" for value in (statistics.median(ratios), ratios[0], ratios[-1]))
         print(f"{name:58s}{shown}{min(task for task, _ in pairs):10.2f}", flush=True)
