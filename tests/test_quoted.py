@@ -1,10 +1,10 @@
 """What a chapter quotes is shown on any page, and what it does not quote stops the build."""
 
 from io import StringIO
+from pathlib import Path
 
 import nbformat
 import pytest
-from book_modules import BOOK
 from sphinx.application import Sphinx
 
 from fedgo.experiments import tables
@@ -21,7 +21,7 @@ def shown(tmp_path, monkeypatch):
         outputs.append(nbformat.v4.new_output("display_data", data, metadata=metadata))
 
     monkeypatch.setattr(tables, "display", display)
-    monkeypatch.syspath_prepend(BOOK / "ext")
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "book/ext")
 
     def build(page):
         tables.quote(".1f", regret=-1234.56, phrase="one *of* two", lost=float("nan"))
