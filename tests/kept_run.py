@@ -1,6 +1,6 @@
 """A run whose every party keeps itself in a file before it says anything, killed now and then, and gone on with.
 
-Called with a folder, an encoding and a seed; prints the arms of the run that was killed, one after the other.
+Called with a folder, the kind of setting and a seed; prints how often it was killed.
 """
 
 import os
@@ -10,24 +10,12 @@ import sys
 from pathlib import Path
 
 import torch
+from federated import setting
 
 import fedgo._files
-from fedgo import Langevin, Network, Settings, realizable
-from fedgo.beyond.guard import Guarantee
-from fedgo.beyond.surrogates import Relinearised
-from fedgo.federation import Client, Fitting, Plan, Server, converse, resume
+from fedgo.federation import Client, Server, converse, resume
 
 STEPS = 30
-
-
-def setting(encoding):
-    """A small problem of one run and its plan; "guarded" is one of a surrogate with a guard."""
-    problem = realizable(Network(2, 2), 1, arms=6, seed=4, sigma=0.3)
-    if encoding == "guarded":
-        fitting = Fitting(Relinearised(Network(2, 2), 1), 0.3, 8, guarantee=Guarantee(4.0, 0.3))
-        return problem, Plan(problem.arms[0], clients=3, length=7, seed=4, fitting=fitting)
-    settings = Settings(0.3, 0.5, 1.0, encoding)
-    return problem, Plan(problem.arms[0], settings, 3, Network(2, 2), 7, Langevin(5, 0.05), seed=4)
 
 
 class KeptClient(Client):
@@ -57,17 +45,18 @@ class KeptServer(Server):
         self.save(self.path)
 
 
-def party(kind, path, *args):
-    found = kind.load(path, args[0]) if path.exists() else kind(*args)
-    found.path = path
-    return found
+def loaded(role, path, *args):
+    """What the file at ``path`` says, or a new one."""
+    party = role.load(path, args[0]) if path.exists() else role(*args)
+    party.path = path
+    return party
 
 
-def go_on(folder, encoding):
+def go_on(folder, kind):
     """From what the files say to the end of the run."""
-    problem, plan = setting(encoding)
-    clients = [party(KeptClient, folder / f"client{i}.npz", plan, i) for i in range(plan.clients)]
-    server = party(KeptServer, folder / "server.npz", plan)
+    problem, plan = setting(kind)
+    clients = [loaded(KeptClient, folder / f"client{i}.npz", plan, i) for i in range(plan.clients)]
+    server = loaded(KeptServer, folder / "server.npz", plan)
     noise = problem.tape(STEPS)
     resume(server, clients)
     for t in range(sum(client.pulls for client in clients), STEPS):
@@ -103,7 +92,7 @@ def killed_at(point):
 
 
 def main():
-    folder, encoding, draw = Path(sys.argv[1]), sys.argv[2], random.Random(int(sys.argv[3]))
+    folder, kind, draw = Path(sys.argv[1]), sys.argv[2], random.Random(int(sys.argv[3]))
     torch.set_num_threads(1)
     kills = 0
     while not (folder / "scalars.txt").exists():
@@ -111,7 +100,7 @@ def main():
         child = os.fork()
         if child == 0:
             killed_at(point)
-            go_on(folder, encoding)
+            go_on(folder, kind)
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         assert status in (0, signal.SIGKILL), status

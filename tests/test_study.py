@@ -6,8 +6,8 @@ import random
 import pytest
 import torch
 
-from fedgo import Langevin, Settings
-from fedgo.federation import Client, Plan, Server, converse
+from fedgo import Langevin, Network
+from fedgo.beyond.surrogates import Relinearised
 from fedgo.federation.study import Options, Study, table
 
 LINES = [
@@ -19,31 +19,36 @@ LINES = [
     "some,12,140,7",
 ]
 TASTE = {"plain": 2.0, "sweet": 3.0, "hot": 3.5, "both": 2.5, "some": 4.0, "more": 3.9}
+PLAIN = {"centre": 3.0, "spread": 0.5, "trials": 30}
+GUARDED = PLAIN | {"surrogate": Relinearised(Network(2, 3), 1), "noise": 0.1, "reach": 3.0}
 
 
 @pytest.fixture
 def csv(tmp_path):
-    path = tmp_path / "options.csv"
-    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    return path
+    return written(tmp_path / "options.csv", LINES)
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """An oracle of few rounds."""
-    rounds = Langevin.__init__
-    monkeypatch.setattr(Langevin, "__init__", lambda self, *a, **k: rounds(self, *a, **{"rounds": 50} | k))
+    init = Langevin.__init__
+    monkeypatch.setattr(Langevin, "__init__", lambda self, *a, **k: init(self, *a, **{"rounds": 50} | k))
 
 
-def begun(csv, name="study.npz", **options):
-    return Study(csv.parent / name, csv, **{"centre": 3.0, "spread": 0.5, "trials": 30} | options)
+def written(path, lines):
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
 
 
-def go_on(study, pulls, draw):
+def opened(csv, name="study.npz", **options):
+    return Study(csv.parent / name, csv, **PLAIN | options)
+
+
+def go_on(study, pulls, draw, scale=1.0):
     asked = []
     for _ in range(pulls):
         asked.append(study.ask())
-        study.tell(asked[-1], TASTE[asked[-1]] + draw.gauss(0, 0.1))
+        study.tell(asked[-1], scale * (TASTE[asked[-1]] + draw.gauss(0, 0.1)))
     return asked
 
 
@@ -56,32 +61,47 @@ def test_features_are_scaled_by_the_ranges_of_the_first_options(csv):
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    ("lines", "reason"),
     [
-        ("name,sugar", "row 2 of .*give a name and 1 finite numbers"),
-        ("plain,0,x,7", r"row 7 of .*\['plain', '0', 'x', '7'\]: give a name and 3 finite numbers"),
-        ("odd,0,nan,7", "row 7 of .*give a name and 3 finite numbers"),
-        ("odd,0,1", "row 7 of .*give a name and 3 finite numbers"),
-        ("plain,0,1,7", "the names is .*give each option one of its own"),
+        (["name,sugar", *LINES[1:]], "row 2 of .*give a name and 1 finite numbers"),
+        ([*LINES, "plain,0,x,7"], r"row 7 of .*\['plain', '0', 'x', '7'\]: give a name and 3 finite numbers"),
+        ([*LINES, "odd,0,nan,7"], "row 7 of .*give a name and 3 finite numbers"),
+        ([*LINES, "odd,0,1"], "row 7 of .*give a name and 3 finite numbers"),
+        ([*LINES, "plain,0,1,7"], "the names is .*give each option one of its own"),
+        (["name,fixed", "plain,7", "sweet,7"], r"the columns is \['fixed'\]: no feature varies"),
+        ([], "the table is .*give a header"),
     ],
 )
-def test_a_table_that_is_none_is_refused(csv, line, reason):
-    lines = [line, *LINES[1:]] if line == "name,sugar" else [*LINES, line]
-    csv.write_text("\n".join(lines), encoding="utf-8")
+def test_a_table_that_is_none_is_refused(csv, lines, reason):
     with pytest.raises(ValueError, match=reason):
-        begun(csv)
+        opened(written(csv, lines))
 
 
-def test_a_study_that_is_opened_for_every_trial_is_the_one_that_stayed_open(csv):
-    whole = begun(csv, "one.npz")
-    asked = go_on(whole, 14, random.Random(1))
-    draw = random.Random(1)
-    again = [go_on(begun(csv, "two.npz"), 1, draw)[0] for _ in range(14)]
-    assert again == asked and str(begun(csv, "two.npz").standings()) == str(begun(csv, "one.npz").standings())
+@pytest.mark.parametrize("how", [PLAIN, GUARDED])
+def test_a_study_that_is_opened_for_every_trial_is_the_one_that_stayed_open(csv, how):
+    whole, draw = opened(csv, "one.npz", **how), random.Random(1)
+    asked = go_on(whole, 20, random.Random(1))
+    assert [go_on(opened(csv, "two.npz", **how), 1, draw)[0] for _ in range(20)] == asked
+    again = {row.option: row for row in opened(csv, "two.npz", **how).standings()}
+    for row in whole.standings():
+        assert tuple(row)[1:] == pytest.approx(tuple(again[row.option])[1:], nan_ok=True, rel=1e-9)
+
+
+def test_certificates_hold_where_there_is_a_guard(csv):
+    study = opened(csv, **GUARDED)
+    go_on(study, 30, random.Random(1))
+    rows = study.standings()
+    assert all(TASTE["some"] - TASTE[row.option] <= row.certificate <= 6 for row in rows)
+    assert sum(row.pulls for row in rows) == 30 and study.client.memory.applied > 4
+    assert "at most below best" in table(rows).splitlines()[0]
+    unguarded = opened(csv, "other.npz", **GUARDED | {"reach": None})
+    go_on(unguarded, 10, random.Random(1))
+    assert all(math.isnan(row.certificate) for row in unguarded.standings())
+    assert "below" not in table(unguarded.standings())
 
 
 def test_rewards_are_told_in_the_units_they_came_in(csv):
-    study = begun(csv)
+    study = opened(csv)
     assert all(math.isnan(row.estimate) and row.pulls == 0 for row in study.standings())
     go_on(study, 20, random.Random(2))
     rows = {row.option: row for row in study.standings()}
@@ -89,11 +109,8 @@ def test_rewards_are_told_in_the_units_they_came_in(csv):
     for name, row in rows.items():
         if row.pulls:
             assert row.mean == pytest.approx(TASTE[name], abs=0.3) and row.low < row.estimate < row.high
-    other = begun(csv, "other.npz", centre=3000.0, spread=500.0)
-    draw = random.Random(2)
-    for _ in range(20):
-        name = other.ask()
-        other.tell(name, 1000 * (TASTE[name] + draw.gauss(0, 0.1)))
+    other = opened(csv, "other.npz", centre=3000.0, spread=500.0)
+    go_on(other, 20, random.Random(2), 1000)
     for row in other.standings():
         for mine, theirs in zip(rows[row.option][2:6], row[2:6], strict=True):
             assert theirs == pytest.approx(1000 * mine, rel=1e-6, nan_ok=True)
@@ -101,84 +118,44 @@ def test_rewards_are_told_in_the_units_they_came_in(csv):
 
 
 def test_options_are_added_at_the_end_and_retired(csv):
-    study = begun(csv)
-    draw = random.Random(3)
+    study, draw, more = opened(csv), random.Random(3), [*LINES, "more,14,150,7"]
     with pytest.raises(ValueError, match="its pulls are drawn from the arms that there were: add later"):
-        _more(csv)
-        begun(csv)
-    csv.write_text("\n".join(LINES), encoding="utf-8")
+        opened(written(csv, more))
     go_on(study, 12, draw)
     before = {row.option: row for row in study.standings()}
-    _more(csv)
-    study = begun(csv)
+    study = opened(written(csv, more))
     after = {row.option: row for row in study.standings()}
     assert after["more"].pulls == 0 and math.isfinite(after["more"].estimate)
     for name, row in before.items():
         assert row == pytest.approx(after[name], nan_ok=True)
-    wanted = [study.ask()]
-    study.retire(wanted[0])
-    wanted.append(study.ask())  # what would be asked for next is another
-    study.retire(wanted[1])
-    assert len({*wanted, *go_on(begun(csv), 8, draw)}) > 2 and wanted[0] != wanted[1]
-    assert not {*wanted} & {*go_on(begun(csv), 8, draw)}
-    begun(csv).retire(wanted[1], False)
-    assert [row.option for row in begun(csv).standings() if row.retired] == wanted[:1]
-    csv.write_text("\n".join([LINES[0], *LINES[2:]]), encoding="utf-8")
+    gone = [study.ask()]
+    study.retire(gone[0])
+    gone.append(study.ask())  # what would be asked for next is another
+    study.retire(gone[1])
+    assert gone[0] != gone[1] and not {*gone} & {*go_on(opened(csv), 16, draw)}
+    opened(csv).retire(gone[1], False)
+    assert [row.option for row in opened(csv).standings() if row.retired] == gone[:1]
     with pytest.raises(ValueError, match="add rows at the end"):
-        begun(csv)
-
-
-def _more(csv):
-    csv.write_text("\n".join([*LINES, "more,14,150,7"]), encoding="utf-8")
+        opened(written(csv, [LINES[0], *LINES[2:]]))
 
 
 def test_what_does_not_fit_the_study_is_refused(csv):
-    study = begun(csv)
+    study = opened(csv)
     with pytest.raises(ValueError, match="option is 'other': choose one of"):
         study.tell("other", 3.0)
     with pytest.raises(TypeError, match="reward is 'good'"):
         study.tell(study.ask(), "good")
-    with pytest.raises(
-        ValueError, match=r"centre and spread is \[3.0, 0.6\]: it was begun with \[3.0, 0.5\]"
-    ):
-        begun(csv, spread=0.6)
-    with pytest.raises(ValueError, match="of another plan"):
-        begun(csv, seed=1)
+    units = r"centre and spread is \[3.0, 0.6\]: it was begun with \[3.0, 0.5\]"
+    with pytest.raises(ValueError, match=units):
+        opened(csv, spread=0.6)
+    for change in ({"seed": 1}, GUARDED):
+        with pytest.raises(ValueError, match="of another plan"):
+            opened(csv, **change)
     with pytest.raises(ValueError, match="spread is 0"):
-        begun(csv, "new.npz", spread=0)
+        opened(csv, "new.npz", spread=0)
+    with pytest.raises(TypeError, match=r"noise is None.*the noise of a reward"):
+        opened(csv, "new.npz", **GUARDED | {"noise": None})
     for name in ("plain", "sweet", "hot", "both"):
         study.retire(name)
     with pytest.raises(ValueError, match="keep at least one"):
         study.retire("some")
-
-
-@pytest.mark.parametrize("encoding", ["dense", "counts"])
-def test_arms_are_added_for_everybody_between_two_exchanges(encoding):
-    draw = torch.Generator().manual_seed(1)
-    arms = torch.rand(8, 2, generator=draw, dtype=torch.float64)
-    settings = Settings(0.3, 0.5, 1.0, encoding)
-    old, new = Plan(arms[:5], settings, 3), Plan(arms, settings, 3)
-
-    def turns(clients, server, steps, met):
-        for t in range(steps):
-            arm = clients[t % 3].ask()
-            met.append(arm)
-            if clients[t % 3].tell(arm, float(arms[arm].sum()) + 0.1 * (t % 5)):
-                converse(server, clients)
-        return met
-
-    clients, server = [Client(old, i) for i in range(3)], Server(old)
-    first = turns(clients, server, 20, [])
-    clients, server = [client.extended(new) for client in clients], server.extended(new)
-    sent = server.scalars
-    assert set(turns(clients, server, 40, [])) - set(first) and server.scalars > sent
-    converse(server, clients)
-    for client in clients:
-        assert torch.equal(client.memory.base, server.desk.total)
-    if encoding == "counts":
-        assert server.desk.total[:8].sum() == 60
-    with pytest.raises(ValueError, match="add arms at the end, and leave all else as it is"):
-        clients[0].extended(old)
-    server.begin()
-    with pytest.raises(ValueError, match="Phase I or an exchange goes on: add later"):
-        server.extended(new)

@@ -6,21 +6,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedgo import Langevin, Network, Settings
+from fedgo import Network, Settings
 from fedgo.federation import Plan
 
 
 def hartmann(
-    file: str, settings: dict[str, Any], clients: int, length: int, oracle: int
+    file: str, settings: dict[str, Any], clients: int, length: int
 ) -> tuple[Plan, Callable[[int, int], float]]:
     """The plan, and the reward of an arm at a step: that of the simulator at the same step."""
     torch.set_num_threads(1)
     with np.load(file) as found:
         arms, means, noise = (found[name] for name in ("arms", "means", "noise"))
-    network, rounds = Network(arms.shape[1]), Langevin(rounds=oracle)
-    plan = Plan(torch.from_numpy(arms), Settings(**settings), clients, network, length, rounds)
-
-    def reward(arm: int, step: int) -> float:
-        return float(means[arm] + noise[step])
-
-    return plan, reward
+    plan = Plan(torch.from_numpy(arms), Settings(**settings), clients, Network(arms.shape[1]), length)
+    return plan, lambda arm, step: float(means[arm] + noise[step])

@@ -16,7 +16,7 @@ from fedgo.problem import Problem
 from fedgo.star import Ledger
 from fedgo.trace import Trace
 
-Silent = Callable[[int, int], bool]
+Silence = Callable[[int, int], bool]
 
 
 class Answers(Protocol):
@@ -32,7 +32,7 @@ def everybody_answers(client: int, number: int) -> bool:
     return False
 
 
-def at_random(share: float, seed: int = 0) -> Silent:
+def at_random(share: float, seed: int = 0) -> Silence:
     """Every client is silent in every exchange with the probability ``share``, whatever happened before."""
     require(0 <= share <= 1, "share", share, "give a probability")
 
@@ -43,21 +43,20 @@ def at_random(share: float, seed: int = 0) -> Silent:
     return silent
 
 
-def converse(server: Server, clients: Sequence[Answers], silent: Silent = everybody_answers) -> None:
-    """All exchanges that are due: one synchronisation, or what is left of Phase I.
+def converse(server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers) -> None:
+    """The exchange that is due: a synchronisation, or the end of Phase I.
 
     ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it.
     """
     server.begin()
-    while server.desk.open:
-        deliver(server, clients, silent)
-        if not (server.desk.started or server.desk.inbox):
-            return  # nobody is there: Phase I waits
-        server.merge()
+    deliver(server, clients, silent)
+    if not (server.started or server.desk.inbox):
+        return  # nobody is there: Phase I waits
+    server.merge()
     deliver(server, clients, silent)
 
 
-def deliver(server: Server, clients: Sequence[Answers], silent: Silent = everybody_answers) -> None:
+def deliver(server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers) -> None:
     """Hand the letters that are due to the clients, and their answers to the server."""
     for i, letter in server.letters().items():
         reply = None if silent(i, server.desk.number) else clients[i].answer(letter)
@@ -68,7 +67,7 @@ def deliver(server: Server, clients: Sequence[Answers], silent: Silent = everybo
 def resume(server: Server, clients: Sequence[Client]) -> None:
     """Go on where server and clients, loaded from their files, were stopped."""
     deliver(server, clients)
-    if server.desk.open or (any if server.desk.started else all)(client.calling for client in clients):
+    if server.desk.open or (any if server.started else all)(client.calling for client in clients):
         converse(server, clients)
 
 
@@ -78,7 +77,7 @@ def play(
     plan: Plan,
     steps: int,
     turns: Tensor | None = None,
-    silent: Silent = everybody_answers,
+    silent: Silence = everybody_answers,
     together: bool = False,
 ) -> Trace:
     """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
@@ -101,28 +100,36 @@ def play(
     noise = problem.tape(total)
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
     sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
-    guarded = plan.fitting is not None and plan.fitting.guarantee is not None
-    kinds = {"certificate": torch.float64, "proposed": torch.bool} if guarded else {}
-    notes = {note: torch.zeros(1, total, dtype=dtype) for note, dtype in kinds.items()}
+    guarantee = None if plan.fitting is None else plan.fitting.guarantee
+    kinds = {"certificate": torch.float64, "proposed": torch.bool} if guarantee is not None else {}
+    notes = {name: torch.zeros(1, total, dtype=dtype) for name, dtype in kinds.items()}
     due = False
     for t, i in enumerate(turns.tolist()):
         arm = clients[i].ask()
         reward = float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
         arms[0, t], rewards[0, t] = arm, reward
-        for note, said in clients[i].notes(arm).items():
-            notes[note][0, t] = said
+        for name, value in clients[i].notes(arm).items():
+            notes[name][0, t] = value
         due = clients[i].tell(arm, reward) or due
         before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
         if t == first - 1 or (t >= first and due and ends):
             converse(server, clients, silent if t >= first else everybody_answers)
             sync[0, t], due = t >= first, False
-        for part, old, new in zip(ledger, before, server.scalars, strict=True):
-            part[0, t] = new - old
-    regret, entries = problem.regret(arms), (*ledger, sync)
-    trace = Trace(_name(plan), problem.name, plan.clients, first, arms, rewards, regret, *entries, notes)
-    if plan.fitting is None or plan.fitting.guarantee is None:
-        return trace
-    return with_trivial(trace, plan.fitting.guarantee.value)
+        for booked, old, new in zip(ledger, before, server.scalars, strict=True):
+            booked[0, t] = new - old
+    trace = Trace(
+        _name(plan),
+        problem.name,
+        plan.clients,
+        first,
+        arms,
+        rewards,
+        problem.regret(arms),
+        *ledger,
+        sync,
+        notes,
+    )
+    return trace if guarantee is None else with_trivial(trace, guarantee.value)
 
 
 def _name(plan: Plan) -> str:

@@ -2,7 +2,7 @@
 
 In the order of an exchange::
 
-    server.begin()  # Phase I, or a synchronisation that a client called for
+    server.begin()  # the end of Phase I, or a synchronisation that a client called for
     for me, letter in server.letters().items():
         server.accept(...)  # what client me answers, if it does
     server.merge()  # goes on without who was silent; letters() are the next ones
@@ -11,68 +11,72 @@ What the server holds determines its letters, so that they can be sent again. A 
 and gets at its next synchronisation all that it has missed.
 """
 
-from collections.abc import Iterator
 from functools import reduce
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from fedgo import _files
 from fedgo._checks import on_cpu, require, require_kind
-from fedgo._streams import generator
-from fedgo.federation.plan import Plan, each_pull
-from fedgo.federation.wire import Kind, Letter, decode, must
-from fedgo.langevin import langevin_noise, langevin_rounds, last, move, require_convergent
-from fedgo.phase_one import deal
-from fedgo.star import Ledger, Message, Star, When, answer
+from fedgo.federation.plan import Plan
+from fedgo.federation.wire import Kind, Letter, decode, must, pack, unpack
+from fedgo.star import Ledger, Message, Star, When
 
-_ANSWERS = {Kind.WEIGHTS: Kind.GRADIENT, Kind.REPORT: Kind.EXPLORED, Kind.SYNCHRONISE: Kind.STATISTICS}
 _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))  # all at one place
 
 
 class Link(NamedTuple):
     """What the server knows of one client: the exchange that it has ``seen`` the client apply, the last one that it
-    was ``offered``, and the last one in which its data were ``used``; the statistics in that ``offer``, and those that
-    came ``later``."""
+    was ``offered``, and the last one in which its data were ``used``; the counts and sums (2, K) in that ``offer``,
+    None where it is ŵ₀, and those that came ``later``, None where there are none."""
 
-    seen: int = 0
-    offered: int = 0
+    seen: int
+    offered: int
     used: int = 0
     offer: Tensor | None = None
     later: Tensor | None = None
 
 
-class Desk(NamedTuple):
-    """All that a server's file holds. ``w`` is the oracle's iterate after ``rounds`` rounds, and then ŵ₀; ``inbox``
-    the answers of the exchange ``number``, while it is ``open``."""
+class Reply(NamedTuple):
+    """What a client has answered: counts and sums ``data`` (2, K), which build on the exchange ``since``; 0 for those
+    of Phase I, and of a client that has no ŵ₀ and nothing to say."""
 
-    w: Tensor
+    since: int
+    data: Tensor
+
+
+class Desk(NamedTuple):
+    """All that a server's file holds: ŵ₀ (empty before it is fitted), everybody's counts and sums ``total`` (2, K), a
+    link for each client, and the exchange ``number``, with the replies in its ``inbox`` while it is ``open``."""
+
+    w0: Tensor
     total: Tensor
     links: tuple[Link, ...]
-    inbox: dict[int, Letter]
+    inbox: dict[int, Reply]
     number: int
-    rounds: int
     open: bool
-    started: bool
 
 
 class Server:
     """The server of ``plan``, with its ``ledger`` of all scalars sent so far."""
 
+    @on_cpu
     def __init__(self, plan: Plan) -> None:
         require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
         self.plan = plan
-        linear = plan.network is None
-        w, links = (
-            torch.zeros(plan.dimension, dtype=torch.float64),
-            (Link(int(linear), int(linear)),) * plan.clients,
-        )
-        self.desk = Desk(w, plan.blank(), links, {}, int(linear), 0, False, linear and plan.fitting is None)
+        links = (Link(plan.known_exchange, plan.known_exchange),) * plan.clients
+        no_weights, nothing = torch.zeros(0).double(), torch.zeros(2, len(plan.arms)).double()
+        self.desk = Desk(no_weights, nothing, links, {}, plan.known_exchange, False)
         self.ledger = Ledger.blank(1, 1)
-        self._noise: tuple[int, Iterator[Tensor]] | None = None
+
+    @property
+    def started(self) -> bool:
+        """Whether Phase I, which ends with the first exchange, is over."""
+        last = self.desk.number - self.desk.open
+        return self.plan.length == 0 or last > self.plan.known_exchange
 
     @property
     def waiting(self) -> list[int]:
@@ -84,8 +88,9 @@ class Server:
         """Scalars received and sent, each letter counted once."""
         return int(self.ledger.up), int(self.ledger.down)
 
+    @on_cpu
     def begin(self) -> None:
-        """Open an exchange, unless one is open: the next round of Phase I, or a synchronisation."""
+        """Open an exchange, unless one is open: the end of Phase I, or a synchronisation."""
         if not self.desk.open:
             self.desk = self.desk._replace(open=True, number=self.desk.number + 1, inbox={})
             self._charge()
@@ -96,163 +101,112 @@ class Server:
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     def _letters(self) -> list[Letter]:
-        desk, none = self.desk, torch.zeros(0, dtype=torch.float64)
+        desk = self.desk
         if desk.open:
-            kind = self._request()
-            numbers = desk.w if kind == Kind.WEIGHTS else none
-            return [Letter(kind, i, desk.number, desk.links[i].used, numbers) for i in self.waiting]
-        due = [i for i, link in enumerate(desk.links) if link.offered == desk.number > 0]
-        found = []
-        for i in due:
-            offer, seen = desk.links[i].offer, desk.links[i].seen
-            if offer is not None:
-                found.append(Letter(Kind.NEWS, i, desk.number, seen, self.plan.pack(offer)))
-            elif self.plan.network is not None:
-                found.append(Letter(Kind.START, i, desk.number, 0, desk.w))
-        return found
+            kind, nothing = self._request, torch.zeros(0, dtype=torch.float64)
+            return [Letter(kind, i, desk.number, desk.links[i].used, nothing) for i in self.waiting]
+        letters = []
+        for i, link in enumerate(desk.links):
+            if link.offered < desk.number:
+                continue
+            if link.offer is not None:
+                letters.append(Letter(Kind.NEWS, i, desk.number, link.seen, pack(link.offer)))
+            elif len(desk.w0):
+                letters.append(Letter(Kind.START, i, desk.number, 0, desk.w0))
+        return letters
 
+    @property
     def _request(self) -> Kind:
-        if self.desk.started or self.plan.fitting is not None:  # whose Phase I ends with a synchronisation
-            return Kind.SYNCHRONISE
-        return Kind.REPORT if self.plan.packed else Kind.WEIGHTS
+        """What the open exchange asks for; with a surrogate Phase I ends with a synchronisation."""
+        return Kind.SYNCHRONISE if self.started or self.plan.network is None else Kind.REPORT
 
     def _charge(self) -> None:
         """Book what ``letters`` are, each to one client."""
         for letter in self._letters():
-            Star(1, self.ledger).broadcast(Message(letter.client, len(letter.numbers)), _BOOKED)
+            Star(1, self.ledger).broadcast(Message(letter, len(letter.numbers)), _BOOKED)
 
     @on_cpu
     def accept(self, received: bytes) -> bool:
         """Take an answer to the open exchange; False where it is here already. ``Refused`` changes nothing."""
         letter, desk, plan = decode(received, self.plan.fingerprint), self.desk, self.plan
-        must(letter.kind in _ANSWERS.values(), f"kind {letter.kind.name}: a server sends it, and gets none")
+        answers = (Kind.EXPLORED, Kind.STATISTICS)
+        must(letter.kind in answers, f"kind {letter.kind.name}: a server sends it, and gets none")
         must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
         must(
             desk.open and letter.number == desk.number,
             f"out of order: exchange {letter.number}, and {desk.number} is {'open' if desk.open else 'closed'}",
         )
-        wanted = _ANSWERS[self._request()]
+        wanted = Kind.EXPLORED if self._request == Kind.REPORT else Kind.STATISTICS
         must(letter.kind == wanted, f"kind {letter.kind.name}: exchange {desk.number} asks for {wanted.name}")
         if letter.client in desk.inbox:
             return False
-        size = len(letter.numbers)
-        if letter.kind == Kind.GRADIENT:
-            must(size == plan.dimension, f"wrong shape: {size} numbers of GRADIENT, not {plan.dimension}")
-        elif letter.kind == Kind.EXPLORED or letter.since > 0:
-            letter = letter._replace(numbers=plan.unpack(letter.numbers))
+        data = unpack(letter.numbers, len(plan.arms))
         if letter.kind == Kind.EXPLORED:
-            pulls, share = int(letter.numbers[: len(plan.arms)].sum()), self._share(letter.client)
+            pulls, share = int(data[0].sum()), len(plan.uniform_pulls(letter.client))
             must(pulls == share, f"wrong shape: {pulls} pulls of Phase I, not {share}")
-        elif letter.kind == Kind.STATISTICS:
-            link = desk.links[letter.client]
-            known = sorted({int(plan.network is None), link.seen, link.offered})
+        else:
+            link, size = desk.links[letter.client], len(letter.numbers)
+            exchanges = sorted({plan.known_exchange, link.seen, link.offered})
             must(
-                letter.since in known,
-                f"out of order: client {letter.client} builds on exchange {letter.since}, not on one of {known}",
+                letter.since in exchanges,
+                f"out of order: client {letter.client} builds on exchange {letter.since}, not on one of {exchanges}",
             )
             must(letter.since > 0 or size == 0, f"wrong shape: {size} numbers from a client without ŵ₀")
-        self.desk = desk._replace(inbox=desk.inbox | {letter.client: letter})
-        Star(1, self.ledger).collect(Message(letter.client, size), _BOOKED)
+        self.desk = desk._replace(inbox=desk.inbox | {letter.client: Reply(letter.since, data)})
+        Star(1, self.ledger).collect(Message(letter, len(letter.numbers)), _BOOKED)
         return True
-
-    def _share(self, client: int) -> int:
-        """How many of the T₀ pulls of Phase I are this client's."""
-        return len(range(client, self.plan.length, self.plan.clients))
 
     @on_cpu
     def merge(self) -> None:
-        """Close the exchange with the answers that came; a ``ValueError`` if there are none in Phase I.
-
-        Every round of the oracle takes the mean over the data of those who answered. The next round opens by itself.
-        """
+        """Close the exchange with the answers that came; a ``ValueError`` if there are none in Phase I."""
         desk = self.desk
         require(desk.open, "the exchange", "closed", "begin one")
-        require(
-            desk.started or len(desk.inbox) > 0,
-            "the answers",
-            0,
-            "no client answered: send the letters again",
-        )
+        heard = self.started or len(desk.inbox) > 0
+        require(heard, "the answers", 0, "no client answered: send the letters again")
         inbox = {i: desk.inbox[i] for i in sorted(desk.inbox)}  # one order of sums, whatever comes first
-        if self._request() == Kind.SYNCHRONISE:
-            self.desk = self._synchronised(inbox)
-        elif self.plan.packed:
-            self.desk = self._fitted(self._oracle(inbox), self.plan.langevin.rounds)
-        else:
-            w, done = self._moved(inbox), desk.rounds + 1
-            more = desk._replace(w=w, rounds=done, number=desk.number + 1, inbox={})
-            self.desk = self._fitted(w, done) if done == self.plan.langevin.rounds else more
+        self.desk = self._fitted(inbox) if self._request == Kind.REPORT else self._synchronised(inbox)
         self._charge()
 
-    def _fitted(self, w: Tensor, rounds: int) -> Desk:
-        """Phase I is over: every client is sent ŵ₀."""
+    def _fitted(self, inbox: dict[int, Reply]) -> Desk:
+        """Lines 1–2: Phase I is over, and every client is sent ŵ₀."""
+        w0 = self.plan.oracle(reduce(torch.add, [reply.data for reply in inbox.values()]))
         links = tuple(link._replace(offered=self.desk.number) for link in self.desk.links)
-        return self.desk._replace(w=w, rounds=rounds, links=links, inbox={}, open=False, started=True)
+        return self.desk._replace(w0=w0, links=links, inbox={}, open=False)
 
-    def _moved(self, inbox: dict[int, Letter]) -> Tensor:
-        """One round of Algorithm 2."""
-        desk, langevin = self.desk, self.plan.langevin
-        if self._noise is None or self._noise[0] != desk.rounds:
-            tape = langevin_noise([self._generator()], 1, self.plan.dimension)
-            self._noise = desk.rounds, islice(tape, desk.rounds, None)
-        z = next(self._noise[1])[0]
-        self._noise = desk.rounds + 1, self._noise[1]
-        gradient = reduce(torch.add, [letter.numbers for letter in inbox.values()])
-        data = sum(self._share(i) for i in inbox)
-        w = move(desk.w, gradient / data, langevin.step, langevin.inverse_temperatures()[desk.rounds], z)
-        require_convergent(w, langevin.step, "rewards of order 1")
-        return w
-
-    def _oracle(self, inbox: dict[int, Letter]) -> Tensor:
-        """All rounds of Algorithm 2 on the pulls and sums that were sent: for each pull, its arm's mean reward."""
-        plan = self.plan
-        assert plan.network is not None
-        counts, sums = reduce(torch.add, [letter.numbers for letter in inbox.values()]).chunk(2)
-        arm = each_pull(counts)
-        shards = deal(plan.arms[arm].unsqueeze(0), (sums / counts)[arm].unsqueeze(0), 1)
-        return last(langevin_rounds(plan.network, shards, plan.langevin, [self._generator()], answer)).w[0]
-
-    def _generator(self) -> torch.Generator:
-        return generator(self.plan.seed, self.plan.run, "langevin")
-
-    def _synchronised(self, inbox: dict[int, Letter]) -> Desk:
+    def _synchronised(self, inbox: dict[int, Reply]) -> Desk:
         """Lines 8–10: the sums of what came, and what of them every client has not got."""
         desk, number = self.desk, self.desk.number
-        sent = [letter.numbers for letter in inbox.values() if letter.since > 0]
-        news = reduce(torch.add, sent) if sent else None
-        total = _plus(desk.total, news)
-        assert total is not None
+        several = [reply.data for reply in inbox.values() if reply.since > 0]
+        news = reduce(torch.add, several) if several else None
+        total = desk.total if news is None else desk.total + news
         links = list(desk.links)
         for i, link in enumerate(links):
-            later, letter = _plus(link.later, news), inbox.get(i)
-            if letter is None:
+            later, reply = _plus(link.later, news), inbox.get(i)
+            if reply is None:
                 links[i] = link._replace(later=later)
-            elif letter.since == 0:  # it has no ŵ₀ yet, or has lost all that it knew
+            elif reply.since == 0:  # it has no ŵ₀ yet, or has lost all that it knew
                 links[i] = Link(0, number, link.used, None, total)
-            elif letter.since in (link.seen, link.offered):
-                old = link.offer if letter.since != link.offered else None
-                links[i] = Link(letter.since, number, number, _plus(old, later), None)
-            else:  # without a network there is no ŵ₀ to lose
-                links[i] = Link(letter.since, number, number, total, None)
-        return desk._replace(total=total, links=tuple(links), inbox={}, open=False, started=True)
+            elif reply.since == link.offered:
+                links[i] = Link(reply.since, number, number, later, None)
+            elif reply.since == link.seen:  # it has not got the last offer
+                links[i] = Link(reply.since, number, number, _plus(link.offer, later), None)
+            else:  # it has lost all that it knew, and there is no ŵ₀ to lose
+                links[i] = Link(reply.since, number, number, total, None)
+        return desk._replace(total=total, links=tuple(links), inbox={}, open=False)
 
     @on_cpu
     def extended(self, plan: Plan) -> "Server":
         """This server under ``plan``, which has more arms and is else the same; allowed between two exchanges."""
-        desk, server = self.desk, Server(plan)
-        require(
-            desk.started and not desk.open,
-            "the exchange",
-            desk.number,
-            "Phase I or an exchange goes on: add later",
-        )
+        desk, server, more = self.desk, Server(plan), (0, len(plan.arms) - len(self.plan.arms))
+        remedy = "Phase I or an exchange goes on: add later"
+        require(self.started and not desk.open, "the exchange", desk.number, remedy)
         self.plan.require_extended_by(plan)
 
-        def grown(part: Tensor | None) -> Tensor | None:
-            return None if part is None else self.plan.grown(part, plan)
+        def grown(data: Tensor | None) -> Tensor | None:
+            return None if data is None else pad(data, more)
 
         links = (link._replace(offer=grown(link.offer), later=grown(link.later)) for link in desk.links)
-        server.desk = desk._replace(total=self.plan.grown(desk.total, plan), links=tuple(links))
+        server.desk = desk._replace(total=pad(desk.total, more), links=tuple(links))
         server.ledger = self.ledger
         return server
 
@@ -261,45 +215,45 @@ class Server:
     def save(self, path: str | Path) -> None:
         """Write all that the server knows to one file, whole or not at all."""
         desk = self.desk
-        several = [part for link in desk.links for part in (link.offer, link.later) if part is not None]
-        parts = {id(part): part for part in several}  # most clients are offered the same
-        place = {None: -1} | {key: k for k, key in enumerate(parts)}
+        # most clients are offered the same: a link names its data by their number, None is −1
+        several = [data for link in desk.links for data in (link.offer, link.later) if data is not None]
+        distinct = list({id(data): data for data in several}.values())
+        number = {id(None): -1} | {id(data): k for k, data in enumerate(distinct)}
         links = [
-            [*link[:3], *(place[None if part is None else id(part)] for part in link[3:])]
+            [link.seen, link.offered, link.used, number[id(link.offer)], number[id(link.later)]]
             for link in desk.links
         ]
-        inbox = [[letter.client, letter.since, int(letter.kind)] for letter in desk.inbox.values()]
+        inbox = [[client, reply.since] for client, reply in desk.inbox.items()]
+        nothing = torch.zeros(0, *desk.total.shape, dtype=torch.float64)
         arrays = {
-            "w": desk.w,
+            "w0": desk.w0,
             "total": desk.total,
             "links": torch.tensor(links),
+            "offers": torch.stack(distinct) if distinct else nothing,
+            "inbox": torch.tensor(inbox, dtype=torch.int64).view(-1, 2),
+            "replies": torch.stack([reply.data for reply in desk.inbox.values()]) if inbox else nothing,
             "ledger": torch.cat(self.ledger),
-            "inbox": torch.tensor(inbox, dtype=torch.int64).view(-1, 3),
-            "parts": torch.stack(list(parts.values())) if parts else torch.zeros(0, len(desk.total)),
-            "came": torch.cat([letter.numbers for letter in desk.inbox.values()] or [torch.zeros(0)]),
         }
-        about = {name: getattr(desk, name) for name in ("number", "rounds", "open", "started")}
-        _files.write(path, "the server", about | {"plan": self.plan.fingerprint}, arrays)
+        about = {"plan": self.plan.fingerprint, "number": desk.number, "open": desk.open}
+        _files.write(path, "the server", about, arrays)
 
     @classmethod
+    @on_cpu
     def load(cls, path: str | Path, plan: Plan) -> "Server":
         """The server of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
-        needed = ("w", "total", "links", "ledger", "inbox", "parts", "came")
+        needed = ("w0", "total", "links", "offers", "inbox", "replies", "ledger")
         with _files.refused_by_name(path, "the server", "a saved Server of this plan"):
             about, arrays = _files.read(path, "the server", needed)
-            require(
-                about.pop("plan") == plan.fingerprint, "the plan", str(path), "the file is of another plan"
+            same = about["plan"] == plan.fingerprint
+            require(same, "the plan", str(path), "the file is of another plan")
+            server, offers = cls(plan), [*arrays["offers"], None]
+            links = tuple(
+                Link(seen, offered, used, offers[offer], offers[later])
+                for seen, offered, used, offer, later in arrays["links"].tolist()
             )
-            server = cls(plan)
-            parts = [*arrays["parts"], None]
-            links = [Link(*row[:3], *(parts[k] for k in row[3:])) for row in arrays["links"].tolist()]
-            rows, came = arrays["inbox"].tolist(), arrays["came"]
-            came = came.view(len(rows), -1) if rows else came
-            inbox = {
-                client: Letter(Kind(kind), client, about["number"], since, numbers)
-                for (client, since, kind), numbers in zip(rows, came, strict=True)
-            }
-            server.desk = Desk(arrays["w"], arrays["total"], tuple(links), inbox, **about)
+            rows = zip(arrays["inbox"].tolist(), arrays["replies"], strict=True)
+            inbox = {client: Reply(since, data) for (client, since), data in rows}
+            server.desk = Desk(arrays["w0"], arrays["total"], links, inbox, about["number"], about["open"])
             server.ledger = Ledger(*arrays["ledger"].chunk(2))
         return server
 

@@ -7,6 +7,8 @@ that does not vary is left out), a reward y to (y − ``centre``)/``spread``; es
 
 import csv
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,9 +20,7 @@ from fedgo._checks import number, on_cpu, require
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import Surrogate
 from fedgo.federation.client import Client
-from fedgo.federation.local import converse
 from fedgo.federation.plan import Fitting, Plan
-from fedgo.federation.server import Link, Server
 from fedgo.network import Network
 from fedgo.phase_one import phase_one_length
 from fedgo.phase_two import Settings
@@ -40,27 +40,27 @@ class Options(NamedTuple):
         """The options of a CSV; a ``ValueError`` that names the line and the remedy."""
         with open(path, newline="", encoding="utf-8") as file:
             header, *rows = [row for row in csv.reader(file) if row] or [[]]
-        require(
-            len(header) >= 2 and len(rows) >= 1, "the table", str(path), "give a header, names and numbers"
-        )
+        columns = header[1:]
+        filled = len(columns) > 0 and len(rows) > 0
+        require(filled, "the table", str(path), "give a header, names and numbers")
+        values = []
         for line, row in enumerate(rows, 2):
-            fits = len(row) == len(header) and all(_is_number(entry) for entry in row[1:])
-            require(fits, f"row {line} of {path}", row, f"give a name and {len(header) - 1} finite numbers")
+            try:
+                values.append([float(entry) for entry in row[1:]])
+            except ValueError:
+                values.append([])
+            fits = len(values[-1]) == len(columns) and all(map(isfinite, values[-1]))
+            require(fits, f"row {line} of {path}", row, f"give a name and {len(columns)} finite numbers")
         names = [row[0].strip() for row in rows]
         require(len(set(names)) == len(names), "the names", names, "give each option one of its own")
-        values = torch.tensor([[float(entry) for entry in row[1:]] for row in rows], dtype=torch.float64)
-        return cls(names, header[1:], values)
+        return cls(names, columns, torch.tensor(values, dtype=torch.float64))
 
     def scaled(self, first: int) -> Tensor:
         """The features as the network sees them, by the ranges of the ``first`` options, (K, d_x)."""
         low, high = self.values[:first].aminmax(dim=0)
         varies = high > low
-        require(
-            bool(varies.any()),
-            "the columns",
-            self.columns,
-            "no feature varies: give one that tells options apart",
-        )
+        remedy = "no feature varies: give one that tells options apart"
+        require(bool(varies.any()), "the columns", self.columns, remedy)
         return ((self.values - low) / (high - low))[:, varies]
 
 
@@ -108,48 +108,46 @@ class Study:
         self.path = Path(path)
         self.options = options if isinstance(options, Options) else Options.read(options)
         self.centre = number("centre", centre, "give the reward that you expect of a usual option")
-        self.spread = number("spread", spread, "give by how much options differ, a positive number")
-        require(
-            0 < self.spread < float("inf"),
-            "spread",
-            spread,
-            "give by how much options differ, a positive number",
-        )
-        names, first = self.options.names, len(self.options.names)
-        length = phase_one_length(1, trials)
-        fitting = None
-        if surrogate is not None:
-            sigma = number("noise", noise, "give σ, the noise of a reward") / self.spread
-            bound = None if reach is None else number("reach", reach, "give a number") / self.spread
-            guarantee = None if bound is None else Guarantee(bound, sigma)
-            fitting = Fitting(surrogate, sigma, trials, guarantee=guarantee)
-
-        def plan(rows: int) -> Plan:
-            arms = self.options.scaled(first)[:rows]
-            network = Network(arms.shape[1], hidden) if fitting is None else None
-            return Plan(arms, settings, 1, network, length, seed=seed, fitting=fitting)
-
-        units = [self.centre, self.spread]
-        if self.path.exists():
-            with _files.refused_by_name(self.path, "the study", "the study that was begun here"):
-                about, _ = _files.read(self.path, "the study", ())
-                known, first = about["names"], about["first"]
-                require(
-                    names[: len(known)] == known,
-                    "the names",
-                    names,
-                    f"the first are {known}; add rows at the end",
-                )
-                require(
-                    about["units"] == units, "centre and spread", units, f"it was begun with {about['units']}"
-                )
-            self.client = Client.load(self.path, plan(len(known)))
-            if len(names) > len(known):
-                self.client = self.client.extended(plan(len(names)))
+        remedy = "give by how much options differ, a positive number"
+        self.spread = number("spread", spread, remedy)
+        require(0 < self.spread < inf, "spread", spread, remedy)
+        fitting = None if surrogate is None else self._fitting(surrogate, noise, reach, trials)
+        first, kept = self._kept()
+        arms = self.options.scaled(first)
+        network = Network(arms.shape[1], hidden) if fitting is None else None
+        plan = Plan(arms, settings, 1, network, phase_one_length(1, trials), seed=seed, fitting=fitting)
+        self._about = {"names": self.options.names, "first": first, "units": [self.centre, self.spread]}
+        if kept is None:
+            self.client = Client(plan)
+        elif kept == len(arms):
+            self.client = Client.load(self.path, plan)
         else:
-            self.client = Client(plan(first))
-        self._also = {"names": names, "first": first, "units": units}
-        self._fit()
+            self.client = Client.load(self.path, replace(plan, arms=arms[:kept])).extended(plan)
+        self._keep()
+
+    def _fitting(
+        self, surrogate: Surrogate, noise: float | None, reach: float | None, trials: int
+    ) -> Fitting:
+        """What is fitted, in the client's units."""
+        sigma = number("noise", noise, "give σ, the noise of a reward") / self.spread
+        if reach is None:
+            return Fitting(surrogate, sigma, trials)
+        bound = number("reach", reach, "give a number") / self.spread
+        return Fitting(surrogate, sigma, trials, guarantee=Guarantee(bound, sigma))
+
+    def _kept(self) -> tuple[int, int | None]:
+        """With how many options the study began, and how many its file knows, None where there is no file yet."""
+        names, units = self.options.names, [self.centre, self.spread]
+        if not self.path.exists():
+            return len(names), None
+        with _files.refused_by_name(self.path, "the study", "the study that was begun here"):
+            about, _ = _files.read(self.path, "the study", ())
+            known = about["names"]
+            same = names[: len(known)] == known
+            require(same, "the names", names, f"the first are {known}; add rows at the end")
+            remedy = f"it was begun with {about['units']}"
+            require(about["units"] == units, "centre and spread", units, remedy)
+            return about["first"], len(known)
 
     def ask(self) -> str:
         """The option to try next."""
@@ -158,54 +156,42 @@ class Study:
     def tell(self, option: str, reward: float) -> None:
         """Learn that ``option`` gave ``reward``, and save."""
         number("reward", reward, "give a finite number")
-        self.client.tell(self._place(option), (reward - self.centre) / self.spread)
-        self._fit()
+        self.client.tell(self._number(option), (reward - self.centre) / self.spread)
+        self._keep()
 
     def retire(self, option: str, retired: bool = True) -> None:
         """Never propose ``option`` again, or again after all; what was learnt of it stays."""
-        self.client.retire(self._place(option), retired)
-        self.client.save(self.path, **self._also)
+        self.client.retire(self._number(option), retired)
+        self._keep()
 
-    def _place(self, option: str) -> int:
+    def _number(self, option: str) -> int:
         names = self.options.names
         require(option in names, "option", option, f"choose one of {names}")
         return names.index(option)
 
-    def _fit(self) -> None:
-        """Save, and do what is due, the end of Phase I or a fit: the server is in this process."""
-        client, memory = self.client, self.client.memory
-        client.save(self.path, **self._also)
+    def _keep(self) -> None:
+        """Save, and do what is due, the end of Phase I or a fit."""
+        client = self.client
+        client.save(self.path, **self._about)
         if client.calling and (client.exploring or client.plan.fitting is not None):
-            server = Server(client.plan)
-            if not client.exploring:  # all that a server of one client knows is what that client knows
-                links = (Link(memory.applied, memory.applied, memory.applied),)
-                desk = server.desk._replace(number=memory.applied, links=links, started=True)
-                server.desk = desk._replace(total=memory.base)
-            converse(server, [client])
-            client.save(self.path, **self._also)
+            client.absorb_own()
+            client.save(self.path, **self._about)
 
     @on_cpu
     def standings(self) -> list[Standing]:
         """Every option, the best estimate first."""
-        tally, found = self.client.known, self.client.estimate
-        mean = self.centre + self.spread * tally.sums / tally.counts
+        (counts, sums), model = self.client.known, self.client.estimate
+        mean = self.centre + self.spread * sums / counts
         estimate = half = certificate = torch.full_like(mean, torch.nan)
-        if found is not None:
-            estimate, half = self.centre + self.spread * found.mean, self.spread * (found.upper - found.mean)
-            if found.certificate is not None:
-                certificate = self.spread * found.certificate
-        columns = [
-            tally.counts.long(),
-            mean,
-            estimate,
-            estimate - half,
-            estimate + half,
-            certificate,
-            self.client.memory.retired,
-        ]
+        if model is not None:
+            estimate, half = self.centre + self.spread * model.mean, self.spread * (model.upper - model.mean)
+        if model is not None and model.certificate is not None:
+            certificate = self.spread * model.certificate
+        low, high, retired = estimate - half, estimate + half, self.client.memory.retired
+        columns = (counts.long(), mean, estimate, low, high, certificate, retired)
         rows = zip(self.options.names, *(column.tolist() for column in columns), strict=True)
-        all_of_them = [Standing(*row) for row in rows]
-        return all_of_them if found is None else sorted(all_of_them, key=lambda row: -row.estimate)
+        standings = [Standing(*row) for row in rows]
+        return standings if model is None else sorted(standings, key=lambda row: -row.estimate)
 
 
 def table(standings: Sequence[Standing]) -> str:
@@ -215,15 +201,8 @@ def table(standings: Sequence[Standing]) -> str:
     head = f"{'option':{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
     lines = []
     for row in standings:
-        reach = f"{row.low:.3g} ... {row.high:.3g}"
-        last = f"{reach:17}  {row.certificate:.3g}" if guarded else reach
+        interval = f"{row.low:.3g} ... {row.high:.3g}"
+        last = f"{interval:17}  {row.certificate:.3g}" if guarded else interval
         line = f"{row.option:{size}}  {row.pulls:5d}  {row.mean:7.3g}  {row.estimate:8.3g}  {last}"
         lines.append(line + "  retired" * row.retired)
     return "\n".join([head, *lines])
-
-
-def _is_number(entry: str) -> bool:
-    try:
-        return abs(float(entry)) < float("inf")
-    except ValueError:
-        return False

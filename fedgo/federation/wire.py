@@ -8,7 +8,8 @@ In their order, by their bytes:
 - 8: how many numbers follow; 8 each: the numbers, the scalars of Section 3, and nothing else is charged;
 - 4: the CRC-32 of all that stands before it.
 
-The checksum finds damage, not forgery: who may speak at all is for the transport to say.
+The numbers are ŵ₀, or counts and sums: how often every arm was pulled, and the sum of its residuals y − f_x(ŵ₀) or of
+its rewards (`pack`). The checksum finds damage, not forgery: who may speak at all is for the transport to say.
 """
 
 import struct
@@ -37,22 +38,21 @@ def must(condition: bool, reason: str) -> None:
 
 
 class Kind(IntEnum):
-    """What a letter is: ``WEIGHTS``, ``REPORT`` and ``SYNCHRONISE`` ask, ``GRADIENT``, ``EXPLORED`` and ``STATISTICS``
-    answer them; ``START`` and ``NEWS`` want no answer."""
+    """What a letter is: ``REPORT`` and ``SYNCHRONISE`` ask, ``EXPLORED`` and ``STATISTICS`` answer them; ``START`` and
+    ``NEWS`` want no answer."""
 
-    WEIGHTS, GRADIENT = 1, 2  # a round of Algorithm 2: w, and Σ 2(f − y)∇f over the client's own data
     REPORT, EXPLORED = (
         3,
         4,
-    )  # packed Phase I: a request, and the pulls of every arm with the sum of their rewards
-    SYNCHRONISE, STATISTICS = 5, 6  # a request, and (ΔΣ, Δb)
-    START, NEWS = 7, 8  # ŵ₀, and the sums of the statistics that this client has not got; no answer
+    )  # the end of Phase I: a request, and counts and sums of rewards; 1 and 2 were dense
+    SYNCHRONISE, STATISTICS = 5, 6  # a request, and the counts and sums since the last one
+    START, NEWS = 7, 8  # ŵ₀, and the counts and sums that this client has not got; no answer
 
 
 class Letter(NamedTuple):
-    """``numbers`` (n,) float64 of exchange ``number`` to or from ``client``.
+    """A letter of ``kind`` in exchange ``number``, to or from ``client``, with ``numbers`` (n,) float64.
 
-    ``since`` is, in a request, the last exchange in which the server used this client's statistics; in an answer, the
+    ``since`` is, in a request, the last exchange in which the client's answer was used (0: none); in an answer, the
     exchange whose ``START`` or ``NEWS`` the client applied last (0: none); in ``NEWS``, that same number back.
     """
 
@@ -89,3 +89,40 @@ def decode(received: bytes, fingerprint: int) -> Letter:
     numbers = torch.from_numpy(np.frombuffer(body, "<f8", offset=_HEADER.size).astype(np.float64))
     must(bool(numbers.isfinite().all()), "not finite: a number is NaN or infinite")
     return Letter(Kind(kind), client, number, since, numbers)
+
+
+def pack(data: Tensor) -> Tensor:
+    """The numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) for k pulls of K arms.
+
+    With k < K they are k arms and k sums: an arm stands there once for each pull, its sum at the first.
+    """
+    counts, sums = data
+    if counts.sum() >= len(counts):
+        return data.flatten()
+    arm = each_pull(counts)
+    first = torch.cat([torch.ones(1, dtype=torch.bool), arm[1:] != arm[:-1]])[: len(arm)]
+    return torch.cat([arm.double(), torch.where(first, sums[arm], 0.0)])
+
+
+def unpack(numbers: Tensor, arms: int) -> Tensor:
+    """The counts and sums (2, K) on K = ``arms`` that ``pack`` made ``numbers`` of, bit by bit; else ``Refused``."""
+    size = len(numbers)
+    must(
+        size % 2 == 0 and size <= 2 * arms,
+        f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}",
+    )
+    numbers = numbers.view(2, size // 2)
+    first, sums = numbers
+    if size == 2 * arms:
+        must(bool(((first >= 0) & (first == first.floor())).all()), "no statistics: a count is not whole")
+        must(bool((sums[first == 0] == 0).all()), "no statistics: an arm without pulls has a sum")
+        return numbers
+    known = (first >= 0) & (first < arms) & (first == first.floor())
+    must(bool(known.all()), f"no statistics: there are {arms} arms")
+    blank = torch.zeros(2, arms, dtype=torch.float64)
+    return blank.index_add(1, first.long(), torch.stack([torch.ones_like(sums), sums]))
+
+
+def each_pull(counts: Tensor) -> Tensor:
+    """The arms (k,) of k pulls of which ``counts`` (K,) says how many are of each, in the order of the arms."""
+    return torch.arange(len(counts)).repeat_interleave(counts.long())

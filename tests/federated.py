@@ -1,0 +1,71 @@
+"""Small plans for the tests of the federation, and what their clients do."""
+
+import pickle
+
+from fedgo import Langevin, Network, Problem, Settings, realizable
+from fedgo.beyond.epochs import Growing
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.surrogates import Relinearised
+from fedgo.federation import Client, Fitting, Plan, Server, converse
+from fedgo.phase_one import phase_one_length
+
+RIDGE = Relinearised(Network(2, 2), 1)
+GUARANTEE = Guarantee(4.0, 0.3)
+
+
+def small(gamma=1.0, clients=3, arms=6, length=7) -> tuple[Problem, Plan]:
+    """A problem of one run and a plan with the paper's network."""
+    problem = realizable(Network(2, 2), 1, arms=arms, seed=4, sigma=0.3)
+    settings = Settings(0.3, 0.5, gamma, "counts")
+    return problem, Plan(problem.arms[0], settings, clients, Network(2, 2), length, Langevin(5, 0.05), seed=4)
+
+
+def with_surrogate(
+    surrogate=RIDGE, planning="own", until=None, guarantee=None, rounds=20, kappa=2.0
+) -> tuple[Problem, Plan, dict]:
+    """The same problem, a plan with a surrogate for three clients, and what the simulator needs besides."""
+    problem, how = small()[0], {"until": until or Growing(), "planning": planning, "kappa": kappa}
+    fitting = Fitting(surrogate, 0.3, rounds, guarantee=guarantee, **how)
+    plan = Plan(problem.arms[0], clients=3, length=phase_one_length(3, rounds), seed=4, fitting=fitting)
+    return problem, plan, how | {"guarantee": guarantee}
+
+
+def setting(kind: str) -> tuple[Problem, Plan]:
+    """The problem and a plan: with the paper's "network", "linear", with a surrogate "guarded" or in "joint" epochs."""
+    if kind == "network":
+        return small(gamma=0.5)
+    if kind == "linear":
+        problem, plan = small(gamma=0.5)
+        return problem, Plan(problem.arms[0], plan.settings, 3)
+    how = {"guarantee": GUARANTEE} if kind == "guarded" else {"planning": kind}
+    return with_surrogate(rounds=8, **how)[:2]
+
+
+def pull(problem: Problem, client: Client, pulls: int = 1) -> bool:
+    """Some pulls by one client; the rewards are the means and a little that depends on how many there were."""
+    fires = False
+    for _ in range(pulls):
+        arm = client.ask()
+        fires = client.tell(arm, float(problem.means[0, arm]) + 0.1 * (client.pulls % 7 - 3)) or fires
+    return fires
+
+
+def explored(problem: Problem, plan: Plan) -> tuple[list[Client], Server]:
+    """The clients and the server, when all pulls of Phase I are made and nothing is sent."""
+    clients = [Client(plan, i) for i in range(plan.clients)]
+    for client in clients:
+        while client.exploring and not client.calling:
+            pull(problem, client)
+    return clients, Server(plan)
+
+
+def started(problem: Problem, plan: Plan) -> tuple[list[Client], Server]:
+    """The clients and the server after Phase I."""
+    clients, server = explored(problem, plan)
+    converse(server, clients)
+    return clients, server
+
+
+def content(held: object) -> bytes:
+    """All that a client, a server or a part of them holds, to the last digit."""
+    return pickle.dumps(held)
