@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from reference import go_ucb as plain
 
 from fedgo import (
-    Langevin,
     Network,
     Settings,
     approx_dis_kernel_ucb,
@@ -46,6 +46,7 @@ from fedgo.federation.local import play
 
 CLIENTS, ROUNDS = 20, 100
 SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
+COUNTS = replace(SETTINGS, encoding="counts")
 NETWORK = Network(6)
 TEN = hartmann6(10)
 START = shared_start(TEN, NETWORK, CLIENTS, ROUNDS)
@@ -64,18 +65,10 @@ class Case(NamedTuple):
 
 def transcription() -> None:
     """One round of one run of Fed-GO-UCB's Phase II as the tests transcribe it, client by client in numpy."""
-    noise, means = ONE.tape(CLIENTS)[0].numpy(), ONE.means[0].numpy()
+    arms, noise, means = ONE.arms[0].numpy(), ONE.tape(CLIENTS)[0].numpy(), ONE.means[0].numpy()
     w0 = START.w0[0].expand(CLIENTS, -1).numpy()
-    settings = (SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma)
-    plain.phase_two(
-        ONE.arms[0].numpy(),
-        lambda arm, t: means[arm] + ONE.sigma * noise[t],
-        w0,
-        NETWORK.hidden,
-        CLIENTS,
-        CLIENTS,
-        *settings,
-    )
+    sizes, settings = (NETWORK.hidden, CLIENTS, CLIENTS), (SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma)
+    plain.phase_two(arms, lambda arm, t: means[arm] + ONE.sigma * noise[t], w0, *sizes, *settings)
 
 
 def six_algorithms(runs: int) -> None:
@@ -90,18 +83,15 @@ def six_algorithms(runs: int) -> None:
         algorithm(problem, CLIENTS, steps, SETTINGS)
 
 
-def network() -> None:
+def letters() -> None:
     """One run of a server and its clients, letter by letter."""
-    settings = Settings(SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma, encoding="counts")
     length = phase_one_length(CLIENTS, ROUNDS)
-    plan = Plan(ONE.arms[0], settings, CLIENTS, NETWORK, length, Langevin())
-    play(ONE, plan, CLIENTS * ROUNDS)
+    play(ONE, Plan(ONE.arms[0], COUNTS, CLIENTS, NETWORK, length), CLIENTS * ROUNDS)
 
 
 def simulated() -> None:
     """The same run in the simulator, Phase I with it."""
-    start = shared_start(ONE, NETWORK, CLIENTS, ROUNDS, encoding="counts")
-    fed_go_ucb(ONE, start, Settings(SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma, encoding="counts"))
+    fed_go_ucb(ONE, shared_start(ONE, NETWORK, CLIENTS, ROUNDS, encoding="counts"), COUNTS)
 
 
 def imported(module: str) -> None:
@@ -110,7 +100,7 @@ def imported(module: str) -> None:
 
 FED_GO = partial(fed_go_ucb, TEN, START, SETTINGS)
 LINE_THREE = Settings(lam=1.0, beta=0.1, gamma=1.0)
-SAFE = Guarantee(value=4.0, sigma=TEN.sigma)
+SAFE = Guarantee(value=8.4, sigma=TEN.sigma, gamma=0.3)
 CASES = {
     "plain transcription, a run / Fed-GO-UCB, a run of ten": Case(transcription, FED_GO, ROUNDS * 10),
     "six algorithms: 100 runs / 10 runs": Case(
@@ -130,7 +120,7 @@ CASES = {
         partial(surrogate_ucb, ONE, Relinearised(NETWORK), CLIENTS, ROUNDS),
         partial(fed_go_ucb, ONE, ALONE, SETTINGS),
     ),
-    "server and clients / simulator, one run": Case(network, simulated),
+    "server and clients / simulator, one run": Case(letters, simulated),
     "import fedgo / import torch": Case(partial(imported, "fedgo"), partial(imported, "torch")),
 }
 

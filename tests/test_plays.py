@@ -9,8 +9,7 @@ import torch
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.confidence import Tally, ball, condition
-from fedgo.experiments.hindsight import Hindsight
-from fedgo.experiments.plays import blind, linear_play, play, random_play, single_unit_line_three
+from fedgo.experiments.plays import Hindsight, blind, linear_play, play, random_play, single_unit_line_three
 from fedgo.theory import information_bound, single_unit
 
 BRIEF = Langevin(rounds=12, step=0.05)

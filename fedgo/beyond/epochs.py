@@ -25,7 +25,7 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
-from fedgo.beyond.optimist import check_event, counted
+from fedgo.beyond.optimist import check_event, counts_and_sums
 from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
 from fedgo.confidence import Posterior, Tally, width
 from fedgo.messages import names_arms
@@ -119,12 +119,34 @@ class Epochs:
         none = torch.zeros(len(self.runs), dtype=torch.int64)
         return self.resume(self.first, none, none, [None] * len(self.runs))
 
-    def resume(self, server: Tally, syncs: Tensor, turn: Tensor, before: Sequence[Fitted | None]) -> State:
-        """An epoch's beginning, after p = ``syncs`` (S,) synchronisations that brought ``server`` (S, K).
+    def resume(
+        self,
+        server: Tally,
+        syncs: Tensor,
+        turn: Tensor,
+        before: Sequence[Fitted | None],
+        run: Tensor | None = None,
+    ) -> State:
+        """The runs ``run`` (R,), all unless said, at the beginning of an epoch, in which client ``turn`` (R,) is first.
 
-        Client ``turn`` (S,) is the first of it; the fits follow on those ``before``, one for each run.
+        After p = ``syncs`` (R,) synchronisations that brought ``server`` (R, K); the fits follow on those ``before``.
         """
-        return self._epoch(torch.arange(len(self.runs)), server, syncs, turn, before)
+        run = torch.arange(len(self.runs)) if run is None else run
+        fits = tuple(
+            fitted(self.surrogates[r], self.arms[r], Tally(*own), self.sigma, last)
+            for r, *own, last in zip(run.tolist(), *server, before, strict=True)
+        )
+        (runs, arms), clients = server.counts.shape, self.learners
+        seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
+        mean, length = torch.stack([fit.mean for fit in fits]), self._length(server.counts.sum(-1))
+        plan: Tensor | Own
+        if self.planning == "own":
+            covariance = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits]) / self.sigma**2
+            moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
+            plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
+        else:
+            length, plan = self._plan(run, fits, mean, length, syncs)
+        return State(Tally.blank(runs, clients, arms), server, syncs, seat, length, fits, plan)
 
     def index(self, state: State) -> Tensor:
         """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
@@ -157,33 +179,15 @@ class Epochs:
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
         server = state.server.of(run) + star.broadcast(self._message(news), when)
         turn = (when.step + 1 - self.begun) % self.learners
-        new = self._epoch(run, server, state.syncs[run] + 1, turn, [state.fits[r] for r in run.tolist()])
+        before = [state.fits[r] for r in run.tolist()]
+        new = self.resume(server, state.syncs[run] + 1, turn, before, run)
         return _renewed(state, run, new)
 
     def _message(self, tally: Tally) -> Message[Tally]:
         """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""
-        return counted(tally) if self.planning == "own" else Message(tally, (tally.counts > 0).sum(-1))
-
-    def _epoch(
-        self, run: Tensor, server: Tally, syncs: Tensor, turn: Tensor, before: Sequence[Fitted | None]
-    ) -> State:
-        """The runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) is the first."""
-        rows = run.tolist()
-        fits = tuple(
-            fitted(self.surrogates[r], self.arms[r], Tally(*own), self.sigma, last)
-            for r, *own, last in zip(rows, *server, before, strict=True)
+        return (
+            counts_and_sums(tally) if self.planning == "own" else Message(tally, (tally.counts > 0).sum(-1))
         )
-        (runs, arms), clients = server.counts.shape, self.learners
-        seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
-        mean, length = torch.stack([fit.mean for fit in fits]), self._length(server.counts.sum(-1))
-        plan: Tensor | Own
-        if self.planning == "own":
-            covariance = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits]) / self.sigma**2
-            moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
-            plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
-        else:
-            length, plan = self._plan(run, fits, mean, length, syncs)
-        return State(Tally.blank(runs, clients, arms), server, syncs, seat, length, fits, plan)
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""

@@ -27,7 +27,7 @@ from torch import Tensor
 from fedgo import phase_two
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.algorithms.go_ucb import fed_go_learner
-from fedgo.beyond.optimist import Counted, Optimist, at, check_event, counted, with_trivial
+from fedgo.beyond.optimist import Counted, Optimist, check_event, counts_and_sums, of_arm, with_trivial
 from fedgo.confidence import Tally
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start
@@ -128,7 +128,7 @@ class Guard:
         """The proposal a where max U − L(a) ≤ κ(U − L)(a), elsewhere the largest U."""
         interval = state.counted.interval
         proposed = largest(self.proposal.index(state.proposer), self.order)
-        width = at(interval.upper - interval.lower, proposed)
+        width = of_arm(interval.upper - interval.lower, proposed)
         accepted = interval.certificate(proposed) <= self.kappa * width
         fallback = largest(interval.upper, self.order)
         return Choice(torch.where(accepted, proposed, fallback), accepted)
@@ -141,7 +141,7 @@ class Guard:
 
     def notes(self, state: State, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """The optimist's ``certificate``, and whether the arm was ``proposed``."""
-        return {**self.optimist.notes(state.counted, index, arm), "proposed": at(index, arm) == 2}
+        return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """The optimist's event."""
@@ -239,8 +239,8 @@ def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> t
         return exploration, data.summed()
     billed = exploration._replace(ledger=Ledger(*(part.clone() for part in exploration.ledger)))
     star, when = Star(clients, billed.ledger), When(torch.arange(runs), torch.full((runs,), length - 1))
-    news = (data if told else star.collect(counted(data), when)).summed()
-    return billed, star.broadcast(counted(news), when)
+    news = (data if told else star.collect(counts_and_sums(data), when)).summed()
+    return billed, star.broadcast(counts_and_sums(news), when)
 
 
 def guard_regret(

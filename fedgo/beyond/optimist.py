@@ -64,11 +64,12 @@ class Optimist:
         """Only what everybody knows."""
         return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
 
-    def resume(self, server: Tally, syncs: Tensor) -> Counted:
-        """What all know after p = ``syncs`` (S,) synchronisations that brought ``server`` (S, K), and no pull since."""
+    def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
+        """What all know after p = ``syncs`` (R,) synchronisations that brought ``server`` (R, K), and no pull since, in
+        the runs ``run`` (R,), all unless said."""
         (runs, arms), learners = server.counts.shape, self.learners
         shared = Tally(*(part.unsqueeze(1) for part in server))
-        interval = self.intervals.after(shared, syncs.unsqueeze(-1))
+        interval = self.intervals.after(shared, syncs.unsqueeze(-1), run)
         fresh = Tally.blank(runs, learners, arms)
         return Counted(
             fresh,
@@ -89,25 +90,21 @@ class Optimist:
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
         """Whether (n_i − m)·(log-ratio) exceeds γ with this pull."""
         pulls = state.fresh.counts.sum(-1) + 1 - self.patience
-        return pulls * (state.gain + at(state.interval.gain, arm)) > self.gamma
+        return pulls * (state.gain + of_arm(state.interval.gain, arm)) > self.gamma
 
     def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
         """Count the pull and add up the reward."""
         fresh = state.fresh.record(arm, reward, turn)
-        gain = state.gain + turn * at(state.interval.gain, arm)
+        gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)
         return learnt._replace(interval=self.intervals.after(learnt.known, state.syncs.unsqueeze(-1)))
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
         """Counts and sums up, the news of all down."""
         run = when.run
-        fresh, syncs = state.fresh.of(run), state.syncs[run] + 1
-        news = star.collect(counted(fresh), when).summed()
-        server = state.server.of(run) + star.broadcast(counted(news), when)
-        shared = Tally(*(part.unsqueeze(1) for part in server))
-        interval = self.intervals.after(shared, syncs.unsqueeze(-1), run)
-        blank = Tally.blank(*fresh.counts.shape)
-        return place(state, run, Counted(blank, torch.zeros_like(state.gain[run]), server, syncs, interval))
+        news = star.collect(counts_and_sums(state.fresh.of(run)), when).summed()
+        server = state.server.of(run) + star.broadcast(counts_and_sums(news), when)
+        return place(state, run, self.resume(server, state.syncs[run] + 1, run))
 
 
 def check_event(gamma: float, patience: int) -> None:
@@ -117,12 +114,12 @@ def check_event(gamma: float, patience: int) -> None:
     count("patience", patience, "give the number of own pulls not counted, 0 or 1 say", least=0)
 
 
-def counted(tally: Tally) -> Message[Tally]:
+def counts_and_sums(tally: Tally) -> Message[Tally]:
     """The message of the pulls and the sum of every arm of the ``tally`` (R, ..., K)."""
     return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
 
 
-def at(values: Tensor, arm: Tensor) -> Tensor:
+def of_arm(values: Tensor, arm: Tensor) -> Tensor:
     """The ``values`` (..., K) of ``arm`` (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
