@@ -101,11 +101,11 @@ def test_botorchs_gp_ucb_fits_at_its_first_step_and_then_every_refit_steps(monke
     """Between two fits the model has the noise that the last fit found, on ever more data."""
     fitted, noises = [], []
     monkeypatch.setattr(
-        "fedgo.algorithms.gp_ucb.fit_gpytorch_mll",
+        "botorch.fit.fit_gpytorch_mll",
         lambda mll: fitted.append(len(mll.model.train_targets)) or fit_gpytorch_mll(mll),
     )
     monkeypatch.setattr(
-        "fedgo.algorithms.gp_ucb.UpperConfidenceBound",
+        "botorch.acquisition.analytic.UpperConfidenceBound",
         lambda model, beta: noises.append(model.likelihood.noise.item()) or UpperConfidenceBound(model, beta),
     )
     gp_ucb(hartmann6(2, arms=8), 2, 15, 2.0, first=6, refit=4)

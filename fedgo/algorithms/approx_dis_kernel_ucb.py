@@ -80,10 +80,10 @@ class NystroemKernel:
     def begin(self) -> State:
         """No data and an empty dictionary: mean 0 and σ² = k(x, x)/λ."""
         runs, arms, _ = self.kernel.shape
-        blank = torch.zeros(runs, self.learners, arms, dtype=torch.float64)
-        prior = torch.full_like(blank, 1 / self.settings.lam)
-        posterior = Posterior(torch.zeros(*blank.shape, arms, dtype=torch.float64), blank)
-        return State(posterior, prior, prior, Tally(blank, blank), blank[..., 0], blank[..., 0])
+        own = Tally.blank(runs, self.learners, arms)
+        prior = torch.full_like(own.sums, 1 / self.settings.lam)
+        posterior = Posterior(own.sums.new_zeros(*own.sums.shape, arms), own.sums)
+        return State(posterior, prior, prior, own, own.sums[..., 0], own.sums[..., 0])
 
     def index(self, state: State) -> Tensor:
         """The upper confidence bound."""

@@ -14,7 +14,7 @@ from fedgo.algorithms.approx_dis_kernel_ucb import rbf
 from fedgo.algorithms.go_ucb import Immediate
 from fedgo.confidence import Estimates, Tally, require_prior
 from fedgo.phase_one import Exploration
-from fedgo.phase_two import Index, Settings, require_run
+from fedgo.phase_two import Settings, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.trace import Trace
@@ -42,15 +42,9 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     an arm's number and a reward: 2 scalars up and 2N down.
     """
     require_run(problem, clients, steps, settings)
-    learner = Immediate(1, *_arms_apart(problem, settings), datum=2, in_place=True)
-    nothing = Exploration.nothing(len(problem.runs))
-    return simulate("UCB1, shared", problem, learner, nothing, clients, steps)
-
-
-def _arms_apart(problem: Problem, settings: Settings) -> tuple[Tensor, Tensor, int, Settings, Index]:
-    """Features e_x, offsets 0, their dimension, settings and the index of a learner that is UCB1."""
     runs, arms = problem.means.shape
-    unit = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)
+    apart = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)  # a feature for each arm
+    offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
     def ucb1(posterior: Estimates, known: Tally) -> Tensor:
         pulls = known.counts.clamp(min=1)
@@ -58,7 +52,8 @@ def _arms_apart(problem: Problem, settings: Settings) -> tuple[Tensor, Tensor, i
         index = known.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
         return torch.where(known.counts > 0, index, torch.inf)
 
-    return unit, torch.zeros(runs, 1, arms, dtype=torch.float64), arms, settings, ucb1
+    learner = Immediate(1, apart, offsets, arms, settings, ucb1, datum=2, in_place=True)
+    return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
 
 
 @on_cpu

@@ -87,19 +87,11 @@ class GeneralisedLinear:
         """A = λI, b = θ = 0."""
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
-        shape = (runs, self.learners)
-        blank = torch.zeros(*shape, arms, dtype=torch.float64)
-        vector = torch.zeros(*shape, d, dtype=torch.float64)
-        return State(
-            (eye / self.settings.lam).expand(*shape, d, d),
-            vector,
-            vector,
-            Tally(blank, blank),
-            blank,
-            torch.zeros(shape, dtype=torch.float64),
-            (self.settings.lam * eye).expand(runs, d, d),
-            vector[:, 0],
-        )
+        inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
+        gram = (self.settings.lam * eye).expand(runs, d, d)
+        vector = torch.zeros(runs, self.learners, d, dtype=torch.float64)
+        own = Tally.blank(runs, self.learners, arms)
+        return State(inverse, vector, vector, own, own.counts, vector[..., 0], gram, vector[:, 0])
 
     def index(self, state: State) -> Tensor:
         """xᵀA⁻¹b + √β‖x‖_{A⁻¹}; μ increases, so the index is that of the linear part."""

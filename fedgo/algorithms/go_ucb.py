@@ -158,11 +158,8 @@ def _linearise(
     if argmax == "ascent":
         if not isinstance(start.network, Network):
             raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
-        optimism = LineThree(
-            view(start.network, start.w0, arms),
-            settings.lam,
-            number("beta", settings.beta, "line 3 takes one β for all runs"),
-        )
+        beta = number("beta", settings.beta, "line 3 takes one β for all runs")
+        optimism = LineThree(view(start.network, start.w0, arms), settings.lam, beta)
     offsets = start.network.values(start.w0, arms)
     return coordinates.features, offsets, start.network.size, settings, optimism
 
