@@ -41,17 +41,6 @@ def _copied(part):
 
 
 @pytest.fixture
-def tables(tmp_path, monkeypatch):
-    """An empty folder in the place of the shipped tables."""
-    from fedgo.experiments import record  # here: most tests need no table
-
-    monkeypatch.setattr(record, "DATA", tmp_path)
-    record.read.cache_clear()
-    yield tmp_path
-    record.read.cache_clear()
-
-
-@pytest.fixture
 def kept_at_every_step(tmp_path, monkeypatch):
     """Clients and servers of a plan are saved, emptied and loaded before and after each of their steps."""
     from fedgo.federation import Client, Server

@@ -31,8 +31,7 @@ from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.optimist import exact_go_ucb
 from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised, Surrogate
-from fedgo.experiments.fitted_kernel import fitted_kernel_ucb
-from fedgo.experiments.fn_ucb import fn_ucb
+from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
 
 SETTINGS = Settings(0.2, 0.3, 0.5)
 FEW = Langevin(rounds=5)

@@ -47,9 +47,9 @@ from fedgo.beyond.guard import Guarantee, TabularIntervals, guarded, guarded_fed
 from fedgo.beyond.optimist import exact_go_ucb
 from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised
 from fedgo.confidence import Posterior, Tally, ball, first_order
-from fedgo.experiments.comparison import evaluate, tuned, world
-from fedgo.experiments.fitted_kernel import fitted_kernel_ucb
-from fedgo.experiments.fn_ucb import fn_ucb
+from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
+from fedgo.experiments.regimes import world
+from fedgo.experiments.results import evaluate, tuned
 from fedgo.federation import Client, Fitting, Plan, Server
 from fedgo.federation.local import at_random
 from fedgo.messages import scalars

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedgo.experiments import claims
 from fedgo.experiments.claims import (
     CLAIMS,
     VERDICTS,
@@ -20,10 +21,17 @@ from fedgo.experiments.claims import (
     late_share,
     on,
     orders,
+    outcomes,
     ratios,
+    regrets_compared,
     sizes,
+    verdicts_compared,
 )
-from fedgo.experiments.comparison import ALGORITHMS, EXPERIMENTS
+from fedgo.experiments.regimes import EXPERIMENTS
+from fedgo.experiments.results import summary, tuned
+from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.runner import read
+from fedgo.experiments.studies import CLAIM_RUNS
 from fedgo.trace import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,12 +58,18 @@ def messages(up, down, phase_one=1):
 
 
 def claim(decide, expected="partly"):
-    return Claim("n", "p", "q", "s", "t", decide, "results", expected)
+    return Claim("n", "p", "q", decide, "results", expected)
 
 
 def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
     return ratios(
-        {"e": worlds}, quantity, ["e"], ["A"], [name for name in worlds if name != "A"], side, limit
+        outcomes({"hartmann6": worlds}),
+        quantity,
+        ["hartmann6"],
+        ["A"],
+        [name for name in worlds if name != "A"],
+        side,
+        limit,
     )
 
 
@@ -69,9 +83,9 @@ def test_a_claim_on_some_problems_keeps_the_parts_on_these():
     outperforms = next(c for c in CLAIMS if c.name == "outperforms")
     narrowed = on(outperforms, ("shuttle", "hartmann6"))
     traces = {e: {a: trace(10 * RUNS, name=a) for a in ALGORITHMS} for e in EXPERIMENTS}
-    whole, some = (judge(c, traces)[1] for c in (outperforms, narrowed))
+    whole, some = (judge(c, outcomes(traces))[1] for c in (outperforms, narrowed))
     assert len(whole) == 10 and some == whole[5:]
-    assert narrowed.quote == outperforms.quote and outperforms.decide.keywords["experiments"] == (
+    assert narrowed.quote == outperforms.quote and outperforms.decide.keywords["problems"] == (
         "magic", "shuttle",
     )  # fmt: skip
     assert on(outperforms, ("hartmann6", "cosine8")) is None
@@ -90,15 +104,20 @@ def level(name, regret, sent=100):
 
 def test_what_is_replaced_changes_the_verdicts_that_rest_on_it_alone():
     even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
-    found = {c.claim.name: c for c in changes(even, {"hartmann6": {"Fed-GO-UCB": level("Fed-GO-UCB", 3)}})}
+    found = {
+        c.claim.name: c
+        for c in changes(outcomes(even), outcomes({"hartmann6": {"Fed-GO-UCB": level("Fed-GO-UCB", 3)}}))
+    }
     assert list(found) == [
         "effective", "much-smaller-regret", "superiority", "higher-cost", "cheaper-than-one", "sub-linear",
     ]  # fmt: skip
     assert {c.before[0] for c in found.values()} == {"not reproduced"}  # nobody is better than anybody
-    assert all({p.label[:3] for p in c.after[1]} == {"p: "} and c.lost == 0 for c in found.values())
-    assert found["effective"].after[0] == "reproduced" and found["effective"].gained == 1
-    assert (found["much-smaller-regret"].after[0], found["much-smaller-regret"].gained) == ("partly", 4)
-    assert found["superiority"].after[0] == "reproduced" and found["superiority"].gained == 5
+    assert all(
+        {p.label[:11] for p in c.after[1]} == {"Hartmann6: "} and c.turned(False) == 0 for c in found.values()
+    )
+    assert found["effective"].after[0] == "reproduced" and found["effective"].turned(True) == 1
+    assert (found["much-smaller-regret"].after[0], found["much-smaller-regret"].turned(True)) == ("partly", 4)
+    assert found["superiority"].after[0] == "reproduced" and found["superiority"].turned(True) == 5
     assert [c.claim.name for c in found.values() if c.stable] == [
         "higher-cost",
         "cheaper-than-one",
@@ -111,12 +130,12 @@ def test_in_hindsight_only_the_algorithm_that_is_praised_gets_better_constants()
     better = {
         e: {"Fed-GO-UCB": level("Fed-GO-UCB", 8), "One-GO-UCB": level("One-GO-UCB", 2)} for e in EXPERIMENTS
     }
-    found = {c.claim.name: c for c in changes(even, better)}
-    assert (found["outperforms"].gained, found["outperforms"].lost) == (
+    found = {c.claim.name: c for c in changes(outcomes(even), outcomes(better))}
+    assert (found["outperforms"].turned(True), found["outperforms"].turned(False)) == (
         10,
         0,
     )  # One-GO-UCB is a baseline here
-    assert found["much-smaller-regret"].gained == 8  # and here it is praised
+    assert found["much-smaller-regret"].turned(True) == 8  # and here it is praised
     assert set(found) == {c.name for c in CLAIMS if on(c, tuple(EXPERIMENTS))}
 
 
@@ -124,7 +143,10 @@ def test_another_index_may_replace_the_baselines_that_use_it_too():
     even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
     cheap = {"hartmann6": {"One-GO-UCB": level("One-GO-UCB", 10, sent=50)}}
     alone, both = (
-        {c.claim.name: [part.estimate for part in c.after[1]] for c in changes(even, cheap, baselines=which)}
+        {
+            c.claim.name: [part.estimate for part in c.after[1]]
+            for c in changes(outcomes(even), outcomes(cheap), baselines=which)
+        }
         for which in (False, True)
     )
     assert alone["cheaper-than-one"] == [1] and both["cheaper-than-one"] == [2]
@@ -136,9 +158,9 @@ def test_a_change_counts_what_is_gained_and_what_is_lost():
         return [Part("p", 1.0, 1.0, 1.0, 1.0, holds=part) for part in holds]
 
     swapped = Change(claim(None), ("partly", parts(True, False, True)), ("partly", parts(False, True, True)))
-    assert (swapped.stable, swapped.gained, swapped.lost) == (True, 1, 1)
+    assert (swapped.stable, swapped.turned(True), swapped.turned(False)) == (True, 1, 1)
     lost = Change(claim(None), ("reproduced", parts(True, True)), ("partly", parts(True, False)))
-    assert (lost.stable, lost.gained, lost.lost) == (False, 0, 1)
+    assert (lost.stable, lost.turned(True), lost.turned(False)) == (False, 0, 1)
 
 
 # --- judge
@@ -153,9 +175,15 @@ def test_a_verdict_counts_the_parts_whose_whole_interval_is_below(b, c, verdict)
         for key, level, shift in (("A", 10, 0), ("B", b, 1), ("C", c, 2))
     }
     decide = partial(
-        ratios, quantity="regret", experiments=["e"], ours=["A"], others=["B", "C"], side="below", limit=0.5
+        ratios,
+        quantity="regret",
+        problems=["hartmann6"],
+        ours=["A"],
+        others=["B", "C"],
+        side="below",
+        limit=0.5,
     )
-    found, parts = judge(claim(decide), {"e": worlds})
+    found, parts = judge(claim(decide), outcomes({"hartmann6": worlds}))
     assert found == verdict
     assert [part.holds for part in parts] == [b == 30, c == 40]
     for part in parts:
@@ -173,9 +201,14 @@ def test_a_claim_that_no_run_decides_is_not_testable():
 def test_a_ratio_is_that_of_the_means_of_the_quantity_asked_for():
     worlds = {"A": trace([1.0, 3.0], [200, 600]), "B": trace([8.0, 8.0], [100, 100])}
     (regret,) = ratio_parts(worlds)
-    (sent,) = ratio_parts(worlds, quantity="communication")
-    assert regret[:4] == ("p: A / B", pytest.approx(2 / 8), pytest.approx(1 / 8), pytest.approx(3 / 8))
-    assert sent[:4] == ("p: A / B", pytest.approx(4), pytest.approx(2), pytest.approx(6))
+    (sent,) = ratio_parts(worlds, quantity="scalars")
+    assert regret[:4] == (
+        "Hartmann6: A / B",
+        pytest.approx(2 / 8),
+        pytest.approx(1 / 8),
+        pytest.approx(3 / 8),
+    )
+    assert sent[:4] == ("Hartmann6: A / B", pytest.approx(4), pytest.approx(2), pytest.approx(6))
 
 
 def test_a_ratio_divides_means_and_does_not_average_ratios():
@@ -208,9 +241,18 @@ def test_to_touch_the_threshold_is_not_enough(side):
 
 def test_every_experiment_meets_every_pair_in_order():
     worlds = {name: trace(level * RUNS) for name, level in zip("ABCD", (1, 2, 3, 4), strict=True)}
-    parts = ratios({"e": worlds, "f": worlds}, "regret", ["e", "f"], ["A", "B"], ["C", "D"], "below", 1.0)
-    labels = ["A / C", "A / D", "B / C", "B / D"] * 2
-    assert [part.label for part in parts] == [f"p: {label}" for label in labels]
+    parts = ratios(
+        outcomes({"hartmann6": worlds, "cosine8": worlds}),
+        "regret",
+        ["hartmann6", "cosine8"],
+        ["A", "B"],
+        ["C", "D"],
+        "below",
+        1.0,
+    )
+    labels = ["A / C", "A / D", "B / C", "B / D"]
+    titles = ("Hartmann6", "Cosine8")
+    assert [part.label for part in parts] == [f"{title}: {label}" for title in titles for label in labels]
     assert [part.estimate for part in parts] == pytest.approx([1 / 3, 1 / 4, 2 / 3, 2 / 4] * 2)
 
 
@@ -221,21 +263,23 @@ def test_the_late_share_counts_both_directions_of_the_second_half_of_phase_two()
     up = [[99, 3, 1, 2, 0, 0], [99, 3, 1, 2, 0, 0]]
     down = [[99, 4, 4, 0, 5, 1], [99, 4, 4, 0, 5, 1]]
     # Phase II's five steps have 7, 5, 2, 5, 1 scalars; the second half is the last three of them
-    (part,) = late_share({"e": {"A": messages(up, down)}}, ["e"], "A", 0.5)
-    assert part == ("p: second half / all", *[pytest.approx(8 / 20)] * 3, 0.5, True)
-    (longer,) = late_share({"e": {"A": messages(up, down, phase_one=2)}}, ["e"], "A", 0.5)
+    (part,) = late_share(outcomes({"hartmann6": {"A": messages(up, down)}}), ["hartmann6"], "A", 0.5)
+    assert part == ("Hartmann6: second half / all", *[pytest.approx(8 / 20)] * 3, 0.5, True)
+    (longer,) = late_share(
+        outcomes({"hartmann6": {"A": messages(up, down, phase_one=2)}}), ["hartmann6"], "A", 0.5
+    )
     assert longer.estimate == pytest.approx(6 / 13)
 
 
 def test_linear_growth_is_not_sub_linear():
-    decide = partial(late_share, experiments=["e"], algorithm="A", limit=0.5)
+    decide = partial(late_share, problems=["hartmann6"], algorithm="A", limit=0.5)
     linear = trace(RUNS, [100 + 10 * k for k in range(20)])
-    found, (part,) = judge(claim(decide), {"e": {"A": linear}})
+    found, (part,) = judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))
     assert (found, part.estimate, part.low, part.high) == ("not reproduced", 0.5, 0.5, 0.5)
     linear.up[:, 7:] //= 2
-    assert judge(claim(decide), {"e": {"A": linear}})[0] == "reproduced"
+    assert judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))[0] == "reproduced"
     linear.up[:, 7:] *= 6
-    assert judge(claim(decide), {"e": {"A": linear}})[0] == "not reproduced"
+    assert judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))[0] == "not reproduced"
 
 
 # --- sizes and orders: 25 units on 6, 8, 10 inputs have 201, 251, 301 parameters
@@ -280,7 +324,7 @@ def test_every_row_is_complete_and_asks_for_runs_that_exist():
         assert (ROOT / "notebooks" / f"{row.chapter}.md").is_file()
         assert (row.decide is None) == (row.expected == "not testable")
         options = row.decide.keywords if row.decide else {}
-        assert set(options.get("experiments", ())) <= set(EXPERIMENTS)
+        assert set(options.get("problems", ())) <= set(EXPERIMENTS)
         assert {*options.get("ours", ()), *options.get("others", ())} <= set(ALGORITHMS)
 
 
@@ -312,3 +356,44 @@ def test_the_book_computed_the_expected_verdicts():
     }
     for verdict in VERDICTS:
         assert quoted[verdict.replace(" ", "-")] == sum(row.expected == verdict for row in CLAIMS)
+
+
+# --- verdicts and regrets side by side
+
+
+def test_a_row_has_both_verdicts_with_their_parts_and_says_whether_it_stays():
+    def parts(*holds):
+        return [Part("p", 1.0, 1.0, 1.0, 1.0, holds=part) for part in holds]
+
+    said = claim(None)
+    same = Change(said, ("partly", parts(True, False)), ("partly", parts(False, True)))
+    other = Change(said, ("partly", parts(True, False)), ("not reproduced", parts(False, False)))
+    head, _, first, second = verdicts_compared([same, other], "as it is", "changed").data.splitlines()
+    assert head == "| the paper's words | as it is | changed | stable |"
+    assert first.endswith(
+        "| partly ■□ 1\u00a0of\u00a02 | partly ■□ 1\u00a0of\u00a02 | yes |"
+    )  # how many, not which
+    assert second.endswith("| not reproduced □□ 0\u00a0of\u00a02 | **no** |")
+
+
+def test_regrets_are_paired_and_named_with_the_setting_of_their_study(monkeypatch):
+    asked = []
+    monkeypatch.setattr(claims, "tuned", lambda *of: asked.append(of) or {"lam": float(len(asked))})
+    runs = outcomes({"hartmann6": {"A": trace([10.0, 30.0]), "B": trace([0.0, 0.0])}})
+    others = outcomes({"hartmann6": {"A": trace([11.0, 31.0])}})
+    head, _, row = regrets_compared(runs, others, "line3", "before", "after", ", line 3").data.splitlines()
+    assert head == "| problem | regret of | before | after | difference |"
+    expected = r"| Hartmann6 | A | 20 ± 10 ($\lambda$ 1) | 21 ± 10 ($\lambda$ 2) | 1 (1 to 1) |"
+    assert row.replace("\u00a0", " ") == expected
+    assert asked == [("hartmann6", "A"), ("hartmann6", "A, line 3", "line3")]
+
+
+def test_the_kept_runs_of_the_winners_are_those_of_their_settings():
+    for study in ("line3", "in_sample"):
+        rows = read(study)
+        for (name, player), part in rows.groupby(["problem", "player"]):
+            assert len(part) == CLAIM_RUNS and set(part["seed"]) == {0}
+            assert {n: part[n].unique().item() for n in ("lam", "beta")} == tuned(name, player, study)
+        if study == "in_sample":  # chosen on these very runs
+            for (name, player), part in rows.groupby(["problem", "player"]):
+                assert part["regret"].mean() == pytest.approx(summary(name, player, study).regret, abs=2e-3)

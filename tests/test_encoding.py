@@ -21,9 +21,9 @@ from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.confidence import Tally, statistics
-from fedgo.experiments.comparison import ALGORITHMS, World
 from fedgo.experiments.packing import pack_rows, pack_triangle, reveal, unpack_rows, unpack_triangle
-from fedgo.experiments.tuning import GRIDS
+from fedgo.experiments.players import World
+from fedgo.experiments.roster import ALGORITHMS
 from fedgo.messages import names_arms, scalars
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
@@ -167,7 +167,7 @@ def small(encoding="dense", d_x=2):
 def played(name, encoding, d_x=2):
     """An algorithm with the setting in the middle of its grid, which synchronises now and then."""
     algorithm = ALGORITHMS[name]
-    grid = GRIDS[name]
+    grid = algorithm.grid
     setting = dict(grid[len(grid) // 2])
     if "lam" in setting:
         setting["gamma"] = 4.0 if "Kernel" in name else 1.5

@@ -8,7 +8,6 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from fedgo.experiments.comparison import ALGORITHMS, YARDSTICKS
 from fedgo.experiments.figures import (
     BEYOND,
     STYLES,
@@ -18,6 +17,7 @@ from fedgo.experiments.figures import (
     plain_ticks,
     regret_against_scalars,
 )
+from fedgo.experiments.roster import ALGORITHMS, YARDSTICKS
 
 
 def test_curves_that_are_equal_show_markers_of_their_own():
@@ -80,14 +80,9 @@ def trade_off():
     plt.close(figure)
 
 
-def test_every_point_has_its_name_and_no_name_lies_on_another(trade_off):
-    for axes, expected in zip(trade_off.axes, (3, 4), strict=True):
-        names = [text for text in axes.texts if text.get_text()]
-        assert [text.get_text() for text in names] == list(STYLES)[:expected]
-        boxes = [text.get_window_extent() for text in names]
-        assert not any(a.overlaps(b) for k, a in enumerate(boxes) for b in boxes[:k])
-        frame = axes.get_window_extent()
-        assert all(frame.x0 <= box.x0 and box.x1 <= frame.x1 for box in boxes)
+def test_every_algorithm_has_its_colour_and_marker_in_the_legend(trade_off):
+    (legend,) = trade_off.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(STYLES)[:4]
 
 
 def test_dense_is_filled_packed_is_hollow_and_the_title_names_the_lowest(trade_off):
@@ -106,7 +101,7 @@ def test_a_median_of_zero_has_no_place_on_a_logarithmic_axis_and_its_mean_has_on
         {"One": {"UCB1": zero, "Uniform": Outcome(torch.tensor([9.0]), 0.0, 0.0)}}
     )
     figure.canvas.draw()
-    assert {label.get_text() for label in figure.axes[0].texts if label.get_text()} == {"UCB1", "Uniform"}
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"UCB1", "Uniform"}
     plt.close(figure)
 
 

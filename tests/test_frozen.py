@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fedgo.experiments.comparison import ALGORITHMS, EXPERIMENTS, World, tuned
+from fedgo.experiments.regimes import EXPERIMENTS
+from fedgo.experiments.results import tuned
+from fedgo.experiments.roster import ALGORITHMS
 
 RUNS, ROUNDS = 10, 100
 FROZEN = json.loads((Path(__file__).parent / "frozen.json").read_text(encoding="utf-8"))
@@ -15,7 +18,7 @@ FROZEN = json.loads((Path(__file__).parent / "frozen.json").read_text(encoding="
 def played(name: str) -> dict[str, str]:
     """A hash of arms, scalars and synchronisations of every algorithm on the problem ``name``, as the book plays it."""
     experiment = EXPERIMENTS[name]
-    world = World(experiment.problem(range(RUNS), seed=0), experiment.clients, ROUNDS)
+    world = replace(experiment, rounds=ROUNDS).world(range(RUNS))
     found = {}
     for algorithm, how in ALGORITHMS.items():
         trace, digest = how.run(world, tuned(name, algorithm)), hashlib.sha256()

@@ -13,9 +13,9 @@ from distributed import Client, LocalCluster
 
 from fedgo import Settings
 from fedgo.experiments import runner
-from fedgo.experiments.halving import Rung, halve, score
-from fedgo.experiments.player import Player, World, grid, settings
-from fedgo.experiments.regime import PROBLEMS, TUNING_SEED, Entry, Regime
+from fedgo.experiments.halving import Rung, halve, together
+from fedgo.experiments.players import Player, World, grid, settings
+from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
 from fedgo.experiments.roster import ALGORITHMS, PLAYERS, VARIANTS
 from fedgo.experiments.runner import Study, afresh, check, key, read, run
 from fedgo.experiments.studies import STUDIES
@@ -40,11 +40,13 @@ def climbed(rungs=RUNGS, limit=99):
     """The choice among `BETAS`, computing what waits, and how many runs each setting was given."""
     runs = dict.fromkeys(range(12), 0)
 
-    def regrets(beta):
-        return [[pretend(beta, run) for run in range(runs[beta])]]
+    def score(beta, wanted):
+        if runs[beta] < wanted:
+            return None
+        return sum(pretend(beta, run) for run in range(wanted)) / wanted
 
     for _ in range(limit):
-        found = halve(range(12), rungs, regrets)
+        found = halve(range(12), rungs, score)
         if not found.waiting:
             break
         runs.update(dict.fromkeys(found.waiting, found.runs))
@@ -67,14 +69,14 @@ def test_what_waits_is_the_next_rung_and_its_runs():
 
 
 def test_a_setting_for_several_regimes_has_the_least_geometric_mean():
-    assert score([[1.0, 3.0]], 1) == 1.0 and score([[1.0, 3.0]], 2) == 2.0
-    assert score([[1.0], [9.0]], 1) == pytest.approx(20**0.5 - 1)
-    regrets = {"a": [[1.0], [9.0]], "b": [[5.0], [4.0]]}  # √(2·10) < √(6·5), though 5 > 4.5
-    assert halve(["b", "a"], [Rung(2, 1)], regrets.get).ranked == [["a", "b"]]
+    assert together([2.0]) == 2.0 and together([2.0, None]) is None
+    assert together([1.0, 9.0]) == pytest.approx(20**0.5 - 1)
+    means = {"a": [1.0, 9.0], "b": [5.0, 4.0]}  # √(2·10) < √(6·5), though 5 > 4.5
+    assert halve(["b", "a"], [Rung(2, 1)], lambda one, runs: together(means[one])).ranked == [["a", "b"]]
 
 
 def test_equal_settings_stay_in_their_order():
-    assert halve([2, 1, 3], [Rung(3, 1)], lambda k: [[5.0]]).ranked == [[2, 1, 3]]
+    assert halve([2, 1, 3], [Rung(3, 1)], lambda one, runs: 5.0).ranked == [[2, 1, 3]]
 
 
 # --- The runner
@@ -265,9 +267,9 @@ def test_every_player_plays_a_small_regime_to_its_end(name):
 # --- The lists
 
 
-@pytest.mark.parametrize("name", ["map", "ablation", "costs"])
+@pytest.mark.parametrize("name", STUDIES)
 def test_the_shipped_table_of_a_study_is_whole(name):
-    known = runner.Known(read(name))
+    known = runner.known(name)
     assert [job for player in STUDIES[name].players for job in STUDIES[name].jobs(known, player)] == []
 
 

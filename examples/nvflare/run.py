@@ -32,7 +32,8 @@ import torch
 from at_site import hartmann
 from nvflare.recipe import ProdEnv, SimEnv
 
-from fedgo.experiments.comparison import tuned, world
+from fedgo.experiments.regimes import world
+from fedgo.experiments.results import tuned
 from fedgo.federation.flare import Hub, recipe
 from fedgo.federation.local import play
 from fedgo.phase_one import phase_one_length

@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedgo.experiments.player import Player, World, grid, settings
-    from fedgo.experiments.regime import PROBLEMS, Entry, Regime
+    from fedgo.experiments.players import Player, World, grid, settings
+    from fedgo.experiments.regimes import PROBLEMS, Entry, Regime
     from fedgo.experiments.results import evaluate, tuned
     from fedgo.experiments.roster import ALGORITHMS, PLAYERS
     from fedgo.experiments.runner import Study, check, read, run
     from fedgo.experiments.studies import STUDIES
 
 _WHERE = {
-    "player": ("Player", "World", "grid", "settings"),
-    "regime": ("PROBLEMS", "Entry", "Regime"),
+    "players": ("Player", "World", "grid", "settings"),
+    "regimes": ("PROBLEMS", "Entry", "Regime"),
     "results": ("evaluate", "tuned"),
     "roster": ("ALGORITHMS", "PLAYERS"),
     "runner": ("Study", "check", "read", "run"),

@@ -1,22 +1,31 @@
-"""The paper's empirical claims as data (`CLAIMS`), each decided by a statistic of executed traces.
+"""The paper's empirical claims as data (`CLAIMS`), each decided by a statistic of executed runs.
 
 A claim has parts (a problem, an algorithm to compare with, a caption). A part holds if its whole 95 % bootstrap
 interval over the runs is on the claimed side of the threshold. The verdict counts the parts: all hold, "reproduced";
 some, "partly"; none, "not reproduced". A sentence that no run can decide is "not testable".
+
+The runs are a frame with a row for each: problem, player, run, and the columns of `Trace.to_frame`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import pandas as pd
+from IPython.display import Markdown
 
-from fedgo.experiments.comparison import world
-from fedgo.experiments.summaries import Array, Quantity, interval, total
+from fedgo.experiments.regimes import PROBLEMS, world
+from fedgo.experiments.results import tuned
+from fedgo.experiments.runner import facts
+from fedgo.experiments.studies import STUDIES
+from fedgo.experiments.summaries import Array, interval, mean_error
+from fedgo.experiments.tables import in_symbols, quote, share_of_parts, table
 from fedgo.trace import Trace
 
-Traces = Mapping[str, Mapping[str, Trace]]  # experiment, then algorithm
+Quantity = Literal["regret", "scalars"]
 Side = Literal["below", "above"]
 Verdict = Literal["reproduced", "partly", "not reproduced", "not testable"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -36,45 +45,84 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper: where and in which words, the statistic that decides it, the verdict expected.
+    """A sentence of the paper: where and in which words, what decides it, and the verdict expected.
 
-    ``decide`` is a function of this file with all arguments but the traces; ``chapter`` shows the runs.
+    ``decide`` is a function of this file with all arguments but the runs; where no run can, ``instead`` says why.
+    ``chapter`` shows the runs.
     """
 
     name: str
     place: str
     quote: str
-    statistic: str
-    threshold: str
     decide: partial[list[Part]] | None
     chapter: str
     expected: Verdict
+    instead: str = ""
 
     @property
     def decided_by(self) -> Callable[..., list[Part]] | None:
         """The function in ``decide``."""
         return self.decide.func if self.decide else None
 
+    @property
+    def statistic(self) -> str:
+        """What decides it, in words."""
+        if self.decide is None:
+            return self.instead
+        how = self.decide.keywords
+        if self.decided_by is sizes:
+            return "$d_w = 25 d_x + 51$ of the network that Section 6 describes"
+        if self.decided_by is orders:
+            return r"$\log_{10}$ of $d_w^2$ and of $d_x^2$, rounded"
+        if self.decided_by is late_share:
+            return f"share of Phase II's scalars that {how['algorithm']} sends in its second half (linear growth: 1/2)"
+        what = {"regret": "final regret", "scalars": "scalars"}[how["quantity"]]
+        ours, others = " or ".join(how["ours"]), "; ".join(how["others"])
+        where = ", ".join(PROBLEMS[problem].title for problem in how["problems"])
+        return f"mean {what} of {ours} over that of {others} (on {where})"
 
-def judge(claim: Claim, traces: Traces) -> tuple[Verdict, list[Part]]:
-    """The verdict on ``claim`` from executed ``traces``, and the parts it rests on."""
+    @property
+    def threshold(self) -> str:
+        """What a part has to keep to."""
+        how = self.decide.keywords if self.decide else {}
+        if self.decided_by in (ratios, late_share):
+            return f"whole interval {how.get('side', 'below')} {Fraction(how['limit'])}"
+        if self.decided_by is orders:
+            return "{d_w} and {d_x}".format(**how)
+        return "equal to the caption" if self.decided_by is sizes else "–"
+
+
+def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
+    """The runs of ``traces``, by experiment and algorithm, as a frame."""
+    return pd.concat(
+        [
+            trace.to_frame().assign(problem=problem, player=player)
+            for problem, of in traces.items()
+            for player, trace in of.items()
+        ],
+        ignore_index=True,
+    )
+
+
+def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[Part]]:
+    """The verdict on ``claim`` from ``runs``, and the parts it rests on."""
     if claim.decide is None:
         return "not testable", []
-    parts = claim.decide(traces)
+    parts = claim.decide(runs)
     holding = sum(part.holds for part in parts)
     return ("reproduced" if holding == len(parts) else "partly" if holding else "not reproduced"), parts
 
 
-def on(claim: Claim, experiments: Sequence[str]) -> Claim | None:
-    """``claim`` with its parts on ``experiments`` alone; None where none of its parts is a run on these."""
+def on(claim: Claim, problems: Sequence[str]) -> Claim | None:
+    """``claim`` with its parts on ``problems`` alone; None where none of its parts is a run on these."""
     if claim.decide is None or claim.decided_by not in (ratios, late_share):
         return None
-    kept = tuple(name for name in claim.decide.keywords["experiments"] if name in experiments)
-    return replace(claim, decide=partial(claim.decide, experiments=kept)) if kept else None
+    kept = tuple(name for name in claim.decide.keywords["problems"] if name in problems)
+    return replace(claim, decide=partial(claim.decide, problems=kept)) if kept else None
 
 
 class Change(NamedTuple):
-    """The verdict on a ``claim`` and its parts ``before`` and ``after`` some traces were replaced."""
+    """The verdict on a ``claim`` and its parts ``before`` and ``after`` some runs were replaced."""
 
     claim: Claim
     before: tuple[Verdict, list[Part]]
@@ -85,77 +133,73 @@ class Change(NamedTuple):
         """Whether the verdict is the same."""
         return self.before[0] == self.after[0]
 
-    @property
-    def gained(self) -> int:
-        """How many parts hold only afterwards."""
-        return sum(
-            new.holds and not old.holds for old, new in zip(self.before[1], self.after[1], strict=True)
-        )
-
-    @property
-    def lost(self) -> int:
-        """How many parts held only before."""
-        return sum(
-            old.holds and not new.holds for old, new in zip(self.before[1], self.after[1], strict=True)
-        )
+    def turned(self, holds: bool) -> int:
+        """How many parts hold only afterwards; or, with False, only before."""
+        pairs = zip(self.before[1], self.after[1], strict=True)
+        return sum(old.holds != new.holds == holds for old, new in pairs)
 
 
-def changes(traces: Traces, others: Traces, baselines: bool = False) -> list[Change]:
-    """Every claim that runs on the experiments of ``others`` decide, judged on ``traces`` and with ``others`` in place
-    of those of the algorithm that the claim is about; what it is compared with stays, unless ``baselines``."""
+def changes(runs: Any, others: Any, baselines: bool = False) -> list[Change]:
+    """Every claim that runs on the problems of ``others`` decide, judged on ``runs`` and with ``others`` in place of
+    those of the algorithm that the claim is about; what it is compared with stays, unless ``baselines``."""
     found = []
-    for claim in filter(None, (on(part, tuple(others)) for part in CLAIMS)):
+    names = others["problem"].unique()
+    here = runs[runs["problem"].isin(names)]
+    for claim in filter(None, (on(part, tuple(names)) for part in CLAIMS)):
         keywords = claim.decide.keywords if claim.decide else {}
         about = keywords["ours"] if "ours" in keywords else (keywords["algorithm"],)
-        mixed = {
-            name: {**traces[name], **{a: t for a, t in others[name].items() if baselines or a in about}}
-            for name in others
-        }
-        found.append(Change(claim, judge(claim, traces), judge(claim, mixed)))
+        new = others if baselines else others[others["player"].isin(about)]
+        replaced = {*zip(new["problem"], new["player"], strict=True)}
+        stays = [pair not in replaced for pair in zip(here["problem"], here["player"], strict=True)]
+        found.append(Change(claim, judge(claim, runs), judge(claim, pd.concat([here[stays], new]))))
     return found
 
 
+def column(runs: Any, problem: str, player: str, name: str) -> Array:
+    """The values of ``name`` in the runs of ``player`` on ``problem``, in their order, (S,)."""
+    rows = runs[(runs["problem"] == problem) & (runs["player"] == player)]
+    values: Array = rows.sort_values("run")[name].to_numpy(dtype=float)
+    return values
+
+
 def ratios(
-    traces: Traces,
+    runs: Any,
     quantity: Quantity,
-    experiments: Sequence[str],
+    problems: Sequence[str],
     ours: Sequence[str],
     others: Sequence[str],
     side: Side,
     limit: float,
 ) -> list[Part]:
-    """Mean final ``quantity`` of each of ``ours`` over that of each of the ``others``, on each experiment."""
+    """Mean final ``quantity`` of each of ``ours`` over that of each of the ``others``, on each problem."""
     parts = []
-    for experiment in experiments:
+    for problem in problems:
         for own in ours:
             for other in others:
-                pair = (traces[experiment][own], traces[experiment][other])
-                found = interval(_ratio, *(total(trace, quantity) for trace in pair))
-                parts.append(_against(f"{pair[0].problem}: {own} / {other}", found, side, limit))
+                found = interval(_ratio, *(column(runs, problem, name, quantity) for name in (own, other)))
+                parts.append(_against(f"{PROBLEMS[problem].title}: {own} / {other}", found, side, limit))
     return parts
 
 
-def late_share(traces: Traces, experiments: Sequence[str], algorithm: str, limit: float) -> list[Part]:
+def late_share(runs: Any, problems: Sequence[str], algorithm: str, limit: float) -> list[Part]:
     """Share of Phase II's scalars that are sent in its second half: ½ for linear growth, less for sub-linear."""
     parts = []
-    for experiment in experiments:
-        trace = traces[experiment][algorithm]
-        sent = (trace.up + trace.down)[:, trace.phase_one :].double()
-        late, whole = (part.sum(1).numpy() for part in (sent[:, sent.shape[1] // 2 :], sent))
-        found = interval(_ratio, late, whole)
-        parts.append(_against(f"{trace.problem}: second half / all", found, "below", limit))
+    for problem in problems:
+        names = ("scalars_late", "scalars_phase_two")
+        found = interval(_ratio, *(column(runs, problem, algorithm, name) for name in names))
+        parts.append(_against(f"{PROBLEMS[problem].title}: second half / all", found, "below", limit))
     return parts
 
 
-def sizes(traces: Traces, stated: Mapping[str, int]) -> list[Part]:
-    """d_w of the paper's network on each experiment, against the number that a caption states."""
+def sizes(runs: Any, stated: Mapping[str, int]) -> list[Part]:
+    """d_w of the paper's network on each problem, against the number that a caption states."""
     return [_exact(name, world(name, 1).network.size, value) for name, value in stated.items()]
 
 
-def orders(traces: Traces, experiments: Sequence[str], d_w: int, d_x: int) -> list[Part]:
+def orders(runs: Any, problems: Sequence[str], d_w: int, d_x: int) -> list[Part]:
     """log₁₀ of d_w² and d_x², rounded, against the stated powers of ten."""
     parts = []
-    for name in experiments:
+    for name in problems:
         network = world(name, 1).network
         for label, size, power in (("d_w", network.size, d_w), ("d_x", network.d_x, d_x)):
             parts.append(_exact(f"{name}: log10 {label}²", round(2 * np.log10(size)), power))
@@ -176,7 +220,75 @@ def _exact(label: str, found: float, stated: float) -> Part:
     return Part(f"{label} (stated: {stated})", found, found, found, stated, holds=found == stated)
 
 
+# --- Verdicts and regrets beside each other: as tuned, and with other settings or another index
+
+
+def verdicts_compared(found: Sequence[Change], before: str, after: str) -> Markdown:
+    """A row for every claim with its verdicts ``before`` and ``after``, the parts beside each, and whether it stays."""
+    rows = []
+    for change in found:
+        verdicts = [
+            f"{verdict} {share_of_parts([part.holds for part in parts])}"
+            for verdict, parts in (change.before, change.after)
+        ]
+        quoted = f"{change.claim.place}: “{change.claim.quote}”"
+        rows.append((quoted, *verdicts, "yes" if change.stable else "**no**"))
+    return table(("the paper's words", before, after, "stable"), rows, "llll")
+
+
+def regrets_compared(
+    runs: Any, others: Any, study: str, before: str, after: str, suffix: str = ""
+) -> Markdown:
+    """The mean final regrets ± standard error of ``others``, chosen by the ``study``, beside those of ``runs``.
+
+    In the study a player has the ``suffix`` behind its name.
+    """
+    rows = []
+    for problem, player in others[["problem", "player"]].drop_duplicates().itertuples(index=False):
+        one, two = (column(frame, problem, player, "regret") for frame in (runs, others))
+        settings = tuned(problem, player), tuned(problem, player + suffix, study)
+        cells = []
+        for regret, setting in zip((one, two), settings, strict=True):
+            mean, error = mean_error(regret)
+            cells.append(f"{mean:,.0f} ± {error:,.0f} ({in_symbols(setting)})")
+        gap, low, high = map(round, interval(np.mean, two - one))  # there is no −0 among integers
+        title = PROBLEMS[problem].title
+        rows.append((title, player, *cells, f"{gap:,} ({low:,} to {high:,})"))
+    return table(("problem", "regret of", before, after, "difference"), rows, "llllr")
+
+
+def quote_study(of: str, study: str, found: Sequence[Change]) -> None:
+    """Quote what the changes come to, how many settings the ``study`` tried on how many runs, and when."""
+    quote(
+        "",
+        of,
+        judged=len(found),
+        verdicts=sum(not change.stable for change in found),
+        parts=sum(len(change.after[1]) for change in found),
+        gained=sum(change.turned(True) for change in found),
+        lost=sum(change.turned(False) for change in found),
+    )
+    ((settings, runs),) = STUDIES[study].rungs(next(iter(STUDIES[study].players)))
+    made = facts(study)["made"][-1]
+    named = {name: f"`{made[name]}`" for name in ("when", "command", "commit")}
+    quote("", of, settings=settings, tuned_on=runs, **named)
+
+
 _SYNTHETIC, _REAL = ("hartmann6", "cosine8"), ("magic", "shuttle")
+
+
+def _compared(
+    quantity: Quantity,
+    problems: Sequence[str],
+    ours: Sequence[str],
+    others: Sequence[str],
+    side: Side,
+    limit: float,
+) -> partial[list[Part]]:
+    return partial(
+        ratios, quantity=quantity, problems=problems, ours=ours, others=others, side=side, limit=limit
+    )
+
 
 # In the paper's order.
 CLAIMS = [
@@ -184,17 +296,7 @@ CLAIMS = [
         name="effective",
         place="Abstract",
         quote="Empirical evaluations also demonstrate the effectiveness of the proposed algorithm.",
-        statistic="mean final regret of Fed-GO-UCB over that of uniform play, on each problem",
-        threshold="whole interval below 1/2",
-        decide=partial(
-            ratios,
-            quantity="regret",
-            experiments=(*_SYNTHETIC, *_REAL),
-            ours=("Fed-GO-UCB",),
-            others=("Uniform",),
-            side="below",
-            limit=0.5,
-        ),
+        decide=_compared("regret", (*_SYNTHETIC, *_REAL), ("Fed-GO-UCB",), ("Uniform",), "below", 0.5),
         chapter="results",
         expected="reproduced",
     ),
@@ -202,17 +304,13 @@ CLAIMS = [
         name="much-smaller-regret",
         place="Section 6, synthetic",
         quote="Fed-GO-UCB and One-GO-UCB have much smaller regret than other baseline algorithms",
-        statistic="mean final regret of Fed-GO-UCB and of One-GO-UCB over that of each other baseline, on each "
-        "synthetic problem",
-        threshold="whole interval below 1/2",
-        decide=partial(
-            ratios,
-            quantity="regret",
-            experiments=_SYNTHETIC,
-            ours=("Fed-GO-UCB", "One-GO-UCB"),
-            others=("DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB", "N-GO-UCB"),
-            side="below",
-            limit=0.5,
+        decide=_compared(
+            "regret",
+            _SYNTHETIC,
+            ("Fed-GO-UCB", "One-GO-UCB"),
+            ("DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB", "N-GO-UCB"),
+            "below",
+            0.5,
         ),
         chapter="results",
         expected="partly",
@@ -221,17 +319,13 @@ CLAIMS = [
         name="superiority",
         place="Section 6, synthetic",
         quote="demonstrating the superiority of neural network approximation for the global non-linear optimization",
-        statistic="mean final regret of Fed-GO-UCB over that of the baselines without a network, the two controls "
-        "included",
-        threshold="whole interval below 1",
-        decide=partial(
-            ratios,
-            quantity="regret",
-            experiments=_SYNTHETIC,
-            ours=("Fed-GO-UCB",),
-            others=("DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB", "Kernel UCB, at once", "UCB1, shared"),
-            side="below",
-            limit=1.0,
+        decide=_compared(
+            "regret",
+            _SYNTHETIC,
+            ("Fed-GO-UCB",),
+            ("DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB", "Kernel UCB, at once", "UCB1, shared"),
+            "below",
+            1.0,
         ),
         chapter="results",
         expected="partly",
@@ -240,17 +334,13 @@ CLAIMS = [
         name="higher-cost",
         place="Section 6, synthetic",
         quote="inevitably this comes at the expense of higher communication cost",
-        statistic="mean scalars of Fed-GO-UCB and of One-GO-UCB over those of each baseline that communicates without "
-        "a network",
-        threshold="whole interval above 1",
-        decide=partial(
-            ratios,
-            quantity="communication",
-            experiments=_SYNTHETIC,
-            ours=("Fed-GO-UCB", "One-GO-UCB"),
-            others=("DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"),
-            side="above",
-            limit=1.0,
+        decide=_compared(
+            "scalars",
+            _SYNTHETIC,
+            ("Fed-GO-UCB", "One-GO-UCB"),
+            ("DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"),
+            "above",
+            1.0,
         ),
         chapter="results",
         expected="reproduced",
@@ -259,9 +349,7 @@ CLAIMS = [
         name="statistics-size",
         place="Section 6, synthetic",
         quote=r"statistics of size $d_w^2 \approx 10^4$ (compared with $d_x^2 \approx 10^2$ for the baselines)",
-        statistic=r"$\log_{10}$ of $d_w^2$ and of $d_x^2$, rounded",
-        threshold="4 and 2",
-        decide=partial(orders, experiments=_SYNTHETIC, d_w=4, d_x=2),
+        decide=partial(orders, problems=_SYNTHETIC, d_w=4, d_x=2),
         chapter="problem",
         expected="partly",
     ),
@@ -269,17 +357,7 @@ CLAIMS = [
         name="cheaper-than-one",
         place="Section 6, synthetic",
         quote="the communication cost of Fed-GO-UCB is significantly lower than One-GO-UCB",
-        statistic="mean scalars of Fed-GO-UCB over those of One-GO-UCB",
-        threshold="whole interval below 1/2",
-        decide=partial(
-            ratios,
-            quantity="communication",
-            experiments=_SYNTHETIC,
-            ours=("Fed-GO-UCB",),
-            others=("One-GO-UCB",),
-            side="below",
-            limit=0.5,
-        ),
+        decide=_compared("scalars", _SYNTHETIC, ("Fed-GO-UCB",), ("One-GO-UCB",), "below", 0.5),
         chapter="results",
         expected="reproduced",
     ),
@@ -287,9 +365,7 @@ CLAIMS = [
         name="sub-linear",
         place="Section 6, synthetic",
         quote="it grows at a sub-linear rate over time",
-        statistic="share of Phase II's scalars that Fed-GO-UCB sends in its second half (linear growth: 1/2)",
-        threshold="whole interval below 1/2",
-        decide=partial(late_share, experiments=_SYNTHETIC, algorithm="Fed-GO-UCB", limit=0.5),
+        decide=partial(late_share, problems=_SYNTHETIC, algorithm="Fed-GO-UCB", limit=0.5),
         chapter="results",
         expected="reproduced",
     ),
@@ -297,10 +373,9 @@ CLAIMS = [
         name="conforms",
         place="Section 6, synthetic",
         quote="which conforms with our theoretical results in Theorem 1",
-        statistic="none: the experiments lie outside the theorem's conditions ($T_0 = 45 < d_w = 201$, and fewer arms "
-        "than parameters leave no strong convexity)",
-        threshold="–",
         decide=None,
+        instead="none: the experiments lie outside the theorem's conditions ($T_0 = 45 < d_w = 201$, and fewer arms "
+        "than parameters leave no strong convexity)",
         chapter="phase_one",
         expected="not testable",
     ),
@@ -308,16 +383,13 @@ CLAIMS = [
         name="outperforms",
         place="Section 6, real data",
         quote="Fed-GO-UCB outperforms the baselines",
-        statistic="mean final regret of Fed-GO-UCB over that of each of the five baselines, on each data set",
-        threshold="whole interval below 1",
-        decide=partial(
-            ratios,
-            quantity="regret",
-            experiments=_REAL,
-            ours=("Fed-GO-UCB",),
-            others=("One-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB", "N-GO-UCB"),
-            side="below",
-            limit=1.0,
+        decide=_compared(
+            "regret",
+            _REAL,
+            ("Fed-GO-UCB",),
+            ("One-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB", "N-GO-UCB"),
+            "below",
+            1.0,
         ),
         chapter="results",
         expected="partly",
@@ -326,16 +398,13 @@ CLAIMS = [
         name="low-cost",
         place="Section 6, real data",
         quote="with relatively low communication cost",
-        statistic="mean scalars of Fed-GO-UCB over those of each baseline that communicates",
-        threshold="whole interval below 1",
-        decide=partial(
-            ratios,
-            quantity="communication",
-            experiments=_REAL,
-            ours=("Fed-GO-UCB",),
-            others=("One-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"),
-            side="below",
-            limit=1.0,
+        decide=_compared(
+            "scalars",
+            _REAL,
+            ("Fed-GO-UCB",),
+            ("One-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB"),
+            "below",
+            1.0,
         ),
         chapter="results",
         expected="partly",
@@ -344,8 +413,6 @@ CLAIMS = [
         name="caption-synthetic",
         place="Caption of Figure 2",
         quote="Hartmann function f₁ ($d_x=6, d_w=201$ …), Cosine8 function f₂ ($d_x=8, d_w=301$ …)",
-        statistic="$d_w = 25 d_x + 51$ of the network that Section 6 describes",
-        threshold="equal to the caption",
         decide=partial(sizes, stated={"hartmann6": 201, "cosine8": 301}),
         chapter="problem",
         expected="partly",
@@ -354,8 +421,6 @@ CLAIMS = [
         name="caption-real",
         place="Caption of Figure 3",
         quote="Magic Telescope ($d_x=10, d_w=201$ …), Shuttle ($d_x=10, d_w=201$ …)",
-        statistic="$d_w = 25 d_x + 51$ of the network that Section 6 describes",
-        threshold="equal to the caption",
         decide=partial(sizes, stated={"magic": 201, "shuttle": 201}),
         chapter="problem",
         expected="not reproduced",

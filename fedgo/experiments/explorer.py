@@ -15,9 +15,9 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.experiments.comparison import ALGORITHMS, World
 from fedgo.experiments.figures import STYLES
-from fedgo.experiments.record import Setting
+from fedgo.experiments.players import Setting, World
+from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.summaries import mean_error
 from fedgo.phase_one import Start
 from fedgo.phase_two import Settings

@@ -10,30 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-from matplotlib.transforms import Bbox
 from torch import Tensor
 
+from fedgo.experiments.roster import ALGORITHMS, PLAYERS, YARDSTICKS
 from fedgo.experiments.summaries import mean_error
 from fedgo.trace import Trace
 
-# Colours that are seen on white and in the dark (contrast 3 with both grounds) and remain apart for colour-blind
-# readers; the marker says the same without colour. The two greys turn lighter and darker in the dark.
 STYLES: Mapping[str, tuple[str, str]] = {
-    "Fed-GO-UCB": ("#D55E00", "o"),
-    "One-GO-UCB": ("#0072B2", "s"),
-    "N-GO-UCB": ("#5A965A", "^"),
-    "DisLinUCB": ("#C31E6E", "v"),
-    "Fed-GLB-UCB": ("#825F1E", "P"),
-    "ApproxDisKernelUCB": ("#05A0C8", "X"),
-    "Kernel UCB, at once": ("#AA5AE1", "*"),
-    "UCB1, shared": ("#444444", "d"),
-    "Uniform": ("#888888", "."),
-    "GP-UCB (BoTorch)": ("#008080", ">"),
+    name: player.style for name, player in (ALGORITHMS | YARDSTICKS).items() if player.style
 }
 BEYOND: Mapping[str, tuple[str, str]] = {  # the part beyond the paper, in the same colours on every page
-    "process": ("#8F8A00", "D"),
-    "network": ("#5B5BD6", "^"),
-    "FN-UCB": ("#E0607E", "X"),
+    name: player.style
+    for name, player in PLAYERS.items()
+    if player.style and player.style not in STYLES.values()
 }
 _FALLBACK = ("#000000", "p")
 _POINTS = 400  # steps drawn of a curve; more make the file large and look the same
@@ -153,7 +142,7 @@ class Outcome(NamedTuple):
 
 
 def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
-    """Final regret over scalars sent, a panel for each problem, every algorithm named on its point.
+    """Final regret over scalars sent, a panel for each problem, every algorithm by its colour and marker.
 
     Filled at the mean regret and the dense bill; an arrow leads to the packed bill, hollow, where that is another. A
     thin line goes from the mean to the median, which has a dash. What sends nothing stands at 0.
@@ -164,7 +153,6 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
     sent = [bill for by in rows.values() for each in by.values() for bill in (each.dense, each.packed)]
     least = 10.0 ** math.floor(math.log10(min([bill for bill in sent if bill > 0], default=1)))
     for axes, (title, by) in zip(grid.flat, rows.items(), strict=False):
-        taken: list[tuple[float, float]] = []
         for name, each in by.items():
             colour, marker = STYLES.get(name, _FALLBACK)
             mean, median = float(each.regret.mean()), float(each.regret.median())
@@ -174,10 +162,7 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
                 arrow = {"arrowstyle": "->", "color": colour, "linewidth": 0.9, "shrinkB": 4}
                 axes.annotate("", (each.packed, mean), (each.dense, mean), arrowprops=arrow)
                 axes.plot(each.packed, mean, marker, color=colour, markersize=7, markerfacecolor="white")
-            axes.plot(each.dense, mean, marker, color=colour, markersize=7)
-            along = np.geomspace(each.packed, each.dense, 12).tolist() if each.packed else [0.0]
-            between = np.geomspace(mean, median, 6).tolist() if median else [mean]  # few runs may all be best
-            taken += [*((each.dense, height) for height in between), *((bill, mean) for bill in along)]
+            axes.plot(each.dense, mean, marker, color=colour, markersize=7, label=name)
         best = min(by, key=lambda name: float(by[name].regret.mean()))
         axes.set(title=f"{title} (lowest: {best})", yscale="log", xlim=(-0.5 * least, 30 * max(sent)))
         axes.set_xscale("symlog", linthresh=least, linscale=0.5)
@@ -187,55 +172,10 @@ def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
         narrow = max(heights) < 100 * min(heights)
         plain_ticks(axes.yaxis, (1, 2, 5) if narrow else (1,))
         axes.margins(y=0.12)
-        _name_points(
-            axes, {name: (each.dense, float(each.regret.mean())) for name, each in by.items()}, taken
-        )
     for axes in grid[-1]:
         axes.set_xlabel("scalars sent")
     for axes in grid[:, 0]:
         axes.set_ylabel("final regret")
+    most = max(grid.flat, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+    figure.legend(*most.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
-
-
-# Where a name may stand, in points from the marker, with its alignment; the first place that is free is taken.
-_PLACES = [
-    (x, y, side)
-    for y in (0, 8, -8, 15, -15, 22, -22, 30, -30, 40, -40, 52, -52, 64, -64)
-    for x, side in ((7, "left"), (-7, "right"), (0, "center"))
-    if (x, y, side) != (0, 0, "center")
-]
-
-
-def _name_points(
-    axes: Axes, points: Mapping[str, tuple[float, float]], taken: Iterable[tuple[float, float]]
-) -> None:
-    """Write every name beside its point, over no other name, no marker of ``taken`` and not out of the panel."""
-    canvas = axes.figure.canvas
-    canvas.draw()
-    pixel = axes.figure.dpi / 72
-    marks = [axes.transData.transform(point) for point in taken]
-    full = [Bbox.from_extents(x - 4 * pixel, y - 4 * pixel, x + 4 * pixel, y + 4 * pixel) for x, y in marks]
-    frame = axes.get_window_extent()
-    for name, point in points.items():
-        label = axes.annotate(name, point, (7, 0), textcoords="offset points", fontsize=9, va="center")
-        found = []
-        for x, y, side in _PLACES:
-            label.set(position=(x, y), ha=side)
-            box = label.get_window_extent()
-            overlap = sum(box.overlaps(other) for other in full)
-            outside = box.x0 < frame.x0 or box.x1 > frame.x1 or box.y0 < frame.y0 or box.y1 > frame.y1
-            found.append((overlap + 10 * outside, (x, y, side), box))
-            if not found[-1][0]:
-                break
-        _, (x, y, side), box = min(found, key=lambda each: each[0])
-        label.set(position=(x, y), ha=side)
-        if y:  # too far away to be seen to belong to its marker: a line leads there
-            end = (x, y if x else y - math.copysign(5, y))
-            leader = {
-                "arrowstyle": "-",
-                "color": STYLES.get(name, _FALLBACK)[0],
-                "linewidth": 0.6,
-                "shrinkB": 3,
-            }
-            axes.annotate("", point, end, textcoords="offset points", arrowprops=leader)
-        full.append(box)

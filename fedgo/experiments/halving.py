@@ -34,10 +34,9 @@ class Halving(NamedTuple, Generic[Setting]):
 def halve(
     settings: Sequence[Setting],
     rungs: Sequence[Rung],
-    regrets: Callable[[Setting], Sequence[Sequence[float]]],
+    score: Callable[[Setting, int], float | None],
 ) -> Halving[Setting]:
-    """How far the choice among ``settings`` has come, given the ``regrets`` of each: the final ones of its first runs,
-    on each regime.
+    """How far the choice among ``settings`` has come, given the ``score`` of each on its first runs, None if it lacks.
 
     The leader of a rung stays to the end, whatever becomes of it: what its choice would have cost is then known. Equal
     settings stay in the order in which they were given.
@@ -45,9 +44,10 @@ def halve(
     ranked: list[list[Setting]] = []
     entrants = list(settings)
     for number, (_, runs) in enumerate(rungs):
-        if any(len(regret) < runs for setting in entrants for regret in regrets(setting)):
+        scores = {setting: score(setting, runs) for setting in entrants}
+        if None in scores.values():
             return Halving(ranked, entrants, runs)
-        ranked.append(sorted(entrants, key=lambda setting: score(regrets(setting), runs)))
+        ranked.append(sorted(entrants, key=scores.__getitem__))  # type: ignore[arg-type] # none is None
         leaders = dict.fromkeys(order[0] for order in ranked)
         following = rungs[number + 1].settings if number + 1 < len(rungs) else 0
         others = [setting for setting in ranked[-1] if setting not in leaders]
@@ -56,9 +56,11 @@ def halve(
     return Halving(ranked, [], 0)
 
 
-def score(regrets: Sequence[Sequence[float]], runs: int) -> float:
-    """What is to be small: the mean over the first ``runs`` runs of a regime, or the geometric mean over several."""
-    means = [round(math.fsum(regret[:runs]) / runs, DIGITS) for regret in regrets]
-    if len(means) == 1:
-        return means[0]
-    return math.expm1(math.fsum(map(math.log1p, means)) / len(means))
+def together(means: Sequence[float | None]) -> float | None:
+    """The score of a setting with these ``means``, one for each regime: the mean, or the geometric one of several."""
+    there = [round(mean, DIGITS) for mean in means if mean is not None]
+    if len(there) < len(means):
+        return None
+    if len(there) == 1:
+        return there[0]
+    return math.expm1(math.fsum(map(math.log1p, there)) / len(there))

@@ -1,290 +1,267 @@
-"""Who plays in the regime map, on what, and how a row of its table is made.
+"""How an algorithm plays a world with a setting; a player is that, the settings it may choose from, and where it plays.
 
-A regime is a family of problems with K, σ, T and N; a player has four settings to choose from, or takes another's. All
-are told σ, and their widths are in units of it. A row keeps the code that made it: this file and all that it plays.
+A setting has λ and β by their names, or is in units of the noise: with w ~ N(0, s²I) and κ standard deviations of
+optimism λ = (σ/s)² and β = (κσ)². The entries themselves are in `fedgo.experiments.roster`.
 """
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cached_property, wraps
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
+from torch import Tensor
 
-from fedgo.algorithms.go_ucb import fed_go_ucb
+from fedgo._checks import require
+from fedgo.algorithms.controls import uniform_random
+from fedgo.algorithms.go_ucb import fed_go_ucb, private_start
+from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.beyond.counted import optimistic_ucb1
-from fedgo.beyond.epochs import Growing, surrogate_ucb
-from fedgo.beyond.guard import Guarantee
-from fedgo.beyond.surrogates import GaussianProcess, Relinearised, Surrogate
-from fedgo.experiments import record
-from fedgo.experiments.code import code
-from fedgo.experiments.comparison import ALGORITHMS, HIDDEN, World
-from fedgo.experiments.families import levy10, magic_rows, realizable, two_ridge
-from fedgo.experiments.fitted_kernel import fitted_kernel_ucb
-from fedgo.experiments.fn_ucb import HIDDEN as FN_HIDDEN
-from fedgo.experiments.fn_ucb import fn_ucb
-from fedgo.experiments.record import Setting
-from fedgo.langevin import Langevin
-from fedgo.messages import scalars
+from fedgo.beyond.epochs import each_arm, surrogate_ucb
+from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
+from fedgo.beyond.surrogates import Surrogate
+from fedgo.experiments import traces
+from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
+from fedgo.messages import Encoding
 from fedgo.network import Network
+from fedgo.phase_one import Exploration, Start, phase_one_length, shared_start
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
-from fedgo.problems import clustered, cosine8, hartmann6
+from fedgo.star import Ledger
 from fedgo.trace import Trace
 
-GROWTH = 1.6  # the factor of an epoch: fits are what costs time
-GUARD_GAMMA = 1.0
+if TYPE_CHECKING:
+    from fedgo.experiments.regimes import Regime
+
+Setting = Mapping[str, Any]
+Together = Literal["", "world", "batch"]
+
+HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 MANY = 100  # arms from which the engine for many arms is used
+YARDSTICK_STEPS = 150
+GUARD_GAMMA = 0.3  # with which a guard synchronises about as often as Fed-GO-UCB with γ = 1
 
 
 @dataclass(frozen=True)
-class Family:
-    """``problem(runs, seed=…, …)``, F = ``value`` ≥ |f| for a guard, if it can be read off the formula, and whether the
-    tuning ``saw`` other instances of it."""
+class World:
+    """Some runs of a problem with N and T; Phase I is run when first asked for, and shared by whoever needs it.
 
-    problem: Callable[..., Problem]
-    value: float | None = None
-    saw: bool = False
+    ``encoding`` is the form in which all algorithms send their statistics, ``bound`` the F that a guard is given.
+    ``again`` is a world and a number: this one has each run of that one so many times, and its Phase I.
+    """
 
-
-FAMILIES: Mapping[str, Family] = {
-    "hartmann6": Family(hartmann6, 8.4, saw=True),
-    "cosine8": Family(cosine8, 8.8, saw=True),
-    "cosine8 printed": Family(lambda runs, **options: cosine8(runs, negated=False, **options), 8.8),
-    "levy10": Family(levy10),
-    "two ridges": Family(two_ridge, 2.0),
-    "network 6": Family(lambda runs, **options: realizable(runs, d_x=6, **options)),
-    "network 15": Family(lambda runs, **options: realizable(runs, d_x=15, **options)),
-    "magic": Family(lambda runs, arms, **options: clustered("magic", runs, **options), 1.0),
-    "shuttle": Family(lambda runs, arms, **options: clustered("shuttle", runs, **options), 1.0),
-    "magic rows": Family(magic_rows, 1.0),
-}
-
-
-@dataclass(frozen=True)
-class Regime:
-    """K = ``arms`` of a ``family``, the noise ``sigma``, T = ``rounds``, N = ``clients``."""
-
-    family: str
-    arms: int = 500
-    sigma: float = 0.1
-    rounds: int = 100
-    clients: int = 20
+    problem: Problem
+    clients: int
+    rounds: int
+    encoding: Encoding = "dense"
+    bound: float | None = None
+    again: "tuple[World, int] | None" = None
 
     @property
-    def name(self) -> str:
-        """What stands in the table."""
-        return f"{self.family}, K={self.arms}, sigma={self.sigma:g}, T={self.rounds}, N={self.clients}"
+    def steps(self) -> int:
+        """T₀ + NT: every algorithm makes as many evaluations as Fed-GO-UCB does in both phases."""
+        return phase_one_length(self.clients, self.rounds) + self.clients * self.rounds
 
-    def world(self, runs: range, seed: int = 0) -> World:
-        """The ``runs`` of ``seed``; statistics are sent as counts."""
-        made = FAMILIES[self.family].problem(runs, arms=self.arms, sigma=self.sigma, seed=seed)
-        return World(made, self.clients, self.rounds, encoding="counts")
+    @cached_property
+    def network(self) -> Network:
+        """The parametric class F of the paper's experiments."""
+        return Network(self.problem.arms.shape[-1], HIDDEN)
+
+    @cached_property
+    def shared(self) -> Start:
+        """Phase I of Fed-GO-UCB and One-GO-UCB."""
+        if self.again is not None:
+            world, times = self.again
+            return _repeated(world.shared, self.problem, times)
+        return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
+
+    @cached_property
+    def private(self) -> Start:
+        """Phase I of N-GO-UCB."""
+        return private_start(self.problem, self.network, self.clients, self.rounds)
+
+    def repeated(self, times: int) -> "World":
+        """Every run ``times`` times, one copy of all after the other: for settings that one batch is to play."""
+        problem = self.problem.repeated(times)
+        return World(problem, self.clients, self.rounds, self.encoding, self.bound, (self, times))
+
+
+def _repeated(start: Start, problem: Problem, times: int) -> Start:
+    """Each run of ``start`` so many ``times``, on the ``problem`` that has them."""
+
+    def copies(part: Tensor) -> Tensor:
+        return part.repeat(times, *(1 for _ in part.shape[1:]))
+
+    arm, reward, ledger = start.exploration
+    ledger = Ledger(*(copies(part) for part in ledger))
+    exploration = Exploration(copies(arm), copies(reward), ledger)
+    return replace(
+        start, problem=problem, exploration=exploration, w0=copies(start.w0), loss=copies(start.loss)
+    )
+
+
+Play = Callable[[World, Setting], Trace]
+Model = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for all runs, or one for each
 
 
 @dataclass(frozen=True)
 class Player:
-    """How to ``play`` a world with a setting, by which ``modules``; its ``grid``, or whose setting it takes; and
-    whether it is ``guarded``, which needs a bound on |f|."""
+    """An algorithm in a study: ``play`` it with a setting of its ``grid``, or with what ``setting_of`` has chosen.
 
-    play: Callable[[World, Setting], Trace]
-    modules: tuple[str, ...]
-    grid: tuple[Setting, ...] = ()
+    ``title`` and ``style`` (colour and marker) are what the book calls and draws it by. ``not_on`` says why it is not
+    played on a regime, "" where it is. ``dense``: its statistics are matrices in the paper's count. ``together``: its
+    settings share one "world", for the sake of Phase I, or one "batch" too where they differ in β alone.
+    """
+
+    play: Play
+    grid: tuple[Setting, ...] = ({},)
+    title: str = ""
+    style: tuple[str, str] | None = None
+    not_on: "Callable[[Regime], str]" = lambda regime: ""
     setting_of: str = ""
-    guarded: bool = False
+    dense: bool = False
+    together: Together = ""
+
+    def run(self, world: World, setting: Setting) -> Trace:
+        """The trace of all runs of ``world``, from the store of `fedgo.experiments.traces` as far as it has them."""
+        return traces.stored(self.play, world, setting)
 
 
-def _ridge(world: World, setting: Setting) -> Settings:
-    """w ~ N(0, s²I) and κ standard deviations: λ = (σ/s)², β = (κσ)²."""
-    sigma = world.problem.sigma
-    lam, beta = (sigma / setting["s"]) ** 2, (setting["kappa"] * sigma) ** 2
-    return Settings(lam, beta, encoding=world.encoding)
+def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
+    """Every combination of the values on the ``axes``."""
+    return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
-def _fed_go(world: World, setting: Setting) -> Trace:
-    space = "parameters" if world.problem.means.shape[1] > MANY else "arms"
-    return fed_go_ucb(world.problem, world.shared, _ridge(world, setting), space=space)  # type: ignore[arg-type]
+def settings(world: World, setting: Setting) -> Settings:
+    """λ, β and whatever else ``setting`` has of `Settings`, with the messages of the ``world``."""
+    values = dict(setting)
+    if "s" in values:
+        sigma = world.problem.sigma
+        values["lam"], values["beta"] = (sigma / values.pop("s")) ** 2, (values.pop("kappa") * sigma) ** 2
+    return Settings(**{**values, "encoding": world.encoding})
 
 
-def _published(name: str) -> Callable[[World, Setting], Trace]:
-    """An algorithm of the paper that is told λ, β, and what the setting has beside s and κ."""
+def _named(
+    play: Callable[[World, Setting], Trace], run: Callable[..., Any], options: Mapping[str, Any]
+) -> Play:
+    """``play`` with the name and module of the algorithm ``run``, and its ``options`` in the name."""
+    named = wraps(run)(play)
+    named.__name__ += "".join(f", {name}={value}" for name, value in options.items())
+    return named
+
+
+def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Play:
+    """An algorithm that Phase I prepares."""
 
     def play(world: World, setting: Setting) -> Trace:
-        ridge, own = _ridge(world, setting), {k: v for k, v in setting.items() if k not in ("s", "kappa")}
-        return ALGORITHMS[name].compute(world, {"lam": ridge.lam, "beta": ridge.beta} | own)
+        start = world.private if private else world.shared
+        return run(world.problem, start, settings(world, setting), **options)
 
-    return play
-
-
-def _ucb1(world: World, setting: Setting) -> Trace:
-    beta = setting["b"] * world.problem.sigma**2
-    return optimistic_ucb1(world.problem, world.clients, world.steps, beta)
+    return _named(play, run, options)
 
 
-def _kernel(world: World, setting: Setting) -> Trace:
+def fed_go(**options: Any) -> Play:
+    """Fed-GO-UCB, in the space of its parameters where there are many arms."""
+
+    def play(world: World, setting: Setting) -> Trace:
+        space: Any = "parameters" if world.problem.means.shape[1] > MANY else "arms"
+        how = settings(world, setting)
+        return fed_go_ucb(world.problem, world.shared, how, **{"space": space} | options)
+
+    return _named(play, fed_go_ucb, options)
+
+
+def from_scratch(run: Callable[..., Trace], *own: str) -> Play:
+    """An algorithm that makes all T₀ + NT steps itself; ``own`` names its parameters beside those of `Settings`."""
+
+    def play(world: World, setting: Setting) -> Trace:
+        others = {name: value for name, value in setting.items() if name not in own}
+        parameters = {name: setting[name] for name in own}
+        return run(world.problem, world.clients, world.steps, settings(world, others), **parameters)
+
+    return _named(play, run, {})
+
+
+@wraps(uniform_random)
+def uniform(world: World, setting: Setting) -> Trace:
+    """Uniform play."""
+    return uniform_random(world.problem, world.clients, world.steps)
+
+
+@wraps(gp_ucb)
+def yardstick(world: World, setting: Setting) -> Trace:
+    """Centralised Bayesian optimisation, too slow for more than the first steps."""
+    return gp_ucb(world.problem, world.clients, YARDSTICK_STEPS, setting["beta"])
+
+
+@wraps(optimistic_ucb1)
+def ucb1(world: World, setting: Setting) -> Trace:
+    """UCB1 on counts, with β or β = bσ²."""
+    beta = setting["b"] * world.problem.sigma**2 if "b" in setting else setting["beta"]
+    return optimistic_ucb1(world.problem, world.clients, world.steps, beta, setting.get("gamma", 1.0))
+
+
+@wraps(fitted_kernel_ucb)
+def kernel(world: World, setting: Setting) -> Trace:
+    """Kernel UCB whose hyperparameters are fitted once."""
     return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
 
 
-def _fn_ucb(world: World, setting: Setting) -> Trace:
-    sigma = world.problem.sigma
+@wraps(fn_ucb)
+def federated_neural(world: World, setting: Setting) -> Trace:
+    """FN-UCB, its ν√λ and λ in units of the noise."""
+    how = settings(world, setting)
     return fn_ucb(
         world.problem,
         world.clients,
         world.steps,
-        lam=(sigma / setting["s"]) ** 2,
-        optimism=setting["kappa"] * sigma,
-        encoding="counts",
+        lam=how.lam,
+        optimism=setting["kappa"] * world.problem.sigma,
+        encoding="dense" if world.encoding == "dense" else "counts",
         space="parameters" if world.problem.means.shape[1] > MANY else "arms",
     )
 
 
-def _surrogate(kind: str, guard: bool) -> Callable[[World, Setting], Trace]:
+@wraps(guarded_fed_go_ucb)
+def guarded(world: World, setting: Setting) -> Trace:
+    """Fed-GO-UCB with λ and β in a guard, which has whatever else the setting names; F and σ are the world's unless."""
+    own = ("lam", "beta", "informed")
+    promise = guarantee(world, **{name: value for name, value in setting.items() if name not in own})
+    how = Settings(setting["lam"], setting["beta"], encoding=world.encoding)
+    return guarded_fed_go_ucb(world.problem, world.shared, how, promise, setting.get("informed", True))
+
+
+def guarantee(world: World, **values: Any) -> Guarantee:
+    """What a guard is given on ``world``: F, σ, `GUARD_GAMMA` and `Guarantee`'s own values, all but for ``values``."""
+    known = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA} | values
+    require(known["value"] is not None, "the bound F on |f|", None, "give its problem one")
+    return Guarantee(**known)
+
+
+def surrogate(model: Model, guard: float | None = None, arms_first: bool = False, **options: Any) -> Play:
+    """A ``model`` fitted in epochs, by κ, with the ``options`` of `surrogate_ucb`; if told γ = ``guard``, in a guard.
+
+    With ``arms_first`` each arm is pulled once in place of Phase I, out of the same budget.
+    """
+
     def play(world: World, setting: Setting) -> Trace:
-        network = Network(world.problem.arms.shape[-1], HIDDEN)
-        surrogate: Surrogate = GaussianProcess() if kind == "process" else Relinearised(network)
-        given = None
-        if guard:
-            given = Guarantee(setting["value"], world.problem.sigma, gamma=GUARD_GAMMA)
-        until, kappa = Growing(GROWTH), setting["kappa"]
-        return surrogate_ucb(
-            world.problem,
-            surrogate,
-            world.clients,
-            world.rounds,
-            until=until,
-            kappa=kappa,
-            guarantee=given,
-        )
+        fitted, arms, rounds = model(world), world.problem.means.shape[1], world.rounds
+        more: dict[str, Any] = dict(options)
+        if isinstance(fitted, tuple):  # linearised once, at each run's own ŵ₀
+            more["start"] = world.shared
+        if arms_first:
+            more["exploration"] = each_arm(world.problem, arms)
+            rounds = (world.steps - arms) // world.clients
+        if guard is not None:
+            more["guarantee"] = guarantee(world, gamma=guard)
+        return surrogate_ucb(world.problem, fitted, world.clients, rounds, kappa=setting["kappa"], **more)
 
     return play
 
 
-def _grid(**axes: tuple[float, ...]) -> tuple[Setting, ...]:
-    return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
-
-
-_KAPPA = _grid(kappa=(1.0, 2.0, 3.0, 5.0))
-_RIDGE = _grid(s=(3.0, 10.0), kappa=(1.0, 4.0))
-_LINEAR = _grid(s=(1.0, 10.0), kappa=(1.0, 4.0))
-_EPOCHS, _GO = ("fedgo.beyond.epochs",), ("fedgo.algorithms.go_ucb",)
-PLAYERS: Mapping[str, Player] = {
-    "UCB1": Player(_ucb1, ("fedgo.beyond.counted",), _grid(b=(0.02, 0.06, 0.2, 0.6))),
-    "Fed-GO-UCB": Player(_fed_go, _GO, _RIDGE),
-    "process": Player(_surrogate("process", False), _EPOCHS, _KAPPA),
-    "network": Player(_surrogate("network", False), _EPOCHS, _KAPPA),
-    "kernel": Player(_kernel, ("fedgo.experiments.fitted_kernel",), _KAPPA),
-    "FN-UCB": Player(_fn_ucb, ("fedgo.experiments.fn_ucb",), _grid(s=(0.3, 3.0), kappa=(0.5, 2.0))),
-    "process, guarded": Player(_surrogate("process", True), _EPOCHS, setting_of="process", guarded=True),
-    "network, guarded": Player(_surrogate("network", True), _EPOCHS, setting_of="network", guarded=True),
-    "One-GO-UCB": Player(_published("One-GO-UCB"), _GO, _RIDGE),
-    "N-GO-UCB": Player(_published("N-GO-UCB"), _GO, _RIDGE),
-    "DisLinUCB": Player(_published("DisLinUCB"), ("fedgo.algorithms.dis_lin_ucb",), _LINEAR),
-    "Fed-GLB-UCB": Player(
-        _published("Fed-GLB-UCB"),
-        ("fedgo.algorithms.fed_glb_ucb",),
-        tuple({**setting, "link": "identity"} for setting in _LINEAR),
-    ),
-    "ApproxDisKernelUCB": Player(
-        _published("ApproxDisKernelUCB"),
-        ("fedgo.algorithms.approx_dis_kernel_ucb",),
-        _grid(s=(1.0,), kappa=(1.0, 4.0), lengthscale=(0.3, 1.0)),
-    ),
-}
-
-
-class Row(NamedTuple):
-    """Of ``runs`` runs from ``first`` on: the final ``regrets``, the regret of a step in the last tenth of the steps,
-    ``late``, and the scalars sent as ``packed`` as may be, run by run; the scalars that the ``dense`` statistics would
-    have cost and the synchronisations, on average; the seconds of a run; and the hash of the code."""
-
-    regime: str
-    player: str
-    setting: str
-    seed: int
-    first: int
-    runs: int
-    regrets: str
-    late: str
-    packed: str
-    dense: float
-    syncs: float
-    seconds: float
-    code: str
-
-
-class Job(NamedTuple):
-    """What makes a row."""
-
-    regime: Regime
-    player: str
-    setting: str
-    seed: int
-    runs: range
-
-    @property
-    def key(self) -> tuple[str, str, str, int, int]:
-        """What tells it from others."""
-        return (self.regime.name, self.player, self.setting, self.seed, self.runs.start)
-
-
-def dense(world: World, trace: Trace, player: str, setting: Setting) -> float:
-    """Scalars of a run, on average, with the statistics as matrices: as the paper counts. NaN where there are none.
-
-    Where the number of synchronisations decides them, they are counted; else the runs are played again, with up to
-    `MANY` arms.
-    """
-    n, syncs = world.clients, trace.sync.sum(1).double().mean().item()
-    d_x = world.problem.arms.shape[-1]
-    langevin = (2 * Langevin().rounds + 1) * n * world.network.size
-    match player:
-        case "Fed-GO-UCB":
-            return langevin + syncs * 2 * n * float(scalars("dense", world.network.size, 1, 1))
-        case "One-GO-UCB":
-            return langevin + syncs * (n + 1) * float(scalars("dense", world.network.size, 1, 1))
-        case "N-GO-UCB":
-            return 0.0
-        case "DisLinUCB":
-            return syncs * 2 * n * float(scalars("dense", d_x, 1, 1))
-        case "FN-UCB":
-            return syncs * 2 * n * float(2 * scalars("dense", Network(d_x, FN_HIDDEN).size, 1, 1) + 1)
-        case "Fed-GLB-UCB" | "ApproxDisKernelUCB" if world.problem.means.shape[1] <= MANY:
-            again = PLAYERS[player].play(replace(world, encoding="dense"), setting)
-            return again.communication[:, -1].double().mean().item()
-    return math.nan
-
-
-@cache
-def code_of(player: str) -> str:
-    """A hash of the code that ``player`` and the problems are."""
-    modules = (*PLAYERS[player].modules, "fedgo.experiments.families", "fedgo.problems")
-    return code(modules, ("paper/players.py", "paper/experiments.py", "paper/data/magic_rows.csv"))
-
-
-def _list(values: torch.Tensor, digits: int) -> str:
-    return " ".join(f"{value:.{digits}f}" for value in values.tolist())
-
-
-def measure(job: Job) -> Row:
-    """The row of ``job``."""
-    torch.set_num_threads(1)
-    world = job.regime.world(job.runs, job.seed)
-    begun = time.process_time()
-    setting = record.parse(job.setting)
-    trace = PLAYERS[job.player].play(world, setting)
-    seconds = (time.process_time() - begun) / len(job.runs)
-    last = -(-trace.regret.shape[1] // 10)
-    sent = trace.communication[:, -1].double()
-    return Row(
-        *job.key,
-        len(job.runs),
-        _list(trace.cumulative_regret[:, -1], 2),
-        _list(trace.regret[:, -last:].mean(1), 4),
-        _list(sent, 0),
-        round(dense(world, trace, job.player, setting), 0),
-        round(trace.sync.sum(1).double().mean().item(), 1),
-        round(seconds, 3),
-        code_of(job.player),
-    )
+@wraps(optimistic_ucb1)
+def ucb1_by_width(world: World, setting: Setting) -> Trace:
+    """UCB1 whose width after all steps is κσ/√n."""
+    beta = (setting["kappa"] * world.problem.sigma) ** 2 / (2 * math.log(world.steps))
+    return optimistic_ucb1(world.problem, world.clients, world.steps, beta)

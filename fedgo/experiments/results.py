@@ -2,34 +2,30 @@
 gets stuck."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from dataclasses import asdict, replace
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from joblib import Parallel, delayed, effective_n_jobs
 
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.beyond.surrogates import GaussianProcess, Relinearised, Surrogate
 from fedgo.confidence import Tally
-from fedgo.experiments.player import Player, Setting, World
-from fedgo.experiments.regime import EXPERIMENTS, TUNING_SEED, Regime
-from fedgo.experiments.roster import ALGORITHMS, EVERY, LINE_THREE, PLAYERS
-from fedgo.experiments.runner import Known, Regimes, key, read
+from fedgo.experiments.players import GUARD_GAMMA, Player, Setting, World
+from fedgo.experiments.regimes import EXPERIMENTS, TUNING_SEED, Regime
+from fedgo.experiments.roster import ALGORITHMS, COUNTED, EVERY, GUARDED, LINE_THREE, PLAYERS
+from fedgo.experiments.runner import Regimes, key, known, read
 from fedgo.experiments.studies import MAIN, MAP, REGIMES, STUDIES
-from fedgo.experiments.summaries import Array, interval
+from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.trace import Trace
 
 STUCK = 0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps
 BATCH = 50  # runs that `evaluate` plays at a time
-
-
-@cache
-def known(study: str) -> Known:
-    """The rows of a study's table."""
-    return Known(read(study))
 
 
 def chosen(study: str, player: str, regime: Regime) -> dict[str, Any]:
@@ -53,6 +49,86 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
     there = tuple(STUDIES[study].players)
     require(algorithm in there, "algorithm", algorithm, f"choose one of {there}")
     return dict(ranked(study, algorithm, (EXPERIMENTS[name],))[-1][0])
+
+
+def evaluated(study: str, regime: Regime) -> dict[str, Any]:
+    """The rows of every player's evaluation on ``regime``, run by run, in the order of the study's players."""
+    rows = _of(study, regime, STUDIES[study].seed)
+    found = {name: rows[rows["player"] == name] for name in STUDIES[study].players}
+    return {name: part.reset_index(drop=True) for name, part in found.items() if len(part)}
+
+
+def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
+    """Every setting of a player's grid, with its rows on the tuning runs of ``regime``."""
+    rows = _of(study, regime, STUDIES[study].tuning_seed)
+    rows, found = rows[rows["player"] == player], []
+    for setting in STUDIES[study].players[player].grid:
+        same = [(rows[name] == value).to_numpy() for name, value in setting.items()]
+        found.append((setting, rows[np.logical_and.reduce(same)]))
+    return found
+
+
+def _of(study: str, regime: Regime, seed: int) -> Any:
+    table = read(study)
+    where = asdict(regime) | {"seed": seed}
+    same = [(table[name] == value).to_numpy() for name, value in where.items()]
+    return table[np.logical_and.reduce(same)].sort_values("run", kind="stable")
+
+
+def judged(name: str, algorithm: str, study: str = "tune") -> Any:
+    """Every setting on every rung, rung by rung and from the best on, as a frame: the mean ``regret`` of its ``runs``,
+    the standard ``error``, and the 95 % interval from ``low`` to ``high`` of its mean difference to the winner."""
+    regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
+    kept = read("rungs")
+    kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
+    if len(kept):
+        return kept.drop(columns="study").dropna(axis=1)
+    rungs = ranked(study, algorithm, (regime,))
+    regrets = {
+        key(setting): np.array([*known(study).runs(regime, algorithm, key(setting), seed).values()])
+        for setting in rungs[0]
+    }
+    best, rows = regrets[key(rungs[-1][0])], []
+    for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
+        for setting in settings:
+            own = regrets[key(setting)][: rung.runs]
+            mean, error = mean_error(own)
+            _, low, high = interval(np.mean, own - best[: rung.runs])
+            numbers = {"regret": float(mean), "error": float(error), "low": low, "high": high}
+            rows.append({**setting, "runs": rung.runs} | numbers)
+    return pd.DataFrame(rows)
+
+
+class Chosen(NamedTuple):
+    """The winner of a tuning: its mean ``regret`` and standard ``error`` on ``runs`` runs, and how sure the choice is.
+
+    ``alike``: how many of the other settings cannot be told from it, each on all the runs that it had. ``worst`` and
+    ``median``: the mean of the worst and of the middle setting over the winner's, on the runs of the first rung.
+    """
+
+    regret: float
+    error: float
+    runs: int
+    alike: int
+    worst: float
+    median: float
+
+
+def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
+    """What the tuning of ``algorithm`` on the experiment ``name`` came to."""
+    rows = judged(name, algorithm, study)
+    parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
+    winner = tuned(name, algorithm, study)
+    is_winner = (
+        (rows[parts] == pd.Series(winner, dtype=object)[parts]).all(axis=1) if parts else rows["runs"] > 0
+    )
+    best = rows[is_winner].iloc[-1]
+    others = rows[~is_winner].drop_duplicates(parts, keep="last") if parts else rows[~is_winner]
+    alike = int(((others["low"] <= 0) & (others["high"] >= 0)).sum())
+    first = rows[rows["runs"] == rows["runs"].min()]["regret"]
+    base = rows[is_winner].iloc[0]["regret"]
+    spread = (float(value / base) for value in (first.max(), first.median()))
+    return Chosen(float(best["regret"]), float(best["error"]), int(best["runs"]), alike, *spread)
 
 
 @on_cpu
@@ -96,15 +172,42 @@ def _traces(
     return {algorithm: EVERY[algorithm].run(world, setting) for algorithm, setting in settings.items()}
 
 
-def traces(
-    player: Player, regime: Regime, setting: Setting, runs: int, seed: int = 0, **options: Any
+def unguarded(name: str, runs: int, seed: int = 0, rounds: int | None = None, **changes: Any) -> Trace:
+    """Fed-GO-UCB on an experiment at its tuned setting, but for ``changes`` of it, such as a γ or a patience."""
+    return _played(ALGORITHMS["Fed-GO-UCB"], name, runs, seed, rounds, tuned(name, "Fed-GO-UCB") | changes)
+
+
+def counted(name: str, runs: int, seed: int = 0, rounds: int | None = None) -> Trace:
+    """UCB1 on the guard's event and with its messages, at the tuned β of UCB1 on shared counts."""
+    setting = {"beta": tuned(name, "UCB1, shared")["beta"], "gamma": GUARD_GAMMA}
+    return _played(COUNTED, name, runs, seed, rounds, setting)
+
+
+def guarded(
+    name: str,
+    runs: int,
+    seed: int = 0,
+    rounds: int | None = None,
+    setting: Setting | None = None,
+    **changes: Any,
 ) -> Trace:
-    """``runs`` runs of a ``player`` on ``regime``, fifty at a time."""
-    batches = [
-        range(first, min(first + BATCH, runs))
-        for first in range(0, count("runs", runs, "give at least one run"), BATCH)
-    ]
-    return Trace.join([player.run(regime.world(batch, seed, **options), setting) for batch in batches])
+    """Guarded Fed-GO-UCB with λ and β of a ``setting``, the tuned one unless given, and ``changes`` of the guard."""
+    setting = tuned(name, "Fed-GO-UCB") if setting is None else setting
+    return _played(GUARDED, name, runs, seed, rounds, dict(setting) | changes)
+
+
+def _played(player: Player, name: str, runs: int, seed: int, rounds: int | None, setting: Setting) -> Trace:
+    """The experiment ``name``, of T = ``rounds`` if given, fifty runs at a time."""
+    regime = EXPERIMENTS[name]
+    regime = regime if rounds is None else replace(regime, rounds=rounds)
+    batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
+    return Trace.join([player.run(_world(regime, batch, seed), setting) for batch in batches])
+
+
+@lru_cache(maxsize=16)
+def _world(regime: Regime, runs: range, seed: int) -> World:
+    """So that several players share a Phase I."""
+    return regime.world(runs, seed)
 
 
 # --- The regime map
@@ -113,12 +216,7 @@ def traces(
 @cache
 def cells() -> Mapping[tuple[Regime, str], Any]:
     """The rows of every (regime, player) of the map's evaluation, run by run."""
-    table = read("map")
-    rows = table[table["seed"] == MAP.seed]
-    found = {}
-    for (*where, player), part in rows.groupby(["problem", "arms", "sigma", "rounds", "clients", "player"]):
-        found[Regime(*where), player] = part.sort_values("run")
-    return found
+    return {(regime, name): rows for regime in REGIMES for name, rows in evaluated("map", regime).items()}
 
 
 def regimes() -> list[Regime]:

@@ -22,9 +22,9 @@ from fedgo.beyond.surrogates import (
     Relinearised,
     Surrogate,
 )
-from fedgo.experiments import player as play
-from fedgo.experiments.player import Player, Setting, World, from_scratch, from_start, grid, surrogate
-from fedgo.experiments.regime import Regime
+from fedgo.experiments import players as play
+from fedgo.experiments.players import Player, Setting, World, from_scratch, from_start, grid, surrogate
+from fedgo.experiments.regimes import Regime
 from fedgo.phase_two import Settings
 
 # One setting for the three GO algorithms on all four problems, from a coarse look at λ, β ∈ {0.01, …, 10} and

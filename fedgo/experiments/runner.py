@@ -7,11 +7,12 @@ true is found by playing some of them again (`check`). The work goes through job
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
@@ -25,9 +26,9 @@ import torch
 from joblib import Parallel, delayed
 
 from fedgo._checks import require
-from fedgo.experiments.halving import Halving, Rung, halve
-from fedgo.experiments.player import Player, Setting, World
-from fedgo.experiments.regime import PROBLEMS, TUNING_SEED, Entry, Regime
+from fedgo.experiments.halving import Halving, Rung, halve, together
+from fedgo.experiments.players import Player, Setting, World
+from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
 from fedgo.experiments.traces import split
 from fedgo.messages import Encoding
 from fedgo.trace import Trace
@@ -53,7 +54,7 @@ class Job(NamedTuple):
     """
 
     regime: Regime
-    entry: Entry
+    entry: Entry | None
     name: str
     player: Player
     settings: tuple[Setting, ...]
@@ -66,7 +67,8 @@ class Job(NamedTuple):
 def measure(job: Job) -> list[dict[str, Any]]:
     """The rows of ``job``, made on one thread."""
     torch.set_num_threads(1)
-    PROBLEMS.setdefault(job.regime.problem, job.entry)
+    if job.entry:
+        PROBLEMS.setdefault(job.regime.problem, job.entry)
     world = job.regime.world(job.runs, job.seed, job.encoding)
     rows = []
     for settings in _batches(job):
@@ -109,7 +111,8 @@ class Study:
     ``seed`` on ``regimes``, with the choice of the group that has the regime, or of the only one.
 
     ``columns`` are those of `Trace.to_frame`, "seconds" of a run, and "scalars_dense", the bill of the same run with
-    its statistics as matrices. A job has at most ``batch`` runs; ``measure`` makes its rows.
+    its statistics as matrices. A job has at most ``batch`` runs; ``measure`` makes its rows, which come again to so
+    many ``digits`` behind the point.
     """
 
     name: str
@@ -124,15 +127,16 @@ class Study:
     tuning_seed: int = TUNING_SEED
     encoding: Encoding = "counts"
     batch: int = 10
+    digits: int = 2
     measure: Callable[[Job], list[dict[str, Any]]] = measure
 
     def choice(self, known: "Known", name: str, group: Regimes) -> "Halving[Key]":
         """How far the choice of ``name`` on the regimes of ``group`` has come."""
 
-        def regrets(setting: Key) -> list[list[float]]:
-            return [known.regrets(regime, name, setting, self.tuning_seed) for regime in group]
+        def score(setting: Key, runs: int) -> float | None:
+            return together([known.mean(one, name, setting, self.tuning_seed, runs) for one in group])
 
-        return halve([key(setting) for setting in self.players[name].grid], self.rungs(name), regrets)
+        return halve([key(setting) for setting in self.players[name].grid], self.rungs(name), score)
 
     def group(self, name: str, regime: Regime) -> Regimes:
         """The regimes on which ``name`` chooses the setting for ``regime``; none where there is nothing to choose."""
@@ -190,7 +194,17 @@ class Study:
     ) -> Job:
         """Of these runs."""
         player = self.players[name]
-        return Job(regime, regime.entry, name, player, settings, seed, runs, self.encoding, self.columns)
+        return Job(
+            regime,
+            PROBLEMS.get(regime.problem),
+            name,
+            player,
+            settings,
+            seed,
+            runs,
+            self.encoding,
+            self.columns,
+        )
 
 
 def key(setting: Setting) -> Key:
@@ -199,26 +213,35 @@ def key(setting: Setting) -> Key:
 
 
 class Known:
-    """The rows of a ``table`` by what they are."""
+    """The rows of a ``table`` by what they are; and of some settings the mean over their first runs, where a table of
+    ``means`` is all that is left of these."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: Any, means: Any = None) -> None:
         self.cells: dict[tuple[Regime, str, Key, int], dict[int, float]] = {}
-        names = settings_of(table)
-        for row in table.to_dict("records"):
-            cell = (regime_of(row), row["player"], key(_setting(row, names)), row["seed"])
-            self.cells.setdefault(cell, {})[row["run"]] = row.get("regret", np.nan)
+        self.means: dict[tuple[Regime, str, Key, int, int], float] = {}
+        for cell, row in _cells(table):
+            self.cells.setdefault(cell, {})[row["run"]] = row.get("regret", 0.0)
+        for cell, row in _cells(means) if means is not None else ():
+            self.means[*cell, row["runs"]] = row["regret"]
 
     def runs(self, regime: Regime, name: str, setting: Key, seed: int) -> Mapping[int, float]:
         """The final regret of every run that is there."""
         return self.cells.get((regime, name, setting, seed), {})
 
-    def regrets(self, regime: Regime, name: str, setting: Key, seed: int) -> list[float]:
-        """Those of the first runs, up to the first that is not there."""
+    def mean(self, regime: Regime, name: str, setting: Key, seed: int, runs: int) -> float | None:
+        """The mean final regret of the first ``runs`` runs, None unless they are there."""
         there = self.runs(regime, name, setting, seed)
-        found: list[float] = []
-        while len(found) in there:
-            found.append(there[len(found)])
-        return found
+        if all(run in there for run in range(runs)):
+            return math.fsum(there[run] for run in range(runs)) / runs
+        return self.means.get((regime, name, setting, seed, runs))
+
+
+def _cells(table: Any) -> Iterator[tuple[tuple[Regime, str, Key, int], dict[str, Any]]]:
+    """The rows of ``table``, each with its regime, player, setting and seed."""
+    names = settings_of(table)
+    for row in table.to_dict("records"):
+        setting = {name: row[name] for name in names if row[name] == row[name]}  # NaN: it has no such part
+        yield (regime_of(row), row["player"], key(setting), row["seed"]), row
 
 
 def regime_of(row: Mapping[str, Any]) -> Regime:
@@ -230,10 +253,6 @@ def settings_of(table: Any) -> list[str]:
     """The columns of ``table`` that are of settings: those between the player and the seed."""
     names = list(table.columns)
     return names[names.index("player") + 1 : names.index("seed")] if names else []
-
-
-def _setting(row: Mapping[str, Any], names: Iterable[str]) -> Setting:
-    return {name: row[name] for name in names if row[name] == row[name]}  # NaN: it has no such part
 
 
 def path_of(name: str, folder: Path = DATA) -> Path | None:
@@ -248,6 +267,18 @@ def read(name: str, folder: Path = DATA) -> Any:
     path = path_of(name, folder) or path_of(name)
     require(path is not None, "the study", name, f"there is no table of it; make study NAME={name}")
     return pd.read_csv(path)
+
+
+@cache
+def known(study: str, folder: Path = DATA) -> Known:
+    """What the tables of a study say; of some choices the means of their rungs were kept, and no single runs."""
+    table = read(study, folder) if path_of(study, folder) or path_of(study) else pd.DataFrame()
+    return Known(table, _rungs(study))
+
+
+def _rungs(study: str) -> Any:
+    means = read("rungs")
+    return means[means["study"] == study].drop(columns="study")
 
 
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
@@ -280,11 +311,13 @@ def run(
         table = table[~_asked(table, names, regime)]
     before = len(table)
     try:
-        while jobs := _lacking(study, table, names, regime, runs):
+        means = None if fresh else _rungs(study.name)
+        while jobs := _lacking(study, Known(table, means), names, regime, runs):
             table = _grown(study, table, jobs, folder)
     finally:
         if path_of(study.name, folder):
             read.cache_clear()
+            known.cache_clear()
             _note(study, len(read(study.name, folder)) - before, folder)
     return read(study.name, folder)
 
@@ -295,9 +328,8 @@ def _asked(table: Any, players: Sequence[str], regime: str) -> Any:
     return table["player"].isin(players) & there
 
 
-def _lacking(study: Study, table: Any, names: Sequence[str], regime: str, runs: int | None) -> list[Job]:
-    """What ``table`` lacks next, the first runs of everything first, and nothing twice."""
-    known = Known(table)
+def _lacking(study: Study, known: Known, names: Sequence[str], regime: str, runs: int | None) -> list[Job]:
+    """What is lacking next, the first runs of everything first, and nothing twice."""
     jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
     once = {(job.regime, job.name, job.seed, job.runs, *map(key, job.settings)): job for job in jobs}
     return sorted(once.values(), key=lambda job: job.runs[0])
@@ -379,10 +411,8 @@ def commit() -> str:
 
 def afresh(study: Study, rows: Any) -> Any:
     """The ``rows`` of a table of ``study`` played again, in their order."""
-    names = settings_of(rows)
     jobs: dict[tuple[Regime, str, Key, int], list[tuple[int, int]]] = {}
-    for place, row in enumerate(rows.to_dict("records")):
-        cell = (regime_of(row), row["player"], key(_setting(row, names)), row["seed"])
+    for place, (cell, row) in enumerate(_cells(rows)):
         jobs.setdefault(cell, []).append((row["run"], place))
     wanted = [
         study.job(regime, name, (dict(setting),), seed, tuple(run for run, _ in runs))
@@ -409,6 +439,7 @@ def check(
     rows = asked.groupby("player").sample(1, random_state=seed)
     now = afresh(study, rows)
     exact = [name for name in study.columns if name not in BY_BATCH]
-    same = np.isclose(rows[exact].astype(float), now[exact].astype(float), rtol=0, atol=0.0051)
+    close = 0.51 * 10.0**-study.digits
+    same = np.isclose(rows[exact].astype(float), now[exact].astype(float), rtol=0, atol=close)
     found = rows.join(now.add_suffix(" now"))
     return found.assign(same=(same | rows[exact].isna().to_numpy()).all(1))

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from fedgo.algorithms.controls import exact_kernel_ucb
@@ -17,8 +18,8 @@ from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.player import Player, Setting, grid, uniform
-from fedgo.experiments.regime import EXPERIMENTS, Regime
+from fedgo.experiments.players import Player, Setting, grid, uniform
+from fedgo.experiments.regimes import EXPERIMENTS, Regime
 from fedgo.experiments.roster import (
     ALGORITHMS,
     GO_SETTINGS,
@@ -30,7 +31,8 @@ from fedgo.experiments.roster import (
     YARDSTICK_ON,
     YARDSTICKS,
 )
-from fedgo.experiments.runner import Job, Regimes, Study
+from fedgo.experiments.runner import Job, Regimes, Study, read
+from fedgo.experiments.searches import SEARCHES
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -60,6 +62,7 @@ TUNE = Study(
     chosen_on=_each_alone,
     rungs=lambda name: SHORT_RUNGS if name == YARDSTICK else RUNGS,
     batch=100,
+    digits=1,
 )
 LINE3 = Study(
     "line3",
@@ -243,4 +246,20 @@ COSTS = Study(
     measure=_costs,
 )
 
-STUDIES: Mapping[str, Study] = {study.name: study for study in (TUNE, LINE3, IN_SAMPLE, MAP, ABLATION, COSTS)}
+
+def curve(name: str) -> Any:
+    """The measurements of a curve, with the ``value`` that it is by: K, N, T or d_w."""
+    rows, by = read("costs"), CURVES[name][0]
+    rows = rows[rows["player"] == name].sort_values(by)
+    return rows.assign(value=8 * rows[by] + 1 if by == "hidden" else rows[by])
+
+
+def exponent(rows: Any) -> float:
+    """p of seconds ∝ valueᵖ between the last two of ``rows``, where what does not grow weighs least."""
+    (x, other_x), (y, other_y) = (np.log(rows[part].to_numpy()[-2:]) for part in ("value", "seconds"))
+    return float((other_y - y) / (other_x - x))
+
+
+STUDIES: Mapping[str, Study] = {
+    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, MAP, ABLATION, COSTS, SEARCHES)
+}

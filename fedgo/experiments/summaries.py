@@ -17,7 +17,7 @@ Array = npt.NDArray[np.float64]
 Quantity = Literal["regret", "communication"]
 
 
-def mean_error(values: Tensor) -> tuple[Array, Array]:
+def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
     """Mean and standard error over the first axis of ``values`` (S, …); with one run the error is 0."""
     array = np.asarray(values, dtype=np.float64)
     error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
@@ -29,6 +29,7 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
 
     `RESAMPLES` resamples at the `LEVEL`; one run says nothing about the spread: its interval is the whole line.
     """
+    samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
     with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to runs that are all 0 is infinite
         estimate = float(statistic(*samples, axis=-1))
         if len(samples[0]) < 2:

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.experiments.summaries import mean_error, paired_difference
+from fedgo.experiments.summaries import mean_error, number, paired_difference
 from fedgo.trace import Trace
 
 Truth = bool | Tensor | npt.NDArray[np.bool_]
@@ -53,6 +53,28 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
             r"write \lvert or \| for |, and one line",
         )
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+SYMBOLS = {
+    "lam": r"$\lambda$",
+    "beta": r"$\beta$",
+    "beta/lam": r"$\beta/\lambda$",
+    "lengthscale": r"$\ell$",
+    "link": "link",
+}
+
+
+def as_set(value: float | str) -> str:
+    """A ``value`` of a setting for a table, with the digits that it has and no more: 0.03, 1,000, 10⁻⁵."""
+    if isinstance(value, str):
+        return value
+    leading, _ = f"{value:.2e}".split("e")
+    return number(value, max(len(leading.replace(".", "").rstrip("0")), 1))
+
+
+def in_symbols(setting: Mapping[str, float | str]) -> str:
+    """The ``setting`` in the symbols of the book."""
+    return ", ".join(f"{SYMBOLS[name]} {as_set(value)}" for name, value in setting.items())
 
 
 def share_of_parts(holds: Sequence[bool]) -> str:

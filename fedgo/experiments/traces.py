@@ -22,7 +22,7 @@ from fedgo.problem import Problem
 from fedgo.trace import Trace
 
 if TYPE_CHECKING:
-    from fedgo.experiments.player import Play, Setting, World
+    from fedgo.experiments.players import Play, Setting, World
 
 FOLDER = "FEDGO_TRACES"
 LIBRARIES = ("torch", "numpy", "botorch")  # another version may give other numbers
@@ -40,7 +40,7 @@ def stored(play: "Play", world: "World", setting: "Setting") -> Trace:
         "size": (world.clients, world.rounds, world.encoding, world.bound),
     }
     name = digest([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
-    place = Path(folder) / f"{name}-{code((play.__module__,), ('experiments/player.py',))}"
+    place = Path(folder) / f"{name}-{code((play.__module__,), ('experiments/players.py',))}"
     paths = [place / f"{run}.npz" for run in each_run(world.problem)]
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(place.parent / f"{name}.lock"):  # others that want the same wait meanwhile

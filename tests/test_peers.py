@@ -10,8 +10,7 @@ from fedgo import EventTriggered, Exploration, Network, Settings, hartmann6, sim
 from fedgo.beyond.counted import Ucb1, optimistic_ucb1
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.confidence import Tally
-from fedgo.experiments.fitted_kernel import fitted_kernel_ucb, prior
-from fedgo.experiments.fn_ucb import FNUCB, fn_ucb, local_variances, tangent_start
+from fedgo.experiments.peers import FNUCB, fitted_kernel_ucb, fn_ucb, local_variances, prior, tangent_start
 from fedgo.simulation import order_of_ties
 
 GAMMAS = (0.0, 0.3, 2.0, INF)

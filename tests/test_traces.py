@@ -1,0 +1,159 @@
+"""Stored traces equal computed ones, are extended by the runs that are lacking, and go with the code that made them."""
+
+from dataclasses import replace
+from functools import wraps
+
+import pytest
+
+from fedgo.experiments import traces
+from fedgo.experiments.players import Player, World
+from fedgo.experiments.results import evaluate, guarded, tuned, unguarded
+from fedgo.experiments.roster import ALGORITHMS, VARIANTS
+from fedgo.problems import clustered, hartmann6
+
+FEW = ["Uniform", "DisLinUCB"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A store."""
+    monkeypatch.setenv(traces.FOLDER, str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """The algorithms that are played, with the runs they are played on."""
+    calls = []
+    for name in FEW:
+
+        @wraps(ALGORITHMS[name].play)
+        def play(world, setting, name=name, original=ALGORITHMS[name].play):
+            calls.append((name, world.problem.runs))
+            return original(world, setting)
+
+        monkeypatch.setitem(ALGORITHMS, name, replace(ALGORITHMS[name], play=play))
+    monkeypatch.setattr("fedgo.experiments.results.EVERY", ALGORITHMS)
+    return calls
+
+
+def small(runs=3, **changes):
+    """A world on which every algorithm takes a moment."""
+    own = {name: changes.pop(name) for name in ("seed", "sigma") if name in changes}
+    return replace(World(hartmann6(runs, arms=8, **own), 3, 6), **changes)
+
+
+def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
+    monkeypatch.delenv(traces.FOLDER, raising=False)
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        evaluate("hartmann6", 1, algorithms=FEW)
+    assert len(computed) == 4 and [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_stored_and_computed_traces_are_the_same(name, tmp_path, monkeypatch):
+    """At once, and in the pieces that the store makes of it."""
+    setting = tuned("hartmann6", name)
+    monkeypatch.delenv(traces.FOLDER, raising=False)
+    whole = ALGORITHMS[name].run(small(3), setting)
+    monkeypatch.setenv(traces.FOLDER, str(tmp_path))
+    for runs in (2, 3, 1):
+        assert ALGORITHMS[name].run(small(runs), setting) == whole.first(runs)
+
+
+def test_only_what_is_lacking_is_computed(folder, computed):
+    for runs in (2, 2, 1):
+        evaluate("hartmann6", runs, algorithms=FEW)
+    assert computed == [(name, (0, 1)) for name in FEW]
+    evaluate("hartmann6", 4, algorithms=FEW)
+    assert computed[2:] == [(name, (2, 3)) for name in FEW]
+
+
+def test_a_run_is_found_wherever_it_is_asked_for(folder, computed):
+    problem = hartmann6(6, arms=8)
+    for positions in ((2, 3, 4), (3, 2), (0, 3, 5)):
+        ALGORITHMS["Uniform"].run(World(problem.only(*positions), 3, 6), {})
+    assert computed == [("Uniform", (2, 3, 4)), ("Uniform", (0, 5))]
+
+
+def test_phase_one_is_shared_by_those_that_need_it(folder, watch):
+    one = small()
+    calls = watch(World.shared, "func")
+    for name in ("Fed-GO-UCB", "One-GO-UCB"):
+        ALGORITHMS[name].run(one, tuned("hartmann6", name))
+    assert len(calls) == 1
+
+
+def other_arms(one):
+    arms = one.problem.arms.clone()
+    arms[1, 0, 0] += 1e-12
+    return replace(one, problem=replace(one.problem, arms=arms))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: small(seed=1),
+        lambda: small(sigma=0.2),
+        lambda: small(clients=4),
+        lambda: small(rounds=7),
+        lambda: small(encoding="cheapest"),
+        lambda: other_arms(small()),
+        lambda: replace(small(), problem=replace(small().problem, means=small().problem.means + 1)),
+        lambda: World(replace(small().problem, runs=(4, 5, 3)), 3, 6),
+        lambda: World(clustered("magic", 3), 3, 6),
+        lambda: World(clustered("magic", 3, reward="bernoulli"), 3, 6),
+    ],
+)
+def test_another_problem_is_not_taken_for_this(folder, other, monkeypatch):
+    setting = {"lam": 0.1, "beta": 0.1}
+    ALGORITHMS["DisLinUCB"].run(World(clustered("magic", 3, sigma=0.2), 3, 6), setting)
+    ALGORITHMS["DisLinUCB"].run(small(), setting)
+    found = ALGORITHMS["DisLinUCB"].run(other(), setting)
+    monkeypatch.delenv(traces.FOLDER)
+    assert found == ALGORITHMS["DisLinUCB"].run(other(), setting)
+
+
+def test_another_setting_is_not_taken_for_this_and_the_usual_threshold_is(folder, computed):
+    run = ALGORITHMS["DisLinUCB"].run
+    for setting in ({}, {"gamma": 1.0}, {"beta": 0.2}, {"gamma": float("inf")}):
+        run(small(), {"lam": 0.1, "beta": 0.1} | setting)
+    assert len(computed) == 3
+
+
+def test_the_guard_s_settings_are_told_apart(folder):
+    every = [{}, {"kappa": 3.0}, {"value": 9.0}, {"delta": 0.2}, {"gamma": 0.7}, {"informed": False}]
+    first = [guarded("hartmann6", 1, rounds=2, **changes) for changes in every]
+    assert first == [guarded("hartmann6", 1, rounds=2, **changes) for changes in every]
+    unguarded("hartmann6", 1, rounds=2, gamma=0.1)
+    assert len([*folder.glob("*-*")]) == len(every) + 1
+
+
+def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(folder, computed, monkeypatch):
+    for name in FEW:
+        ALGORITHMS[name].run(small(), {"lam": 0.1, "beta": 0.1} if name == "DisLinUCB" else {})
+    monkeypatch.setattr(traces, "code", lambda modules, files: "0" * 16)
+    ALGORITHMS["Uniform"].run(small(), {})
+    assert len(computed) == 3 and len([*folder.glob("*-*")]) == 2
+    monkeypatch.setattr(traces, "version", lambda name: "99")
+    ALGORITHMS["Uniform"].run(small(), {})
+    assert len(computed) == 4
+
+
+def test_what_nobody_knows_the_code_of_is_not_kept(folder):
+    mine = Player(lambda world, setting: ALGORITHMS["Uniform"].play(world, setting))
+    mine.run(small(), {})
+    VARIANTS["UCB1"].run(small(), {"kappa": 1.0})
+    assert len([*folder.glob("*-*")]) == 1  # the second
+
+
+@pytest.mark.parametrize("damage", [lambda p: p.write_bytes(p.read_bytes()[:500]), lambda p: p.unlink()])
+def test_a_damaged_file_is_computed_again(folder, computed, damage):
+    ALGORITHMS["Uniform"].run(small(), {})
+    damage(sorted(folder.glob("*/*.npz"))[0])
+    for _ in range(2):
+        ALGORITHMS["Uniform"].run(small(), {})
+    assert [len(runs) for _, runs in computed] == [3, 1]
