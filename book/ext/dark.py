@@ -61,7 +61,10 @@ class TwoRenderings(SphinxTransform):
                 image.replace_self(nodes.raw("", drawing, format="html"))
                 continue
             if (width := re.search(r'width="([\d.]+)pt"', drawing)) and float(width[1]) > ONE_PANEL:
-                image.parent["classes"].append("wide")
+                around = image.parent
+                while not isinstance(around, nodes.figure | nodes.document):
+                    around = around.parent
+                around["classes"].append("wide")
             target = Path(self.env.srcdir) / FOLDER / path.name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(dark(drawing), encoding="utf-8")

@@ -59,13 +59,16 @@ def annotate(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def origin(metadata: dict[str, Any]) -> str:
-    """When, from which commit, with which parameters a notebook was executed, and how to do it again, as Markdown."""
+    """When and from which commit a notebook was executed, with which parameters, and how to do it again: Markdown."""
     run = metadata.get("fedgo", {})
     facts = [f"on {run['date'][:10]}"] if run.get("date") else []
     facts += [f"from commit `{run['commit'][:12]}`"] if run.get("commit") else []
-    facts += [f"with `{name} = {value}`" for name, value in run.get("parameters", {}).items()]
     facts += [f"in {run['seconds']:.0f} s"] if "seconds" in run else []
-    return f":::{{container}} origin\nExecuted {', '.join(facts)}. [Run it again](/book/rerun.md).\n:::"
+    values = ", ".join(f"`{name} = {value}`" for name, value in run.get("parameters", {}).items())
+    again = f"with {values} or others" if values else "the same"
+    return (
+        f":::{{container}} origin\nExecuted {' '.join(facts)}. [Run it again](/book/rerun.md), {again}.\n:::"
+    )
 
 
 def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
