@@ -16,7 +16,7 @@ SITE = Path(os.environ.get("FEDGO_SITE", Path(__file__).resolve().parents[1] / "
 PAGES = [
     file.relative_to(SITE).as_posix() for file in sorted(SITE.rglob("*.html")) if "_static" not in file.parts
 ]
-READ = [page for page in PAGES if "<article" in (SITE / page).read_text(encoding="utf-8")]  # none that leads on
+READ = [page for page in PAGES if "<article" in (SITE / page).read_text(encoding="utf-8")]
 BROWSERS = [
     os.environ.get("CHROMIUM"),
     "chromium",
