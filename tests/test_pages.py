@@ -62,7 +62,6 @@ DRAWN = """# Drawn
 See ($x$), then.
 
 ```{figure} plain.svg
-:name: fig-plain
 
 A figure.
 ```
@@ -105,14 +104,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
-    config = {
-        "extensions": ["myst_nb", "sphinx_proof", *EXTENSIONS],
-        "myst_enable_extensions": ["dollarmath", "colon_fence"],
-        "nb_execution_mode": "off",
-        "numfig": True,
-        "suppress_warnings": ["toc"],
-        "fedgo_repository": "me/book",
-    }
+    config = {"extensions": ["myst_nb", "sphinx_proof", *EXTENSIONS], "nb_execution_mode": "off"}
+    config |= {"myst_enable_extensions": ["dollarmath", "colon_fence"], "fedgo_repository": "me/book"}
     said = StringIO()
     with docutils_namespace():
         Sphinx(place, None, place / "html", place / "trees", "html", config, None, said).build()
