@@ -67,7 +67,7 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("fedgo/other.py", "1", "2", ""),
         ("fedgo/__init__.py", "import unused", "import unused as public", ""),
         ("fedgo/__init__.py", "ball import radius", "sizes import SIZE as radius", "fedgo.ball"),
-        ("fedgo/data/arms.csv", "1", "2", ""),  # which are read by experiments and problems alone
+        ("fedgo/data/arms.csv", "1", "2", "the data"),
         ("requirements.lock", "1", "2", "requirements.lock"),
     ],
 )  # fmt: skip
@@ -90,7 +90,7 @@ def test_todays_text_is_put_around_the_outputs() -> None:
     [
         ("1 / 0", "ZeroDivisionError"),
         ("import sys; print('careful', file=sys.stderr)", "cell 2 writes to stderr: careful"),
-        ("from myst_nb import glue; glue('x', float('nan'))", "cell 2 glues x, which is nan"),
+        ("from myst_nb import glue; glue('x', float('nan'), display=False)", "cell 2 quotes x = "),
     ],
 )
 def test_what_must_not_stand_on_a_page_is_refused(line: str, message: str) -> None:
