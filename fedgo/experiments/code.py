@@ -94,14 +94,10 @@ def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
 
 
 def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAGE) -> str:
-    """A hash of what the modules ``roots`` and all that they import from the ``package`` do.
-
-    ``files`` of the package count too, with their bytes or, if they hold Python, with what that does by itself.
-    """
-    parts: list[str | bytes] = [part for pair in hashes(roots, package).items() for part in pair]
+    """A hash of what the modules ``roots`` and all that they import do, and the Python of ``files`` by themselves."""
+    parts = [part for pair in hashes(roots, package).items() for part in pair]
     for name in files:
-        file = package / name
-        parts += [name, _hashed(file, file.stat().st_mtime_ns) if file.suffix == ".py" else file.read_bytes()]
+        parts += [name, _hashed(package / name, (package / name).stat().st_mtime_ns)]
     return digest(parts)
 
 
