@@ -390,17 +390,6 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
         assert torch.equal(by_client.counts[1, i], torch.bincount(own, minlength=arms).double())
 
 
-def test_equal_upper_ends_are_played_in_the_order_of_each_client():
-    problem = Problem("flat", torch.zeros(2, 9, 1).double(), torch.zeros(2, 9).double(), (0, 1), 0, 0.1)
-    optimist = Optimist(3, TabularIntervals(3, 0.1, 1.0), Tally.blank(2, 9), INF)
-    trace = simulate("o", problem, optimist, Exploration.nothing(2), 3, 27)
-    ties = order_of_ties(problem, 3)
-    for run in range(2):
-        for i in range(3):
-            assert trace.arm[run, i::3][:1].item() == ties[run, i].argmax()
-    assert len({tuple(trace.arm[0, i::3].tolist()) for i in range(3)}) == 3
-
-
 def test_a_run_without_a_guard_has_a_certificate_as_well():
     problem, start, chosen, guarantee = instance(8)
     plain = fed_go_ucb(problem, start, chosen)
