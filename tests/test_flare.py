@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ENGINE = ROOT / ".venv/federation/bin/python"
 STORED = json.loads((ROOT / "fedgo/experiments/data/federation.json").read_text("utf-8"))
 
-engine = pytest.mark.skipif(not ENGINE.exists(), reason="NVFlare is not there: `make engine` installs it")
+engine = pytest.mark.skipif(not ENGINE.exists(), reason="NVFlare is not there: `make federation` installs it")
 
 
 def begun(folder: Path, *arguments: str) -> subprocess.Popen[str]:

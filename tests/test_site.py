@@ -27,7 +27,7 @@ BROWSERS = [
 BROWSER = next((found for name in BROWSERS if name and (found := shutil.which(name))), None)
 needs_site = pytest.mark.skipif(not PAGES, reason=f"there is no built site in {SITE}: run `make book` first")
 needs_browser = pytest.mark.skipif(
-    not BROWSER, reason="there is no Chromium: `make chromium`, or CHROMIUM=/path"
+    not BROWSER, reason="there is no Chromium: `apt-get install chromium`, or CHROMIUM=/path"
 )
 RULES = ["color-contrast", "image-alt", "svg-img-alt", "label", "select-name", "button-name", "link-name"]
 PHONE, LAPTOP = 390, 1280  # pixels
