@@ -7,7 +7,7 @@ from fedgo._streams import generator
 from fedgo.beyond import continuum
 from fedgo.beyond.continuum import Cube, search
 from fedgo.beyond.surrogates import single_task_gp
-from fedgo.experiments import searches
+from fedgo.experiments import runner, searches
 
 CUBE = Cube("bowl", 2, lambda x: -9 * (x - 0.3).square().sum(-1))
 
@@ -82,4 +82,4 @@ def test_the_cubes_are_botorchs_with_their_known_tops():
     assert searches.cube("hartmann6", 0).value(at).item() == pytest.approx(3.32237, abs=1e-4)
     one, other = (searches.cube("network15", seed).value(at.new_zeros(1, 15)) for seed in (0, 1))
     assert one != other
-    assert set(searches.WAYS) < set(searches.recorded("hartmann6"))
+    assert set(searches.WAYS) < set(runner.read("searches").player)

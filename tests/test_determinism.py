@@ -42,7 +42,7 @@ for make in (hartmann6, lambda runs: clustered("magic", runs)):
 """
 PLAYED = (
     "Fed-GO-UCB", "Fed-GO-UCB, parameter space", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB",
-    "ApproxDisKernelUCB", "Kernel UCB, at once", "UCB1, shared", "UCB1, optimistic", "Guard", "FN-UCB", "Uniform",
+    "ApproxDisKernelUCB", "Kernel UCB, at once", "UCB1, shared", "UCB1, counted", "Guard", "FN-UCB", "Uniform",
 )  # fmt: skip
 CASES = {
     "another path of MKL": ({"MKL_CBWR": "COMPATIBLE"}, (1, 3, "float32", "cpu")),
