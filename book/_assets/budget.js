@@ -6,8 +6,8 @@ plot.register("budget", (box, { problems }) => {
   const problem = plot.choice("problem", Object.keys(problems));
   const count = plot.choice("messages", ["dense", "packed"]);
   const slider = plot.slider("budget", TICKS, 0.6 * TICKS);
-  const controls = plot.element("div", { class: "explore-controls" }, problem.label, count.label, slider.label);
-  const svg = plot.panel(), ranking = plot.element("ol", { class: "explore-ranking" });
+  const controls = plot.controls(problem.label, count.label, slider.label);
+  const svg = plot.panel(), ranking = plot.element("ol", { class: "mb-0" });
   const others = plot.element("p", {}), text = plot.say();
   svg.classList.add("drag");
   box.append(controls, svg, plot.element("div", {}, ranking, others, text));

@@ -23,6 +23,8 @@ const plot = {
   drawing: (tag, attributes, ...children) =>
     plot.fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children),
 
+  // what a reader may change, in a row above the drawings
+  controls: (...parts) => plot.element("div", { class: "explore-controls d-flex flex-wrap align-items-center gap-3" }, ...parts),
   // a labelled list; the node that is chosen from, and the label around it
   choice(name, options) {
     const select = plot.element("select", {}, ...options.map((option) => plot.element("option", { value: option }, option)));
@@ -30,18 +32,19 @@ const plot = {
   },
   // a labelled slider over whole numbers from 0, with room for what it says
   slider(name, last, value) {
-    const input = plot.element("input", { type: "range", min: 0, max: last, step: 1, value, "aria-label": name });
+    const input = plot.element("input", { type: "range", class: "flex-fill", min: 0, max: last, step: 1, value, "aria-label": name });
     const output = plot.element("output", {});
     const says = (text) => {
       output.textContent = text;
       input.setAttribute("aria-valuetext", text);
     };
-    return { input, says, label: plot.element("label", { class: "explore-slider" }, `${name} `, input, output) };
+    const label = plot.element("label", { class: "d-flex flex-wrap align-items-center gap-2 w-100" }, `${name} `, input, output);
+    return { input, says, label };
   },
   panel(height = plot.height) {
     return plot.drawing("svg", { viewBox: `0 0 ${plot.width} ${height}`, role: "img" });
   },
-  say: () => plot.element("p", { class: "explore-text", "aria-live": "polite" }),
+  say: () => plot.element("p", { class: "explore-text mb-0", "aria-live": "polite" }),
 
   number(value) {
     if (value >= 1e5) return plot.powers(value);

@@ -6,7 +6,7 @@ plot.register("threshold", (box, { gammas, first, problems }) => {
   const problem = plot.choice("problem", names);
   const algorithm = plot.choice("algorithm", Object.keys(problems[names[0]]));
   const slider = plot.slider("threshold γ", gammas.length - 1, first);
-  const controls = plot.element("div", { class: "explore-controls" }, problem.label, algorithm.label, slider.label);
+  const controls = plot.controls(problem.label, algorithm.label, slider.label);
   const [regret, bargain, times] = [plot.panel(), plot.panel(), plot.panel()];
   const text = plot.say();
   box.append(controls, regret, bargain, times, text);
