@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: book stale draft test check bench study federation lock clean
 
 # Sphinx reads the pages that changed. All are read where more has, or the last build was not good.
-FRAME := _toc.yml _config.yml requirements.lock book/ext book/_assets fedgo
+FRAME := _toc.yml _config.yml requirements.lock book/api book/ext book/_assets fedgo
 book: .venv/stamp
 	@$(PY) book/execute.py $(if $(FRESH),--fresh)
 	@test -f _build/good && test -z "$$(find $(FRAME) -type f -not -path '*/__pycache__/*' -newer _build/good)" \
