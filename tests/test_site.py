@@ -43,6 +43,7 @@ def tab() -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_context(offline=True).new_page()
+        page.set_default_timeout(120_000)  # milliseconds: many formulas on a crowded machine
         page.on("request", lambda request: HEARD.extend([request.url] * request.url.startswith("http")))
         page.on("pageerror", lambda error: HEARD.append(str(error)))
         yield page
