@@ -154,15 +154,19 @@ def evaluate(
     settings = {algorithm: tuned(name, algorithm, study) for algorithm in algorithms}
     together = effective_n_jobs() == 1  # they share a Phase I
     groups = [settings] if together else [{algorithm: one} for algorithm, one in settings.items()]
-    batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
     parts = Parallel()(
         delayed(_traces)(EXPERIMENTS[name], batch, seed, group, options)
-        for batch, group in product(batches, groups)
+        for batch, group in product(_batches(runs), groups)
     )
     return {
         algorithm: Trace.join([part[algorithm] for part in parts if algorithm in part])
         for algorithm in algorithms
     }
+
+
+def _batches(runs: int) -> list[range]:
+    """The numbers of so many ``runs``, in parts that are played at once."""
+    return [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
 
 
 def _traces(
@@ -200,8 +204,7 @@ def _played(player: Player, name: str, runs: int, seed: int, rounds: int | None,
     """The experiment ``name``, of T = ``rounds`` if given, fifty runs at a time."""
     regime = EXPERIMENTS[name]
     regime = regime if rounds is None else replace(regime, rounds=rounds)
-    batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
-    return Trace.join([player.run(_world(regime, batch, seed), setting) for batch in batches])
+    return Trace.join([player.run(_world(regime, batch, seed), setting) for batch in _batches(runs)])
 
 
 @lru_cache(maxsize=16)

@@ -138,14 +138,18 @@ class Study:
 
         return halve([key(setting) for setting in self.players[name].grid], self.rungs(name), score)
 
+    def chooser(self, name: str) -> str:
+        """The player with whose setting ``name`` plays."""
+        return self.players[name].setting_of or name
+
     def group(self, name: str, regime: Regime) -> Regimes:
         """The regimes on which ``name`` chooses the setting for ``regime``; none where there is nothing to choose."""
-        groups = self.chosen_on(self.players[name].setting_of or name)
+        groups = self.chosen_on(self.chooser(name))
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
     def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
         """The setting with which ``name`` is to play ``regime``, None before it is chosen."""
-        of, group = self.players[name].setting_of or name, self.group(name, regime)
+        of, group = self.chooser(name), self.group(name, regime)
         found = self.choice(known, of, group) if group else None
         if found is None:
             (only,) = self.players[of].grid
@@ -161,7 +165,7 @@ class Study:
         groups = [self.group(name, one) for one in wanted]
         if not self.regimes:
             groups = [group for group in self.chosen_on(name) if any(regime in str(one) for one in group)]
-        of = self.players[name].setting_of or name
+        of = self.chooser(name)
         settings = {key(setting): setting for setting in self.players[of].grid}
         for group in dict.fromkeys(filter(None, groups)):
             found = self.choice(known, of, group)
