@@ -5,7 +5,7 @@ plot.register("trigger", (box, { scenes }) => {
   const choice = plot.choice("scene", Object.keys(scenes));
   const slider = plot.slider("step", 1, 0);
   const [play, step, next] = ["play", "one step", "to the next synchronisation"].map((name) =>
-    plot.element("button", { type: "button", class: "btn btn-sm btn-outline-primary" }, name),
+    plot.element("button", { type: "button", class: "btn btn-sm" }, name),
   );
   const PACE = 100; // milliseconds for a step
   const controls = plot.controls(choice.label, play, step, next, slider.label);

@@ -5,6 +5,7 @@ import re
 
 from sphinx.application import Sphinx
 
+_NO_PYTHON = re.compile(r"(?<== )<(?:[^<>]|<[^<>]*>)*>")
 _LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)  # stays as it is
 
 
@@ -16,9 +17,16 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
     lines[:] = "".join(parts).split("\n")
 
 
-def interface(app: Sphinx, what: str, name: str, obj: object, *_: object) -> tuple[str, str] | None:
-    """A protocol and an enumeration have no constructor of their own; the one that Python makes up is not shown."""
-    return ("", "") if getattr(obj, "_is_protocol", False) or isinstance(obj, enum.EnumMeta) else None
+def interface(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str, returned: str | None
+) -> tuple[str, str | None] | None:
+    """A protocol and an enumeration have no constructor of their own; the one that Python makes up is not shown.
+
+    A default that is no Python, ``<factory>``, is dots: with it Sphinx shows a signature as it stands, tildes and all.
+    """
+    if getattr(obj, "_is_protocol", False) or isinstance(obj, enum.EnumMeta):
+        return "", None
+    return (_NO_PYTHON.sub("...", signature), returned) if signature and "<" in signature else None
 
 
 def fields(app: Sphinx, what: str, name: str, obj: object, *_: object) -> bool | None:
