@@ -249,7 +249,7 @@ def test_in_phase_one_too():
     assert first.answer(letters[0]) == reply
     refuses(server, server.accept, numbers(1.0, 1.0)(reply, plan), "wrong shape: 1 pulls of Phase I, not 3")
     refuses(server, server.accept, changed(reply, 6, "<H", Kind.STATISTICS), "kind STATISTICS: exchange 1")
-    with pytest.raises(RuntimeError, match="Phase I is done here, and what follows has not come"):
+    with pytest.raises(RuntimeError, match="Phase I is done here, and its end has not come"):
         first.ask()
     with pytest.raises(ValueError, match="no client answered"):
         server.merge()

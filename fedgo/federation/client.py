@@ -43,6 +43,11 @@ class Memory(NamedTuple):
     applied: int  # the exchange of the last START or NEWS
     calling: bool  # whether the event has fired, or Phase I is done here, and no letter came since
 
+    @property
+    def own(self) -> Tensor:
+        """All of its own that is not in ``base``."""
+        return self.unsent + self.sent + self.used
+
 
 _ARRAYS = ("weights", "base", "unsent", "sent", "used", "retired", "reply")
 
@@ -101,7 +106,7 @@ class Client:
         uniform = self.plan.uniform_pulls(self.me)
         if self.pulls >= len(uniform):
             raise RuntimeError(
-                "Phase I is done here, and what follows has not come: let the client answer the server"
+                "Phase I is done here, and its end has not come: let the client answer the server"
             )
         return int(uniform[self.pulls])
 
@@ -133,8 +138,7 @@ class Client:
     def retire(self, arm: int, retired: bool = True) -> None:
         """Do not ask for ``arm`` again, or (``retired`` false) again after all; one arm has to remain."""
         self._require_arm(arm)
-        mask = self.memory.retired.clone()
-        mask[arm] = retired
+        mask = self.memory.retired.index_fill(0, torch.tensor(arm), retired)
         require(not bool(mask.all()), "the arms that remain", 0, "keep at least one")
         self.memory = self.memory._replace(retired=mask)
 
@@ -147,7 +151,7 @@ class Client:
         """Pulls of every arm and sums of their rewards, its own and what it was sent of the others'; (K,) each.
 
         Those of Phase I are among them while it goes on, and with a surrogate for good."""
-        counts, sums = self.memory.base + _of_its_own(self.memory)
+        counts, sums = self.memory.base + self.memory.own
         return Tally(counts, sums if self._model is None else sums + counts * self._model.offsets)
 
     @property
@@ -187,16 +191,14 @@ class Client:
         """
         letter, memory = decode(received, self.plan.fingerprint), self.memory
         number, kind = letter.number, letter.kind
-        must(
-            kind not in (Kind.EXPLORED, Kind.STATISTICS),
-            f"kind {kind.name}: a client sends it, and gets none",
-        )
+        asks = kind in (Kind.REPORT, Kind.SYNCHRONISE)
+        tells = kind in (Kind.START, Kind.NEWS)
+        must(asks or tells, f"kind {kind.name}: a client sends it, and gets none")
         must(letter.client == self.me, f"for client {letter.client}: this is client {self.me}")
-        wants_no_answer = kind in (Kind.START, Kind.NEWS)
-        if wants_no_answer and number <= memory.applied:
+        if tells and number <= memory.applied:
             return None
         must(number >= memory.answered, f"out of order: exchange {number}, and {memory.answered} is answered")
-        if wants_no_answer:
+        if tells:
             self._remember(self._started(letter) if kind == Kind.START else self._told(letter))
             return None
         if number > memory.answered:
@@ -218,14 +220,14 @@ class Client:
 
     def _synchronised(self, letter: Letter) -> Memory:
         """The memory with the answer of lines 7–8: counts and sums since the last one that the server has used."""
-        memory, nothing = self.memory, torch.zeros_like(self.memory.sent)
+        memory = self.memory
         if not self._takes_part:
             return self._replied(memory, letter.number, Kind.STATISTICS, torch.zeros(0).double())
         if letter.since >= memory.answered > memory.applied:
             memory = memory._replace(used=memory.used + memory.sent)
         else:
             memory = memory._replace(unsent=memory.unsent + memory.sent)
-        memory = memory._replace(sent=memory.unsent, unsent=nothing)
+        memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
         return self._replied(memory, letter.number, Kind.STATISTICS, pack(memory.sent))
 
     def _replied(self, memory: Memory, exchange: int, kind: Kind, numbers: Tensor) -> Memory:
@@ -240,36 +242,41 @@ class Client:
         must(network is not None and self.exploring, out_of_order)
         assert network is not None
         must(size == network.size, f"wrong shape: {size} numbers of START, not {network.size}")
-        return _with_weights(self.memory, letter.number, letter.numbers)
+        return self._with_weights(letter.number, letter.numbers)
 
     def _told(self, letter: Letter) -> Memory:
         """The memory after the news of an exchange in which this client took part."""
         memory = self.memory
-        must(
-            self._takes_part and letter.number == memory.answered and letter.since == memory.applied,
-            f"out of order: news of exchange {letter.number} on {letter.since}, "
-            f"and this client answered {memory.answered} on {memory.applied}",
-        )
-        return self._with_news(memory, letter.number, unpack(letter.numbers, len(self.plan.arms)))
+        of_this = letter.number == memory.answered and letter.since == memory.applied
+        reason = f"out of order: news of exchange {letter.number} on {letter.since}, "
+        reason += f"and this client answered {memory.answered} on {memory.applied}"
+        must(self._takes_part and of_this, reason)
+        return self._with_news(letter.number, unpack(letter.numbers, len(self.plan.arms)))
 
-    def _with_news(self, memory: Memory, exchange: int, news: Tensor) -> Memory:
-        nothing = torch.zeros_like(news)
+    def _with_weights(self, exchange: int, w0: Tensor) -> Memory:
+        """Phase I has done its part, and from now on residuals are summed."""
+        memory = self.memory._replace(weights=w0, unsent=torch.zeros_like(self.memory.unsent))
+        return memory._replace(answered=exchange, applied=exchange, calling=False)
+
+    def _with_news(self, exchange: int, news: Tensor) -> Memory:
+        memory, nothing = self.memory, torch.zeros_like(news)
         weights = memory.weights if self._model is None else self._model.weights
         memory = memory._replace(weights=weights, base=memory.base + news, applied=exchange)
         return memory._replace(sent=nothing, used=nothing)
 
+    @on_cpu
     def absorb_own(self) -> None:
-        """What a server would do for its only client: fit ŵ₀, or say that its own pulls are now everybody's."""
-        plan, memory, exchange = self.plan, self.memory, self.memory.applied + 1
+        """What a server would do for its only client: fit ŵ₀, or make its own pulls everybody's."""
+        plan, exchange = self.plan, self.memory.applied + 1
         require(plan.clients == 1, "clients", plan.clients, "a client among several needs a server")
-        if self.exploring:
-            left = len(plan.uniform_pulls(0)) - self.pulls
-            require(left == 0, "the pulls of Phase I that are left", left, "make them first")
-        if not self._takes_part:
-            self._remember(_with_weights(memory, exchange, plan.oracle(memory.unsent)))
-            return
-        memory = memory._replace(unsent=torch.zeros_like(memory.unsent), answered=exchange, calling=False)
-        self._remember(self._with_news(memory, exchange, _of_its_own(self.memory)))
+        left = len(plan.uniform_pulls(0)) - self.pulls if self.exploring else 0
+        require(left == 0, "the pulls of Phase I that are left", left, "make them first")
+        if self._takes_part:
+            memory = self._with_news(exchange, self.memory.own)
+            nothing = torch.zeros_like(memory.unsent)
+            self._remember(memory._replace(unsent=nothing, answered=exchange, calling=False))
+        else:
+            self._remember(self._with_weights(exchange, plan.oracle(self.memory.unsent)))
 
     # the file
 
@@ -298,19 +305,9 @@ class Client:
         if plan.length and memory.applied == plan.known_exchange:
             model = None
         elif plan.fitting is None:
-            model = around(plan, memory.weights, memory.base, self._model).after(_of_its_own(memory))
+            model = around(plan, memory.weights, memory.base, self._model).after(memory.own)
         else:
             syncs = memory.applied - 2  # exchange 1 counts as made before, and 2 ended Phase I
             model = in_epochs(plan, plan.fitting, self.me, memory.weights, memory.base, syncs)
-            model = model.after(_of_its_own(memory))
+            model = model.after(memory.own)
         self.memory, self._model = memory, model
-
-
-def _of_its_own(memory: Memory) -> Tensor:
-    return memory.unsent + memory.sent + memory.used
-
-
-def _with_weights(memory: Memory, exchange: int, w0: Tensor) -> Memory:
-    """The memory when ŵ₀ has come: Phase I has done its part, and residuals are of what follows."""
-    nothing = torch.zeros_like(memory.unsent)
-    return memory._replace(weights=w0, unsent=nothing, answered=exchange, applied=exchange, calling=False)

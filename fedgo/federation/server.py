@@ -79,11 +79,6 @@ class Server:
         return self.plan.length == 0 or last > self.plan.known_exchange
 
     @property
-    def waiting(self) -> list[int]:
-        """The clients whose answer to the open exchange has not come."""
-        return [i for i in range(self.plan.clients) if self.desk.open and i not in self.desk.inbox]
-
-    @property
     def scalars(self) -> tuple[int, int]:
         """Scalars received and sent, each letter counted once."""
         return int(self.ledger.up), int(self.ledger.down)
@@ -104,7 +99,8 @@ class Server:
         desk = self.desk
         if desk.open:
             kind, nothing = self._request, torch.zeros(0, dtype=torch.float64)
-            return [Letter(kind, i, desk.number, desk.links[i].used, nothing) for i in self.waiting]
+            waiting = [i for i in range(self.plan.clients) if i not in desk.inbox]
+            return [Letter(kind, i, desk.number, desk.links[i].used, nothing) for i in waiting]
         letters = []
         for i, link in enumerate(desk.links):
             if link.offered < desk.number:
@@ -132,10 +128,9 @@ class Server:
         answers = (Kind.EXPLORED, Kind.STATISTICS)
         must(letter.kind in answers, f"kind {letter.kind.name}: a server sends it, and gets none")
         must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
-        must(
-            desk.open and letter.number == desk.number,
-            f"out of order: exchange {letter.number}, and {desk.number} is {'open' if desk.open else 'closed'}",
-        )
+        state = f"{desk.number} is {'open' if desk.open else 'closed'}"
+        due = desk.open and letter.number == desk.number
+        must(due, f"out of order: exchange {letter.number}, and {state}")
         wanted = Kind.EXPLORED if self._request == Kind.REPORT else Kind.STATISTICS
         must(letter.kind == wanted, f"kind {letter.kind.name}: exchange {desk.number} asks for {wanted.name}")
         if letter.client in desk.inbox:
@@ -147,10 +142,8 @@ class Server:
         else:
             link, size = desk.links[letter.client], len(letter.numbers)
             exchanges = sorted({plan.known_exchange, link.seen, link.offered})
-            must(
-                letter.since in exchanges,
-                f"out of order: client {letter.client} builds on exchange {letter.since}, not on one of {exchanges}",
-            )
+            built = f"client {letter.client} builds on exchange {letter.since}"
+            must(letter.since in exchanges, f"out of order: {built}, not on one of {exchanges}")
             must(letter.since > 0 or size == 0, f"wrong shape: {size} numbers from a client without ŵ₀")
         self.desk = desk._replace(inbox=desk.inbox | {letter.client: Reply(letter.since, data)})
         Star(1, self.ledger).collect(Message(letter, len(letter.numbers)), _BOOKED)

@@ -41,10 +41,8 @@ class Kind(IntEnum):
     """What a letter is: ``REPORT`` and ``SYNCHRONISE`` ask, ``EXPLORED`` and ``STATISTICS`` answer them; ``START`` and
     ``NEWS`` want no answer."""
 
-    REPORT, EXPLORED = (
-        3,
-        4,
-    )  # the end of Phase I: a request, and counts and sums of rewards; 1 and 2 were dense
+    # 1 and 2 were dense letters; at the end of Phase I, a request, and counts and sums of rewards
+    REPORT, EXPLORED = 3, 4
     SYNCHRONISE, STATISTICS = 5, 6  # a request, and the counts and sums since the last one
     START, NEWS = 7, 8  # ŵ₀, and the counts and sums that this client has not got; no answer
 
@@ -79,13 +77,10 @@ def decode(received: bytes, fingerprint: int) -> Letter:
     must(magic == b"FDGO", f"not a letter of fedgo: it begins with {magic!r}")
     must(version == VERSION, f"version {version}: this is version {VERSION}; install the same fedgo")
     must(kind in list(Kind), f"kind {kind}: there are {[int(each) for each in Kind]}")
-    must(
-        plan == fingerprint,
-        f"another plan ({plan:016x}): this side holds {fingerprint:016x}; give both the same",
-    )
-    must(
-        len(received) == OVERHEAD + 8 * scalars, f"wrong length: {len(received)} bytes for {scalars} numbers"
-    )
+    other = f"another plan ({plan:016x}): this side holds {fingerprint:016x}; give both the same"
+    must(plan == fingerprint, other)
+    fits = len(received) == OVERHEAD + 8 * scalars
+    must(fits, f"wrong length: {len(received)} bytes for {scalars} numbers")
     numbers = torch.from_numpy(np.frombuffer(body, "<f8", offset=_HEADER.size).astype(np.float64))
     must(bool(numbers.isfinite().all()), "not finite: a number is NaN or infinite")
     return Letter(Kind(kind), client, number, since, numbers)
@@ -107,10 +102,8 @@ def pack(data: Tensor) -> Tensor:
 def unpack(numbers: Tensor, arms: int) -> Tensor:
     """The counts and sums (2, K) on K = ``arms`` that ``pack`` made ``numbers`` of, bit by bit; else ``Refused``."""
     size = len(numbers)
-    must(
-        size % 2 == 0 and size <= 2 * arms,
-        f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}",
-    )
+    even = size % 2 == 0 and size <= 2 * arms
+    must(even, f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}")
     numbers = numbers.view(2, size // 2)
     first, sums = numbers
     if size == 2 * arms:
