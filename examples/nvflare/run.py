@@ -1,9 +1,8 @@
 """`make federation`: Hartmann6 with five clients and a server, each a process, over TLS on this machine.
 
-Provisions certificates, starts everything below a temporary folder and on the loopback interface, runs one client
-after the other, then all of a round at once, then with one client killed, compares each run with the one in this
-process, lets a client of another authority and one without a certificate knock, runs NVFlare's simulator if asked to,
-and stops what it started, also when interrupted.
+Everything is below a temporary folder and on the loopback interface, and is stopped at the end, also when interrupted.
+The runs: one client after the other, all of a round at once, one client killed, NVFlare's own simulator; each is
+compared with the same run in this process. A client of another authority and one without a certificate knock too.
 """
 
 import argparse
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from hashlib import sha256
 from importlib.metadata import version
@@ -40,7 +39,7 @@ from fedgo.phase_one import phase_one_length
 
 ROOT = Path(__file__).resolve().parents[2]
 ADMIN = "admin@fedgo.org"
-RUNS = ("packed", "together", "killed", "simulator", "strangers")
+RUNS = ("packed", "together", "strangers", "killed", "simulator")
 
 
 def provision(folder: Path, ports: list[int], clients: int) -> Path:
@@ -209,13 +208,13 @@ def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, str]:
     return {"foreign": foreign, "nobody": nobody}
 
 
-def stamp(runs: list[str]) -> dict[str, str]:
+def stamp(runs: Sequence[str]) -> dict[str, str]:
     """How, when and with what a run was made; the code by a hash of fedgo/federation and of this folder."""
     files = [*sorted((ROOT / "fedgo/federation").glob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))]
     code = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    how = "make federation STORE=file" if set(runs) == set(RUNS) else f"run.py for {', '.join(runs)} only"
+    how = "make federation STORE=file" if runs == RUNS else f"run.py for {', '.join(runs)} only"
     made = {"how": how, "code": code, "date": time.strftime("%Y-%m-%d", time.gmtime())}
-    made |= {"python": sys.version.split()[0], "processors": str(os.cpu_count())}
+    made |= {"processors": str(os.cpu_count())}
     return made | {name: version(name) for name in ("nvflare", "torch", "numpy")}
 
 
@@ -223,11 +222,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, help="where to keep what was found")
     parser.add_argument("--only", action="append", choices=RUNS)
-    parser.add_argument("--simulator", action="store_true", help="NVFlare's simulator too")
     parser.add_argument("--clients", type=int, default=5, help="N")
     parser.add_argument("--rounds", type=int, default=100, help="T")
     sizes = parser.parse_args()
-    wanted = sizes.only or [name for name in RUNS if name != "simulator" or sizes.simulator]
+    wanted = sizes.only or RUNS
     os.environ |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}", "OMP_NUM_THREADS": "1"}
     os.environ["MALLOC_ARENA_MAX"] = "2"
     found: dict[str, Any] = {"stamp": stamp(wanted), "clients": sizes.clients, "rounds": sizes.rounds}

@@ -117,18 +117,8 @@ def play(
             sync[0, t], due = t >= first, False
         for booked, old, new in zip(ledger, before, server.scalars, strict=True):
             booked[0, t] = new - old
-    trace = Trace(
-        _name(plan),
-        problem.name,
-        plan.clients,
-        first,
-        arms,
-        rewards,
-        problem.regret(arms),
-        *ledger,
-        sync,
-        notes,
-    )
+    record = (arms, rewards, problem.regret(arms), *ledger, sync, notes)
+    trace = Trace(_name(plan), problem.name, plan.clients, first, *record)
     return trace if guarantee is None else with_trivial(trace, guarantee.value)
 
 
