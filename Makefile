@@ -56,7 +56,7 @@ study: .venv/stamp
 
 # NVFlare has an environment of its own, which sees the packages of .venv: the lock and .venv stay as they are.
 federation: .venv/federation/stamp
-	@PYTHONPATH=. .venv/federation/bin/python -W ignore examples/nvflare/run.py $(if $(STORE),--simulator --store $(STORE))
+	@PYTHONPATH=. .venv/federation/bin/python -W ignore examples/nvflare/run.py $(if $(STORE),--store $(STORE))
 
 .venv/federation/stamp: .venv/stamp federation.lock
 	@$(PY) -m venv .venv/federation
