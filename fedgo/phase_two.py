@@ -116,7 +116,8 @@ class EventTriggered:
         known = Tally(*(part.unsqueeze(1) for part in server))
         posterior = self.posterior(torch.arange(runs), known).of_each(self.learners)
         gain = torch.zeros(runs, self.learners, dtype=torch.float64)
-        return State(posterior, Tally.blank(runs, self.learners, arms), gain, server)
+        # a copy, as it may be updated in place
+        return State(posterior, Tally.blank(runs, self.learners, arms), gain, server.of(torch.arange(runs)))
 
     def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Estimates:
         """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.
