@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from instances import INF, assert_same, gaussian_process, random_problem, rewards
-from reference.approx_dis_kernel_ucb import plain_kernel_ucb, plain_posterior
+from reference.approx_dis_kernel_ucb import plain_kernel_ucb
 from sklearn.gaussian_process.kernels import RBF
 
 from fedgo import Problem, Settings, approx_dis_kernel_ucb, hartmann6
@@ -55,25 +55,6 @@ def test_dictionaries_of_the_transcription_are_neither_empty_nor_full():
     assert any(0 < len(members) < (counts > 0).sum() for _, members in plain.members)
 
 
-def test_partial_dictionaries_keep_the_variance_of_the_formula(watch):
-    problem, _ = random_problem(201, sizes=(11, 12))
-    calls = watch(NystroemKernel, "synchronise")
-    settings, rows = Settings(0.3, 0.5, 1.0), 0
-    approx_dis_kernel_ucb(problem, 4, 60, settings, 0.4, 0.3)
-    for call in calls:
-        for run in call.args[3].run.tolist():
-            state, kernel = call.result, call.args[0].kernel[run].numpy()
-            # a member's prior is its own feature: k − φᵀφ = 0 (up to the jitter) for it alone
-            members = np.flatnonzero(state.rest[run, 0].numpy() * settings.lam < 1e-8)
-            counts, sums = (part[run].sum(0).numpy() for part in state.own)
-            mean, variance = plain_posterior(kernel, members, counts, sums, settings.lam)
-            found = state.posterior.variance[run, 2] + state.rest[run, 2]
-            np.testing.assert_allclose(found.numpy(), variance, rtol=1e-6)
-            np.testing.assert_allclose(state.posterior.mean[run, 2].numpy(), mean, rtol=0, atol=1e-6)
-            rows += 0 < len(members) < len(kernel)
-    assert rows > 3
-
-
 @pytest.mark.parametrize("clients", [1, 3])
 def test_with_the_full_dictionary_the_posterior_and_index_are_the_exact_ones(watch, clients):
     problem, _ = random_problem(202, runs=1, sizes=(10, 11), least=2)
@@ -108,20 +89,3 @@ def test_a_well_explored_arm_has_a_small_chance_in_the_dictionary():
     # 401 data with σ² = 1/(401 + λ) each are all missed with probability (1 − 0.1/401.1)^401 ≈ exp(−0.1)
     share = (star.ledger.up[:, 450] > 0).double().mean().item()
     assert abs(share - (1 - math.exp(-0.1))) < 4 * math.sqrt(0.095 * 0.905 / runs)
-
-
-def test_the_ledger_of_approx_dis_kernel_ucb_by_hand():
-    for seed in range(20):
-        draw = np.random.default_rng(seed)
-        problem = Problem(
-            "p", torch.from_numpy(draw.random((1, 9, 2))), torch.zeros(1, 9).double(), (0,), seed
-        )
-        # every pull has σ² = 1/λ = 1: client 0 of 3 exceeds 1.5 at its second pull, step 3
-        trace = approx_dis_kernel_ucb(problem, 3, 4, Settings(1.0, 1.0, 1.5), 0.2, 1.0)
-        assert trace.sync[0].tolist() == [False, False, False, True]
-        assert trace.arm[0, 0] == trace.arm[0, 3]  # nothing was learnt in between
-        if len(set(trace.arm[0].tolist())) == 3:
-            break
-    # 3 arms of 2 coordinates up; m = 3 members of 2 coordinates to 3 clients down; 3·(9 + 3) up and down
-    assert trace.up[0].tolist() == [0, 0, 0, 6 + 36]
-    assert trace.down[0].tolist() == [0, 0, 0, 18 + 36]

@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from instances import INF, assert_same, random_problem, rewards
 from reference.dis_lin_ucb import plain_dis_lin_ucb, theorem_radius
 from sklearn.linear_model import Ridge
 
-from fedgo import EventTriggered, Problem, Settings, dis_lin_ucb, hartmann6
+from fedgo import EventTriggered, Settings, dis_lin_ucb
 
 GAMMAS = (0.0, 0.05, 0.3, 1.0, 5.0, INF)
 
@@ -60,22 +59,3 @@ def test_dis_lin_ucb_is_ridge_regression_at_every_step(watch, clients, gamma):
         np.testing.assert_allclose(variance, np.einsum("kd,de,ke->k", arms, inverse, arms), rtol=1e-11)
         index = call.result[0, t % clients].numpy()
         np.testing.assert_allclose(index, mean + np.sqrt(0.5 * variance), rtol=1e-12)
-
-
-def test_the_theorem_radius_of_dis_lin_ucb_by_hand(watch):
-    arms = torch.tensor([[[1.0, 0.0], [0.0, 0.5]]]).double()
-    problem = Problem("two", arms, torch.tensor([[1.0, 0.0]]).double(), (0,), sigma=0.1)
-    calls = watch(EventTriggered, "index")
-    dis_lin_ucb(problem, 1, 3, Settings(1.0, 99.0, INF), theorem_delta=math.exp(-2))
-    radius = []
-    for call in calls:
-        posterior = call.args[1].posterior
-        radius.append(((call.result - posterior.mean) / posterior.variance.sqrt())[0, 0])
-    # σ = 0.1, d = 2, λ = 1, 2 ln(1/δ) = 4: 0.1·√4 + 1 at n = 0, 0.1·√(2 ln(1 + 2/2) + 4) + 1 at n = 2
-    torch.testing.assert_close(radius[0], torch.full((2,), 1.2).double())
-    torch.testing.assert_close(radius[2], torch.full((2,), 1 + 0.1 * math.sqrt(2 * math.log(2) + 4)).double())
-
-
-def test_a_sync_of_dis_lin_ucb_costs_2n_times_dx_squared_plus_dx():
-    trace = dis_lin_ucb(hartmann6(2, arms=5), 4, 8, Settings(gamma=0.0))
-    assert (trace.up == 4 * 42).all() and (trace.down == 4 * 42).all()

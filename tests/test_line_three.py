@@ -10,7 +10,7 @@ from reference import go_ucb as reference
 from fedgo import Network
 from fedgo.confidence import Tally, ball, compress
 from fedgo.optimism.cuts import bounds, prior_cuts, tighten, unit_maxima
-from fedgo.optimism.images import images, rows, slope, view
+from fedgo.optimism.images import images, view
 from fedgo.optimism.line_three import LineThree, line_three, points
 
 
@@ -150,17 +150,6 @@ def pulls(tally, beta, lam, seen, steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("lam", "beta"), [*BALLS[:2], BALLS[4]])
-def test_what_earlier_calls_left_changes_no_choice_in_small_balls(lam, beta):
-    network, x, w0, _, tally = setting(arms=20)
-    seen = view(network, w0, x)
-    for known, values in pulls(tally, beta, lam, seen, 12):
-        assert values.isfinite().all()
-        fresh = line_three(seen, lam, beta, known, rule_out=False)
-        assert torch.equal(values.argmax(-1), fresh.value.argmax(-1))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("lam", "beta"), WIDE)
 def test_the_ascent_begins_at_the_linear_solution_or_where_the_last_one_ended(lam, beta):
     """Against the plain ascent in parameter space, arm for arm, in balls that rule no arm out."""
@@ -178,67 +167,6 @@ def test_the_ascent_begins_at_the_linear_solution_or_where_the_last_one_ended(la
             assert found.value[s, m, k] == pytest.approx(value, rel=1e-6, abs=1e-8)
             others += abs(value - cold) > 1e-6 * abs(cold)
     assert others > 0 or lam == 0.1  # in a wide ball it ends elsewhere
-
-
-@pytest.mark.parametrize(("lam", "beta"), WIDE)
-def test_a_run_goes_on_from_its_last_maximisers(lam, beta):
-    """No value is below that of the earlier point of its learner and arm, scaled to the sphere of the new ball."""
-    network, x, w0, coordinates, tally = setting(arms=6)
-    seen = view(network, w0, x)
-    index = LineThree(seen, lam, beta)
-    before = index(None, tally)
-    arm, one = before.argmax(-1), torch.ones(2, 5, dtype=torch.float64)
-    tally, u = tally.record(arm, 0.3 * one, one), index.u.view(2, 5, 6, -1)
-    after = index(None, tally)
-    confidence = ball(network.gradients(w0, x).expand(-1, 5, -1, -1), w0.expand(-1, 5, -1), lam, beta, tally)
-    centre = confidence.centre.unsqueeze(-2)
-    away = points(network, x, w0, coordinates, lam, tally, u) - centre
-    length = (away.unsqueeze(-2) @ confidence.sigma.unsqueeze(-3) @ away.unsqueeze(-1)).sqrt().squeeze(-1)
-    earlier = network.values(centre + beta**0.5 * away / length, x.unsqueeze(-2)).squeeze(-1)
-    assert (after >= earlier - 1e-9 * earlier.abs()).all()
-    fresh = line_three(seen, lam, beta, tally, rule_out=False).value
-    assert (after > fresh + 1e-6).any() or lam == 0.1  # where there are several local maxima it matters
-
-
-def test_cuts_are_tightened_at_one_call_of_sixteen(monkeypatch):
-    network, x, w0, _, tally = setting(arms=6)
-    calls, asked = [], []
-
-    def recorded(*of):
-        asked.append(len(calls))
-        return tighten(*of)
-
-    monkeypatch.setattr("fedgo.optimism.line_three.tighten", recorded)
-    for known, _ in pulls(tally, 0.01, 2.0, view(network, w0, x), 34):
-        calls.append(known)
-    assert asked == [0, 16, 32]
-
-
-def test_a_learner_without_new_data_is_not_searched_again(monkeypatch):
-    network, x, w0, _, tally = setting(arms=20)
-    index = LineThree(view(network, w0, x), 0.1, 1.0)
-    before = index(None, tally)
-    turn = torch.zeros(2, 5, dtype=torch.float64)
-    turn[1, 3] = 1
-    tally = tally.record(before.argmax(-1), 0.3 * turn, turn)
-    monkeypatch.setattr("fedgo.optimism.line_three.rows", lambda seen, at: asked.append(at) or rows(seen, at))
-    asked = []
-    after = index(None, tally)
-    assert {(int(v), int(m)) for at in asked for v, m in zip(*at[:2], strict=True)} == {(1, 3)}
-    assert torch.equal(after[turn == 0], before[turn == 0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("lam", "beta"), [BALLS[1], *WIDE])
-def test_a_run_alone_has_the_values_that_it_has_in_a_batch(lam, beta):
-    network, x, w0, _, tally = setting(arms=20)
-    batch = line_three(view(network, w0, x), lam, beta, tally)
-    for run in range(2):
-        one = torch.tensor([run])
-        alone = line_three(view(network, w0[one], x[one]), lam, beta, tally.of(one))
-        assert torch.equal(alone.ascended[0], batch.ascended[run])
-        assert torch.equal(alone.value[0].argmax(-1), batch.value[run].argmax(-1))
-        torch.testing.assert_close(alone.value[0], batch.value[run], rtol=1e-5, atol=0)
 
 
 @pytest.mark.parametrize("rule_out", [False, True])
@@ -262,17 +190,3 @@ def test_two_arms_alike_are_both_ascended():
     twin = (best + 6) % 12
     assert found.ascended.gather(-1, twin).all()
     torch.testing.assert_close(found.value.gather(-1, twin), found.value.gather(-1, best), rtol=1e-8, atol=0)
-
-
-def test_one_arm_needs_no_ascent():
-    network, x, w0, _, tally = setting(arms=1)
-    assert torch.isfinite(line_three(view(network, w0, x), 0.1, 1.0, tally).value).all()
-
-
-def test_slope_is_the_derivative_of_the_value():
-    theta = torch.randn(
-        3, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64
-    ).requires_grad_()
-    hidden = 4
-    value = (theta[:, hidden:-1] * torch.sigmoid(theta[:, :hidden])).sum(-1) + theta[:, -1]
-    torch.testing.assert_close(slope(theta), torch.autograd.grad(value.sum(), theta)[0])

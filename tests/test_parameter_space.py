@@ -40,15 +40,6 @@ def test_both_spaces_pull_the_same_arms_and_send_as_much(seed):
         assert torch.equal(getattr(arms, part), getattr(parameters, part)), part
 
 
-def test_the_instances_have_more_arms_than_parameters_and_fewer_and_fire_at_different_times():
-    shapes, syncs = [], []
-    for seed in range(30):
-        problem, start, settings = instance(seed)
-        shapes.append(problem.arms.shape[1] > start.network.size)
-        syncs.append(fed_go_ucb(problem, start, settings).sync.unique(dim=0).shape[0])
-    assert 8 <= sum(shapes) <= 25 and sum(n > 1 for n in syncs) >= 8
-
-
 @pytest.mark.slow
 def test_both_spaces_ascend_alike():
     problem, start, settings = instance(8)

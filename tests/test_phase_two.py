@@ -11,13 +11,9 @@ from fedgo import (
     Langevin,
     Network,
     Settings,
-    Trace,
     fed_go_ucb,
     hartmann6,
-    n_go_ucb,
-    one_go_ucb,
     phase_two,
-    private_start,
     shared_start,
     simulate,
 )
@@ -36,6 +32,14 @@ def world():
     return problem, network, shared_start(problem, network, CLIENTS, ROUNDS, BRIEF)
 
 
+def linearised(world):
+    """Features, offsets and the dimension of learners on the gradients at ŵ₀."""
+    problem, network, start = world
+    arms = problem.arms.unsqueeze(1)
+    features = compress(network.gradients(start.w0, arms)).features
+    return features, network.values(start.w0, arms), network.size
+
+
 @dataclass(frozen=True)
 class Watched(EventTriggered):
     """Keeps the state after every synchronisation."""
@@ -50,16 +54,8 @@ class Watched(EventTriggered):
 
 @pytest.fixture(scope="module")
 def watched(world):
-    problem, network, start = world
-    arms = problem.arms.unsqueeze(1)
-    gradients = network.gradients(start.w0, arms)
-    learner = Watched(
-        CLIENTS,
-        compress(gradients).features,
-        network.values(start.w0, arms),
-        network.size,
-        Settings(0.5, 0.3, 0.3),
-    )
+    problem, _, start = world
+    learner = Watched(CLIENTS, *linearised(world), Settings(0.5, 0.3, 0.3))
     trace = simulate("watched", problem, learner, start.exploration, CLIENTS, CLIENTS * ROUNDS)
     assert len(learner.seen) > 4
     return learner, trace
@@ -95,60 +91,11 @@ def test_after_a_sync_every_clients_delta_is_reset_and_all_models_are_the_server
             assert torch.equal(state.known.counts[run, 3], state.server.counts[run])
 
 
-def test_a_sync_costs_2n_times_dw_squared_plus_dw(world):
-    problem, network, start = world
-    trace = fed_go_ucb(problem, start, Settings(0.5, 0.3, 0.3))
-    cost = CLIENTS * (network.size**2 + network.size)
-    second = slice(trace.phase_one, None)
-    assert trace.sync.any()
-    assert torch.equal(trace.up[:, second], cost * trace.sync[:, second].long())
-    assert torch.equal(trace.down[:, second], cost * trace.sync[:, second].long())
-
-
-def test_phase_one_costs_2n_rounds_and_the_broadcast(world):
-    problem, network, start = world
-    trace = fed_go_ucb(problem, start, Settings(0.5, 0.3, float("inf")))
-    total = (2 * BRIEF.rounds + 1) * CLIENTS * network.size
-    assert (trace.communication[:, trace.phase_one - 1] == total).all()
-    assert (trace.communication[:, : trace.phase_one - 1] == 0).all()
-    assert (trace.communication[:, -1] == total).all()
-
-
 def test_threshold_zero_syncs_at_every_step_and_infinity_never(world):
     problem, _, start = world
     always, never = (fed_go_ucb(problem, start, Settings(0.5, 0.3, gamma)) for gamma in (0.0, float("inf")))
     assert always.sync[:, always.phase_one :].all() and not always.sync[:, : always.phase_one].any()
     assert not never.sync.any()
-
-
-def test_all_algorithms_meet_the_same_exploration_and_the_same_noise(world):
-    problem, network, start = world
-    private = private_start(problem, network, CLIENTS, ROUNDS, BRIEF)
-    settings = Settings(0.5, 0.3, 0.3)
-    traces = [
-        fed_go_ucb(problem, start, settings),
-        one_go_ucb(problem, start, settings),
-        n_go_ucb(problem, private, settings),
-    ]
-    noise = [trace.reward - problem.means.gather(1, trace.arm) for trace in traces]
-    for trace, own in zip(traces, noise, strict=True):
-        assert torch.equal(trace.arm[:, : trace.phase_one], traces[0].arm[:, : trace.phase_one])
-        torch.testing.assert_close(own, noise[0], rtol=0, atol=1e-12)
-        assert trace.arm.shape == (4, start.exploration.arm.shape[1] + CLIENTS * ROUNDS)
-
-
-def test_a_trace_counts_phase_one_and_survives_its_file(world, tmp_path):
-    problem, _, start = world
-    trace = fed_go_ucb(problem, start, Settings(0.5, 0.3, 0.3))
-    torch.testing.assert_close(trace.regret, problem.regret(trace.arm))
-    torch.testing.assert_close(trace.cumulative_regret[:, -1], trace.regret.sum(1))
-    trace.save(tmp_path / "trace.npz")
-    loaded = Trace.load(tmp_path / "trace.npz")
-    assert (loaded.algorithm, loaded.problem, loaded.clients, loaded.phase_one) == (
-        "Fed-GO-UCB", "Hartmann6", CLIENTS, trace.phase_one,
-    )  # fmt: skip
-    for name in ("arm", "reward", "regret", "up", "down", "sync"):
-        assert torch.equal(getattr(loaded, name), getattr(trace, name))
 
 
 @dataclass(frozen=True)
@@ -163,10 +110,7 @@ class Thompson(EventTriggered):
 
 
 def test_an_index_that_is_drawn_is_drawn_once_a_step(world):
-    problem, network, start = world
-    arms = problem.arms.unsqueeze(1)
-    features = compress(network.gradients(start.w0, arms)).features
-    offsets = network.values(start.w0, arms)
+    (problem, _, start), (features, offsets, size) = world, linearised(world)
     steps = start.exploration.arm.shape[1] + CLIENTS * ROUNDS
     normals = torch.stack(
         [torch.randn(steps, 9, generator=source).double() for source in problem.generators("samples")]
@@ -174,7 +118,7 @@ def test_an_index_that_is_drawn_is_drawn_once_a_step(world):
 
     def play(run, gamma):
         settings = Settings(0.5, 0.3, gamma)
-        learner = Thompson(CLIENTS, features[run], offsets[run], network.size, settings, normals=normals[run])
+        learner = Thompson(CLIENTS, features[run], offsets[run], size, settings, normals=normals[run])
         pulls = start.exploration.arm[run]
         begun = Exploration(pulls, start.exploration.reward[run], Ledger.blank(*pulls.shape))
         return simulate("Thompson", problem.only(*run), learner, begun, CLIENTS, CLIENTS * ROUNDS)
@@ -192,12 +136,9 @@ def test_an_index_that_is_drawn_is_drawn_once_a_step(world):
 
 @pytest.mark.parametrize("engine", [EventTriggered, ParameterSpace])
 def test_in_place_is_the_same_and_otherwise_a_state_stays_what_it_was(world, monkeypatch, engine):
-    problem, network, start = world
+    problem, _, start = world
     monkeypatch.setattr(phase_two, "_AFRESH", 3)
-    arms = problem.arms.unsqueeze(1)
-    features = compress(network.gradients(start.w0, arms)).features
-    offsets = network.values(start.w0, arms)
-    learner = engine(CLIENTS, features, offsets, network.size, Settings(0.5, 0.3, 1.5))
+    learner = engine(CLIENTS, *linearised(world), Settings(0.5, 0.3, 1.5))
     size = (start.exploration, CLIENTS, CLIENTS * ROUNDS)
     one, other = (
         simulate("both", problem, replace(learner, in_place=in_place), *size) for in_place in (False, True)
@@ -207,14 +148,12 @@ def test_in_place_is_the_same_and_otherwise_a_state_stays_what_it_was(world, mon
     state, star = learner.begin(), Star(CLIENTS, Ledger.blank(4, 9))
     for k in range(7):
         arm = learner.index(state).argmax(-1)
-        before = [part.clone() for part in (*state.posterior, *state.fresh, state.gain, *state.server)]
+        parts = (*state.posterior, *state.fresh, state.gain, *state.server)
+        before = [part.clone() for part in parts]
         after = learner.learn(state, arm, torch.full_like(state.gain, 0.1 * k), torch.ones_like(state.gain))
         if k == 5:
             after = learner.synchronise(after, star, When(torch.arange(0, 4, 2), torch.tensor([5, 5])))
-        for part, kept in zip(
-            (*state.posterior, *state.fresh, state.gain, *state.server), before, strict=True
-        ):
-            assert torch.equal(part, kept)
+        assert all(torch.equal(part, kept) for part, kept in zip(parts, before, strict=True))
         state = after
 
 

@@ -59,11 +59,6 @@ def test_a_run_alone_is_that_run_in_a_batch(make):
         assert torch.equal(one.tape(77)[0], batch.tape(77)[3])
 
 
-def test_runs_and_seeds_differ():
-    arms = torch.cat([hartmann6(2, seed=seed).arms for seed in (0, 1)]).flatten(1)
-    assert len(arms.unique(dim=0)) == 4
-
-
 @pytest.mark.parametrize("steps", [1, 15, 16, 17, 100])
 def test_a_short_tape_is_a_prefix_of_a_long_one(steps):
     long = normal_tape(generator(0, 0, "noise"), 300)
@@ -84,13 +79,6 @@ def test_bernoulli_rewards_are_0_or_1_with_the_arms_mean():
     reward = problem.observe(arm, problem.tape(20_000))
     assert set(reward.unique().tolist()) <= {0.0, 1.0}
     assert (reward.mean(1) - problem.means.gather(1, arm)[:, 0]).abs().max() < 4 * 0.5 / 20_000**0.5
-
-
-@pytest.mark.parametrize("name", ["magic", "shuttle"])
-def test_the_real_problems_are_twenty_arms_in_ten_dimensions(name):
-    problem = clustered(name, 3)
-    assert problem.arms.shape == (3, 20, 10)
-    assert problem.means.min() >= 0 and problem.means.max() <= 1
 
 
 def test_regret_is_against_the_best_arm_of_the_run():

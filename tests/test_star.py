@@ -2,8 +2,6 @@
 
 import torch
 
-from fedgo.confidence import Tally
-from fedgo.messages import scalars
 from fedgo.star import Ledger, Message, Star, When
 
 
@@ -22,21 +20,14 @@ def test_an_exchange_charges_every_client_both_ways_at_its_run_and_step():
     assert torch.equal(star.ledger.up, up)
 
 
-def test_charges_add_up_and_messages_arrive_unchanged():
-    star = Star(2, Ledger.blank(1, 1))
-    when = When(torch.tensor([0]), torch.tensor([0]))
-    content = torch.arange(6.0).view(1, 1, 2, 3)
-    message = Message(content, 6)
-    assert torch.equal(star.broadcast(message, when), content)
-    star.broadcast(message, when)
-    assert star.ledger.down.tolist() == [[2 * 2 * 6]]
-
-
-def test_statistics_cost_their_dense_size_and_only_senders_are_charged():
+def test_charges_add_up_only_senders_are_charged_and_messages_arrive_unchanged():
+    when, content = When(torch.tensor([0]), torch.tensor([0])), torch.arange(6.0).view(1, 1, 2, 3)
     star = Star(10, Ledger.blank(1, 1))
-    when = When(torch.tensor([0]), torch.tensor([0]))
-    statistics = Message(Tally(zeros(1, 10, 4), zeros(1, 10, 4)), scalars("dense", 201, 3, 4))
-    star.collect(statistics, when, senders=1)
-    assert star.ledger.up.item() == 201**2 + 201 == 40_602
-    star.broadcast(statistics, when)
-    assert star.ledger.down.item() == 406_020
+    assert star.broadcast(Message(content, 6), when) is content
+    star.broadcast(Message(content, torch.tensor([5])), when)
+    assert star.collect(Message(content, 6), when, senders=1) is content
+    star.collect(Message(content, torch.tensor([[1, 2, 3]])), when)  # of each sender
+    assert (star.ledger.up.item(), star.ledger.down.item()) == (6 + 1 + 2 + 3, 10 * (6 + 5))
+    free = star._replace(charged=False)
+    assert free.broadcast(Message(content, 6), when) is free.collect(Message(content, 6), when) is content
+    assert (star.ledger.up.item(), star.ledger.down.item()) == (12, 110)

@@ -34,9 +34,11 @@ def test_one_entry_makes_a_difference(trace, name):
 
 
 def test_the_labels_count_and_other_things_are_not_traces(trace):
-    assert trace != replace(trace, algorithm="another")
-    assert trace != replace(trace, clients=4)
-    assert trace != replace(trace, phase_one=1)
+    assert trace not in (
+        replace(trace, algorithm="another"),
+        replace(trace, clients=4),
+        replace(trace, phase_one=1),
+    )
     assert trace != "trace"
     with pytest.raises(TypeError, match="unhashable"):
         {trace}  # noqa: B018
@@ -52,9 +54,7 @@ def test_notes_make_a_difference_and_have_the_shape_of_the_arms(trace, tmp_path)
     assert Trace.load(tmp_path / "some.npz") == some
     with pytest.raises(ValueError, match=r"join the runs of one experiment only"):
         Trace.join([some, trace])
-    with pytest.raises(
-        ValueError, match=r"the shape of the note 'width' is \(2, 3\): give \(S, steps\), as of arm: \(2, 4\)"
-    ):
+    with pytest.raises(ValueError, match=r"the shape of the note 'width' is \(2, 3\)"):
         replace(trace, notes={"width": trace.reward[:, 1:]})
     with pytest.raises(TypeError, match=r"the note 'width' is 3 \(int\): give a tensor"):
         replace(trace, notes={"width": 3})
