@@ -362,7 +362,7 @@ def test_without_botorch_all_but_the_process_works():
         "except ImportError as error: print(error)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'fedgo[experiments]'" in shown
+    assert "pip install 'fedgo[study]'" in shown
 
 
 # Rivals

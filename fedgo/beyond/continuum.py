@@ -73,7 +73,8 @@ def search(
     count("epochs", epochs, "give at least one epoch")
     count("first", first, "give at least two points to begin with", least=2)
     surrogate = surrogate or GaussianProcess()
-    require_kind(isinstance(surrogate, GaussianProcess), "surrogate", surrogate, "give a GaussianProcess")
+    plain = isinstance(surrogate, GaussianProcess) and not surrogate.warp
+    require_kind(plain, "surrogate", surrogate, "give a GaussianProcess without warp")
     require(choice in get_args(Choice), "choice", choice, f"choose one of {get_args(Choice)}")
     remedy = "give a finite number of standard deviations κ, at least 0"
     require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)

@@ -15,7 +15,7 @@ scalar for every arm that a client touched, and down for every arm that anybody 
 digit for this, as they do on machines that are alike; others have to be sent the plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -37,6 +37,12 @@ from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
 Planning = Literal["joint", "thompson", "own"]
+
+_DENSE = 1000  # rivals up to which the covariance of all is made
+_BLOCK, _LOOK = (
+    1024,
+    16,
+)  # pulls of a plan for which memory is taken at once; those between two looks at the rivals
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,9 @@ class Own(NamedTuple):
 
 class State(NamedTuple):
     """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), ``syncs`` p (S,), each client's
-    ``place`` in the epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, and what is played by it: the
-    ``plan`` of all, arms (S, L), or each client's `Own`."""
+    ``place`` in the epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, whether it was ``kept`` from an
+    epoch before, as a new one failed (S,), and what is played by it: the ``plan`` of all, arms (S, L), or each client's
+    `Own`."""
 
     fresh: Tally
     server: Tally
@@ -81,6 +88,7 @@ class State(NamedTuple):
     place: Tensor
     length: Tensor
     fits: tuple[Fitted, ...]
+    kept: Tensor
     plan: Tensor | Own
 
     def of_client(self, client: int) -> "State":
@@ -132,10 +140,21 @@ class Epochs:
         After p = ``syncs`` (R,) synchronisations that brought ``server`` (R, K); the fits follow on those ``before``.
         """
         run = torch.arange(len(self.runs)) if run is None else run
-        fits = tuple(
-            fitted(self.surrogates[r], self.arms[r], Tally(*own), self.sigma, last)
-            for r, *own, last in zip(run.tolist(), *server, before, strict=True)
-        )
+        fits, kept = [], torch.zeros(len(run), dtype=torch.bool)
+        for place_in_batch, (r, counts, sums, last) in enumerate(
+            zip(run.tolist(), *server, before, strict=True)
+        ):
+            try:
+                fit = fitted(self.surrogates[r], self.arms[r], Tally(counts, sums), self.sigma, last)
+            except Exception as error:  # whatever a library raises where it finds no optimum
+                if last is None or len(last.mean) == 0:
+                    if isinstance(error, ValueError):
+                        raise
+                    when = f"run {self.runs[r]}, epoch {int(syncs[place_in_batch])}"
+                    remedy = "scale arms and rewards to order 1, or explore longer"
+                    raise ValueError(f"the fit of {when} failed ({error}): {remedy}") from error
+                fit, kept[place_in_batch] = last, True
+            fits.append(fit)
         (runs, arms), clients = server.counts.shape, self.learners
         seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
         mean, length = torch.stack([fit.mean for fit in fits]), self._length(server.counts.sum(-1))
@@ -146,7 +165,12 @@ class Epochs:
             plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
         else:
             length, plan = self._plan(run, fits, mean, length, syncs)
-        return State(Tally.blank(runs, clients, arms), server, syncs, seat, length, fits, plan)
+        fresh = Tally.blank(runs, clients, arms)
+        return State(fresh, server, syncs, seat, length, tuple(fits), kept, plan)
+
+    def notes(self, state: State, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
+        """``kept_fit``, if ever a fit failed: whether the pull follows an earlier one."""
+        return {"kept_fit": state.kept.unsqueeze(1).expand_as(arm)} if bool(state.kept.any()) else {}
 
     def index(self, state: State) -> Tensor:
         """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
@@ -206,17 +230,23 @@ class Epochs:
             upper = mean + self.kappa * torch.stack([fit.variance for fit in fits]).clamp(min=0).sqrt()
             rivals = upper >= mean.amax(-1, keepdim=True) - 1e-6
             among = upper.topk(int(rivals.sum(-1).max()), -1).indices.sort(-1).values
-        covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+        variance = torch.stack([fit.variance for fit in fits]).clamp(min=0).gather(1, among)
         mean, order = mean.gather(1, among), self.order[run].squeeze(1).gather(1, among)
+        if among.shape[1] <= _DENSE or self.planning == "thompson":
+            covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+            variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
+            columns: Columns = _rows_of(covariance)
+        else:
+            columns = _on_demand(fits, among)
         while True:
             pulls = min(int(length.max()), self.steps)
             samples = (
                 self._samples(run, mean, covariance, pulls, syncs) if self.planning == "thompson" else None
             )
-            arm, variance = plan(mean, covariance, order, self.sigma**2, self.kappa, pulls, samples)
+            arm, variances = plan(mean, variance, columns, order, self.sigma**2, self.kappa, pulls, samples)
             if isinstance(self.until, Growing):
                 break
-            fired = self._fired(variance)
+            fired = self._fired(variances)
             if bool(fired.any(1).all()) or pulls == self.steps:
                 length = torch.where(fired.any(1), fired.int().argmax(1) + 1, self.steps + 1)
                 break
@@ -246,35 +276,72 @@ class Epochs:
         return samples
 
 
+Columns = Callable[[Tensor], Tensor]  # of the fitted covariance, those of the arms (R,): (R, C)
+
+
+def _rows_of(covariance: Tensor) -> Columns:
+    """The columns of the ``covariance`` (R, C, C)."""
+    runs = torch.arange(len(covariance))
+    return lambda arm: covariance[runs, arm]
+
+
+def _on_demand(fits: Sequence[Fitted], among: Tensor) -> Columns:
+    """Columns between the arms ``among`` (R, C), made when they are asked for."""
+
+    def columns(arm: Tensor) -> Tensor:
+        each = zip(fits, among, arm, strict=True)
+        return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
+
+    return columns
+
+
 def plan(
     mean: Tensor,
-    covariance: Tensor,
+    variance: Tensor,
+    columns: Columns,
     order: Tensor,
     noise: float,
     kappa: float,
     pulls: int,
     samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (..., L).
+    """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (R, L).
 
-    By the largest mean + κ√variance, or the largest of the ``samples`` (..., L, K), from ``mean`` and ``order`` of ties
-    (..., K) and ``covariance`` (..., K, K). Each pull takes from the variances as if it were observed: O(LK) a pull.
+    By the largest mean + κ√variance, or the largest of the ``samples`` (R, L, C), from ``mean``, ``variance`` and
+    ``order`` of ties (R, C) and the ``columns`` of the covariance. Each pull takes from the variances as if it were
+    observed, O(C) for each pull before it, but not for more than some `_BLOCK` or 2C; where one rival is left, it has
+    all further pulls.
     """
-    variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
-    vectors = mean.new_zeros(*mean.shape[:-1], pulls, mean.shape[-1])
+    vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
     arms, variances = [], []
     for k in range(pulls):
         index = mean + kappa * variance.sqrt() if samples is None else samples[..., k, :]
         arm = largest(index, order).unsqueeze(-1)
-        past = vectors[..., :k, :]
-        row = arm.unsqueeze(-1)
-        column = covariance.gather(-2, row.expand(*row.shape[:-1], mean.shape[-1])).squeeze(-2)
-        column = column - (past.gather(-1, row.expand(*past.shape[:-1], 1)).mT @ past).squeeze(-2)
-        variances.append(variance.gather(-1, arm))
-        vectors[..., k, :] = column / (noise + variances[-1]).sqrt()
-        variance = (variance - vectors[..., k, :].square()).clamp(min=0)
         arms.append(arm)
+        variances.append(variance.gather(-1, arm))
+        left = pulls - k - 1
+        if samples is None and k % _LOOK == 0 and bool(_decided(mean, index).all()):
+            arms.append(arm.expand(-1, left))
+            variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
+            break
+        if used == vectors.shape[1]:
+            if used > 2 * mean.shape[1]:  # C vectors say of the covariance what all do
+                vectors = torch.linalg.qr(vectors, mode="r").R
+                used = vectors.shape[1]
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _BLOCK)))
+        past = vectors[:, :used]
+        explained = past.gather(-1, arm.unsqueeze(-1).expand(-1, used, 1)).mT @ past
+        column = columns(arm.squeeze(-1)) - explained.squeeze(-2)
+        vectors[:, used] = column / (noise + variances[-1]).sqrt()
+        variance = (variance - vectors[:, used].square()).clamp(min=0)
+        used += 1
     return torch.cat(arms, -1), torch.cat(variances, -1)
+
+
+def _decided(mean: Tensor, index: Tensor) -> Tensor:
+    """Whether no arm's ``index`` but one's reaches the largest ``mean`` (R, C): indices only fall."""
+    top = mean.amax(-1, keepdim=True)
+    return (index >= top - 1e-6 * top.abs().clamp(min=1.0)).sum(-1) <= 1
 
 
 def _renewed(state: State, run: Tensor, new: State) -> State:

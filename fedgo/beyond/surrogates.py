@@ -2,8 +2,9 @@
 
     S_x/n_x = f(x) + ε_x,   ε_x ~ N(0, σ²/n_x),   f(x_1), …, f(x_K) | data ~ N(mean, covariance)
 
-`GaussianProcess` is any BoTorch model. `Relinearised` is the paper's network fitted anew to all data and linearised
-there, the linearised Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
+`GaussianProcess` is any BoTorch model, or the usual one on warped rewards. `IndependentArms` learns nothing from one
+arm about another. `Relinearised` is the paper's network fitted anew to all data and linearised there, the linearised
+Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
 https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021, https://arxiv.org/abs/2008.08400).
 `LinearisedOnce` is the paper's: the model of eqs. 4–6 around a ŵ₀ that stays. `ByEvidence` takes the likeliest of
 several. With finitely many public arms counts and sums are all that a fit needs, so whoever has them can fit, and
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, require, require_each, require_kind
+from fedgo.beyond.process import InUnits, ProcessFit, Warp, squared_exponential
 from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
@@ -39,6 +41,10 @@ class Fitted(Protocol):
 
     def covariance(self, among: Tensor) -> Tensor:
         """Between the C arms ``among`` (C,) int64, (C, C)."""
+        ...
+
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        """Of it, between each ``arm`` (A,) and the arms ``among`` (C,), (A, C); of a plan on many arms."""
         ...
 
 
@@ -164,35 +170,97 @@ class FittedModel(NamedTuple):
             found: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
         return found
 
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        """As `Fitted` says, from the covariance of all, O(C²)."""
+        return self.covariance(torch.cat([arm, among]))[: len(arm), len(arm) :]
+
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A BoTorch model on the cube that holds the arms, refitted each time unless ``refit`` says otherwise.
+    """A Gaussian process on the cube that holds the arms, refitted each time unless ``refit`` says otherwise.
 
-    ``model(points, means, variances)`` of shapes (n, d_x), (n, 1), (n, 1) returns a fitted model; `single_task_gp`
-    unless given. To keep a model as it is without ``refit`` it takes the one before as a fourth argument.
+    ``model(points, means, variances)`` of shapes (n, d_x), (n, 1), (n, 1) returns a fitted model of BoTorch;
+    `single_task_gp` unless given. To keep a model as it is without ``refit`` it takes the one before as a fourth
+    argument. With ``warp`` it sees rewards drawn in by the power under which they are likeliest normal (`Warp`), and
+    `single_task_gp` is computed in closed form (`squared_exponential`), O(n³ + n²K) a fit, without BoTorch.
     """
 
     model: Callable[..., Any] = single_task_gp
     refit: bool = True
+    warp: bool = False
 
     def __post_init__(self) -> None:
         require_kind(callable(self.model), "model", self.model, "give a function that returns a fitted model")
+        require_kind(isinstance(self.warp, bool), "warp", self.warp, "give True or False")
+        if self.closed:
+            return
         try:
             import botorch  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                "a GaussianProcess needs BoTorch: pip install 'fedgo[experiments]'; Relinearised does without"
+                "this GaussianProcess needs BoTorch: pip install 'fedgo[study]'; with warp=True it does without"
             ) from error
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> FittedModel:
+    @property
+    def closed(self) -> bool:
+        """Whether its model is computed in closed form."""
+        return self.warp and self.model is single_task_gp
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """As `Surrogate` says."""
-        seen = observed(data, sigma)
+        seen, last = observed(data, sigma), None if self.refit else before
         low, high = arms.amin(0), arms.amax(0)
         cube = (arms - low) / torch.where(high > low, high - low, 1.0)
-        keep = () if self.refit or not isinstance(before, FittedModel) else (before.model,)
-        found = self.model(cube[seen.at], seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1), *keep)
-        return FittedModel.of(found, cube)
+        if not self.warp:
+            return self._posterior(cube, seen, last)
+        warp = Warp.likeliest(seen.means, seen.variances)
+        warped = Observed(seen.at, warp(seen.means), seen.variances * warp.slope(seen.means).square())
+        fit = self._posterior(cube, warped, last.fit if isinstance(last, InUnits) else None)
+        leader = fit.mean[seen.at].argmax()
+        reward = seen.means[leader]
+        return InUnits(fit, warped.means[leader].item(), reward.item(), warp.slope(reward).item())
+
+    def _posterior(self, cube: Tensor, seen: Observed, last: Fitted | None) -> Fitted:
+        """On the ``cube`` (K, d_x) given what was ``seen``, with the hyperparameters of the ``last`` fit if given."""
+        if self.closed:
+            return squared_exponential(cube, *seen, last if isinstance(last, ProcessFit) else None)
+        keep = (last.model,) if isinstance(last, FittedModel) else ()
+        model = self.model(cube[seen.at], seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1), *keep)
+        return FittedModel.of(model, cube)
+
+
+# Arms that say nothing of each other
+
+
+class Independent(NamedTuple):
+    """``mean`` and ``variance`` (K,) of arms that are independent."""
+
+    mean: Tensor
+    variance: Tensor
+
+    def covariance(self, among: Tensor) -> Tensor:
+        """As `Fitted` says."""
+        return self.variance[among].diag()
+
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        """As `Fitted` says."""
+        return torch.where(arm.unsqueeze(-1) == among, self.variance[among], 0.0)
+
+
+@dataclass(frozen=True)
+class IndependentArms:
+    """Each arm by itself: its mean reward with variance σ²/n, and where it was never pulled the mean of all with a
+    variance of ``wide``² times their range and noise. Under a joint plan this is UCB1 with κσ/√n."""
+
+    wide: float = 100.0
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
+        """As `Surrogate` says."""
+        seen = observed(data, sigma, least=1)
+        prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
+        none = torch.zeros(len(arms), dtype=torch.float64)
+        mean = (none + seen.means.mean()).index_put((seen.at,), seen.means)
+        return Independent(mean, (none + prior).index_put((seen.at,), seen.variances))
 
 
 # A network, linearised
@@ -223,10 +291,12 @@ class Linear(NamedTuple):
 
     def covariance(self, among: Tensor) -> Tensor:
         """As `Fitted` says."""
-        features, half = self.features[among], self.half[:, among]
-        return (
-            features @ features.mT + self.effect * torch.eye(len(among), dtype=torch.float64) - half.mT @ half
-        )
+        return self.columns(among, among)
+
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        """As `Fitted` says."""
+        own = self.effect * (arm.unsqueeze(-1) == among)
+        return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]
 
 
 def linear(
@@ -402,6 +472,11 @@ class Rivals(NamedTuple):
         found: Tensor = self.rivals[self.best].covariance(among)
         return found
 
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        """As `Fitted` says."""
+        found: Tensor = self.rivals[self.best].columns(arm, among)
+        return found
+
 
 @dataclass(frozen=True)
 class ByEvidence:
@@ -410,14 +485,19 @@ class ByEvidence:
     surrogates: tuple[GaussianProcess | Relinearised, ...]
 
     def __post_init__(self) -> None:
-        kinds = all(isinstance(one, GaussianProcess | Relinearised) for one in self.surrogates)
+        kinds = all(
+            isinstance(one, Relinearised) or (isinstance(one, GaussianProcess) and not one.warp)
+            for one in self.surrogates
+        )
         require_kind(kinds, "surrogates", self.surrogates, "give a GaussianProcess and a Relinearised, say")
         count("the number of surrogates", len(self.surrogates), "give at least one")
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Rivals:
         """As `Surrogate` says."""
         last = before.rivals if isinstance(before, Rivals) else (None,) * len(self.surrogates)
-        fits = tuple(one.fit(arms, data, sigma, old) for one, old in zip(self.surrogates, last, strict=True))
+        fits: tuple[Any, ...] = tuple(
+            one.fit(arms, data, sigma, old) for one, old in zip(self.surrogates, last, strict=True)
+        )
         return Rivals(fits, max(range(len(fits)), key=lambda number: fits[number].evidence))
 
 

@@ -35,7 +35,7 @@ from fedgo._streams import generator
 from fedgo.algorithms.go_ucb import Immediate
 from fedgo.beyond import guard
 from fedgo.beyond.guard import phase_one_tally
-from fedgo.beyond.surrogates import GaussianProcess
+from fedgo.beyond.surrogates import FittedModel, GaussianProcess
 from fedgo.confidence import Tally, compress, width
 from fedgo.network import Network
 from fedgo.optimism.parameter_space import ParameterSpace
@@ -279,6 +279,7 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
 def prior(arms: Tensor, data: Tally, sigma: float) -> tuple[Tensor, Tensor]:
     """Mean (K,) and kernel (K, K) of the ``arms`` (K, d_x) before any data, of a process fitted to ``data`` (K,)."""
     found = GaussianProcess().fit(arms, data, sigma)
+    assert isinstance(found, FittedModel)
     model = found.model
     with torch.no_grad():
         standard = model.forward(found.arms)
