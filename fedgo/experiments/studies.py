@@ -113,22 +113,58 @@ REGIMES = (
     Regime("two ridges", 500),
     Regime("hartmann6", 500, rounds=1000),
     Regime("hartmann6", 5000),
+    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
+    Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
+    Regime("magic rows", 12, sigma=0.5, rounds=30, clients=12),
+    Regime("diabetes", 50),
+    Regime("diabetes", 400),
+    Regime("tree", 50),
+    Regime("tree", 500),
+    Regime("unrelated", 50),
+    Regime("unrelated", 500),
+    Regime("levy10", 50),
+    Regime("network 15", 50),
+    Regime("two ridges", 50),
 )
 TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
 TUNING_FEW = (Regime("hartmann6", 50), Regime("cosine8", 50))
 TUNING_RUNS = 5
-MAIN = ("UCB1", "Fed-GO-UCB", "process", "network")
+MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
+
+# What the advice rests on: fifty runs of each, and its own choice on a hundred, of five of the twelve families.
+DECIDE = ("advised", "UCB1, planned", "each arm first", "UCB1")
+ADVICE_TUNING = (
+    Regime("hartmann6", 50),
+    Regime("hartmann6", 500),
+    Regime("cosine8", 500),
+    Regime("two ridges", 50),
+    Regime("network 6", 500),
+    Regime("magic rows", 50, sigma=0.5),
+    Regime("hartmann6", 50, sigma=0.5),
+    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
+)
+ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
 
 
 def map_runs(name: str, regime: Regime) -> int:
-    """10 runs; 30 of the main players and their guards where that is cheap; 5 of those that are there for few arms."""
+    """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
+    those that are there for few arms."""
     player = PLAYERS[name]
     if player.not_on(regime):
         return 0
+    if name in DECIDE:
+        return 50
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
     if cheap and (name in MAIN or player.setting_of in MAIN):
         return 30
     return 5 if regime.arms > 50 and player.not_on(Regime("cosine8", 500)) else 10
+
+
+def map_tuning(name: str) -> list[Regimes]:
+    """Where ``name`` chooses its setting."""
+    if name in DECIDE:
+        return [ADVICE_TUNING]
+    return [TUNING_FEW if PLAYERS[name].not_on(Regime("cosine8", 500)) else TUNING]
 
 
 MAP = Study(
@@ -136,8 +172,8 @@ MAP = Study(
     "who is to be run when: every player at one setting for all regimes, the scalars as packed as may be",
     PLAYERS,
     ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
-    chosen_on=lambda name: [TUNING_FEW if PLAYERS[name].not_on(Regime("cosine8", 500)) else TUNING],
-    rungs=lambda name: (Rung(4, TUNING_RUNS),),
+    chosen_on=map_tuning,
+    rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
     regimes=REGIMES,
     runs=map_runs,
     batch=5,
