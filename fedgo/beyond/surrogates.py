@@ -27,6 +27,7 @@ from fedgo.phase_one import Start
 
 _STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and those between two updates of the weight decay
 _SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)  # of the way to the mean of the linearised posterior
+_HUGE = 1e100  # of a reward whose square is to be finite
 _HIDDEN = 1e-6  # a variance so far below 0, against the largest, is rounding
 
 
@@ -101,6 +102,7 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     remedy = "a fit needs two arms at least: explore longer, or give LinearisedOnce"
     require(len(at) >= least, "the number of distinct arms with a reward", len(at), remedy)
     means = data.sums[at] / data.counts[at]
+    require_each(means.abs() < _HUGE, "the mean reward of an arm", means, "scale rewards to order 1")
     if least > 1 and bool((means == means[0]).all()):
         remedy = "rewards that are constant have no scale: explore longer, or give LinearisedOnce"
         require(False, "the mean reward of every arm", means[0].item(), remedy)
