@@ -37,14 +37,15 @@ class Advised:
         few = max(2, math.ceil(self.share * math.sqrt(pulls)))
         return arms if self.plenty * arms <= pulls else min(arms, few)
 
-    def play(self, problem: Problem, clients: int, rounds: int) -> Trace:
+    def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """The trace of N = ``clients`` on ``problem``: T₀ distinct arms, then rounds until the ⌈√(NT)⌉ + NT pulls are
-        reached that Fed-GO-UCB makes with T = ``rounds``; less than N more, as all take turns."""
+        reached that Fed-GO-UCB makes with T = ``rounds``; less than N more, as all take turns. σ = ``sigma`` is the
+        problem's unless given."""
         first = self.first(clients, problem.means.shape[1], rounds)
         left = phase_one_length(clients, rounds) + clients * rounds - first
         return surrogate_ucb(
             problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until, kappa=self.kappa,
-            untried=self.untried, exploration=each_arm(problem, first),
+            untried=self.untried, sigma=sigma, exploration=each_arm(problem, first),
         )  # fmt: skip
 
 

@@ -177,6 +177,7 @@ MAP = Study(
     regimes=REGIMES,
     runs=map_runs,
     batch=5,
+    tail=DECIDE,
 )
 
 # --- "Linearising again"
