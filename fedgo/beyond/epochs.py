@@ -26,7 +26,7 @@ from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
 from fedgo.beyond.optimist import check_event, counts_and_sums
-from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
+from fedgo.beyond.surrogates import ByColumns, Fitted, Surrogate, fitted
 from fedgo.confidence import Posterior, Tally, width
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start, explore, phase_one_length
@@ -38,7 +38,7 @@ from fedgo.trace import Trace
 
 Planning = Literal["joint", "thompson", "own"]
 
-_DENSE = 1000  # rivals up to which the covariance of all is made
+_DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
 _BLOCK, _LOOK = (
     1024,
     16,
@@ -236,12 +236,13 @@ class Epochs:
         variance = torch.stack([fit.variance for fit in fits]).clamp(min=0).gather(1, among)
         mean, kappa = mean.gather(1, among), kappa.gather(1, among)
         order = self.order[run].squeeze(1).gather(1, among)
-        if among.shape[1] <= _DENSE or self.planning == "thompson":
+        by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
+        if among.shape[1] <= _DENSE or self.planning == "thompson" or len(by_columns) < len(fits):
             covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
             variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
             columns: Columns = _rows_of(covariance)
         else:
-            columns = _on_demand(fits, among)
+            columns = _on_demand(by_columns, among)
         while True:
             pulls = min(int(length.max()), self.steps)
             samples = (
@@ -289,7 +290,7 @@ def _rows_of(covariance: Tensor) -> Columns:
     return lambda arm: covariance[runs, arm]
 
 
-def _on_demand(fits: Sequence[Fitted], among: Tensor) -> Columns:
+def _on_demand(fits: Sequence[ByColumns], among: Tensor) -> Columns:
     """Columns between the arms ``among`` (R, C), made when they are asked for."""
 
     def columns(arm: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from fedgo.algorithms.controls import exact_kernel_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
+from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.experiments.halving import Rung
@@ -218,6 +219,7 @@ CURVES: Mapping[str, tuple[str, list[Regimes]]] = {
     "arm space": ("arms", _sizes(arms=(50, 200, 500, 1_000))),
     "kernel UCB, at once": ("arms", _sizes(arms=(50, 200, 500, 1_000))),
     "process, in epochs": ("arms", _sizes(arms=(50, 500, 2_000))),
+    "advised": ("arms", _sizes(arms=(50, 500, 5_000, 20_000, 50_000))),
     "GP-UCB (BoTorch), 40 steps": ("arms", _sizes(arms=(50, 500, 5_000))),
     "clients": ("clients", _sizes(arms=(500,), rounds=(20,), clients=(10, 100, 1_000))),
     "rounds": ("rounds", _sizes(arms=(500,), clients=(5,), rounds=(20, 100, 500))),
@@ -246,6 +248,8 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> Time
         task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
     elif curve == "process, in epochs":
         task = partial(surrogate_ucb, problem, GaussianProcess(), clients, rounds, until=Growing(2.0))
+    elif curve == "advised":
+        task = partial(ADVISED.play, problem, clients, rounds)
     else:  # its Gaussian process has every datum
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     begin = time.process_time()
