@@ -278,14 +278,6 @@ def test_linear_growth_is_not_sub_linear():
 # --- sizes and orders: 25 units on 6, 8, 10 inputs have 201, 251, 301 parameters
 
 
-def test_a_size_holds_where_it_is_the_stated_one():
-    parts = sizes({}, {"hartmann6": 201, "cosine8": 252})
-    assert parts == [
-        ("hartmann6 (stated: 201)", 201, 201, 201, 201, True),
-        ("cosine8 (stated: 252)", 251, 251, 251, 252, False),
-    ]
-
-
 def test_an_order_is_the_rounded_logarithm_of_the_square():
     # log10 of 201² is 4.6, of 6² 1.6, of 251² 4.8, of 8² 1.8
     parts = orders({}, ["hartmann6", "cosine8"], 5, 1)
