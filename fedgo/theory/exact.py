@@ -155,8 +155,8 @@ class ExactIntervals(Bounds):
     prior: Prior = field(kw_only=True)
     bias: Tensor = field(kw_only=True)
 
-    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
-        """As `Intervals` says, from data of Phase II."""
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
+        """As `Intervals` says, from data of Phase II; what is ``shared`` does not matter."""
         factor, offsets, bias = self.prior.factor, self.prior.offsets, self.bias
         if run is not None:
             factor, offsets, bias = factor[run], offsets[run], bias[run]
