@@ -26,7 +26,7 @@ from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
 from fedgo.beyond.optimist import check_event, counts_and_sums
-from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
+from fedgo.beyond.surrogates import ByColumns, Fitted, Surrogate, fitted
 from fedgo.confidence import Posterior, Tally, width
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start, explore, phase_one_length
@@ -38,7 +38,7 @@ from fedgo.trace import Trace
 
 Planning = Literal["joint", "thompson", "own"]
 
-_DENSE = 1000  # rivals up to which the covariance of all is made
+_DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
 _BLOCK, _LOOK = (
     1024,
     16,
@@ -104,8 +104,8 @@ class State(NamedTuple):
 class Epochs:
     """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
 
-    κ = ``kappa``, σ = ``sigma``; ``order`` (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; samples are
-    those of the ``runs`` of ``seed``.
+    κ = ``kappa``, in a joint plan ``untried`` for arms that nobody has pulled, if given; σ = ``sigma``; ``order``
+    (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; samples are those of the ``runs`` of ``seed``.
     """
 
     learners: int
@@ -121,6 +121,7 @@ class Epochs:
     planning: Planning
     steps: int
     begun: int
+    untried: float | None = None
 
     def begin(self) -> State:
         """A first fit to what everybody knows."""
@@ -164,7 +165,7 @@ class Epochs:
             moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
             plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
         else:
-            length, plan = self._plan(run, fits, mean, length, syncs)
+            length, plan = self._plan(run, fits, mean, length, syncs, server.counts)
         fresh = Tally.blank(runs, clients, arms)
         return State(fresh, server, syncs, seat, length, tuple(fits), kept, plan)
 
@@ -221,29 +222,33 @@ class Epochs:
         return growth.clamp(min=self.until.least)
 
     def _plan(
-        self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, syncs: Tensor
+        self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, syncs: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The lengths (R,) and the arms (R, L) of an epoch."""
         among = torch.arange(mean.shape[1]).expand_as(mean)
+        untried = self.kappa if self.untried is None else self.untried
+        kappa = torch.where(counts > 0, self.kappa, untried)
         if self.planning == "joint":
             # where even the optimist's value is below the largest mean, it stays there: widths only shrink
-            upper = mean + self.kappa * torch.stack([fit.variance for fit in fits]).clamp(min=0).sqrt()
+            upper = mean + kappa * torch.stack([fit.variance for fit in fits]).clamp(min=0).sqrt()
             rivals = upper >= mean.amax(-1, keepdim=True) - 1e-6
             among = upper.topk(int(rivals.sum(-1).max()), -1).indices.sort(-1).values
         variance = torch.stack([fit.variance for fit in fits]).clamp(min=0).gather(1, among)
-        mean, order = mean.gather(1, among), self.order[run].squeeze(1).gather(1, among)
-        if among.shape[1] <= _DENSE or self.planning == "thompson":
+        mean, kappa = mean.gather(1, among), kappa.gather(1, among)
+        order = self.order[run].squeeze(1).gather(1, among)
+        by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
+        if among.shape[1] <= _DENSE or self.planning == "thompson" or len(by_columns) < len(fits):
             covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
             variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
             columns: Columns = _rows_of(covariance)
         else:
-            columns = _on_demand(fits, among)
+            columns = _on_demand(by_columns, among)
         while True:
             pulls = min(int(length.max()), self.steps)
             samples = (
                 self._samples(run, mean, covariance, pulls, syncs) if self.planning == "thompson" else None
             )
-            arm, variances = plan(mean, variance, columns, order, self.sigma**2, self.kappa, pulls, samples)
+            arm, variances = plan(mean, variance, columns, order, self.sigma**2, kappa, pulls, samples)
             if isinstance(self.until, Growing):
                 break
             fired = self._fired(variances)
@@ -285,7 +290,7 @@ def _rows_of(covariance: Tensor) -> Columns:
     return lambda arm: covariance[runs, arm]
 
 
-def _on_demand(fits: Sequence[Fitted], among: Tensor) -> Columns:
+def _on_demand(fits: Sequence[ByColumns], among: Tensor) -> Columns:
     """Columns between the arms ``among`` (R, C), made when they are asked for."""
 
     def columns(arm: Tensor) -> Tensor:
@@ -301,16 +306,16 @@ def plan(
     columns: Columns,
     order: Tensor,
     noise: float,
-    kappa: float,
+    kappa: Tensor,
     pulls: int,
     samples: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (R, L).
 
-    By the largest mean + κ√variance, or the largest of the ``samples`` (R, L, C), from ``mean``, ``variance`` and
-    ``order`` of ties (R, C) and the ``columns`` of the covariance. Each pull takes from the variances as if it were
-    observed, O(C) for each pull before it, but not for more than some `_BLOCK` or 2C; where one rival is left, it has
-    all further pulls.
+    By the largest mean + κ√variance, or the largest of the ``samples`` (R, L, C), from ``mean``, ``variance``,
+    ``kappa`` and ``order`` of ties (R, C) and the ``columns`` of the covariance. Each pull takes from the variances as
+    if it were observed, O(C) for each pull before it, but not for more than some `_BLOCK` or 2C; where one rival is
+    left, it has all further pulls.
     """
     vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
     arms, variances = [], []
@@ -404,6 +409,7 @@ def surrogate_ucb(
     until: Growing | Event | None = None,
     planning: Planning = "joint",
     kappa: float = 3.0,
+    untried: float | None = None,
     sigma: float | None = None,
     start: Start | None = None,
     exploration: Exploration | None = None,
@@ -414,6 +420,7 @@ def surrogate_ucb(
 
     One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. Phase I is that of a
     ``start``, or another ``exploration``, `each_arm` say; unless ``informed``, the surrogate does not see what it saw.
+    A joint plan has κ = ``untried`` for arms that nobody has pulled, on which the model alone speaks, if given.
     With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
@@ -426,6 +433,9 @@ def surrogate_ucb(
     until = Growing() if until is None else until
     sigma = problem.sigma if sigma is None else sigma
     require_epochs(each, rounds, until, planning, kappa, sigma, guarantee)
+    if untried is not None:
+        remedy = "give a finite number of standard deviations, at least 0, for arms that nobody has pulled"
+        require(0 <= number("untried", untried, remedy) < float("inf"), "untried", untried, remedy)
     if start is not None:
         require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
         start.require_for(problem, start.encoding, shared=True)
@@ -439,7 +449,7 @@ def surrogate_ucb(
             exploration, first = exchange(exploration, clients, arms, told)
     learner = Epochs(
         clients, problem.arms, problem.seed, problem.runs, each, first, order_of_ties(problem, 1),
-        sigma, kappa, until, planning, clients * rounds, begun,
+        sigma, kappa, until, planning, clients * rounds, begun, untried,
     )  # fmt: skip
     name = f"{type(each[0]).__name__}, {planning}"
     if guarantee is not None:

@@ -161,12 +161,16 @@ class InUnits(NamedTuple):
         variance: Tensor = self.fit.variance / self.slope**2
         return variance
 
-    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `fedgo.beyond.surrogates.Fitted` says."""
-        columns: Tensor = self.fit.columns(arm, among)
-        return columns / self.slope**2
-
     def covariance(self, among: Tensor) -> Tensor:
         """Between the arms ``among`` (C,), (C, C)."""
         covariance: Tensor = self.fit.covariance(among)
         return covariance / self.slope**2
+
+
+class InUnitsByColumns(InUnits):
+    """Of a ``fit`` of which single columns can be had."""
+
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        """As `fedgo.beyond.surrogates.ByColumns` says."""
+        columns: Tensor = self.fit.columns(arm, among)
+        return columns / self.slope**2

@@ -14,19 +14,20 @@ nothing else is sent.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from fedgo._checks import count, require, require_each, require_kind
-from fedgo.beyond.process import InUnits, ProcessFit, Warp, squared_exponential
+from fedgo.beyond.process import InUnits, InUnitsByColumns, ProcessFit, Warp, squared_exponential
 from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
 
 _STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and those between two updates of the weight decay
 _SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)  # of the way to the mean of the linearised posterior
+_HUGE = 1e100  # of a reward whose square is to be finite
 _HIDDEN = 1e-6  # a variance so far below 0, against the largest, is rounding
 
 
@@ -43,8 +44,13 @@ class Fitted(Protocol):
         """Between the C arms ``among`` (C,) int64, (C, C)."""
         ...
 
+
+@runtime_checkable
+class ByColumns(Protocol):
+    """A posterior of which single columns can be had, for plans on many arms."""
+
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Of it, between each ``arm`` (A,) and the arms ``among`` (C,), (A, C); of a plan on many arms."""
+        """Of the covariance, between each ``arm`` (A,) and the arms ``among`` (C,), (A, C)."""
         ...
 
 
@@ -101,6 +107,7 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     remedy = "a fit needs two arms at least: explore longer, or give LinearisedOnce"
     require(len(at) >= least, "the number of distinct arms with a reward", len(at), remedy)
     means = data.sums[at] / data.counts[at]
+    require_each(means.abs() < _HUGE, "the mean reward of an arm", means, "scale rewards to order 1")
     if least > 1 and bool((means == means[0]).all()):
         remedy = "rewards that are constant have no scale: explore longer, or give LinearisedOnce"
         require(False, "the mean reward of every arm", means[0].item(), remedy)
@@ -170,10 +177,6 @@ class FittedModel(NamedTuple):
             found: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
         return found
 
-    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `Fitted` says, from the covariance of all, O(C²)."""
-        return self.covariance(torch.cat([arm, among]))[: len(arm), len(arm) :]
-
 
 @dataclass(frozen=True)
 class GaussianProcess:
@@ -218,7 +221,8 @@ class GaussianProcess:
         fit = self._posterior(cube, warped, last.fit if isinstance(last, InUnits) else None)
         leader = fit.mean[seen.at].argmax()
         reward = seen.means[leader]
-        return InUnits(fit, warped.means[leader].item(), reward.item(), warp.slope(reward).item())
+        units = InUnitsByColumns if isinstance(fit, ByColumns) else InUnits
+        return units(fit, warped.means[leader].item(), reward.item(), warp.slope(reward).item())
 
     def _posterior(self, cube: Tensor, seen: Observed, last: Fitted | None) -> Fitted:
         """On the ``cube`` (K, d_x) given what was ``seen``, with the hyperparameters of the ``last`` fit if given."""
@@ -243,7 +247,7 @@ class Independent(NamedTuple):
         return self.variance[among].diag()
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `Fitted` says."""
+        """As `ByColumns` says."""
         return torch.where(arm.unsqueeze(-1) == among, self.variance[among], 0.0)
 
 
@@ -294,7 +298,7 @@ class Linear(NamedTuple):
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `Fitted` says."""
+        """As `ByColumns` says."""
         own = self.effect * (arm.unsqueeze(-1) == among)
         return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]
 
@@ -470,11 +474,6 @@ class Rivals(NamedTuple):
     def covariance(self, among: Tensor) -> Tensor:
         """As `Fitted` says."""
         found: Tensor = self.rivals[self.best].covariance(among)
-        return found
-
-    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `Fitted` says."""
-        found: Tensor = self.rivals[self.best].columns(arm, among)
         return found
 
 

@@ -17,6 +17,7 @@ from fedgo._checks import require
 from fedgo.algorithms.controls import uniform_random
 from fedgo.algorithms.go_ucb import fed_go_ucb, private_start
 from fedgo.algorithms.gp_ucb import gp_ucb
+from fedgo.beyond.advised import Advised
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
@@ -259,6 +260,15 @@ def surrogate(model: Model, guard: float | None = None, arms_first: bool = False
         return surrogate_ucb(world.problem, fitted, world.clients, rounds, kappa=setting["kappa"], **more)
 
     return play
+
+
+def advised(**options: Any) -> Play:
+    """What the book advises, or that but for some ``options``; a setting names others."""
+
+    def play(world: World, setting: Setting) -> Trace:
+        return Advised(**{**options, **setting}).play(world.problem, world.clients, world.rounds)
+
+    return _named(play, Advised.play, options)
 
 
 @wraps(optimistic_ucb1)

@@ -6,7 +6,15 @@ from functools import partial
 from typing import Any
 
 from fedgo._checks import require
-from fedgo.experiments.families import levy10, magic_rows, realizable, two_ridge
+from fedgo.experiments.families import (
+    diabetes_rows,
+    levy10,
+    magic_rows,
+    realizable,
+    tree,
+    two_ridge,
+    unrelated,
+)
 from fedgo.experiments.players import World
 from fedgo.messages import Encoding
 from fedgo.problem import Problem
@@ -42,6 +50,9 @@ PROBLEMS: dict[str, Entry] = {
     "magic": Entry(partial(_clusters, "magic"), "MagicTelescope", 1.0),
     "shuttle": Entry(partial(_clusters, "shuttle"), "Shuttle", 1.0),
     "magic rows": Entry(magic_rows, "Magic, rows", 1.0),
+    "diabetes": Entry(diabetes_rows, "Diabetes, rows"),
+    "tree": Entry(tree, "random tree"),
+    "unrelated": Entry(unrelated, "features that say nothing"),
 }
 
 
@@ -72,6 +83,8 @@ class Regime:
             parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
         if self.rounds != 100:
             parts.append(f"T {self.rounds:,}")
+        if self.clients == 12:
+            parts.append("12 clients")
         return ", ".join(parts)
 
     @property

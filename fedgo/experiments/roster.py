@@ -18,6 +18,7 @@ from fedgo.beyond.surrogates import (
     ByEvidence,
     GaussianProcess,
     Gelu,
+    IndependentArms,
     LinearisedOnce,
     Relinearised,
     Surrogate,
@@ -158,6 +159,16 @@ def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> P
 
 
 PLAYERS: dict[str, Player] = {
+    "advised": Player(
+        play.advised(), grid(kappa=(2.0, 3.0), untried=(4.0, 5.0, 6.0), share=(0.5, 1.0)), style=("#0A7F5A", "*")
+    ),
+    "UCB1, planned": Player(
+        play.advised(surrogate=IndependentArms()), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")
+    ),
+    "each arm first": Player(
+        play.advised(plenty=0.0), setting_of="advised", style=("#B08030", "P"),
+        not_on=lambda regime: "" if regime.pulls >= 2 else "fewer than two pulls for each arm",
+    ),
     "UCB1": Player(play.ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),
     "Fed-GO-UCB": _of_the_paper("Fed-GO-UCB", _NOISE),
     "process": Player(

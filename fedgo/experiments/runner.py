@@ -112,7 +112,7 @@ class Study:
 
     ``columns`` are those of `Trace.to_frame`, "seconds" of a run, and "scalars_dense", the bill of the same run with
     its statistics as matrices. A job has at most ``batch`` runs; ``measure`` makes its rows, which come again to so
-    many ``digits`` behind the point.
+    many ``digits`` behind the point. In the choices of those in ``tail`` the worst tenth counts as much as the mean.
     """
 
     name: str
@@ -128,13 +128,15 @@ class Study:
     encoding: Encoding = "counts"
     batch: int = 10
     digits: int = 2
+    tail: tuple[str, ...] = ()
     measure: Callable[[Job], list[dict[str, Any]]] = measure
 
     def choice(self, known: "Known", name: str, group: Regimes) -> "Halving[Key]":
         """How far the choice of ``name`` on the regimes of ``group`` has come."""
 
         def score(setting: Key, runs: int) -> float | None:
-            return together([known.mean(one, name, setting, self.tuning_seed, runs) for one in group])
+            tail = name in self.tail
+            return together([known.score(one, name, setting, self.tuning_seed, runs, tail) for one in group])
 
         return halve([key(setting) for setting in self.players[name].grid], self.rungs(name), score)
 
@@ -232,11 +234,16 @@ class Known:
         """The final regret of every run that is there."""
         return self.cells.get((regime, name, setting, seed), {})
 
-    def mean(self, regime: Regime, name: str, setting: Key, seed: int, runs: int) -> float | None:
-        """The mean final regret of the first ``runs`` runs, None unless they are there."""
+    def score(
+        self, regime: Regime, name: str, setting: Key, seed: int, runs: int, tail: bool = False
+    ) -> float | None:
+        """The mean final regret of the first ``runs`` runs, None unless they are there; if the ``tail`` counts, the
+        middle between that and the mean of their worst tenth."""
         there = self.runs(regime, name, setting, seed)
         if all(run in there for run in range(runs)):
-            return math.fsum(there[run] for run in range(runs)) / runs
+            regrets = sorted(there[run] for run in range(runs))
+            mean, worst = math.fsum(regrets) / runs, regrets[-max(1, round(runs / 10)) :]
+            return (mean + math.fsum(worst) / len(worst)) / 2 if tail else mean
         return self.means.get((regime, name, setting, seed, runs))
 
 

@@ -15,6 +15,7 @@ import torch
 from fedgo.algorithms.controls import exact_kernel_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
+from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.experiments.halving import Rung
@@ -113,22 +114,58 @@ REGIMES = (
     Regime("two ridges", 500),
     Regime("hartmann6", 500, rounds=1000),
     Regime("hartmann6", 5000),
+    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
+    Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
+    Regime("magic rows", 12, sigma=0.5, rounds=30, clients=12),
+    Regime("diabetes", 50),
+    Regime("diabetes", 400),
+    Regime("tree", 50),
+    Regime("tree", 500),
+    Regime("unrelated", 50),
+    Regime("unrelated", 500),
+    Regime("levy10", 50),
+    Regime("network 15", 50),
+    Regime("two ridges", 50),
 )
 TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
 TUNING_FEW = (Regime("hartmann6", 50), Regime("cosine8", 50))
 TUNING_RUNS = 5
-MAIN = ("UCB1", "Fed-GO-UCB", "process", "network")
+MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
+
+# What the advice rests on: fifty runs of each, and its own choice on a hundred, of five of the twelve families.
+DECIDE = ("advised", "UCB1, planned", "each arm first", "UCB1")
+ADVICE_TUNING = (
+    Regime("hartmann6", 50),
+    Regime("hartmann6", 500),
+    Regime("cosine8", 500),
+    Regime("two ridges", 50),
+    Regime("network 6", 500),
+    Regime("magic rows", 50, sigma=0.5),
+    Regime("hartmann6", 50, sigma=0.5),
+    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
+)
+ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
 
 
 def map_runs(name: str, regime: Regime) -> int:
-    """10 runs; 30 of the main players and their guards where that is cheap; 5 of those that are there for few arms."""
+    """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
+    those that are there for few arms."""
     player = PLAYERS[name]
     if player.not_on(regime):
         return 0
+    if name in DECIDE:
+        return 50
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
     if cheap and (name in MAIN or player.setting_of in MAIN):
         return 30
     return 5 if regime.arms > 50 and player.not_on(Regime("cosine8", 500)) else 10
+
+
+def map_tuning(name: str) -> list[Regimes]:
+    """Where ``name`` chooses its setting."""
+    if name in DECIDE:
+        return [ADVICE_TUNING]
+    return [TUNING_FEW if PLAYERS[name].not_on(Regime("cosine8", 500)) else TUNING]
 
 
 MAP = Study(
@@ -136,11 +173,12 @@ MAP = Study(
     "who is to be run when: every player at one setting for all regimes, the scalars as packed as may be",
     PLAYERS,
     ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
-    chosen_on=lambda name: [TUNING_FEW if PLAYERS[name].not_on(Regime("cosine8", 500)) else TUNING],
-    rungs=lambda name: (Rung(4, TUNING_RUNS),),
+    chosen_on=map_tuning,
+    rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
     regimes=REGIMES,
     runs=map_runs,
     batch=5,
+    tail=DECIDE,
 )
 
 # --- "Linearising again"
@@ -181,6 +219,7 @@ CURVES: Mapping[str, tuple[str, list[Regimes]]] = {
     "arm space": ("arms", _sizes(arms=(50, 200, 500, 1_000))),
     "kernel UCB, at once": ("arms", _sizes(arms=(50, 200, 500, 1_000))),
     "process, in epochs": ("arms", _sizes(arms=(50, 500, 2_000))),
+    "advised": ("arms", _sizes(arms=(50, 500, 5_000, 20_000, 50_000))),
     "GP-UCB (BoTorch), 40 steps": ("arms", _sizes(arms=(50, 500, 5_000))),
     "clients": ("clients", _sizes(arms=(500,), rounds=(20,), clients=(10, 100, 1_000))),
     "rounds": ("rounds", _sizes(arms=(500,), clients=(5,), rounds=(20, 100, 500))),
@@ -209,6 +248,8 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> Time
         task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
     elif curve == "process, in epochs":
         task = partial(surrogate_ucb, problem, GaussianProcess(), clients, rounds, until=Growing(2.0))
+    elif curve == "advised":
+        task = partial(ADVISED.play, problem, clients, rounds)
     else:  # its Gaussian process has every datum
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     begin = time.process_time()

@@ -24,9 +24,10 @@ def conditioned(mean, covariance, arm, y, sigma):
     return mean + gain * (y - mean[arm]), covariance - np.outer(gain, covariance[arm])
 
 
-def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, normals):
+def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, normals, untried=None):
     """``until`` is ("growing", factor, least) or ("event", γ); ``normals(p)`` yields the z of the p-th epoch's samples.
 
+    ``untried`` is the κ of arms that nobody has pulled, of a joint plan.
     ``ties`` (1 + N, K): the places of the arms in the order of ties of a plan, and of each client.
     """
     arms = ties.shape[1]
@@ -45,7 +46,8 @@ def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, t
             z, taken, begun_with = normals(syncs), 0, server_n.sum()
             root = np.linalg.cholesky(covariance + 1e-8 * covariance.diagonal().max() * np.eye(arms))
         here_mean, here = own[i] if planning == "own" else (mean, covariance)
-        index = here_mean + kappa * np.sqrt(np.clip(here.diagonal(), 0, None))
+        widths = np.where(server_n > 0, kappa, kappa if untried is None else untried)
+        index = here_mean + widths * np.sqrt(np.clip(here.diagonal(), 0, None))
         if planning == "thompson":
             index = mean_as_fitted(own) + kappa * root @ next(z)
         order = ties[1 + i] if planning == "own" else ties[0]

@@ -1,0 +1,188 @@
+"""The advised setting: against SciPy, BoTorch and a plain transcription; the plan on many arms."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from instances import rewards, sample
+from reference import epochs as reference
+from reference import warped
+from scipy.stats import yeojohnson
+
+from fedgo import Network, Problem, hartmann6
+from fedgo.beyond import epochs, process
+from fedgo.beyond.advised import ADVISED, UCB1, Advised
+from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
+from fedgo.beyond.process import Warp, squared_exponential
+from fedgo.beyond.surrogates import (
+    FittedModel,
+    GaussianProcess,
+    IndependentArms,
+    Relinearised,
+    single_task_gp,
+)
+from fedgo.confidence import Tally
+from fedgo.simulation import order_of_ties
+
+GROWING = Growing(1.6)
+
+
+def skewed(seed, runs, arms, d_x):
+    """Uniform arms and the exponential of a function that bends."""
+    source = torch.Generator().manual_seed(seed)
+    points = torch.rand(runs, arms, d_x, generator=source, dtype=torch.float64)
+    means = (3 * (points * sample(d_x, seed=seed)).sum(-1)).sin().mul(1.5).exp()
+    return Problem("skewed", points, means, tuple(range(runs)), seed, 0.2)
+
+
+def tally(problem, counts, seed=0):
+    counts = torch.as_tensor(counts, dtype=torch.float64)
+    source = torch.Generator().manual_seed(seed)
+    noise = torch.randn(len(counts), generator=source, dtype=torch.float64)
+    return Tally(counts, counts * problem.means[0] + problem.sigma * counts.sqrt() * noise)
+
+
+@pytest.mark.parametrize("power", [-2.0, 0.0, 0.3, 1.0, 2.0, 3.5])
+def test_the_warp_is_scipys_and_has_its_slope(power):
+    rewards = torch.linspace(-9, 14, 92, dtype=torch.float64).requires_grad_()
+    warp = Warp(2.0, 3.0, power)
+    values = warp(rewards)
+    np.testing.assert_allclose(
+        values.detach(), yeojohnson((rewards.detach().numpy() - 2) / 3, power), atol=1e-12
+    )
+    (slope,) = torch.autograd.grad(values.sum(), rewards)
+    torch.testing.assert_close(slope, warp.slope(rewards.detach()))
+
+
+def test_the_power_draws_in_what_is_skewed_and_noise_draws_it_to_one():
+    source = torch.Generator().manual_seed(1)
+    skewed = torch.randn(60, generator=source, dtype=torch.float64).exp()
+    quiet = Warp.likeliest(skewed, torch.zeros(60, dtype=torch.float64)).power
+    half = Warp.likeliest(skewed, (skewed.var() / 2).expand(60)).power
+    assert quiet < 0.3 and half == pytest.approx((1 + quiet) / 2)
+    assert Warp.likeliest(-skewed, torch.zeros(60, dtype=torch.float64)).power == pytest.approx(2 - quiet)
+
+
+def test_the_closed_form_is_botorchs_model_at_its_mode():
+    problem = hartmann6(1, arms=40)
+    data = tally(problem, [1, 2, 3, 0] * 10)
+    at = data.counts.nonzero().squeeze(-1)
+    means, variances = data.sums[at] / data.counts[at], 0.01 / data.counts[at]
+    arms = problem.arms[0]
+    cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
+    mine = squared_exponential(cube, at, means, variances)
+    theirs = FittedModel.of(single_task_gp(cube[at], means.unsqueeze(-1), variances.unsqueeze(-1)), cube)
+    torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=2e-3)
+    torch.testing.assert_close(mine.variance, theirs.variance, rtol=0, atol=2e-3)
+    torch.testing.assert_close(mine.covariance(at), theirs.covariance(at), rtol=0, atol=2e-3)
+    kept = squared_exponential(cube, at, means + 1, variances, mine)
+    torch.testing.assert_close(kept.mean, mine.mean + 1)
+
+
+def test_the_gradient_of_the_density_is_right():
+    source = torch.Generator().manual_seed(2)
+    points = torch.rand(9, 3, generator=source, dtype=torch.float64)
+    values = torch.randn(9, generator=source, dtype=torch.float64)
+    noise = 0.01 + torch.rand(9, generator=source, dtype=torch.float64)
+    logs = torch.randn(3, generator=source, dtype=torch.float64)
+    _, gradient = process._loss(points, values, noise, logs)
+    for j, step in enumerate(1e-5 * torch.eye(3, dtype=torch.float64)):
+        above, below = (process._loss(points, values, noise, logs + sign * step)[0] for sign in (1, -1))
+        assert ((above - below) / 2e-5).item() == pytest.approx(gradient[j].item(), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    "advised", [ADVISED, Advised(plenty=1e9), UCB1], ids=["all first", "some first", "UCB1"]
+)
+def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
+    clients, rounds = 3, 24
+    for seed in range(2):
+        problem = skewed(seed, 1, 9, 2)
+        trace = advised.play(problem, clients, rounds)
+        first = trace.phase_one
+        assert first == advised.first(clients, 9, rounds) == len(set(trace.arm[0, :first].tolist()))
+        arms, sigma = problem.arms[0].numpy(), problem.sigma
+
+        def independent(n, total, sigma=sigma):
+            seen = n > 0
+            y = total[seen] / n[seen]
+            mean, variance = np.full(len(n), y.mean()), np.full(len(n), 1e4 * (np.ptp(y) ** 2 + sigma**2))
+            mean[seen], variance[seen] = y, sigma**2 / n[seen]
+            return mean, np.diag(variance)
+
+        fit = independent if advised is UCB1 else warped.posterior(arms, sigma)
+        reward_of = rewards(problem, 0, trace.arm.shape[1])
+        pairs = list(zip(trace.arm[0, :first].tolist(), trace.reward[0, :first].tolist(), strict=True))
+        told = reference.play(
+            fit, pairs, lambda arm, t, of=reward_of, begun=first: of(arm, begun + t), clients,
+            trace.arm.shape[1] - first, sigma,
+            advised.kappa, ("growing", 1.6, 4), "joint", order_of_ties(problem, 1)[0].numpy(), lambda p: None,
+            advised.untried,
+        )  # fmt: skip
+        assert trace.arm[0, first:].tolist() == told.arm
+        assert trace.up[0, first:].tolist() == told.up and trace.down[0, first:].tolist() == told.down
+
+
+@pytest.mark.parametrize(
+    "changes", [{"_DENSE": 0}, {"_LOOK": 10**9}, {"_BLOCK": 4}, {"_DENSE": 0, "_BLOCK": 64}], ids=str
+)
+@pytest.mark.parametrize(
+    "surrogate", [GaussianProcess(warp=True), IndependentArms(), Relinearised(Network(3, 4))], ids=repr
+)
+def test_a_plan_is_the_same_by_columns_without_an_end_and_with_little_memory(monkeypatch, surrogate, changes):
+    problem = skewed(3, 2, 30, 3)
+    usual = surrogate_ucb(problem, surrogate, 4, 40, until=GROWING)
+    for name, value in changes.items():
+        monkeypatch.setattr(epochs, name, value)
+    other = surrogate_ucb(problem, surrogate, 4, 40, until=GROWING)
+    assert torch.equal(usual.arm, other.arm)
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Fails in its third fit and after."""
+
+    best: list
+
+    def fit(self, arms, data, sigma, before=None):
+        self.best.append(data.counts.sum())
+        if len(self.best) > 2:
+            raise RuntimeError("no optimum")
+        return IndependentArms().fit(arms, data, sigma)
+
+
+def test_a_fit_that_fails_ends_no_run_and_is_noted():
+    problem = skewed(0, 1, 6, 2)
+    trace = surrogate_ucb(problem, Failing([]), 2, 40, until=GROWING)
+    kept = trace.notes["kept_fit"][0]
+    ends = trace.sync[0].nonzero().squeeze(-1)
+    assert len(ends) > 3 and not kept[: ends[1] + 1].any() and kept[ends[2] + 1 :].all()
+    with pytest.raises(ValueError, match=r"the fit of run 0, epoch 0 failed \(no optimum.*explore longer"):
+        surrogate_ucb(problem, Failing([0, 0]), 2, 40)
+
+
+def test_all_arms_come_first_where_each_can_be_pulled_often():
+    assert ADVISED.first(12, 30, 30) == 30 and ADVISED.first(20, 50, 100) == 50
+    assert ADVISED.first(20, 500, 100) < 100 and ADVISED.first(1, 3, 1) == 2
+    problem = hartmann6(2, arms=20)
+    trace = ADVISED.play(problem, 5, 40)
+    assert (trace.arm[:, :20].sort(1).values == torch.arange(20)).all()
+    assert 0 <= trace.arm.shape[1] - 15 - 200 < 5
+    with pytest.raises(ValueError, match=r"rounds.*0"):
+        ADVISED.first(2, 5, 0)
+
+
+@pytest.mark.parametrize("rewards", [[2.0] * 6, [1e300, 2.0, 3.0, 4.0, 5.0, 6.0], [torch.nan] * 6])
+def test_rewards_without_a_scale_are_refused(rewards):
+    problem = skewed(0, 1, 6, 2)
+    sums = torch.tensor(rewards, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"(reward|sums|spread|mean).*(explore longer|finite|scale)"):
+        GaussianProcess(warp=True).fit(problem.arms[0], Tally(torch.ones_like(sums), sums), 0.1)
+
+
+def test_one_arm_is_refused():
+    problem = replace(skewed(0, 1, 1, 2), sigma=0.1)
+    with pytest.raises(ValueError, match="distinct arms"):
+        ADVISED.play(problem, 2, 4)
+    assert each_arm(problem, 1).arm.tolist() == [[0]]
