@@ -50,6 +50,7 @@ from fedgo.confidence import Posterior, Tally, ball, first_order
 from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
 from fedgo.experiments.regimes import world
 from fedgo.experiments.results import evaluate, tuned
+from fedgo.experiments.tables import frequency, rate, table
 from fedgo.federation import Client, Fitting, Plan, Server
 from fedgo.federation.local import at_random
 from fedgo.messages import scalars
@@ -57,9 +58,10 @@ from fedgo.phase_one import deal
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.theory import Assumptions
 from fedgo.theory.confidence import radius
-from fedgo.theory.exact import exact_intervals, prior
+from fedgo.theory.exact import computable_lam, exact_intervals, exact_parameter, prior
 from fedgo.theory.interpolation import interpolate
 from fedgo.theory.replay import replay
+from fedgo.theory.smoothness import box, suprema
 from fedgo.theory.theorem import Premises, TheoremSetting
 
 NAN, INF = math.nan, math.inf
@@ -133,6 +135,7 @@ CALM = Assumptions(**ASSUMED)
 RISK = {"a": CALM, "exploration": 100, "delta": 0.1}
 CLASS = {"size": 2, "data": 9, "delta": 0.1, "value": 1.0}
 GROWN = replace(CALM, tail=0.8, exponent=1.5)
+LINE = dict(zip(("network", "start", "end", "arms"), (NETWORK, *SHARED.w0[:, 0], ARMS[0]), strict=True))
 CASES = [
     *row(Problem, MADE, arms=A_TENSOR + bad(ARMS[0], ARMS[:, :0], kinds=(ARMS.numpy(), ARMS.tolist(), None))),
     *row(Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(MEANS.numpy(), None))),
@@ -229,6 +232,8 @@ CASES = [
     ),
     *row(Assumptions, ASSUMED, tail=bad(0.0), curvature=bad(-0.1), noise=bad(-0.1), exponent=bad(0.0, 2.0)),
     *row(Premises, {"a": CALM, "clients": 20, "rounds": 100}, delta=DELTA, clients=WHOLE, rounds=WHOLE),
+    *row(theory.single_unit, {"runs": 2}, dimension=bad(0), scale=bad(0.0), arms=bad(0)),
+    *row(suprema, LINE, pieces=bad(0)),
     *row(theory.iota, RISK, delta=DELTA),
     *row(theory.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
     *row(theory.regression_risk_printed, RISK, delta=DELTA),
@@ -278,6 +283,7 @@ def fit(counts, sums, surrogate=GaussianProcess()):  # noqa: B008
 
 
 CONSTANT = Cube("constant", 2, lambda x: torch.full((len(x),), 1e20).double())
+TWICE = ARMS[0, [0, 1, 1]]  # a gradient that stands twice
 HUGE, TINY, COUNTS = problem(arms=1e160 * ARMS), Settings(lam=1e-300), Settings(encoding="counts")
 COLLECT = partial(Star(2, Ledger.blank(1, 1)).collect, Message(0, 1), When(BLANK[0, :1], BLANK[0, :1]))
 # What follows from several arguments together: the call, and what its error names.
@@ -353,6 +359,27 @@ TOGETHER = [
     (lambda: replay(PRIVATE, ARMS, Trace(**RECORD), 1.0), "w0"),
     (lambda: replay(SHARED, ARMS + 0.1, Trace(**RECORD), 1.0), "arms"),
     (lambda: fed_go_ucb(PROBLEM, SHARED, TINY, space="parameters"), "‖g‖²/λ"),
+    (lambda: exact_parameter(TWICE, MEANS[0], MEANS[0], MEANS[0]), "the least singular value"),
+    (lambda: computable_lam(TWICE, MEANS[0], 1.0, 0.1), "the least singular value"),
+    (lambda: prior(TWICE, MEANS[0], 1.0), "the least singular value"),
+    (lambda: box(NETWORK, SHARED.w0[0, 0] + 1, SHARED.w0[0, 0], ARMS[0]), "low[0]"),
+    # tables of a chapter
+    (lambda: table("xy", [("a",)]), "a row"),
+    (lambda: table("xy", [("a", "b", "c")]), "a row"),
+    (lambda: table("xy", [("a", "|f|")]), "a cell"),
+    (lambda: table("xy", [("a", "b\nc")]), "a cell"),
+    (lambda: table("xy", [], "l"), "align"),
+    (lambda: table("xy", [], "lx"), "align"),
+    (lambda: frequency(1), "trials"),
+    (lambda: frequency(3, 2), "failures"),
+    (lambda: frequency(-1, 2), "failures"),
+    (lambda: frequency(BLANK[:0].bool()), "trials"),
+    (lambda: rate([1, 2, 3], MEANS[:, :2]), "values"),
+    (lambda: rate([1, 2], ONES[:2]), "values"),
+    (lambda: rate([1, 2], ONES[None, :2]), "values"),
+    (lambda: rate([1], MEANS[:, :1]), "values"),
+    (lambda: rate([1, 2], 0 * MEANS[:, :2]), "least value"),
+    (lambda: rate([0, 2], MEANS[:, :2]), "least value"),
     # over a network, and what is kept
     (lambda: Plan(ARMS[0], PLAIN), "encoding"),
     (lambda: Plan(ARMS[0], COUNTS, 3, NETWORK, 2), "length"),

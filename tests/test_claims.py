@@ -4,7 +4,6 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 import torch
@@ -25,7 +24,6 @@ from fedgo.experiments.claims import (
     ratios,
     regrets_compared,
     sizes,
-    verdicts_compared,
 )
 from fedgo.experiments.regimes import EXPERIMENTS
 from fedgo.experiments.results import summary, tuned
@@ -223,6 +221,8 @@ def test_a_ratio_divides_means_and_does_not_average_ratios():
         ("below", 0.376, True),  # the interval is [1/8, 3/8]
         ("below", 0.374, False),  # the upper end is on the other side
         ("below", 0.124, False),
+        ("below", 0.375, False),  # to touch the threshold is not enough
+        ("above", 0.125, False),
         ("above", 0.124, True),
         ("above", 0.126, False),
         ("above", 0.376, False),
@@ -231,13 +231,6 @@ def test_a_ratio_divides_means_and_does_not_average_ratios():
 def test_the_whole_interval_has_to_be_on_the_claimed_side(side, limit, holds):
     (part,) = ratio_parts({"A": trace([1.0, 3.0]), "B": trace([8.0, 8.0])}, side, limit)
     assert part.holds is holds and part.limit == limit
-
-
-@pytest.mark.parametrize("side", ["below", "above"])
-def test_to_touch_the_threshold_is_not_enough(side):
-    same = trace([1.0, 1.0])
-    (part,) = ratio_parts({"A": same, "B": same}, side, 1.0)
-    assert (part.estimate, part.low, part.high, part.holds) == (1, 1, 1, False)
 
 
 def test_every_experiment_meets_every_pair_in_order():
@@ -284,14 +277,6 @@ def test_linear_growth_is_not_sub_linear():
 
 
 # --- sizes and orders: 25 units on 6, 8, 10 inputs have 201, 251, 301 parameters
-
-
-def test_a_size_holds_where_it_is_the_stated_one():
-    parts = sizes({}, {"hartmann6": 201, "cosine8": 252})
-    assert parts == [
-        ("hartmann6 (stated: 201)", 201, 201, 201, 201, True),
-        ("cosine8 (stated: 252)", 251, 251, 251, 252, False),
-    ]
 
 
 def test_an_order_is_the_rounded_logarithm_of_the_square():
@@ -344,37 +329,7 @@ def test_much_and_significantly_mean_a_factor_of_two():
     assert strong == {"much-smaller-regret": 0.5, "cheaper-than-one": 0.5}
 
 
-def test_the_book_computed_the_expected_verdicts():
-    """The chapter stops the build itself; this says so where only the tests are run."""
-    executed = ROOT / "book/_executed/claims.ipynb"
-    if not executed.is_file():
-        pytest.skip("the book has not been executed here: run `make book` first")
-    quoted = {
-        output.metadata["scrapbook"]["name"]: output.metadata["value"]
-        for cell in nbformat.read(executed, as_version=4).cells
-        for output in cell.get("outputs", [])
-        if "scrapbook" in output.get("metadata", {})
-    }
-    for verdict in VERDICTS:
-        assert quoted[verdict.replace(" ", "-")] == sum(row.expected == verdict for row in CLAIMS)
-
-
 # --- verdicts and regrets side by side
-
-
-def test_a_row_has_both_verdicts_with_their_parts_and_says_whether_it_stays():
-    def parts(*holds):
-        return [Part("p", 1.0, 1.0, 1.0, 1.0, holds=part) for part in holds]
-
-    said = claim(None)
-    same = Change(said, ("partly", parts(True, False)), ("partly", parts(False, True)))
-    other = Change(said, ("partly", parts(True, False)), ("not reproduced", parts(False, False)))
-    head, _, first, second = verdicts_compared([same, other], "as it is", "changed").data.splitlines()
-    assert head == "| the paper's words | as it is | changed | stable |"
-    assert first.endswith(
-        "| partly ■□ 1\u00a0of\u00a02 | partly ■□ 1\u00a0of\u00a02 | yes |"
-    )  # how many, not which
-    assert second.endswith("| not reproduced □□ 0\u00a0of\u00a02 | **no** |")
 
 
 def test_regrets_are_paired_and_named_with_the_setting_of_their_study(monkeypatch):

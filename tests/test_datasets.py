@@ -56,11 +56,6 @@ def test_a_damaged_shipped_file_is_refused_by_its_name(damage: tuple[str, str], 
         shipped(tmp_path / "magic.csv")
 
 
-def test_an_unknown_name_is_refused_with_the_accepted_ones() -> None:
-    with pytest.raises(ValueError, match=r"name is 'iris': choose one of \('magic', 'shuttle'\)"):
-        shipped_arms("iris")
-
-
 @pytest.mark.slow
 @needs_raw_files
 def test_the_script_computes_the_shipped_files_from_the_raw_data(

@@ -104,7 +104,7 @@ def test_the_first_pull_of_a_kernel_is_the_seeds_and_not_the_machines(monkeypatc
 
 
 @pytest.mark.parametrize("gamma", [float("inf"), 1e3])
-def test_rank_one_updates_do_not_drift(gamma):
+def test_rank_one_updates_do_not_drift(gamma, watch):
     """One learner of 20 arms, 6,000 pulls: its posterior stays that of its data."""
     arms = torch.randn(1, 20, 6, generator=DRAW, dtype=torch.float64)
     means = (arms @ torch.ones(6, dtype=torch.float64)) / 6
@@ -112,24 +112,12 @@ def test_rank_one_updates_do_not_drift(gamma):
     learner = EventTriggered(
         1, arms.unsqueeze(1), torch.zeros(1, 1, 20, dtype=torch.float64), 6, Settings(1e-9, 0.1, gamma)
     )
-    seen = []
-    learn = learner.learn
-
-    class Watched:
-        learners = 1
-
-        def __getattr__(self, name):
-            return getattr(learner, name)
-
-        def learn(self, *arguments):
-            seen.append(learn(*arguments))
-            return seen[-1]
-
-    simulate("drift", problem, Watched(), Exploration.nothing(1), 1, 6000)
-    state = seen[-1]
+    seen = watch(EventTriggered, "learn")
+    simulate("drift", problem, learner, Exploration.nothing(1), 1, 6000)
+    state = seen[-1].result
     exact = condition(learner.features, learner.offsets, 1e-9, state.known)
     torch.testing.assert_close(state.posterior.variance, exact.variance, rtol=1e-4, atol=0)
-    assert all(bool((state.posterior.variance > 0).all()) for state in seen)
+    assert all(bool((call.result.posterior.variance > 0).all()) for call in seen)
 
 
 @pytest.mark.slow

@@ -177,19 +177,6 @@ def test_an_encoding_changes_what_is_charged_and_nothing_else(name, encoding):
         assert encoding != "triangle" or (charged <= before).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EVERY)
-def test_the_cheapest_costs_at_most_each_other_and_one_scalar_a_message(name):
-    cheapest, clients = played(name, "cheapest"), 3
-    for part in ("up", "down"):
-        for encoding in ENCODINGS[:-1]:
-            other = getattr(played(name, encoding), part)
-            if name != "ApproxDisKernelUCB":
-                assert (getattr(cheapest, part) <= other + clients * (other > 0)).all(), encoding
-            elif encoding == "counts":  # its form is fixed: after a triangle the news would not be enough
-                assert torch.equal(getattr(cheapest, part), other)
-
-
 # Every charge counted again, one step after the other
 
 

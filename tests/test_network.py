@@ -4,7 +4,7 @@ import pytest
 import torch
 from instances import sample
 
-from fedgo import Network
+from fedgo import Network, SingleUnit
 
 
 @pytest.mark.parametrize(("d_x", "size"), [(6, 201), (8, 251), (10, 301)])
@@ -19,16 +19,22 @@ def test_values_are_the_printed_formula():
         for k in range(5):
             unit = 1 / (1 + (-(w1[run] @ x[run, k] + c1[run])).exp())
             assert torch.isclose(network.values(w, x)[run, k], w2[run] @ unit + c2[run], atol=1e-14)
+    torch.testing.assert_close(SingleUnit(3).values(w[1, :3], x)[1, 4], torch.tanh(w[1, :3] @ x[1, 4]))
 
 
-def test_gradients_are_those_of_automatic_differentiation():
-    network, w, x = Network(3, 4), sample(2, 21), sample(2, 5, 3, seed=1)
+MODELS = pytest.mark.parametrize("network", [Network(3, 4), SingleUnit(3)])
+
+
+@MODELS
+def test_gradients_are_those_of_automatic_differentiation(network):
+    w, x = sample(2, network.size), sample(2, 5, 3, seed=1)
     expected = torch.func.vmap(torch.func.jacrev(network.values))(w, x)
     torch.testing.assert_close(network.gradients(w, x), expected, rtol=0, atol=1e-14)
 
 
-def test_squared_loss_counts_only_the_masked_points_and_gives_its_own_gradient():
-    network, w, x, y = Network(2, 3), sample(2, 13), sample(2, 4, 2, seed=1), sample(2, 4, seed=2)
+@MODELS
+def test_squared_loss_counts_only_the_masked_points_and_gives_its_own_gradient(network):
+    w, x, y = sample(2, network.size), sample(2, 4, 3, seed=1), sample(2, 4, seed=2)
     mask = torch.tensor([[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
     w.requires_grad_()
     loss, gradient = network.squared_loss(w, x, y, mask)

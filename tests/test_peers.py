@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from reference.fn_ucb import forward, plain_fn_ucb
 
 from fedgo import EventTriggered, Exploration, Network, Settings, hartmann6, simulate
-from fedgo.beyond.counted import Ucb1, optimistic_ucb1
+from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.confidence import Tally
 from fedgo.experiments.peers import FNUCB, fitted_kernel_ucb, fn_ucb, local_variances, prior, tangent_start
@@ -97,11 +97,6 @@ def test_ucb1_for_many_arms_is_ucb1_on_the_event(gamma):
     many = optimistic_ucb1(problem, 4, 200, 0.01, gamma)
     assert torch.equal(few.arm, many.arm) and torch.equal(few.sync, many.sync)
     assert torch.equal(few.up, many.up) and torch.equal(few.down, many.down)
-
-
-def test_an_infinite_beta_is_refused():
-    with pytest.raises(ValueError, match="beta is inf"):
-        Ucb1(float("inf"))
 
 
 def test_the_fitted_kernel_gives_the_posterior_of_the_process_it_was_fitted_as():

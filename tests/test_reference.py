@@ -135,9 +135,6 @@ def test_one_go_ucb_pulls_the_arms_of_algorithm_1_with_threshold_zero(seed):
     first = trace.phase_one
     assert trace.arm[2, first:].tolist() == expected.arm
     assert trace.sync[2, first:].all() and all(expected.sync)
-    statistics = network.size**2 + network.size
-    assert (trace.up[2, first:] == statistics).all()  # the client that pulled uploads …
-    assert (trace.down[2, first:] == clients * statistics).all()  # … and all download
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from instances import GAMMAS, instance
+from instances import instance
 from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Problem, Settings, fed_go_ucb, shared_start
@@ -78,15 +78,6 @@ def test_the_replay_is_the_dense_one(seed):
         np.testing.assert_allclose(found.by_epoch(found.local)[row].numpy(), by_epoch, rtol=1e-9)
     information = realised_information(start, problem.arms, trace, lam)
     torch.testing.assert_close(information, found.total[:, -1], rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("seed", range(36))
-def test_synchronisations_are_where_the_event_says(seed):
-    problem, start, trace, lam = recorded(seed)
-    found = replay(start, problem.arms, trace, lam)
-    sync = trace.sync[:, trace.phase_one :]
-    assert torch.equal(found.since * found.gain > GAMMAS[seed % 6], sync)
-    assert torch.equal(found.epoch[:, 1:], sync.cumsum(1)[:, :-1]) and not found.epoch[:, 0].any()
 
 
 def test_the_event_is_strict():

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import sample
 
-from fedgo import Network, SingleUnit
+from fedgo import Network
 from fedgo.theory.smoothness import (
     Suprema,
     box,
@@ -124,40 +124,7 @@ def test_tiny_outer_weights_leave_the_unit_itself_and_saturated_ones_nothing(wei
         assert 0 <= curvature_bound(region).item() < 1e-15
 
 
-def test_a_box_upside_down_and_a_line_in_no_pieces_are_refused():
-    network, low, high, arms = instance((2, 2, 2), 0)
-    with pytest.raises(ValueError, match="pieces is 0: give the number of parts"):
-        suprema(network, low, high, arms, 0)
-    low[2] = high[2] + 0.5
-    with pytest.raises(ValueError, match=rf"low\[2\] is {low[2].item()}: .*lower corner"):
-        box(network, low, high, arms)
-
-
 # A segment
-
-
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("size", SIZES)
-def test_a_segment_contains_its_line_and_lies_in_the_box_around_it(size, seed):
-    network, _, _, arms = instance(size, seed)
-    start, end = 2 * sample(2, network.size, seed=40 + seed)
-    region = segment(network, start, end, arms)
-    w = start + torch.linspace(0, 1, 201, dtype=torch.float64).unsqueeze(-1) * (end - start)
-    layers = network.split(w)
-    z, value = arms @ layers.w1.mT + layers.c1.unsqueeze(-2), network.values(w, arms)
-    torch.testing.assert_close(region.low, z.amin(0))
-    torch.testing.assert_close(region.high, z.amax(0))
-    torch.testing.assert_close(region.outer, layers.w2.abs().amax(0))
-    assert (region.values[:, 0] <= value + 1e-12).all() and (value <= region.values[:, 1] + 1e-12).all()
-    assert network.gradients(w, arms).norm(dim=-1).max() <= gradient_bound(region) + 1e-12
-    assert hessian_norms(network, w[::5], arms).max() <= curvature_bound(region) + 1e-12
-    hull = box(network, torch.minimum(start, end), torch.maximum(start, end), arms)
-    assert (hull.low <= region.low + 1e-12).all() and (region.high <= hull.high + 1e-12).all()
-    assert (hull.values[:, 0] <= region.values[:, 0] + 1e-12).all()
-    assert (region.values[:, 1] <= hull.values[:, 1] + 1e-12).all()
-    for bound in (value_bound, gradient_bound, curvature_bound):
-        assert bound(region) <= bound(hull) + 1e-12
-        torch.testing.assert_close(bound(region), bound(segment(network, end, start, arms)))
 
 
 def test_a_segment_is_smaller_than_the_box_where_inputs_move_against_each_other():
@@ -271,26 +238,3 @@ def test_measured_constants_are_those_of_the_network_in_units_of_its_cube(scale)
             pytest.approx(eigenvalues[-count].item()),
             pytest.approx(eigenvalues[-1].item()),
         )
-
-
-def test_the_single_unit_has_the_gradients_and_the_loss_of_automatic_differentiation():
-    unit, w, x, y = SingleUnit(3), sample(2, 3), sample(2, 5, 3, seed=1), sample(2, 5, seed=2)
-    mask = torch.tensor([[1.0, 1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0]]).double()
-    assert unit.size == 3
-    torch.testing.assert_close(unit.values(w, x)[1, 4], torch.tanh(w[1] @ x[1, 4]))
-    torch.testing.assert_close(unit.gradients(w, x), torch.func.vmap(torch.func.jacrev(unit.values))(w, x))
-    w.requires_grad_()
-    loss, gradient = unit.squared_loss(w, x, y, mask)
-    expected = (mask * (y - unit.values(w, x)) ** 2).sum(-1)
-    torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(gradient, torch.autograd.grad(expected.sum(), w)[0])
-
-
-def test_the_constants_of_the_single_unit_are_attained():
-    unit, x = SingleUnit(2), torch.tensor([[0.6, 0.8]], dtype=torch.float64)
-    w = torch.linspace(-4, 4, 4001, dtype=torch.float64).unsqueeze(-1) * x
-    most = 4 / (3 * math.sqrt(3))
-    norms = hessian_norms(unit, w, x)
-    assert norms.max() <= most + 1e-12 and norms.max().item() == pytest.approx(most, rel=1e-5)
-    slopes = unit.gradients(w, x).norm(dim=-1)
-    assert slopes.max().item() == pytest.approx(1, rel=1e-12) and unit.values(w, x).abs().max() < 1

@@ -32,12 +32,8 @@ def line(start, end, steps):
 # Phase I: finite classes
 
 
-def test_every_formula_is_what_was_worked_out_by_hand():
+def test_what_no_later_test_writes_out_is_what_was_worked_out_by_hand():
     logs = math.log(980)  # ι at T₀ = 100: ln(100·0.7²) + ln 20
-    orthogonal = torch.eye(5).double() * (
-        2 + 20 * 9
-    )  # five orthogonal gradients of length 3, 20 times each, λ = 2
-    information = 2 * torch.linalg.cholesky(orthogonal / 2).diagonal().log().sum().item()
     for found, expected in (
         # α = ½: 3·4·ln 8·ln 2/(50·½) + 2 ln 20/(50·½) + 0.1/½; and α = ¼
         (
@@ -51,30 +47,12 @@ def test_every_formula_is_what_was_worked_out_by_hand():
         (theory.finite_risk(8, 50, 0.1, 2.0, 3.0, 0.1), (16 * 9 + 32 * 4) * math.log(160) / 50 + 0.4),
         (theory.iota(PLAIN, 100, 0.1), logs),
         (theory.regression_risk_printed(PLAIN, 100, 0.1), 16 * 5 * 4 * logs / 100),
-        (theory.squared_distance_printed(PLAIN, 100, 0.1), 32 * 5 * 4 * logs / 50),
         (theory.optimisation_error(45), 1 / 720),
         (theory.theorem_error_printed(2025), 8 / (32 * 45)),  # not that of its lemma
         (theory.covering(1, 0.125), math.log(4)),  # four intervals of length ¼ cover [0, 1]
-        (theory.phase_one_scalars(3, 2, 7), 3 * 2 * 7 + 3 * 2 * 7 + 2 * 7),
-        (theory.regret_phase_one(45, 3.5), 315),
         (theory.growth_limit(PLAIN), INF),  # without a tail the growth is quadratic everywhere
         (theory.squared_distance(PLAIN, 1e6), 4e6),
         (theory.exploration_needed(PLAIN, 3.0), 0),
-        (theory.information_bound(5, 100, 3.0, 2.0), information),
-        (theory.excess_printed(3.0, 0.7, 2.0), 2.1),
-        (theory.excess_in_ball(3.0, 0.7, 2.0, 0.4), 1.4 * (1.5 + 0.4 * math.sqrt(1.5))),  # s² = 1.5
-        (theory.excess_first_order(0.7, 0.4), 0.112),
-        (theory.synchronisations(6, 1, 0.5), 1 + math.sqrt(13)),
-        (theory.synchronisations_printed(6, 1, 0.5), 2 * math.sqrt(12)),
-        (theory.phase_two_scalars(3, 20, 201), 3 * 20 * 2 * (201**2 + 201)),
-        (
-            theory.good_regret_printed(3.0, 4.0, 60, 0.7, 2.0),
-            math.sqrt(60 * (16 * math.e * 3 * 4 + 8 * 9 * 0.49 / 4 * 60)),
-        ),
-        (
-            theory.bad_regret_printed(3.0, 4.0, 20, 0.5, 0.7, 1.2),
-            80 * math.sqrt(16 * 3 * 0.5 + 8 * 9 * 0.49 / 1.44),
-        ),
     ):
         assert found == about(expected), expected
     assert (theory.C_NET, theory.C_RISK, theory.C_DISTANCE) == (8, 16, 32)
@@ -215,19 +193,6 @@ def test_the_exploration_needed_brings_the_printed_risk_to_the_growth_limit():
 # The confidence set
 
 
-def test_the_printed_radius_by_hand():
-    # ρ² = 32·5·4·ln 980/(0.5·100), ln(1 + 60·9/(5·2)) = ln 55
-    rho2 = 12.8 * math.log(980)
-    information, union = 5 * math.log(55), math.log(math.pi**2 * 64**2 / 0.3)
-    found = theory.radius_printed(PLAIN, 2.0, 60, 64, 100, 0.1)
-    assert found.noise == about(4 * 0.16 * (information + 2 * union))
-    assert found.regularisation == about(8 * rho2)
-    assert found.linearisation == about(0.49 * rho2**2 * 60 * 2 * information)
-    assert found.total == about(found.noise + found.regularisation + found.linearisation)
-    lost = theory.radius_printed(PLAIN, 2.0, 60, 64, 100, 0.1, lost=True)
-    assert lost.noise == about(4 * 0.16 * (information + union)) and lost[1:] == found[1:]
-
-
 def test_the_lost_factor_of_the_union_bound_is_not_harmless():
     # one datum at d = 1, λ = C_g²: η²/2 ≤ σ²(ln 2 + ln 1/δ_t²) has no room to lose ln 1/δ_t
     delta, step = 1e-9, 3
@@ -314,7 +279,6 @@ def test_the_synchronisations_solve_their_quadratic(rounds, information, gamma):
     product, ratio = math.sqrt(rounds * information / gamma), information / gamma
     assert max(product, ratio) <= most * (1 + 1e-12) and most <= (product + ratio) * (1 + 1e-12)
     printed = theory.synchronisations_printed(rounds, information, gamma)
-    assert printed == pytest.approx(2 * product, rel=1e-12)
     # the missing term decides where Λ/γ is large against T
     assert (most > printed) == (ratio > 2.25 * rounds) or most == pytest.approx(printed)
 
@@ -333,10 +297,7 @@ def test_the_printed_number_of_synchronisations_fails_where_every_pull_fires():
 # Theorem 1
 
 
-def test_the_settings_of_the_theorems_by_hand():
-    printed = theory.theorem_setting_printed(Premises(PLAIN, 20, 101), 1.3)
-    assert printed.exploration == 45 and printed.lam == about(1.3 * math.sqrt(2020))  # ⌈44.9…⌉
-    assert printed.gamma == about(5 * 16 * 101 / (0.25 * 20))
+def test_the_setting_of_the_repaired_theorem_by_hand():
     for arms, dimension in ((None, 5), (50, 5), (3, 3)):
         found = theory.theorem_setting(Premises(PLAIN, 20, 101, arms=arms))
         gamma = 101 / (20 * dimension * math.log(1 + 2020 / dimension))

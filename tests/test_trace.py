@@ -21,6 +21,7 @@ def test_equal_traces_are_equal(trace, tmp_path):
     assert trace == trace
     assert trace == replace(trace, **{name: getattr(trace, name).clone() for name in ARRAYS})
     assert trace == Trace.load(tmp_path / "trace.npz")
+    assert trace == Trace.join([trace])
     assert trace == Trace.join([trace.first(1), replace(trace, **{n: getattr(trace, n)[1:] for n in ARRAYS})])
 
 

@@ -31,18 +31,8 @@ def test_one_clipped_width_is_within_its_share_of_the_information(square, clip):
     assert theory.potential_clipped(math.log1p(clip**2), clip) == about(clip**2)  # attained
 
 
-def test_the_clipped_regret_by_hand():
-    # √β = 2, F = 3: clipped at 3/2; ⌊2.7⌋ = 2 bad epochs of N = 20 clients; NTκ = 100·0.01
-    phi = 2.25 / math.log(3.25)
-    found = theory.regret_phase_two_clipped(4.0, 2.7, 20, 5, 0.5, 3.0, 0.01)
-    assert found.good == about(4 * math.sqrt(phi * math.e * 100 * 2.7))
-    assert found.bad == about(2 * (20 * 4 * math.sqrt(phi * 0.5) + 6))
-    assert found.second_order == about(1)
-    # no width above 0.1
-    phi = 0.01 / math.log(1.01)
-    found = theory.regret_phase_two_clipped(4.0, 2.7, 20, 5, 0.5, 3.0, widest=0.1)
-    assert found.good == about(4 * math.sqrt(phi * math.e * 100 * 2.7))
-    # F = 0.4, clipped at 0.2; a first pull that does not count costs 2F, or makes √2 of the rest
+def test_the_clipped_regret_with_patience_by_hand():
+    # √β = 2, F = 0.4, clipped at 0.2; a first pull that does not count costs 2F, or makes √2 of the rest
     phi = 0.04 / math.log(1.04)
     for gamma in (1e-4, 50.0):
         rest = 4 * math.sqrt(phi * gamma)

@@ -33,14 +33,6 @@ def test_one_source_draws_the_truths_in_turn_and_leaves_the_arms():
     assert torch.equal(found.arms, theory.single_unit(4, 2, 6, seed=1).arms)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"), [({"dimension": 0}, "d_w"), ({"scale": 0.0}, "scale"), ({"arms": 0}, "arm")]
-)
-def test_what_makes_no_problem_is_refused(wrong, said):
-    with pytest.raises(ValueError, match=said):
-        theory.single_unit(2, **wrong)
-
-
 @pytest.mark.parametrize(("dimension", "scale"), [(1, 1.0), (2, 1.0), (3, 4.0)])
 def test_the_constants_bound_value_slope_and_curvature_and_are_attained(dimension, scale):
     problem, unit = theory.single_unit(3, dimension, 12, seed=7, scale=scale), SingleUnit(dimension)
