@@ -74,7 +74,7 @@ def certificates(trace, intervals, arms, phase_one=False):
     """q_t ≥ r_t of every step of Phase II, (S, NT), from what each client knew, with ``phase_one`` all data."""
     found = torch.zeros(trace.arm.shape, dtype=torch.float64)
     for known in knowledge(trace, arms, phase_one):
-        interval = intervals.after(known.tally, known.syncs)
+        interval = intervals.after(known.tally, known.syncs, shared=known.shared)
         found[:, known.step] = interval.certificate(trace.arm[:, known.step])
     return found[:, trace.phase_one :]
 

@@ -326,8 +326,6 @@ TOGETHER = [
     (lambda: ball(ARMS, torch.zeros(2, 4).double(), 0.0, 1.0, Tally(MEANS, MEANS)), "lam"),
     (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |r|"),
     # beyond the paper
-    (lambda: guarded_fed_go_ucb(PROBLEM, SHARED, PLAIN, Guarantee(0.01, 0.001)), "rewards"),
-    (lambda: exact_go_ucb(PROBLEM, SHARED, 1e-3, sigma=1e-3), "rewards"),
     (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
     (
         lambda: surrogate_ucb(

@@ -107,7 +107,8 @@ def test_what_is_replaced_changes_the_verdicts_that_rest_on_it_alone():
         for c in changes(outcomes(even), outcomes({"hartmann6": {"Fed-GO-UCB": level("Fed-GO-UCB", 3)}}))
     }
     assert list(found) == [
-        "effective", "much-smaller-regret", "superiority", "higher-cost", "cheaper-than-one", "sub-linear",
+        "effective", "contribution", "much-smaller-regret", "superiority", "higher-cost", "cheaper-than-one",
+        "sub-linear", "conclusion",
     ]  # fmt: skip
     assert {c.before[0] for c in found.values()} == {"not reproduced"}  # nobody is better than anybody
     assert all(

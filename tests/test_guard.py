@@ -1,4 +1,4 @@
-"""Theorem G: the guard against a plain transcription, its intervals, certificate, bound and bill, and the event."""
+"""Theorems G and G′: the guard against a plain transcription; intervals, certificate, bound and bill; the event."""
 
 import math
 from dataclasses import replace
@@ -38,12 +38,12 @@ from fedgo.beyond.guard import (
     guarded_fed_go_ucb,
     phase_one_tally,
 )
-from fedgo.beyond.optimist import Optimist
+from fedgo.beyond.optimist import Optimist, with_trivial
 from fedgo.confidence import Tally
 from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
-from fedgo.theory.intervals import knowledge, outside
+from fedgo.theory.intervals import Interval, knowledge, outside
 from fedgo.theory.uniform import tabular_information
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
@@ -53,14 +53,26 @@ seeds = st.integers(0, 10**6)
 # The plain transcription
 
 
-def plain_interval(n, total, clients, arms, syncs, guarantee):
-    """[L, U] of one arm."""
+def plain_interval(n, total, union, delta, guarantee):
+    """[L, U] of one arm, |S| ≤ σ√((1 + n)(ln(1 + n) + 2 ln(union/δ)))."""
     if n == 0:
         return -guarantee.value, guarantee.value
-    union = 2 * math.log(math.pi**2 * clients * arms * (syncs + 1) ** 2 / (6 * guarantee.delta))
-    h = guarantee.sigma * math.sqrt(math.log(1 + n) + union)
-    c = h * math.sqrt(n + 1) / n
+    c = guarantee.sigma * math.sqrt((n + 1) * (math.log(1 + n) + 2 * math.log(union / delta))) / n
     return max(total / n - c, -guarantee.value), min(total / n + c, guarantee.value)
+
+
+def plain_ends(own, everybody, clients, arms, syncs, guarantee):
+    """[L, U] of an arm with counts and sums of the client's ``own`` knowledge and of ``everybody`` at the last sync."""
+    delta, union = guarantee.delta, math.pi**2 * clients * arms * (syncs + 1) ** 2 / 6
+    if clients == 1:
+        return plain_interval(*own, arms, delta, guarantee)
+    if not guarantee.simultaneous:
+        return plain_interval(*own, union, delta, guarantee)
+    both = (
+        plain_interval(*own, union, delta / 2, guarantee),
+        plain_interval(*everybody, arms, delta / 2, guarantee),
+    )
+    return max(lower for lower, _ in both), min(upper for _, upper in both)
 
 
 def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, propose):
@@ -73,18 +85,26 @@ def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, pr
         server[1][arm] += y
     fresh = [[list(part) for part in blank] for _ in range(clients)]
     gain, syncs = [0.0] * clients, 0
-    out = SimpleNamespace(arm=[], up=[], down=[], sync=[], certificate=[], proposed=[], unknown=[])
+    band = [[(-INF, INF)] * arms for _ in range(clients)]
+    out = SimpleNamespace(arm=[], up=[], down=[], sync=[], certificate=[], proposed=[], refuted=[])
     for t in range(clients * rounds):
         i = t % clients
         n, total = ([a + b for a, b in zip(server[k], fresh[i][k], strict=True)] for k in (0, 1))
-        ends = [plain_interval(n[x], total[x], clients, arms, syncs, guarantee) for x in range(arms)]
+        ends = [
+            plain_ends((n[x], total[x]), (server[0][x], server[1][x]), clients, arms, syncs, guarantee)
+            for x in range(arms)
+        ]
+        for x, (lower, upper) in enumerate(ends):
+            band[i][x] = max(band[i][x][0], lower), min(band[i][x][1], upper)
         best = max(upper for _, upper in ends)
+        price = [max([0] + [ends[z][1] - ends[x][0] for z in range(arms) if z != x]) for x in range(arms)]
         wish = propose(i, t, n, total)
         lower, upper = ends[wish]
-        follow = best - lower <= guarantee.kappa * (upper - lower)
+        follow = price[wish] <= guarantee.kappa * (upper - lower)
         arm = (
             wish if follow else max((x for x in range(arms) if ends[x][1] == best), key=lambda x: ties[i][x])
         )
+        refuted = any(lower > upper + 1e-9 * max(abs(lower), abs(upper)) for lower, upper in band[i])
         y = means[arm] + sigma * noise[t]
         gain[i] += math.log(1 + 1 / (1 + n[arm]))
         fresh[i][0][arm] += 1
@@ -101,7 +121,9 @@ def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, pr
             fresh = [[list(part) for part in blank] for _ in range(clients)]
             gain, syncs = [0.0] * clients, syncs + 1
         for name, value in zip(
-            vars(out), (arm, up, down, fired, best - ends[arm][0], follow, n[arm] == 0), strict=True
+            vars(out),
+            (arm, up, down, fired, 2 * guarantee.value if refuted else price[arm], follow, refuted),
+            strict=True,
         ):
             getattr(out, name).append(value)
     return out
@@ -141,7 +163,8 @@ def instance(seed):
     value = problem.means.abs().max().item() * float(draw.choice([1.01, 2, 10]))
     gamma = (0.0, 0.1, 0.5, 1.0, 5.0, INF)[seed % 6]
     kappa, delta = float(draw.choice([1, 1.5, 2, 8])), float(draw.choice([0.01, 0.1, 0.9]))
-    return problem, start, chosen, Guarantee(value, 0.3, delta, kappa, gamma, int(draw.integers(0, 3)))
+    patience, simultaneous = int(draw.integers(0, 3)), bool(draw.integers(0, 2))
+    return problem, start, chosen, Guarantee(value, 0.3, delta, kappa, gamma, patience, simultaneous)
 
 
 def assert_transcribed(trace, problem, guarantee, row, propose):
@@ -155,7 +178,8 @@ def assert_transcribed(trace, problem, guarantee, row, propose):
     )  # fmt: skip
     assert_same(trace, row, expected)
     if "certificate" in trace.notes:
-        assert trace.notes["proposed"][row, length:].tolist() == expected.proposed
+        for note in ("proposed", "refuted"):
+            assert trace.notes[note][row, length:].tolist() == getattr(expected, note), note
         np.testing.assert_allclose(trace.notes["certificate"][row, length:], expected.certificate, 1e-9, 1e-9)
 
 
@@ -231,9 +255,8 @@ def test_the_instances_follow_and_refuse_and_synchronise_all_manner_of_times():
 def test_the_union_over_the_arms_is_needed():
     # 60 arms with one pull each and δ = 0.9: with no union one is outside in some 95 % of the draws
     noise = torch.randn(4000, 1, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = TabularIntervals(1, 1.0, 1e6, 0.9).after(
-        Tally(torch.ones_like(noise), noise), torch.zeros(4000, 1)
-    )
+    data = Tally(torch.ones_like(noise), noise)
+    found = TabularIntervals(1, 1.0, 1e6, 0.9).after(data, torch.zeros(4000, 1), shared=data)
     outside = ((found.lower > 0) | (found.upper < 0)).any(-1).double().mean()
     alone = math.sqrt(2 * (math.log(2) + 2 * math.log(math.pi**2 / 5.4)))
     assert outside <= 0.9 < (noise.abs() > alone).any(-1).double().mean()
@@ -249,8 +272,9 @@ def worst_case(seed, runs=3):
     gamma = 0.0 if draw.random() < 0.15 else 10 ** draw.uniform(-2, 2.5)
     value = means.abs().max().item() * (1 + 9 * draw.random())
     given_ = Guarantee(
-        value, 0.2, 0.1, 1 + 7 * draw.random() * draw.integers(0, 2), gamma, int(draw.integers(0, 3))
-    )
+        value, 0.2, 0.1, 1 + 7 * draw.random() * draw.integers(0, 2), gamma, int(draw.integers(0, 3)),
+        bool(draw.integers(0, 2)),
+    )  # fmt: skip
     return problem, clients, rounds, given_
 
 
@@ -259,7 +283,7 @@ class Malice(Guard):
 
     def choose(self, state):
         interval = state.counted.interval
-        price = interval.upper.amax(-1, keepdim=True) - interval.lower
+        price = interval.price
         accepted = price <= self.kappa * (interval.upper - interval.lower)  # the largest U at least
         proposed = torch.where(accepted, price, -1.0).argmax(-1)
         return Choice(proposed, torch.ones_like(proposed, dtype=torch.bool))
@@ -267,11 +291,12 @@ class Malice(Guard):
 
 def maliciously(problem, clients, rounds, guarantee):
     runs, arms = problem.means.shape
-    intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
-    optimist = Optimist(clients, intervals, Tally.blank(runs, arms), guarantee.gamma, guarantee.patience)
+    blank, event = Tally.blank(runs, arms), (guarantee.gamma, guarantee.patience)
+    optimist = Optimist(clients, guarantee.intervals(clients), blank, *event)
     script = Scripted(clients, torch.zeros(runs, clients * rounds, dtype=torch.int64), arms)
     guard = Malice(optimist, script, guarantee.kappa, order_of_ties(problem, clients))
-    return simulate("malice", problem, guard, Exploration.nothing(runs), clients, clients * rounds)
+    trace = simulate("malice", problem, guard, Exploration.nothing(runs), clients, clients * rounds)
+    return with_trivial(trace, guarantee.value)
 
 
 @pytest.mark.slow
@@ -303,14 +328,17 @@ def test_a_malicious_proposal_is_always_accepted_and_plays_the_worst_arm_that_is
         proposal = malicious(problem, start.exploration, clients, guarantee)
         trace = guarded("m", problem, proposal, start.exploration, clients, start.rounds, guarantee)
         assert trace.notes["proposed"][:, trace.phase_one :].all()
-        intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
+        intervals = guarantee.intervals(clients)
         for seen in knowledge(trace, arms, phase_one=True):
-            found = intervals.after(seen.tally, seen.syncs)
-            price = found.upper.amax(-1, keepdim=True) - found.lower
-            fine = price <= guarantee.kappa * (found.upper - found.lower) * (1 + 1e-9)
+            found = intervals.after(seen.tally, seen.syncs, shared=seen.shared)
+            fine = found.price <= guarantee.kappa * (found.upper - found.lower) * (1 + 1e-9)
             worst = torch.where(fine, problem.means.unsqueeze(1), INF).amin(-1)
             played = problem.means.gather(1, trace.arm[:, seen.step])
             torch.testing.assert_close(played, worst, rtol=1e-9, atol=1e-9)
+
+
+def _ratio(clip):
+    return clip**2 / math.log1p(clip**2)
 
 
 def test_the_bound_by_hand():
@@ -318,10 +346,17 @@ def test_the_bound_by_hand():
     given_ = Guarantee(0.5, 0.1, 0.1, 2.0, 0.7)
     h = 0.1 * math.sqrt(math.log(1 + 20 + 5) + 2 * math.log(math.pi**2 * 6 * 25 / 0.6))
     clip = 0.5 / (4 * h)
-    scale = 8 * h * math.sqrt(clip**2 / math.log1p(clip**2))
+    scale = 8 * h * math.sqrt(_ratio(clip))
     found = guard_regret(given_, 3, 2, 10, exploration=5, information=2.2, syncs=4)
     assert clip < 1 and found.good == about(scale * math.sqrt(math.e * 20 * 2.2))
     assert found.bad == about(2 * (2 * scale * math.sqrt(0.7) + 1))
+    # Theorem G′ has δ/2 for δ, and one client alone no union but that over the arms
+    both = guard_regret(replace(given_, simultaneous=True), 3, 2, 10, exploration=5, information=2.2, syncs=4)
+    assert both == guard_regret(
+        replace(given_, delta=0.05), 3, 2, 10, exploration=5, information=2.2, syncs=4
+    )
+    alone, h = guard_regret(given_, 3, 1, 10, information=2.2), 0.1 * math.sqrt(math.log(11 * 30**2))
+    assert alone.good == about(8 * h * math.sqrt(math.e * 10 * 2.2 * _ratio(0.5 / (4 * h))))
     # F above 2κh: M = F, and 1/ln 2 for the widths up to 1
     wide = guard_regret(replace(given_, value=50.0), 3, 2, 10, information=2.2, syncs=4)
     assert wide.good == about(100 * math.sqrt(math.e * 20 * 2.2 / math.log(2)))
@@ -346,21 +381,93 @@ def test_the_threshold_that_needs_no_constant():
     assert torch.equal(traces[0].arm, traces[1].arm) and torch.equal(traces[0].sync, traces[1].sync)
 
 
-def test_coverage_over_two_thousand_runs():
-    # δ = 0.1: with confidence 0.999, f is outside at some step in fewer than 1 % of the runs; else q_t ≥ r_t
+def coverage(simultaneous, delta=0.9, runs=2000, **changes):
+    """Malice on small problems: the trace, whether f was outside, and a guarantee's sizes."""
     draw = np.random.default_rng(0)
-    runs, arms, clients, rounds = 2000, 6, 3, 25
+    arms, clients, rounds = 6, 3, 25
     means = double(draw.uniform(-1, 1, size=(runs, arms)))
     problem = Problem("cover", torch.zeros(runs, arms, 1).double(), means, tuple(range(runs)), 5, 0.3)
-    trace = maliciously(problem, clients, rounds, Guarantee(1.5, 0.3, 0.1, 4.0, 0.5))
-    left = outside(trace, means, TabularIntervals(clients, 0.3, 1.5), phase_one=False)
+    promise = Guarantee(**{"value": 1.5, "sigma": 0.3, "delta": delta, "kappa": 4.0, "gamma": 0.5} | changes)
+    promise = replace(promise, simultaneous=simultaneous)
+    trace = maliciously(problem, clients, rounds, promise)
+    return trace, means, promise.intervals(clients)
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_coverage_over_two_thousand_runs(simultaneous):
+    # with confidence 0.999, f is outside at some step in fewer than 2 % of the runs at δ = 0.1; else q_t ≥ r_t
+    trace, means, intervals = coverage(simultaneous, 0.1)
+    left = outside(trace, means, intervals, phase_one=False)
     failures = int(left.sum())
-    assert beta_distribution.ppf(0.999, failures + 1, runs - failures) < 0.01
+    assert beta_distribution.ppf(0.999, failures + 1, len(left) - failures) < 0.02
     assert not (trace.regret > trace.notes["certificate"]).any(1)[~left].any()
     # a σ that is four times too small is no bound
-    assert (
-        outside(trace, means, TabularIntervals(clients, 0.3 / 4, 2.5), phase_one=False).double().mean() > 0.1
-    )
+    small = replace(intervals, sigma=0.3 / 4)
+    assert outside(trace, means, small, phase_one=False).double().mean() > 0.1
+
+
+def test_the_sharper_certificate_is_never_above_the_other_ones_of_the_same_play():
+    trace, means, intervals = coverage(True)
+    q = certificates(trace, intervals, means.shape[1])
+    torch.testing.assert_close(q, trace.notes["certificate"], rtol=1e-12, atol=1e-12)
+    for known in knowledge(trace, means.shape[1]):
+        sharp = intervals.after(known.tally, known.syncs, shared=known.shared)
+        plain = replace(intervals, simultaneous=False, delta=intervals.delta / 2)
+        wide = plain.after(known.tally, known.syncs, shared=known.shared)
+        arm = trace.arm[:, known.step].unsqueeze(-1)
+        assert (
+            sharp.certificate(arm[..., 0]) <= (wide.upper.amax(-1) - wide.lower.gather(-1, arm)[..., 0])
+        ).all()
+        width = (sharp.upper - sharp.lower).gather(-1, arm)[..., 0]
+        assert (q[:, known.step] <= 4.0 * width * (1 + 1e-9)).all()  # κ(U − L) in both cases of line 2
+
+
+def test_the_best_arm_is_certified_to_lose_nothing_once_it_is_apart():
+    found = Interval(double([0.5, -1.0, -2.0]), double([1.0, 0.4, -1.5]), double([0.0, 0.0, 0.0]))
+    assert found.price.tolist() == pytest.approx([0.0, 2.0, 3.0])
+    alone = Interval(double([-1.0]), double([1.0]), double([0.0]))
+    assert alone.price.tolist() == [0.0]
+
+
+# Bounds that are refuted, and proposals that are none
+
+
+@pytest.mark.parametrize("wrong", [{"sigma": 0.03}, {"value": 0.2}])
+def test_bounds_that_are_refuted_are_said_and_survived(wrong):
+    trace, _, _ = coverage(True, 0.1, 200, **wrong)
+    refuted = trace.notes["refuted"]
+    assert refuted.any(1).double().mean() > 0.5
+    for i in range(trace.clients):  # for good, and each client for itself
+        own = refuted[:, i :: trace.clients].long()
+        assert (own.diff(dim=1) >= 0).all()
+    assert (trace.notes["certificate"][refuted] == 2 * wrong.get("value", 1.5)).all()
+
+
+def test_true_bounds_are_not_refuted_even_where_f_is_at_the_end_of_its_range():
+    runs = 1000
+    means = torch.ones(runs, 2, dtype=torch.float64) * double([1.0, -1.0])
+    problem = Problem("edge", torch.zeros(runs, 2, 1).double(), means, tuple(range(runs)), 7, 0.5)
+    for simultaneous in (False, True):
+        trace = maliciously(problem, 3, 20, Guarantee(1.0, 0.5, 0.1, 8.0, 0.3, simultaneous=simultaneous))
+        assert trace.notes["refuted"].any(1).double().mean() < 0.02
+        assert (trace.regret <= trace.notes["certificate"]).all(1).double().mean() > 0.98
+
+
+def test_a_proposal_that_is_not_a_number_is_refused():
+    problem, start, _, guarantee = instance(5)
+    clients, (runs, arms) = start.clients, problem.means.shape
+    script = Scripted(clients, torch.zeros(runs, clients * start.rounds, dtype=torch.int64), arms)
+
+    class Broken(Scripted):
+        def index(self, state):
+            return super().index(state) * torch.nan
+
+    broken = Broken(script.learners, script.arm, arms)
+    trace = guarded("s", problem, broken, start.exploration, clients, start.rounds, guarantee)
+    assert not trace.notes["proposed"].any()
+    eager = replace(guarantee, kappa=1.0)
+    other = guarded("s", problem, broken, start.exploration, clients, start.rounds, eager)
+    assert torch.equal(trace.arm, other.arm)  # the largest U, whatever the price
 
 
 # The event, the messages, and what the proposal knows
@@ -393,7 +500,7 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
 def test_a_run_without_a_guard_has_a_certificate_as_well():
     problem, start, chosen, guarantee = instance(8)
     plain = fed_go_ucb(problem, start, chosen)
-    intervals = TabularIntervals(start.clients, 0.3, guarantee.value)
+    intervals = TabularIntervals(start.clients, 0.3, guarantee.value, simultaneous=True)
     found = certificates(plain, intervals, problem.means.shape[1], True)
     assert (plain.regret[:, plain.phase_one :] <= found).all()
 

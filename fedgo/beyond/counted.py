@@ -32,8 +32,8 @@ class Ucb1:
         remedy = "give a finite β, at least 0"
         require(0 <= number("beta", self.beta, remedy) < float("inf"), "beta", self.beta, remedy)
 
-    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
-        """As `Intervals` says; neither the synchronisations nor the run matter."""
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
+        """As `Intervals` says; of all that only what is ``known`` matters."""
         n = known.counts
         pulls, t = n.clamp(min=1), n.sum(-1, keepdim=True).clamp(min=1)
         mean, width = known.sums / pulls, (2 * self.beta * t.log() / pulls).sqrt()

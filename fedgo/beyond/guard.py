@@ -1,19 +1,24 @@
-"""Theorem G, the guard: any proposal is played where it is certified, and the most optimistic arm elsewhere.
+"""Theorems G and G′, the guard: any proposal is played where it is certified, and the most optimistic arm elsewhere.
 
 Every client knows, of each arm, the number n and the sum Y of the rewards up to the last synchronisation (Phase I
 included) and of its own pulls since. With |f| ≤ F, σ-sub-Gaussian noise and p synchronisations so far
 
-    U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))
+    U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))     (G)
 
-contain f(x) for all arms, clients and steps with probability 1 − δ. A proposed arm a is played if max U − L(a) ≤
-κ(U − L)(a), otherwise the arm of the largest U. Client i synchronises when (n_i − m)·Σ ln(1 + 1/(1 + n)) > γ over its
-own n_i pulls since the last time; then counts and sums go up, and their news comes down. Whatever is proposed,
+contain f(x) for all arms, clients and steps with probability 1 − δ. Where all synchronise at the same step, so do the
+intersections of these, at δ/2, with those of all data up to the last synchronisation, and if N = 1 these alone, at δ,
 
-    r_t ≤ q_t = max U − L(x_t),   Σ r_t ≤ Σ q_t ≤ `guard_regret`   with the same probability.
+    h² = σ²(ln(1 + n) + 2 ln(2K/δ)).                                                                    (G′)
+
+A proposed arm a is played if q(a) ≤ κ(U − L)(a), otherwise the arm of the largest U. Client i synchronises when
+(n_i − m)·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last time; then counts and sums go up, and their news
+comes down. For every proposal that depends on the past alone, and on coins that know nothing of the noise,
+
+    r_t ≤ q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},   Σ r_t ≤ Σ q_t ≤ `guard_regret`   with the same probability.
 
 What it does not say: the arms are finite and public, and each has to be looked at, so that nothing is left for K ≫ NT;
-σ and F have to be bounds (and F not the best value itself, which would give the optimum away); and it speaks of safety
-only: whether the proposal is any good it does not say.
+σ and F have to be bounds (and F not the best value itself, which would give the optimum away); nobody chooses, reports
+or is late by what he knows of a reward beyond f; and whether the proposal is any good it does not say.
 """
 
 import math
@@ -46,7 +51,8 @@ class Guarantee:
     """What a guard is given: F = ``value`` ≥ |f|, σ = ``sigma``, δ = ``delta``, κ = ``kappa``, and its event.
 
     γ = ``gamma`` is the threshold, T/(NR) with R = K ln(1 + NT/K) unless given; ``patience`` m the own pulls that the
-    event does not count.
+    event does not count. ``simultaneous`` says that no answer to a synchronisation is late or missing, as in the
+    simulator; then the certificate is smaller.
     """
 
     value: float
@@ -55,6 +61,7 @@ class Guarantee:
     kappa: float = 2.0
     gamma: float | None = None
     patience: int = 0
+    simultaneous: bool = False
 
     def __post_init__(self) -> None:
         check_bounds(1, self.sigma, self.value, self.delta)
@@ -68,23 +75,37 @@ class Guarantee:
             return self.gamma
         return rounds / (clients * most_information(arms, clients * rounds))
 
+    def intervals(self, clients: int) -> "TabularIntervals":
+        """Those by which N = ``clients`` play."""
+        return TabularIntervals(clients, self.sigma, self.value, self.delta, self.simultaneous)
+
 
 @dataclass(frozen=True)
 class TabularIntervals(Bounds):
-    """The `Intervals` of Theorem G: every arm by its own counts and sums."""
+    """The `Intervals` of Theorem G: every arm by its own counts and sums, and of Theorem G′ if ``simultaneous``.
 
-    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
+    That is, where all clients take part in a synchronisation at one and the same step. What all know then is one
+    sequence for each arm and needs no union over clients and synchronisations; and so is all that one client knows who
+    is alone.
+    """
+
+    simultaneous: bool = False
+
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """As `Intervals` says; all runs are alike."""
-        n = known.counts
-        h = noise_radius(
-            n.log1p(),
-            syncs.unsqueeze(-1),
-            members=self.clients * n.shape[-1],
-            sigma=self.sigma,
-            delta=self.delta,
-        )
-        mean = known.sums / n.clamp(min=1)
-        return clipped(mean, h * (n + 1).sqrt() / n, self.value, (1 / (1 + n)).log1p())
+        if self.clients == 1:
+            return self._around(known, None, self.delta)
+        epoch = syncs.unsqueeze(-1)
+        if not self.simultaneous:
+            return self._around(known, epoch, self.delta)
+        return self._around(known, epoch, self.delta / 2).within(self._around(shared, None, self.delta / 2))
+
+    def _around(self, data: Tally, syncs: Tensor | None, delta: float) -> Interval:
+        n = data.counts
+        members = n.shape[-1] * (1 if syncs is None else self.clients)
+        h = noise_radius(n.log1p(), syncs, members=members, sigma=self.sigma, delta=delta)
+        width = h * (n + 1).sqrt() / n
+        return clipped(data.sums / n.clamp(min=1), width, self.value, (1 / (1 + n)).log1p())
 
 
 class State(NamedTuple):
@@ -105,9 +126,9 @@ class Choice(NamedTuple):
 class Guard:
     """The ``optimist``'s clients play what the ``proposal`` says as far as the optimist's intervals allow.
 
-    The proposal is any `Learner` with as many learners. It sees every pull as it was made and is synchronised when the
-    guard is, not on its own event; its own messages are not sent, as counts and sums determine what they bring. κ =
-    ``kappa``; ``order`` (S, N, K) is each client's order of ties.
+    The proposal is any `Learner` with as many learners whose choices are a function of counts, sums and public coins.
+    It is synchronised when the guard is, not on its own event; its own messages are not sent, as counts and sums
+    determine what they bring. κ = ``kappa``; ``order`` (S, N, K) is each client's order of ties.
     """
 
     optimist: Optimist
@@ -125,11 +146,14 @@ class Guard:
         return State(self.optimist.begin(), self.proposal.begin())
 
     def choose(self, state: State) -> Choice:
-        """The proposal a where max U − L(a) ≤ κ(U − L)(a), elsewhere the largest U."""
+        """The proposal a where q(a) ≤ κ(U − L)(a), elsewhere, and where it is NaN, the largest U."""
         interval = state.counted.interval
-        proposed = largest(self.proposal.index(state.proposer), self.order)
+        index = self.proposal.index(state.proposer)
+        void = index.isnan()
+        proposed = largest(index.masked_fill(void, -torch.inf), self.order)
         width = of_arm(interval.upper - interval.lower, proposed)
         accepted = interval.certificate(proposed) <= self.kappa * width
+        accepted &= ~void.any(-1)
         fallback = largest(interval.upper, self.order)
         return Choice(torch.where(accepted, proposed, fallback), accepted)
 
@@ -140,7 +164,7 @@ class Guard:
         return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
     def notes(self, state: State, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """The optimist's ``certificate``, and whether the arm was ``proposed``."""
+        """The optimist's, and whether the arm was ``proposed``."""
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
@@ -172,8 +196,9 @@ def guarded(
     """T = ``rounds`` rounds of the guard around ``proposal`` after ``exploration``; ``name`` is the trace's.
 
     At the end of Phase I its counts and sums are exchanged like all others, unless the server has been ``told`` them
-    before: then they only come down. The trace's notes have the ``certificate``
-    q_t of every step (2F in Phase I) and whether the step's arm was the one ``proposed``.
+    before: then they only come down. The trace's notes have the ``certificate`` q_t of every step (2F in Phase I),
+    whether the step's arm was the one ``proposed``, and whether the bounds are ``refuted``: nothing is left of all the
+    intervals that the client has seen, and from then on it certifies 2F.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
@@ -182,9 +207,8 @@ def guarded(
     remedy = f"give one for each of {clients} clients"
     require(proposal.learners == clients, "the proposal's learners", proposal.learners, remedy)
     exploration, first = exchange(exploration, clients, problem.arms.shape[1], told)
-    intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
     gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
-    optimist = Optimist(clients, intervals, first, gamma, guarantee.patience)
+    optimist = Optimist(clients, guarantee.intervals(clients), first, gamma, guarantee.patience)
     learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients))
     trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
@@ -263,10 +287,10 @@ def guard_regret(
         syncs = guard_synchronisations(guarantee, arms, clients, rounds, information)
     h = noise_radius(
         torch.tensor(float(steps + exploration), dtype=torch.float64).log1p(),
-        torch.tensor(float(syncs), dtype=torch.float64),
+        None if clients == 1 else torch.tensor(float(syncs), dtype=torch.float64),
         members=clients * arms,
         sigma=guarantee.sigma,
-        delta=guarantee.delta,
+        delta=guarantee.delta / (2 if guarantee.simultaneous and clients > 1 else 1),
     ).item()
     return regret_phase_two_clipped(
         max(2 * guarantee.kappa * h, guarantee.value) ** 2,

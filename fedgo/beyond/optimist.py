@@ -1,7 +1,7 @@
 """Optimism on counts: every client plays the arm of the largest upper end U that its counts and sums allow.
 
 Any `Intervals` will do. With those of Theorem S this is Fed-GO-UCB with a radius and a λ for which its regret is
-proved: each step's certificate is q_t = (U − L)(x_t) ≤ min(2F, 2√b w_t). Client i synchronises when (n_i − m) times the
+proved: each step's certificate is q_t ≤ (U − L)(x_t) ≤ min(2F, 2√b w_t). Client i synchronises when (n_i − m) times the
 log-ratio of its own n_i pulls since the last time exceeds γ; then all send counts and sums up, and their news comes
 down.
 """
@@ -28,18 +28,25 @@ from fedgo.trace import Trace
 
 class Counted(NamedTuple):
     """Own data since the last synchronisation (``fresh``, log-ratio ``gain``) of every client, (S, N, …); the
-    ``server``'s tally (S, K), ``syncs`` p (S,), and the ``interval`` of every arm by what each client knows."""
+    ``server``'s tally (S, K), ``syncs`` p (S,), the ``interval`` of every arm by what each client knows, and what all
+    of them so far leave, ``band``: they hold at once, so that if nothing is left the bounds are refuted."""
 
     fresh: Tally
     gain: Tensor
     server: Tally
     syncs: Tensor
     interval: Interval
+    band: Interval
+
+    @property
+    def shared(self) -> Tally:
+        """All data up to the last synchronisation, (S, 1, K)."""
+        return Tally(*(part.unsqueeze(1) for part in self.server))
 
     @property
     def known(self) -> Tally:
         """All the data that each client knows, (S, N, K), rewards as sums."""
-        return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
+        return self.shared + self.fresh
 
 
 @dataclass(frozen=True)
@@ -69,23 +76,18 @@ class Optimist:
         the runs ``run`` (R,), all unless said."""
         (runs, arms), learners = server.counts.shape, self.learners
         shared = Tally(*(part.unsqueeze(1) for part in server))
-        interval = self.intervals.after(shared, syncs.unsqueeze(-1), run)
-        fresh = Tally.blank(runs, learners, arms)
-        return Counted(
-            fresh,
-            torch.zeros(runs, learners, dtype=torch.float64),
-            server,
-            syncs,
-            Interval(*(part.expand(-1, learners, -1) for part in interval)),
-        )
+        interval = self.intervals.after(shared, syncs.unsqueeze(-1), run, shared=shared)
+        interval = Interval(*(part.expand(-1, learners, -1) for part in interval))
+        gain = torch.zeros(runs, learners, dtype=torch.float64)
+        return Counted(Tally.blank(runs, learners, arms), gain, server, syncs, interval, interval)
 
     def index(self, state: Counted) -> Tensor:
         """U."""
         return state.interval.upper
 
     def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """The ``certificate`` q_t = max U − L(x_t) ≥ r_t of pulling ``arm`` (S, N)."""
-        return {"certificate": state.interval.certificate(arm)}
+        """The ``certificate`` q_t ≥ r_t of pulling ``arm`` (S, N), and whether its bounds are ``refuted``."""
+        return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
         """Whether (n_i − m)·(log-ratio) exceeds γ with this pull."""
@@ -97,14 +99,17 @@ class Optimist:
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)
-        return learnt._replace(interval=self.intervals.after(learnt.known, state.syncs.unsqueeze(-1)))
+        interval = self.intervals.after(learnt.known, state.syncs.unsqueeze(-1), shared=state.shared)
+        return learnt._replace(interval=interval, band=state.band.within(interval))
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
         """Counts and sums up, the news of all down."""
         run = when.run
         news = star.collect(counts_and_sums(state.fresh.of(run)), when).summed()
         server = state.server.of(run) + star.broadcast(counts_and_sums(news), when)
-        return place(state, run, self.resume(server, state.syncs[run] + 1, run))
+        news_known = self.resume(server, state.syncs[run] + 1, run)
+        band = Interval(*(part[run] for part in state.band)).within(news_known.interval)
+        return place(state, run, news_known._replace(band=band))
 
 
 def check_event(gamma: float, patience: int) -> None:
@@ -145,6 +150,8 @@ def exact_go_ucb(
 
 
 def with_trivial(trace: Trace, value: float) -> Trace:
-    """``trace`` with the certificate 2F, F = ``value``, in Phase I."""
-    trace.notes["certificate"][:, : trace.phase_one] = 2 * value
+    """``trace`` with the certificate 2F, F = ``value``, in Phase I and from where a client finds its bounds refuted."""
+    certificate, refuted = trace.notes["certificate"], trace.notes["refuted"]
+    certificate[:, : trace.phase_one] = 2 * value
+    certificate[refuted] = 2 * value
     return trace

@@ -235,7 +235,8 @@ def guarded(world: World, setting: Setting) -> Trace:
 
 def guarantee(world: World, **values: Any) -> Guarantee:
     """What a guard is given on ``world``: F, σ, `GUARD_GAMMA` and `Guarantee`'s own values, all but for ``values``."""
-    known = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA} | values
+    given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
+    known = given | values
     require(known["value"] is not None, "the bound F on |f|", None, "give its problem one")
     return Guarantee(**known)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedgo.beyond.guard import Guarantee, TabularIntervals, phase_one_tally
+from fedgo.beyond.guard import Guarantee, phase_one_tally
 from fedgo.beyond.optimist import Counted, Optimist
 from fedgo.phase_one import Exploration
 from fedgo.problem import Problem
@@ -57,14 +57,13 @@ class Malicious(Optimist):
     means: Tensor = field(kw_only=True)
 
     def index(self, state: Counted) -> Tensor:
-        """−f where max U − L ≤ κ(U − L), which holds at least for the largest U; elsewhere −∞."""
+        """−f where q ≤ κ(U − L), which holds at least for the largest U; elsewhere −∞."""
         lower, upper, _ = state.interval
-        accepted = upper.amax(-1, keepdim=True) - lower <= self.kappa * (upper - lower)
+        accepted = state.interval.price <= self.kappa * (upper - lower)
         return torch.where(accepted, -self.means.unsqueeze(1), -torch.inf)
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
     """The malicious proposal for the guard of N = ``clients`` that is given ``guarantee`` after ``exploration``."""
     first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
-    intervals = TabularIntervals(clients, guarantee.sigma, guarantee.value, guarantee.delta)
-    return Malicious(clients, intervals, first, kappa=guarantee.kappa, means=problem.means)
+    return Malicious(clients, guarantee.intervals(clients), first, kappa=guarantee.kappa, means=problem.means)

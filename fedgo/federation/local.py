@@ -101,7 +101,7 @@ def play(
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
     sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
     guarantee = None if plan.fitting is None else plan.fitting.guarantee
-    kinds = {"certificate": torch.float64, "proposed": torch.bool} if guarantee is not None else {}
+    kinds = {"certificate": torch.float64, "proposed": torch.bool, "refuted": torch.bool} if guarantee else {}
     notes = {name: torch.zeros(1, total, dtype=dtype) for name, dtype in kinds.items()}
     due = False
     for t, i in enumerate(turns.tolist()):

@@ -53,14 +53,17 @@ def radius_printed(
 
 
 def noise_radius(
-    information: Tensor, syncs: Tensor | int, *, members: int, sigma: float, delta: float
+    information: Tensor, syncs: Tensor | int | None, *, members: int, sigma: float, delta: float
 ) -> Tensor:
     """σ√(Λ + 2 ln(π²M(p + 1)²/(6δ))), which bounds all self-normalised sums of the noise with probability 1 − δ.
 
     Λ = ``information`` is each one's log-ratio; the union is over p = ``syncs`` and M = ``members``: the N clients, or
-    the N clients times K arms where every arm has a sum of its own.
+    the N clients times K arms where every arm has a sum of its own. Without ``syncs`` the sums are of all data, one
+    sequence for each of M members, and it is σ√(Λ + 2 ln(M/δ)).
     """
     check_probability(delta)
+    if syncs is None:
+        return sigma * (information + 2 * math.log(members / delta)).sqrt()
     union = 2 * math.log(math.pi**2 * members / (6 * delta))
     epoch = torch.as_tensor(syncs + 1, dtype=torch.float64)  # the logarithm of an int64 would be a float32
     return sigma * (information + (union + 4 * epoch.log())).sqrt()

@@ -25,11 +25,11 @@ from fedgo.theory.confidence import information_bound, noise_radius
 from fedgo.theory.intervals import Bounds, Interval, clipped
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 
-_RANK = 1e-12  # of the largest singular value: gradients whose least is below it are not of full rank
+_RANK = 1e-8  # of the largest singular value: gradients whose least is below it are not of full rank
 
 
 class Exact(NamedTuple):
-    """``w`` w̃ (..., d_w), at which the linearisation at ŵ₀ is exact, and ``distance`` B = |w̃ − ŵ₀| (...)."""
+    """``w`` w̃ (..., d_w), at which the linearisation at ŵ₀ is exact, and ``distance`` ρ̃ = |w̃ − ŵ₀| (...)."""
 
     w: Tensor
     distance: Tensor
@@ -155,8 +155,8 @@ class ExactIntervals(Bounds):
     prior: Prior = field(kw_only=True)
     bias: Tensor = field(kw_only=True)
 
-    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
-        """As `Intervals` says, from data of Phase II."""
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
+        """As `Intervals` says, from data of Phase II; what is ``shared`` does not matter."""
         factor, offsets, bias = self.prior.factor, self.prior.offsets, self.bias
         if run is not None:
             factor, offsets, bias = factor[run], offsets[run], bias[run]

@@ -1,8 +1,8 @@
 """Intervals that contain f(x) for every arm, client and step at once, and the certificate q_t ≥ r_t they give.
 
 They come from what a client knows: the counts and sums of everybody's rewards up to the last synchronisation, and
-of its own since. If L ≤ f ≤ U, whatever is played, r_t ≤ U(x*) − L(x_t) ≤ max U − L(x_t) = q_t, which a client can
-compute.
+of its own since. If L ≤ f ≤ U, whatever is played, r_t ≤ max{0, max_{x ≠ x_t} U(x) − L(x_t)} = q_t, which a client can
+compute: r_t is 0 where x_t is the best arm.
 """
 
 import math
@@ -18,25 +18,48 @@ from fedgo.confidence import Tally
 from fedgo.theory.assumptions import check_probability
 from fedgo.trace import Trace
 
+_ROUNDING = 1e-9
+
 
 class Interval(NamedTuple):
-    """L = ``lower`` and U = ``upper`` of every arm, and the log-ratio ``gain`` of its next pull, all (..., K)."""
+    """L = ``lower`` and U = ``upper`` of every arm, and the log-ratio ``gain`` of its next pull, all (..., K).
+
+    L > U says that nothing is left of an interval, so that the bounds it was made with are refuted.
+    """
 
     lower: Tensor
     upper: Tensor
     gain: Tensor
 
+    @property
+    def price(self) -> Tensor:
+        """q = max{0, max_{y ≠ x} U_y − L_x} of pulling the arm x, (..., K): no arm competes with itself."""
+        best, leader = self.upper.max(-1, keepdim=True)
+        second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
+        return (best.expand_as(self.upper).scatter(-1, leader, second) - self.lower).clamp(min=0)
+
     def certificate(self, arm: Tensor) -> Tensor:
-        """q = max U − L(x) of pulling ``arm`` (...), (...)."""
-        return self.upper.amax(-1) - self.lower.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        """The `price` of pulling ``arm`` (...), (...)."""
+        return self.price.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+
+    @property
+    def refuted(self) -> Tensor:
+        """Whether the interval of some arm is empty, but for rounding, (...) bool."""
+        rounding = _ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
+        return (self.lower - self.upper > rounding).any(-1)
+
+    def within(self, other: "Interval") -> "Interval":
+        """What both say of every arm; the ``gain`` is this one's."""
+        lower, upper = torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper)
+        return Interval(lower, upper, self.gain)
 
 
 class Intervals(Protocol):
     """Whoever turns counts and sums into intervals that hold for all clients and steps with probability 1 − δ."""
 
-    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None) -> Interval:
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """For the runs ``run`` (all unless said), from ``known`` (R, L, K), pulls and summed rewards of L clients or
-        steps, after ``syncs`` (R, L) synchronisations."""
+        steps, after ``syncs`` (R, L) synchronisations, of which the last one left everybody with ``shared``."""
         ...
 
 
@@ -64,30 +87,19 @@ class Bounds:
 
 
 def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interval:
-    """[m − c, m + c] ∩ [−F, F] of ``mean`` and ``radius`` (..., K), F = ``value``, with the ``gain`` (..., K).
-
-    A ``ValueError`` where nothing is left: no |f| ≤ F with so little noise gives such rewards.
-    """
-    excess = mean.abs() - radius - value
-    if bool((excess > 1e-9 * value).any()):
-        where = excess.argmax()
-        require(
-            False,
-            "the mean of an arm's rewards",
-            mean.flatten()[where].item(),
-            f"with probability 1 − δ it is within {radius.expand_as(mean).flatten()[where].item():.3g} of f, and "
-            f"|f| ≤ F = {value:g}; give larger bounds F and σ",
-        )
-    return Interval((mean - radius).clamp(-value, value), (mean + radius).clamp(-value, value), gain)
+    """[m − c, m + c] ∩ [−F, F] of ``mean`` and ``radius`` (..., K), F = ``value``, with the ``gain`` (..., K)."""
+    return Interval((mean - radius).clamp(min=-value), (mean + radius).clamp(max=value), gain)
 
 
 class Knowledge(NamedTuple):
     """Before each pull of one client: the ``step`` of the trace (L,), what it knows, a ``tally`` (S, L, K) of pulls and
-    summed rewards, and the synchronisations so far, ``syncs`` p (S, L)."""
+    summed rewards, the synchronisations so far, ``syncs`` p (S, L), and what everybody knew after the last one,
+    ``shared``."""
 
     step: Tensor
     tally: Tally
     syncs: Tensor
+    shared: Tally
 
 
 def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Knowledge]:
@@ -113,7 +125,8 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
         shared = everybody.gather(2, latest.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
         made = (latest - first - i + trace.clients - 1).clamp(min=0) // trace.clients  # own pulls before it
         before = own.gather(2, made.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
-        yield Knowledge(step, Tally(*(shared + own[:, :, :-1] - before)), syncs[:, step])
+        tally = Tally(*(shared + own[:, :, :-1] - before))
+        yield Knowledge(step, tally, syncs[:, step], Tally(*shared))
 
 
 def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) -> Tensor:
@@ -124,6 +137,6 @@ def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) 
     """
     left = torch.zeros(len(trace.arm), dtype=torch.bool)
     for known in knowledge(trace, means.shape[1], phase_one):
-        found, f = intervals.after(known.tally, known.syncs), means.unsqueeze(1)
+        found, f = intervals.after(known.tally, known.syncs, shared=known.shared), means.unsqueeze(1)
         left |= ((found.lower > f) | (found.upper < f)).flatten(1).any(1)
     return left

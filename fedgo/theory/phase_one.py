@@ -116,5 +116,5 @@ def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concorda
 
 
 def phase_one_scalars(rounds: int, clients: int, dimension: int) -> int:
-    """C_phaseI = (2n + 1)Nd_w: n gradients up and n iterates down, and ŵ₀ (the paper's 2nNd_w forgets it)."""
+    """C_phaseI = (2n + 1)Nd_w: n gradients up, and w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀ down (2nNd_w where all know w⁽⁰⁾)."""
     return (2 * rounds + 1) * clients * dimension
