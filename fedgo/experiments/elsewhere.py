@@ -42,7 +42,8 @@ def thompson(
         covariance = posterior.distribution.covariance_matrix
         root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diagonal().amax() * torch.eye(len(cube)))
         draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
-        return (posterior.mean.squeeze(-1) + draws @ root.mT).argmax(-1)
+        samples: Tensor = posterior.mean.squeeze(-1) + draws @ root.mT
+        return samples.argmax(-1)
 
 
 def log_improvement(
@@ -50,8 +51,8 @@ def log_improvement(
 ) -> Tensor:
     """BoTorch: the batch of the largest noisy expected improvement, qLogNEI, one arm after the other."""
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-    from botorch.optim import optimize_acqf_discrete
-    from botorch.sampling import SobolQMCNormalSampler
+    from botorch.optim.optimize import optimize_acqf_discrete
+    from botorch.sampling.normal import SobolQMCNormalSampler
 
     model = _model(cube, arm, reward, sigma)
     sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
