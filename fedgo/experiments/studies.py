@@ -95,7 +95,7 @@ IN_SAMPLE = Study(
 
 # --- The regime map: a base regime for every problem, and one factor moved at a time
 
-REGIMES = (
+BASE = (
     Regime("hartmann6", 50),
     Regime("hartmann6", 500),
     Regime("cosine8", 500),
@@ -116,6 +116,9 @@ REGIMES = (
     Regime("two ridges", 500),
     Regime("hartmann6", 500, rounds=1000),
     Regime("hartmann6", 5000),
+)
+# Few clients, families of other kinds, small versions: for the advice, and played by the main players alone.
+WIDER = (
     Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
     Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
     Regime("magic rows", 12, sigma=0.5, rounds=30, clients=12),
@@ -129,6 +132,7 @@ REGIMES = (
     Regime("network 15", 50),
     Regime("two ridges", 50),
 )
+REGIMES = (*BASE, *WIDER)
 TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
 TUNING_FEW = (Regime("hartmann6", 50), Regime("cosine8", 50))
 TUNING_RUNS = 5
@@ -151,12 +155,14 @@ ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
 
 def map_runs(name: str, regime: Regime) -> int:
     """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
-    those that are there for few arms."""
+    those that are there for few arms. On the `WIDER` regimes nobody else plays."""
     player = PLAYERS[name]
     if player.not_on(regime):
         return 0
     if name in DECIDE:
         return 50
+    if regime in WIDER:
+        return 10 if name in MAIN else 0
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
     if cheap and (name in MAIN or player.setting_of in MAIN):
         return 30
