@@ -1,6 +1,6 @@
 """What this book advises to play: a warped Gaussian process in growing epochs, planned jointly, distinct arms first.
 
-First T₀ distinct arms are pulled once: all K where each can be pulled some times, else a multiple of √(NT); then
+First T₀ distinct arms are pulled once: all K where they are few against √(NT), else a part of √(NT); then
 `surrogate_ucb` plays to the end of the same budget, ⌈√(NT)⌉ + NT. How it was chosen and what to expect of it: the
 chapter "Should I use it?".
 """
@@ -19,23 +19,22 @@ from fedgo.trace import Trace
 @dataclass(frozen=True)
 class Advised:
     """A ``surrogate`` with κ = ``kappa``, for arms that nobody has pulled ``untried``, in epochs that grow as ``until``
-    says, after pulls of distinct arms: all K where NT/K is at least ``plenty``, else ⌈``share``·√(NT)⌉ of them.
+    says, after pulls of distinct arms: all K where they are at most ``few``·√(NT), else ⌈``share``·√(NT)⌉ of them.
     """
 
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
     kappa: float = 3.0
     untried: float = 5.0
     share: float = 0.5
-    plenty: float = 8.0
+    few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
 
     def first(self, clients: int, arms: int, rounds: int) -> int:
         """T₀ ≤ K = ``arms`` of N = ``clients`` and T = ``rounds``."""
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
             count(name, value, "give N, K and T, each at least 1")
-        pulls = clients * rounds
-        few = max(2, math.ceil(self.share * math.sqrt(pulls)))
-        return arms if self.plenty * arms <= pulls else min(arms, few)
+        root = math.sqrt(clients * rounds)
+        return arms if arms <= self.few * root else min(arms, max(2, math.ceil(self.share * root)))
 
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """The trace of N = ``clients`` on ``problem``: T₀ distinct arms, then rounds until the ⌈√(NT)⌉ + NT pulls are

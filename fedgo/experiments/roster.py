@@ -4,6 +4,7 @@
 thing each. A new entry changes nothing for the others.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, replace
 from typing import Any
@@ -166,7 +167,7 @@ PLAYERS: dict[str, Player] = {
         play.advised(surrogate=IndependentArms()), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")
     ),
     "each arm first": Player(
-        play.advised(plenty=0.0), setting_of="advised", style=("#B08030", "P"),
+        play.advised(few=math.inf), setting_of="advised", style=("#B08030", "P"),
         not_on=lambda regime: "" if regime.pulls >= 2 else "fewer than two pulls for each arm",
     ),
     "UCB1": Player(play.ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),

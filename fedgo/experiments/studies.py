@@ -18,6 +18,8 @@ from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.surrogates import GaussianProcess
+from fedgo.experiments.elsewhere import LIBRARIES, OPTUNA
+from fedgo.experiments.elsewhere import measure as elsewhere
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, Setting, grid, uniform
 from fedgo.experiments.regimes import EXPERIMENTS, Regime
@@ -301,6 +303,17 @@ def exponent(rows: Any) -> float:
     return float((other_y - y) / (other_x - x))
 
 
+ELSEWHERE = Study(
+    "elsewhere",
+    "libraries that see every reward, and the advised setting, on the same arms and pulls",
+    {name: Player(uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
+    ("regret", "gap", "seconds", "scalars"),
+    regimes=(Regime("hartmann6", 500, rounds=20), Regime("tree", 500, rounds=20)),
+    runs=lambda name, regime: 10,
+    batch=1,
+    measure=elsewhere,
+)
+
 STUDIES: Mapping[str, Study] = {
-    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, MAP, ABLATION, COSTS, SEARCHES)
+    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, MAP, ABLATION, COSTS, SEARCHES, ELSEWHERE)
 }
