@@ -192,7 +192,7 @@ def exact_intervals(
 def exact_regret(
     intervals: ExactIntervals, rounds: int, gamma: float, information: Tensor | None = None, patience: int = 0
 ) -> list[PhaseTwoRegret]:
-    """Item 3' with κ = 0 for every run: the regret of Phase II of whoever plays the largest upper end.
+    """Item 3 with κ = 0 for every run: the regret of Phase II of whoever plays the largest upper end.
 
     Λ = ``information`` (S,) is R = K ln(1 + NT max_x Q_xx/K) unless the realised one is given.
     """

@@ -14,7 +14,7 @@ LARGEST_INCREMENT = 2.512862417252339
 
 
 def potential_clipped(information: float, widest: float = 1.0) -> float:
-    """Σ_s min(a, ‖g_s‖_{Σ_{s−1}⁻¹})² ≤ Λ·a²/ln(1 + a²) for every λ > 0, with a = ``widest`` (item 3' of the theorem).
+    """Σ_s min(a, ‖g_s‖_{Σ_{s−1}⁻¹})² ≤ Λ·a²/ln(1 + a²) for every λ > 0, with a = ``widest`` (item 3 of the theorem).
 
     Because u ≤ ln(1 + u)·a²/ln(1 + a²) for 0 ≤ u ≤ a². Unclipped if no width is above a, as with a = C_g/√λ.
     """
@@ -109,7 +109,7 @@ def regret_phase_two_clipped(
     widest: float = math.inf,
     patience: int = 0,
 ) -> PhaseTwoRegret:
-    """Item 3' of the theorem, for every λ > 0: 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) + NTκ with φ = a²/ln(1 + a²),
+    """Item 3 of the theorem, for every λ > 0: 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) + NTκ with φ = a²/ln(1 + a²),
     a = min(F/√β, W), where no width is above W = ``widest`` (C_g/√λ for instance).
 
     Because r_t ≤ κ + 2 min(F, √β w_t) = κ + 2√β min(a, w_t) and `potential_clipped`. With a = max(1, F/√β) it is

@@ -195,7 +195,7 @@ def theorem(
 
     ``rho2`` is a bound on ρ₀² (from `regression_risk` unless given), ``setting`` that of `theorem_setting` unless
     given, ``information`` Λ (its bound R unless given). The index is the first-order one, or line 3 over Ball ∩ W with
-    ``line_three``. λ is any positive number: the regret of Phase II is item 3′, in which no width counts for more than
+    ``line_three``. λ is any positive number: the regret of Phase II is item 3, in which no width counts for more than
     F/√β̄ and none is above C_g/√λ.
     """
     a, clients = given.a, given.clients

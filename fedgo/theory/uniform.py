@@ -57,7 +57,7 @@ def uniform_regret(
     value: float,
     patience: int = 0,
 ) -> PhaseTwoRegret:
-    """Item 3' for whoever plays the largest m + √β w of its latest fit, on the event n_i·Σ ln(1 + 1/(1 + n)) > γ.
+    """Item 3 for whoever plays the largest m + √β w of its latest fit, on the event n_i·Σ ln(1 + 1/(1 + n)) > γ.
 
     ``root`` bounds every √β, ``information`` is Λ_tab of Phase II. As w² ≤ 1/n ≤ 2/(1 + n) for n ≥ 1, and r_t ≤ 2F
     where n = 0, r_t ≤ 2 max(√(2β), F)/√(1 + n).
