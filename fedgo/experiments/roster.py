@@ -163,6 +163,10 @@ PLAYERS: dict[str, Player] = {
     "advised": Player(
         play.advised(), grid(kappa=(2.0, 3.0), untried=(4.0, 5.0, 6.0), share=(0.5, 1.0)), style=("#0A7F5A", "*")
     ),
+    "bold": Player(  # the advised setting with one κ for all arms, tried or not; the same where all are tried first
+        play.advised(), grid(kappa=(3.0,), untried=(3.0,), share=(0.5,)), style=("#3D8BFD", "h"),
+        not_on=lambda regime: "" if regime.pulls < 8 else "the same as the advised setting",
+    ),
     "UCB1, planned": Player(
         play.advised(surrogate=IndependentArms()), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")
     ),

@@ -139,7 +139,7 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 # What the advice rests on: fifty runs of each, and its own choice on a hundred, of five of the twelve families.
-DECIDE = ("advised", "UCB1, planned", "each arm first", "UCB1")
+DECIDE = ("advised", "bold", "UCB1, planned", "each arm first", "UCB1")
 ADVICE_TUNING = (
     Regime("hartmann6", 50),
     Regime("hartmann6", 500),
@@ -170,7 +170,9 @@ def map_runs(name: str, regime: Regime) -> int:
 
 
 def map_tuning(name: str) -> list[Regimes]:
-    """Where ``name`` chooses its setting."""
+    """Where ``name`` chooses its setting, if it has a choice."""
+    if len(PLAYERS[name].grid) == 1:
+        return []
     if name in DECIDE:
         return [ADVICE_TUNING]
     return [TUNING_FEW if PLAYERS[name].not_on(Regime("cosine8", 500)) else TUNING]
