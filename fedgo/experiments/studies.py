@@ -316,7 +316,7 @@ ELSEWHERE = Study(
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
     {name: Player(uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
-    regimes=(Regime("hartmann6", 500, rounds=20), Regime("tree", 500, rounds=20)),
+    regimes=(Regime("hartmann6", 500, rounds=20),),
     runs=lambda name, regime: 10,
     batch=1,
     measure=elsewhere,
