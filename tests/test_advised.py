@@ -177,7 +177,19 @@ def test_all_arms_come_first_where_they_are_few():
         ADVISED.first(2, 5, 0)
 
 
-@pytest.mark.parametrize("rewards", [[2.0] * 6, [1e300, 2.0, 3.0, 4.0, 5.0, 6.0], [torch.nan] * 6])
+def test_while_all_rewards_are_alike_the_arms_are_independent():
+    problem = skewed(0, 1, 8, 2)
+    coins = replace(problem, means=torch.full((1, 8), 0.999, dtype=torch.float64), reward="bernoulli")
+    trace = ADVISED.play(coins, 2, 20)
+    assert trace.reward.all() and len(trace.arm[0].unique()) == 8
+    data = Tally(torch.tensor([2.0, 1, 0]).double(), torch.tensor([2.0, 1, 0]).double())
+    fit = GaussianProcess(warp=True).fit(problem.arms[0, :3], data, 0.5)
+    assert fit.mean.tolist() == [1, 1, 1] and fit.variance[:2].tolist() == [0.125, 0.25]
+    with pytest.raises(ValueError, match=r"mean reward of every arm is 1.0.*no scale"):
+        GaussianProcess().fit(problem.arms[0, :3], data, 0.5)
+
+
+@pytest.mark.parametrize("rewards", [[1e300, 2.0, 3.0, 4.0, 5.0, 6.0], [torch.nan] * 6])
 def test_rewards_without_a_scale_are_refused(rewards):
     problem = skewed(0, 1, 6, 2)
     sums = torch.tensor(rewards, dtype=torch.float64)

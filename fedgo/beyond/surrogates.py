@@ -185,7 +185,8 @@ class GaussianProcess:
     ``model(points, means, variances)`` of shapes (n, d_x), (n, 1), (n, 1) returns a fitted model of BoTorch;
     `single_task_gp` unless given. To keep a model as it is without ``refit`` it takes the one before as a fourth
     argument. With ``warp`` it sees rewards drawn in by the power under which they are likeliest normal (`Warp`), and
-    `single_task_gp` is computed in closed form (`squared_exponential`), O(n³ + n²K) a fit, without BoTorch.
+    `single_task_gp` is computed in closed form (`squared_exponential`), O(n³ + n²K) a fit, without BoTorch; while all
+    arms that were pulled have one mean, as coins may, which has no scale, the arms are independent.
     """
 
     model: Callable[..., Any] = single_task_gp
@@ -211,7 +212,10 @@ class GaussianProcess:
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """As `Surrogate` says."""
-        seen, last = observed(data, sigma), None if self.refit else before
+        last = None if self.refit else before
+        if self.closed and _alike(data):
+            return IndependentArms().fit(arms, data, sigma)
+        seen = observed(data, sigma)
         low, high = arms.amin(0), arms.amax(0)
         cube = (arms - low) / torch.where(high > low, high - low, 1.0)
         if not self.warp:
@@ -231,6 +235,13 @@ class GaussianProcess:
         keep = (last.model,) if isinstance(last, FittedModel) else ()
         model = self.model(cube[seen.at], seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1), *keep)
         return FittedModel.of(model, cube)
+
+
+def _alike(data: Tally) -> bool:
+    """Whether the arms that were pulled, two at least, have the same mean reward."""
+    pulled = data.counts > 0
+    means = (data.sums / data.counts.clamp(min=1))[pulled]
+    return len(means) > 1 and bool((means == means[0]).all())
 
 
 # Arms that say nothing of each other

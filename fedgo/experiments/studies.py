@@ -121,7 +121,7 @@ BASE = (
 WIDER = (
     Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
     Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("magic rows", 12, sigma=0.5, rounds=30, clients=12),
+    Regime("diabetes", 12, sigma=0.3, rounds=30, clients=12),
     Regime("diabetes", 50),
     Regime("diabetes", 400),
     Regime("tree", 50),
