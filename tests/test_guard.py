@@ -26,6 +26,7 @@ from fedgo import (
     shared_start,
     simulate,
 )
+from fedgo.algorithms.go_ucb import fed_go_learner
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.guard import (
     Choice,
@@ -503,6 +504,19 @@ def test_a_run_without_a_guard_has_a_certificate_as_well():
     intervals = TabularIntervals(start.clients, 0.3, guarantee.value, simultaneous=True)
     found = certificates(plain, intervals, problem.means.shape[1], True)
     assert (plain.regret[:, plain.phase_one :] <= found).all()
+
+
+def test_the_proposal_is_a_function_of_counts_and_sums_so_that_it_has_nothing_to_send():
+    problem, start, chosen, _ = instance(3)
+    learner, (runs, arms) = fed_go_learner(problem, start, chosen), problem.means.shape
+    draw = np.random.default_rng(0)
+    pulls, rewards, found = draw.integers(0, arms, 9), draw.normal(size=9), []
+    for order in (range(9), draw.permutation(9)):
+        state, turn = learner.begin(), torch.ones(runs, start.clients).double()
+        for k in order:
+            state = learner.learn(state, torch.full_like(turn, pulls[k]).long(), rewards[k] * turn, turn)
+        found.append(learner.index(state))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
 # The event with patience, elsewhere
