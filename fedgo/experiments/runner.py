@@ -130,6 +130,7 @@ class Study:
     digits: int = 2
     tail: tuple[str, ...] = ()
     measure: Callable[[Job], list[dict[str, Any]]] = measure
+    at_once: int | None = None  # how many jobs, if joblib is not to say
 
     def choice(self, known: "Known", name: str, group: Regimes) -> "Halving[Key]":
         """How far the choice of ``name`` on the regimes of ``group`` has come."""
@@ -365,7 +366,7 @@ def _grown(study: Study, table: Any, jobs: Sequence[Job], folder: Path) -> Any:
 
 def _results(study: Study, jobs: Sequence[Job]) -> Iterator[list[dict[str, Any]]]:
     """The rows of each of ``jobs``, in the order in which they are done."""
-    found: Iterator[list[dict[str, Any]]] = Parallel(return_as="generator_unordered")(
+    found: Iterator[list[dict[str, Any]]] = Parallel(study.at_once, return_as="generator_unordered")(
         delayed(study.measure)(job) for job in jobs
     )
     return found

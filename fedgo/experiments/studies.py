@@ -295,6 +295,7 @@ COSTS = Study(
     rungs=lambda curve: (Rung(len(_units(curve)), 1),),
     tuning_seed=0,
     measure=_costs,
+    at_once=1,  # each has both cores, and a process that may start one of its own
 )
 
 
