@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -22,15 +22,15 @@ _UNREADABLE = (
 )
 
 
-def write(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
-    """Write ``about`` as JSON and ``arrays`` to ``path``; the file that was there stays whole until the new one is."""
+@contextmanager
+def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of ``path`` in the end; what was there stays whole until then."""
     path = Path(path)
     partial = None
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             partial = Path(file.name)
-            plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
-            np.savez_compressed(file, about=np.array(json.dumps(dict(about))), **plain)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -39,6 +39,13 @@ def write(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
+
+
+def write(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
+    """Write ``about`` as JSON and ``arrays`` to ``path``; the file that was there stays whole until the new one is."""
+    with whole(path, what) as file:
+        plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
+        np.savez_compressed(file, about=np.array(json.dumps(dict(about))), **plain)
 
 
 def read(path: str | Path, what: str, needed: Iterable[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:

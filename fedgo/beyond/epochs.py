@@ -225,24 +225,15 @@ class Epochs:
         self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, syncs: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The lengths (R,) and the arms (R, L) of an epoch."""
-        among = torch.arange(mean.shape[1]).expand_as(mean)
         untried = self.kappa if self.untried is None else self.untried
         kappa = torch.where(counts > 0, self.kappa, untried)
+        variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
+        among = torch.arange(mean.shape[1]).expand_as(mean)
         if self.planning == "joint":
-            # where even the optimist's value is below the largest mean, it stays there: widths only shrink
-            upper = mean + kappa * torch.stack([fit.variance for fit in fits]).clamp(min=0).sqrt()
-            rivals = upper >= mean.amax(-1, keepdim=True) - 1e-6
-            among = upper.topk(int(rivals.sum(-1).max()), -1).indices.sort(-1).values
-        variance = torch.stack([fit.variance for fit in fits]).clamp(min=0).gather(1, among)
-        mean, kappa = mean.gather(1, among), kappa.gather(1, among)
+            among = rivals(mean, variance, kappa)
+        mean, kappa, variance = mean.gather(1, among), kappa.gather(1, among), variance.gather(1, among)
         order = self.order[run].squeeze(1).gather(1, among)
-        by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
-        if among.shape[1] <= _DENSE or self.planning == "thompson" or len(by_columns) < len(fits):
-            covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
-            variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
-            columns: Columns = _rows_of(covariance)
-        else:
-            columns = _on_demand(by_columns, among)
+        variance, columns, covariance = moments(fits, among, variance, dense=self.planning == "thompson")
         while True:
             pulls = min(int(length.max()), self.steps)
             samples = (
@@ -284,6 +275,26 @@ class Epochs:
 Columns = Callable[[Tensor], Tensor]  # of the fitted covariance, those of the arms (R,): (R, C)
 
 
+def rivals(mean: Tensor, variance: Tensor, kappa: Tensor) -> Tensor:
+    """The arms (R, C) that a joint plan may pull: widths only shrink, so that an arm whose mean + ``kappa``·√variance,
+    (R, K) each, is below the largest mean stays there; C is that of the run with the most."""
+    upper = mean + kappa * variance.sqrt()
+    among = upper >= mean.amax(-1, keepdim=True) - 1e-6
+    return upper.topk(int(among.sum(-1).max()), -1).indices.sort(-1).values
+
+
+def moments(
+    fits: Sequence[Fitted], among: Tensor, variance: Tensor, dense: bool = False
+) -> tuple[Tensor, Columns, Tensor]:
+    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C), columns, and the covariance (R, C, C), which
+    is made if ``dense``, or C is not large, or a fit has no single columns; else it is empty, ``variance`` as given."""
+    by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
+    if not dense and among.shape[1] > _DENSE and len(by_columns) == len(fits):
+        return variance, _on_demand(by_columns, among), torch.empty(0)
+    covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), _rows_of(covariance), covariance
+
+
 def _rows_of(covariance: Tensor) -> Columns:
     """The columns of the ``covariance`` (R, C, C)."""
     runs = torch.arange(len(covariance))
@@ -309,23 +320,26 @@ def plan(
     kappa: Tensor,
     pulls: int,
     samples: Tensor | None = None,
+    begun: Sequence[int] = (),
 ) -> tuple[Tensor, Tensor]:
     """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (R, L).
 
     By the largest mean + κ√variance, or the largest of the ``samples`` (R, L, C), from ``mean``, ``variance``,
     ``kappa`` and ``order`` of ties (R, C) and the ``columns`` of the covariance. Each pull takes from the variances as
     if it were observed, O(C) for each pull before it, but not for more than some `_BLOCK` or 2C; where one rival is
-    left, it has all further pulls.
+    left, it has all further pulls. The first are those of ``begun``, if they are decided already.
     """
     vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
     arms, variances = [], []
     for k in range(pulls):
         index = mean + kappa * variance.sqrt() if samples is None else samples[..., k, :]
         arm = largest(index, order).unsqueeze(-1)
+        if k < len(begun):
+            arm = torch.full_like(arm, begun[k])
         arms.append(arm)
         variances.append(variance.gather(-1, arm))
         left = pulls - k - 1
-        if samples is None and k % _LOOK == 0 and bool(_decided(mean, index).all()):
+        if samples is None and k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
             arms.append(arm.expand(-1, left))
             variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
             break
