@@ -1,14 +1,22 @@
-"""A study on options of one's own: read, scaled, asked, told, kept, come back to, options added and retired."""
+"""A study on options of one's own: the simulator's arms, many open trials, sites, mistakes, its file, its commands."""
 
+import json
 import math
 import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
+from click.testing import CliRunner
 
-from fedgo import Langevin, Network
+from fedgo import Langevin, Problem
+from fedgo.beyond.advised import ADVISED, UCB1
 from fedgo.beyond.surrogates import Relinearised
+from fedgo.federation import cli
 from fedgo.federation.study import Options, Study, table
+from fedgo.network import Network
 
 LINES = [
     "name,sugar,heat,fixed",
@@ -19,8 +27,10 @@ LINES = [
     "some,12,140,7",
 ]
 TASTE = {"plain": 2.0, "sweet": 3.0, "hot": 3.5, "both": 2.5, "some": 4.0, "more": 3.9}
-PLAIN = {"centre": 3.0, "spread": 0.5, "trials": 30}
-GUARDED = PLAIN | {"surrogate": Relinearised(Network(2, 3), 1), "noise": 0.1, "reach": 3.0}
+PLAIN = {"trials": 30, "noise": 0.1}
+GUARDED = PLAIN | {"centre": 3.0, "reach": 3.0}
+PRINTED = PLAIN | {"method": "fed-go-ucb", "centre": 3.0, "spread": 0.5}
+OWN = PLAIN | {"method": Relinearised(Network(2, 3), 1)}
 
 
 @pytest.fixture
@@ -40,34 +50,138 @@ def written(path, lines):
     return path
 
 
-def opened(csv, name="study.npz", **options):
-    return Study(csv.parent / name, csv, **PLAIN | options)
+def opened(csv, name="study.json", **how):
+    return Study(csv.parent / name, csv, **(how or PLAIN))
 
 
-def go_on(study, pulls, draw, scale=1.0):
+def go_on(study, pulls, draw, site=None):
     asked = []
     for _ in range(pulls):
-        asked.append(study.ask())
-        study.tell(asked[-1], scale * (TASTE[asked[-1]] + draw.gauss(0, 0.1)))
+        asked.append(study.ask(site))
+        study.tell(asked[-1], TASTE[asked[-1]] + draw.gauss(0, 0.1), site)
     return asked
 
 
-def test_features_are_scaled_by_the_ranges_of_the_first_options(csv):
-    options = Options.read(csv)
-    assert options.names[0] == "plain" and options.columns == ["sugar", "heat", "fixed"]
-    expected = [[0, 0], [1, 0.1], [1 / 3, 1], [5 / 6, 0.9], [0.4, 0.4]]
-    torch.testing.assert_close(options.scaled(5), torch.tensor(expected, dtype=torch.float64))
-    assert options.scaled(2)[2].tolist() == pytest.approx([1 / 3, 10])
+@pytest.mark.parametrize(("method", "how"), [("advised", ADVISED), ("ucb1", UCB1)])
+def test_a_study_asks_for_the_arms_of_the_simulator_with_one_client(tmp_path, method, how):
+    draw = torch.Generator().manual_seed(0)
+    arms = torch.rand(1, 40, 3, generator=draw, dtype=torch.float64)
+    problem = Problem("sines", arms, torch.sin(5 * arms).sum(-1), sigma=0.1, runs=(0,), seed=0)
+    trace = how.play(problem, 1, 100)
+    names = [f"option {arm}" for arm in range(40)]
+    frame = pd.DataFrame(arms[0].numpy(), names, ["a", "b", "c"])
+    study = Study(tmp_path / "study.json", frame, trials=100, noise=0.1, method=method)
+    for arm, reward in zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True):
+        assert study.ask() == names[arm]
+        study.tell(names[arm], reward)
+
+
+@pytest.mark.parametrize(
+    "how", [PLAIN, GUARDED, OWN, pytest.param(PRINTED, marks=pytest.mark.filterwarnings("ignore"))]
+)
+def test_a_study_that_is_opened_for_every_trial_is_the_one_that_stayed_open(csv, how):
+    whole, draw = opened(csv, "one.json", **how), random.Random(1)
+    asked = go_on(whole, 20, random.Random(1))
+    again = [go_on(opened(csv, "two.json", **how), 1, draw)[0] for _ in range(20)]
+    assert again == asked
+    assert table(opened(csv, "two.json", **how).standings()) == table(whole.standings())
+    assert asked.count("some") > 6 or how is PRINTED
+    assert whole.standings()[0].option in whole.verdict() and len(table(whole.standings()).splitlines()) == 6
+
+
+def test_the_printed_method_says_what_the_map_says_of_it(csv):
+    with pytest.warns(UserWarning, match="regret is several times that of the advised method"):
+        opened(csv, **PRINTED)
+
+
+def test_trials_are_open_at_several_sites_and_told_in_any_order(csv):
+    study = opened(csv, **PLAIN, sites=("A", "B"))
+    with pytest.raises(ValueError, match="site is None: choose one of"):
+        study.ask()
+    here, there = study.batch(3, "A"), study.batch(2, "B")
+    assert len({*here, *there}) == 5 and study.batch(2, "A") == here[:2]  # the first trials are distinct
+    for option in reversed(here):
+        study.tell(option, TASTE[option], "A")
+    assert study.open == [(option, "B") for option in there]
+    study.drop(there[0], "B")
+    later = study.batch(4, "A")  # planned while a reward is out
+    assert len(later) == 4 and study.batch(1, "B") == [there[1]]
+    with pytest.raises(ValueError, match="the trial to drop"):
+        study.drop("plain", "B")
+    for _ in range(10):
+        go_on(study, 1, random.Random(0), "A")
+    assert study.standings()[0].option == "some"
+
+
+def test_a_plan_takes_open_trials_for_observed(csv):
+    study = opened(csv)
+    go_on(study, 5, random.Random(0))
+    many = opened(written(csv, [*LINES, "more,14,150,7"])).batch(30)
+    assert many[0] == "more" and many.count("some") > 3 and many.count("more") > 3
+    assert json.loads((csv.parent / "study.json").read_text())["open"] == [[option, ""] for option in many]
+
+
+def test_a_mistake_can_be_taken_back(csv):
+    study = opened(csv)
+    go_on(study, 12, random.Random(3))
+    before = table(study.standings())
+    with pytest.warns(UserWarning, match=r"reward of 'hot' is 1e\+09, more than 5 spreads"):
+        study.tell("hot", 1e9)
+    assert study.untell() == ("hot", 1e9) and table(study.standings()) == before
+    with pytest.raises(ValueError, match=r"reward is 1e\+160: give a number within"):
+        study.tell("hot", 1e160)
+    with pytest.raises(ValueError, match="there is none"):
+        study.untell("nobody")
+
+
+@pytest.mark.parametrize("reward", [0.0, 7.0])
+def test_rewards_that_are_all_alike_end_nothing(csv, reward):
+    study = opened(csv)
+    for _ in range(15):
+        study.tell(study.ask(), reward)
+    assert {row.option for row in study.standings() if row.pulls} == set(TASTE) - {"more"}
+    assert go_on(opened(csv), 12, random.Random(0))[-1] == "some"
+
+
+def test_one_trial_is_a_study_too(csv):
+    study = opened(csv, **PLAIN | {"trials": 1})
+    assert "too few" in study.verdict() or "two arms" in study.verdict()
+    assert "some" in go_on(study, 12, random.Random(0))  # and trials beyond the budget go on
+
+
+def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
+    study, draw = opened(csv), random.Random(3)
+    study.retire("plain")
+    assert "plain" not in go_on(study, 6, draw)
+    study = opened(written(csv, [*LINES, "more,14,150,7"]))
+    assert math.isfinite(next(row for row in study.standings() if row.option == "more").estimate)
+    assert "more" in go_on(study, 3, draw)
+    for name in ("sweet", "hot", "both", "some"):
+        study.retire(name)
+    assert set(go_on(study, 3, draw)) == {"more"}
+    with pytest.raises(ValueError, match="keep at least one"):
+        study.retire("more")
+    study.retire("some", False)
+    assert opened(csv).ask() in ("some", "more")
+    for lines, reason in (
+        ([LINES[0], *LINES[2:]], "add rows at the end"),
+        ([*LINES[:-1], "some,13,140,7", "more,14,150,7"], r"other numbers is \['some'\]"),
+        (["name,heat,sugar,fixed", *LINES[1:]], "the study has"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            opened(written(csv, lines))
 
 
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
         (["name,sugar", *LINES[1:]], "row 2 of .*give a name and 1 finite numbers"),
-        ([*LINES, "plain,0,x,7"], r"row 7 of .*\['plain', '0', 'x', '7'\]: give a name and 3 finite numbers"),
+        ([*LINES, "", "odd,0,x,7"], r"row 8 of .*\['odd', '0', 'x', '7'\]: give a name and 3 finite numbers"),
         ([*LINES, "odd,0,nan,7"], "row 7 of .*give a name and 3 finite numbers"),
-        ([*LINES, "odd,0,1"], "row 7 of .*give a name and 3 finite numbers"),
-        ([*LINES, "plain,0,1,7"], "the names is .*give each option one of its own"),
+        ([*LINES, "odd,0,1_000,7"], "row 7 of .*give a name and 3 finite numbers"),
+        ([*LINES, "plain,0,1,7"], r"stand twice is \['plain'\]: give each option one of its own"),
+        ([*LINES, "süß,0,1,7", "süß,0,1,7"], r"stand twice is \['süß'\]"),
+        (LINES[1:], "the header of .*give the columns names first"),
         (["name,fixed", "plain,7", "sweet,7"], r"the columns is \['fixed'\]: no feature varies"),
         ([], "the table is .*give a header"),
     ],
@@ -75,87 +189,96 @@ def test_features_are_scaled_by_the_ranges_of_the_first_options(csv):
 def test_a_table_that_is_none_is_refused(csv, lines, reason):
     with pytest.raises(ValueError, match=reason):
         opened(written(csv, lines))
+    assert not (csv.parent / "study.json").exists()
 
 
-@pytest.mark.parametrize("how", [PLAIN, GUARDED])
-def test_a_study_that_is_opened_for_every_trial_is_the_one_that_stayed_open(csv, how):
-    whole, draw = opened(csv, "one.npz", **how), random.Random(1)
-    asked = go_on(whole, 20, random.Random(1))
-    assert [go_on(opened(csv, "two.npz", **how), 1, draw)[0] for _ in range(20)] == asked
-    again = {row.option: row for row in opened(csv, "two.npz", **how).standings()}
-    for row in whole.standings():
-        assert tuple(row)[1:] == pytest.approx(tuple(again[row.option])[1:], nan_ok=True, rel=1e-9)
+def test_features_are_scaled_by_the_ranges_of_the_first_options(csv):
+    options = Options.read(csv)
+    expected = [[0, 0], [1, 0.1], [1 / 3, 1], [5 / 6, 0.9], [0.4, 0.4]]
+    torch.testing.assert_close(options.scaled(5), torch.tensor(expected, dtype=torch.float64))
+    assert options.scaled(2)[2].tolist() == pytest.approx([1 / 3, 10])
+    csv.write_bytes("name,a\nb,1".encode("utf-16"))
+    with pytest.raises(ValueError, match="no CSV in UTF-8"):
+        Options.read(csv)
 
 
-def test_certificates_hold_where_there_is_a_guard(csv):
+def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
     study = opened(csv, **GUARDED)
-    go_on(study, 30, random.Random(1))
-    rows = study.standings()
-    assert all(TASTE["some"] - TASTE[row.option] <= row.certificate <= 6 for row in rows)
-    assert sum(row.pulls for row in rows) == 30 and study.client.memory.applied > 4
-    assert "at most below best" in table(rows).splitlines()[0]
-    unguarded = opened(csv, "other.npz", **GUARDED | {"reach": None})
-    go_on(unguarded, 10, random.Random(1))
-    assert all(math.isnan(row.certificate) for row in unguarded.standings())
-    assert "below" not in table(unguarded.standings())
+    go_on(study, 40, random.Random(1))
+    assert all(TASTE["some"] - TASTE[row.option] <= row.certificate <= 6 for row in study.standings())
+    assert study.verdict().startswith("With probability 0.9, some is at most") and len(study.to_frame()) == 5
+    assert "certificate" in study._repr_html_() and study.plot().get_title() == study.verdict()
+    wrong = opened(csv, "wrong.json", **GUARDED | {"noise": 0.001, "reach": 0.5})
+    go_on(wrong, 30, random.Random(1))
+    assert "refute" in wrong.verdict() and all(math.isnan(row.certificate) for row in wrong.standings())
 
 
-def test_rewards_are_told_in_the_units_they_came_in(csv):
-    study = opened(csv)
-    assert all(math.isnan(row.estimate) and row.pulls == 0 for row in study.standings())
-    go_on(study, 20, random.Random(2))
-    rows = {row.option: row for row in study.standings()}
-    assert sum(row.pulls for row in rows.values()) == 14  # the uniform trials of Phase I fit ŵ₀ only
-    for name, row in rows.items():
-        if row.pulls:
-            assert row.mean == pytest.approx(TASTE[name], abs=0.3) and row.low < row.estimate < row.high
-    other = opened(csv, "other.npz", centre=3000.0, spread=500.0)
-    go_on(other, 20, random.Random(2), 1000)
-    for row in other.standings():
-        for mine, theirs in zip(rows[row.option][2:6], row[2:6], strict=True):
-            assert theirs == pytest.approx(1000 * mine, rel=1e-6, nan_ok=True)
-    assert len(table(study.standings()).splitlines()) == 6 and "some" in table(study.standings())
-
-
-def test_options_are_added_at_the_end_and_retired(csv):
-    study, draw, more = opened(csv), random.Random(3), [*LINES, "more,14,150,7"]
-    with pytest.raises(ValueError, match="its pulls are drawn from the arms that there were: add later"):
-        opened(written(csv, more))
-    go_on(study, 12, draw)
-    before = {row.option: row for row in study.standings()}
-    study = opened(written(csv, more))
-    after = {row.option: row for row in study.standings()}
-    assert after["more"].pulls == 0 and math.isfinite(after["more"].estimate)
-    for name, row in before.items():
-        assert row == pytest.approx(after[name], nan_ok=True)
-    gone = [study.ask()]
-    study.retire(gone[0])
-    gone.append(study.ask())  # what would be asked for next is another
-    study.retire(gone[1])
-    assert gone[0] != gone[1] and not {*gone} & {*go_on(opened(csv), 16, draw)}
-    opened(csv).retire(gone[1], False)
-    assert [row.option for row in opened(csv).standings() if row.retired] == gone[:1]
-    with pytest.raises(ValueError, match="add rows at the end"):
-        opened(written(csv, [LINES[0], *LINES[2:]]))
+def test_nothing_is_lost_by_two_processes_and_nothing_counted_that_was_not_kept(csv, monkeypatch):
+    studies = [opened(csv, **PLAIN, spread=1.0) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: studies[k % 4].tell("some", 3 + k / 40), range(40)))
+    assert sum(row.pulls for row in studies[0].standings()) == 40
+    monkeypatch.setattr("fedgo._files.os.fsync", lambda file: (_ for _ in ()).throw(OSError(28, "disk full")))
+    with pytest.raises(OSError, match=r"cannot be written to .*study.json.*disk full"):
+        studies[0].tell("some", 1.0)
+    monkeypatch.undo()
+    assert sum(row.pulls for row in studies[0].standings()) == 40
 
 
 def test_what_does_not_fit_the_study_is_refused(csv):
     study = opened(csv)
-    with pytest.raises(ValueError, match="option is 'other': choose one of"):
-        study.tell("other", 3.0)
-    with pytest.raises(TypeError, match="reward is 'good'"):
-        study.tell(study.ask(), "good")
-    units = r"centre and spread is \[3.0, 0.6\]: it was begun with \[3.0, 0.5\]"
-    with pytest.raises(ValueError, match=units):
-        opened(csv, spread=0.6)
-    for change in ({"seed": 1}, GUARDED):
-        with pytest.raises(ValueError, match="of another plan"):
-            opened(csv, **change)
-    with pytest.raises(ValueError, match="spread is 0"):
-        opened(csv, "new.npz", spread=0)
-    with pytest.raises(TypeError, match=r"noise is None.*the noise of a reward"):
-        opened(csv, "new.npz", **GUARDED | {"noise": None})
-    for name in ("plain", "sweet", "hot", "both"):
-        study.retire(name)
-    with pytest.raises(ValueError, match="keep at least one"):
-        study.retire("some")
+    for call, kind, reason in (
+        (lambda: study.tell("other", 3.0), ValueError, "option is 'other': choose one of"),
+        (lambda: study.tell(study.ask(), "good"), TypeError, "reward is 'good'"),
+        (lambda: study.ask("A"), ValueError, "site is 'A'"),
+        (lambda: opened(csv, **PLAIN | {"noise": 0.2}), ValueError, "begun with is {'noise': 0.1}: not"),
+        (
+            lambda: opened(csv, **PLAIN | {"method": "ucb1"}),
+            ValueError,
+            "begun with is {'method': 'advised'}",
+        ),
+        (lambda: opened(csv, "new.json", noise=0.1), TypeError, "trials is None"),
+        (lambda: opened(csv, "new.json", **PLAIN | {"noise": 0}), ValueError, "noise is 0: give σ > 0"),
+        (lambda: opened(csv, "new.json", **PLAIN, spread=0), ValueError, "spread is 0"),
+        (lambda: opened(csv, "new.json", **PLAIN, reach=1.0), TypeError, "centre is None.*reach is counted"),
+        (
+            lambda: opened(csv, "new.json", **PLAIN, method="best"),
+            ValueError,
+            "method is 'best': choose one of",
+        ),
+        (lambda: Study(csv.parent / "new.json"), ValueError, "there is no study at"),
+        (lambda: Study(csv), ValueError, "options.csv': .*; give a study"),
+    ):
+        with pytest.raises(kind, match=reason):
+            call()
+    own = replace(OWN["method"], network=Network(2, 3))
+    opened(csv, "own.json", **PLAIN, method=own)
+    with pytest.raises(ValueError, match="give the same surrogate again"):
+        Study(csv.parent / "own.json")
+
+
+def test_the_command_line_is_a_dialogue(csv):
+    def said(*words, code=0):
+        done = CliRunner(env={"FEDGO_STUDY": str(csv.parent / "cli.json")}).invoke(cli.main, words)
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert "fedgo tell" in said("--help")
+    assert "5 options. Next: fedgo ask" in said("begin", str(csv), "--trials", "30", "--noise", "0.1")
+    first = said("ask").strip()
+    assert said("ask", "--count", "2").splitlines()[0] == first
+    assert said("tell", first, "2.5") == "" and "taken back: 2.5" in said("untell")
+    assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': choose one of")
+    assert "is not a valid float" in said("tell", first, "much", code=2)
+    for name, value in TASTE.items():
+        if name != "more":
+            said("tell", name, str(value))
+    said("ask")
+    shown = said("show")
+    assert shown.splitlines()[1].startswith("some") and "open: " in shown and "promises nothing" in shown
+    picture = csv.parent / "study.png"
+    assert said("plot", str(picture)).strip() == str(picture) and picture.stat().st_size > 5000
+    said("drop", said("ask").strip())
+    said("retire", "some")
+    assert "retired" in said("show", "--top", "1") and said("ask").strip() != "some"
+    assert said("show", code=0) and "Error: there is no study" not in shown

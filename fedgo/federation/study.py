@@ -157,6 +157,7 @@ class Study:
     when the study begins. A ``ValueError`` names what does not fit, and nothing is changed by it.
     """
 
+    @on_cpu
     def __init__(
         self,
         path: str | Path,
@@ -263,6 +264,7 @@ class Study:
                 kept.open.append((there[-1], place))
         return there
 
+    @on_cpu
     def tell(self, option: str, reward: float, site: str | None = None) -> None:
         """Learn that ``option``, asked for or not, gave ``reward``."""
         value = number("reward", reward, f"give a number within ±{_MOST:g}", above=-_MOST, below=_MOST)
@@ -282,6 +284,7 @@ class Study:
                 name, place, reward = kept.told[row]
                 if option in (None, name) and site in (None, place):
                     del kept.told[row]
+                    kept.weights = []
                     kept.until = min(kept.until, len(kept.told)) if self._past_first else kept.until
                     return name, reward
         require(False, "the reward to take back", option, "there is none")
@@ -325,10 +328,11 @@ class Study:
 
     def _units(self) -> tuple[float, float]:
         """Centre and spread: as given, else the mean and the standard deviation of the first rewards, if enough."""
-        about, rewards = self._kept.about, torch.tensor([t[2] for t in self._kept.told[: self._kept.begun]])
-        seen = len(rewards) >= 5
-        centre = about["centre"] if about["centre"] is not None else float(rewards.mean()) if seen else 0.0
-        estimated = max(float(rewards.std()), about["noise"]) if seen else 0.0
+        about, first = self._kept.about, [reward for _, _, reward in self._kept.told[: self._kept.begun]]
+        rewards = torch.tensor(first, dtype=torch.float64)
+        varies = len(rewards) >= 5 and bool((rewards != rewards[0]).any())
+        centre = about["centre"] if about["centre"] is not None else float(rewards.mean()) if varies else 0.0
+        estimated = max(float(rewards.std()), about["noise"]) if varies else 0.0
         return centre, about["spread"] if about["spread"] is not None else estimated
 
     @property
@@ -414,6 +418,7 @@ class Study:
         """The paper's model around the ŵ₀ of the uniform trials, in units of centre and spread."""
         kept, first = self._kept, len(self._first())
         centre, spread = self._units()
+        spread = spread or 1.0
         whole = replace(self._printed_plan, arms=self._arms)
         assert whole.network is not None
 
@@ -490,6 +495,7 @@ class Study:
         estimate = half = certificate = torch.full_like(sums, torch.nan)
         if isinstance(model, Model):
             centre, spread = self._units()
+            spread = spread or 1.0
             found = model.estimate()
             estimate, half = centre + spread * found.mean, spread * (found.upper - found.mean)
         elif model is not None:
