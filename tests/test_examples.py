@@ -1,4 +1,4 @@
-"""The Python that the pages show runs as printed, page by page, and prints what stands below it."""
+"""The Python and the commands that the pages show run as printed, page by page, and print what stands below them."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "fedgo/README.md", "book/use.md", "book/own_problem.md")
-SHOWN = re.compile(r"^```python\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+SHOWN = re.compile(r"^```(python|console)\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 END = "-- end of the block --"
 
 
@@ -18,10 +18,23 @@ END = "-- end of the block --"
 def test_the_python_of_a_page_runs_as_printed(page: str, tmp_path: Path) -> None:
     blocks = SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))
     script = tmp_path / "page.py"
-    script.write_text("".join(f"{code}\nprint('{END}')\n" for code, _ in blocks), encoding="utf-8")
+    parts = [code if kind == "python" else commands(code) for kind, code, _ in blocks]
+    script.write_text("".join(f"{part}\nprint('{END}', flush=True)\n" for part in parts), encoding="utf-8")
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     printed = [part.strip() for part in done.stdout.split(END)]
-    assert [out for out, (_, shown) in zip(printed, blocks, strict=False) if shown] == [
-        shown.strip() for _, shown in blocks if shown
+    expected = [code if kind == "console" else shown for kind, code, shown in blocks]
+    assert [out for out, text in zip(printed, expected, strict=False) if text] == [
+        text.strip() for text in expected if text
     ]
+
+
+def commands(dialogue: str) -> str:
+    """Python that prints each command of the ``dialogue`` and runs it."""
+    lines = [line for line in dialogue.splitlines() if line.startswith("$ fedgo ")]
+    run = f"'{sys.executable} -m fedgo.federation.cli ' + "
+    calls = [
+        f"print({line!r}, flush=True); subprocess.run({run}{line[8:]!r}, shell=True, stderr=subprocess.STDOUT)"
+        for line in lines
+    ]
+    return "\n".join(["import subprocess", *calls])

@@ -228,7 +228,7 @@ def test_nothing_is_lost_by_two_processes_and_nothing_counted_that_was_not_kept(
 def test_what_does_not_fit_the_study_is_refused(csv):
     study = opened(csv)
     for call, kind, reason in (
-        (lambda: study.tell("other", 3.0), ValueError, "option is 'other': choose one of"),
+        (lambda: study.tell("other", 3.0), ValueError, "option is 'other': did you mean one of"),
         (lambda: study.tell(study.ask(), "good"), TypeError, "reward is 'good'"),
         (lambda: study.ask("A"), ValueError, "site is 'A'"),
         (lambda: opened(csv, **PLAIN | {"noise": 0.2}), ValueError, "begun with is {'noise': 0.1}: not"),
@@ -268,7 +268,7 @@ def test_the_command_line_is_a_dialogue(csv):
     first = said("ask").strip()
     assert said("ask", "--count", "2").splitlines()[0] == first
     assert said("tell", first, "2.5") == "" and "taken back: 2.5" in said("untell")
-    assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': choose one of")
+    assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean one of")
     assert "is not a valid float" in said("tell", first, "much", code=2)
     for name, value in TASTE.items():
         if name != "more":

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -313,8 +314,8 @@ class Study:
 
     def _require_known(self, option: str) -> None:
         names = list(self._kept.options)
-        known = option in self._kept.options
-        require(known, "option", option, f"choose one of {names[:20]}{', …' * (len(names) > 20)}")
+        near = get_close_matches(str(option), names) or names[:3]
+        require(option in self._kept.options, "option", option, f"did you mean one of {near}?")
 
     def _ask_about(self, option: str, reward: float) -> None:
         """Warn of a ``reward`` that is far from all that is expected or has been seen."""
@@ -529,9 +530,10 @@ class Study:
             best = min(there, key=lambda row: row.certificate)
             if math.isnan(best.certificate):
                 return "The rewards refute noise or reach: no certificate holds."
-            share = 1 - self._guarantee.delta
+            grown = len(rows) / self._kept.begun  # an option that is added costs δ/K more
+            share = 1 - self._guarantee.delta * (1 + math.log(grown))
             return (
-                f"With probability {share:g}, {best.option} is at most {best.certificate:.3g} below the best option,"
+                f"With probability {share:.3g}, {best.option} is at most {best.certificate:.3g} below the best option,"
                 " if noise and reach are true bounds."
             )
         if model is None:
@@ -606,14 +608,14 @@ class Study:
 
 
 def table(standings: Sequence[Standing]) -> str:
-    """The standings as lines of text."""
+    """The standings as lines of text; what is not known is a dash."""
     size = max(len(row.option) for row in standings)
     guarded = any(row.certificate == row.certificate for row in standings)
     head = f"{'option':{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
     lines = []
     for row in standings:
-        interval = f"{row.low:.3g} ... {row.high:.3g}"
-        last = f"{interval:17}  {row.certificate:.3g}" if guarded else interval
-        line = f"{row.option:{size}}  {row.pulls:5d}  {row.mean:7.3g}  {row.estimate:8.3g}  {last}"
+        mean, estimate, low, high, certificate = (f"{value:.3g}".replace("nan", "-") for value in row[2:7])
+        last = f"{f'{low} ... {high}':17}  {certificate}" if guarded else f"{low} ... {high}"
+        line = f"{row.option:{size}}  {row.pulls:5d}  {mean:>7}  {estimate:>8}  {last}"
         lines.append(line + "  retired" * row.retired)
     return "\n".join([head, *lines])
