@@ -207,7 +207,10 @@ def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
     go_on(study, 40, random.Random(1))
     assert all(TASTE["some"] - TASTE[row.option] <= row.certificate <= 6 for row in study.standings())
     assert study.verdict().startswith("With probability 0.9, some is at most") and len(study.to_frame()) == 5
-    assert "certificate" in study._repr_html_() and study.plot().get_title() == study.verdict()
+    assert (
+        "certificate" in study._repr_html_()
+        and study.plot().get_title().replace("\n", " ") == study.verdict()
+    )
     wrong = opened(csv, "wrong.json", **GUARDED | {"noise": 0.001, "reach": 0.5})
     go_on(wrong, 30, random.Random(1))
     assert "refute" in wrong.verdict() and all(math.isnan(row.certificate) for row in wrong.standings())

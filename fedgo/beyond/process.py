@@ -132,6 +132,13 @@ class Warp(NamedTuple):
         z = (rewards - self.centre) / self.spread
         return ((self.power - 1) * z.sign() * z.abs().log1p()).exp() / self.spread
 
+    def inverse(self, warped: Tensor) -> Tensor:
+        """The rewards (…) that became ``warped``; infinite where none does."""
+        power = torch.where(warped >= 0, self.power, 2 - self.power)
+        flat, size = power.abs() < 1e-9, warped.abs()
+        logs = torch.where(flat, size, (power * size).clamp(min=-1).log1p() / torch.where(flat, 1.0, power))
+        return self.centre + self.spread * warped.sign() * torch.expm1(logs)
+
 
 def _power(z: Tensor, power: Tensor) -> Tensor:
     """Yeo and Johnson's, with the limits ln(1 + z) at p = 0 and −ln(1 − z) at p = 2."""
@@ -141,13 +148,19 @@ def _power(z: Tensor, power: Tensor) -> Tensor:
 
 
 class InUnits(NamedTuple):
-    """A ``fit`` of warped rewards in the rewards' own units, by the tangent of the warp at the leader: what was ``w``
-    becomes ``reward`` + (mean − w)/``slope``, so that there an observation has the noise that it has."""
+    """A ``fit`` of warped rewards in the rewards' own units, by the tangent of the ``warp`` at the leader: what was
+    ``w`` becomes ``reward`` + (mean − w)/``slope``, so that there an observation has the noise that it has."""
 
     fit: Any
+    warp: Warp
     w: float
     reward: float
     slope: float
+
+    def interval(self, kappa: Tensor) -> Tensor:
+        """Mean and mean ∓ ``kappa``·√variance (K,) of the fit, taken back through the warp itself, (3, K)."""
+        half = kappa * self.fit.variance.clamp(min=0).sqrt()
+        return self.warp.inverse(torch.stack([self.fit.mean, self.fit.mean - half, self.fit.mean + half]))
 
     @property
     def mean(self) -> Tensor:

@@ -226,7 +226,7 @@ class GaussianProcess:
         leader = fit.mean[seen.at].argmax()
         reward = seen.means[leader]
         units = InUnitsByColumns if isinstance(fit, ByColumns) else InUnits
-        return units(fit, warped.means[leader].item(), reward.item(), warp.slope(reward).item())
+        return units(fit, warp, warped.means[leader].item(), reward.item(), warp.slope(reward).item())
 
     def _posterior(self, cube: Tensor, seen: Observed, last: Fitted | None) -> Fitted:
         """On the ``cube`` (K, d_x) given what was ``seen``, with the hyperparameters of the ``last`` fit if given."""

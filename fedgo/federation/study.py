@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.epochs import moments, plan, rivals
 from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.process import InUnits
 from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
 from fedgo.confidence import Tally
 from fedgo.federation.model import Model, around
@@ -493,15 +495,19 @@ class Study:
         """Every option, the best estimate first."""
         self._kept = self._read()
         kept, (counts, sums), (model, _) = self._kept, self._sums(self._kept.told), self._fitted()
-        estimate = half = certificate = torch.full_like(sums, torch.nan)
+        estimate = low = high = certificate = torch.full_like(sums, torch.nan)
+        how = ADVISED if kept.about["method"] == PRINTED else self._how
+        kappa = torch.where(counts > 0, how.kappa, how.untried)
         if isinstance(model, Model):
-            centre, spread = self._units()
-            spread = spread or 1.0
-            found = model.estimate()
-            estimate, half = centre + spread * found.mean, spread * (found.upper - found.mean)
+            (centre, spread), found = self._units(), model.estimate()
+            half = found.upper - found.mean
+            each = torch.stack([found.mean, found.mean - half, found.upper])
+            estimate, low, high = centre + (spread or 1.0) * each
+        elif isinstance(model, InUnits):
+            estimate, low, high = model.interval(kappa)
         elif model is not None:
-            kappa = torch.where(counts > 0, self._how.kappa, self._how.untried)
-            estimate, half = model.mean, kappa * model.variance.clamp(min=0).sqrt()
+            half = kappa * model.variance.clamp(min=0).sqrt()
+            estimate, low, high = model.mean, model.mean - half, model.mean + half
         intervals = self._interval()
         if intervals is not None:
             certificate = Interval(*(part[-1] for part in intervals)).price
@@ -512,8 +518,8 @@ class Study:
             counts.long(),
             sums / counts,
             estimate,
-            estimate - half,
-            estimate + half,
+            low,
+            high,
             certificate,
             ~self._alive,
         )
@@ -560,14 +566,14 @@ class Study:
         axes = axes or plt.subplots(figsize=(7, 0.3 * len(rows) + 1.2), layout="constrained")[1]
         place = range(len(rows))[::-1]
         estimates = [row.estimate for row in rows]
-        half = [row.high - row.estimate for row in rows]
-        axes.errorbar(estimates, place, xerr=half, fmt="o", capsize=3, label="estimate")
+        ends = [[row.estimate - row.low for row in rows], [row.high - row.estimate for row in rows]]
+        axes.errorbar(estimates, place, xerr=ends, fmt="o", capsize=3, label="estimate")
         axes.plot([row.mean for row in rows], place, "s", fillstyle="none", label="mean of its trials")
         if self._guarantee is not None:
             top = [row.estimate + row.certificate for row in rows]
             axes.plot(top, place, "|", markersize=12, label="certificate: at most so far below the best")
         axes.set_yticks(place, [f"{row.option} ({row.pulls})" for row in rows])
-        axes.set(xlabel="reward", title=self.verdict())
+        axes.set(xlabel="reward", title=fill(self.verdict(), 60))
         axes.legend()
         return axes
 
