@@ -236,6 +236,19 @@ def test_the_event_is_that_of_the_replay(patience):
         assert torch.equal(fires[row], trace.sync[row, trace.phase_one :]) and fires[row].any()
 
 
+def test_the_intervals_by_hand():
+    # Q = diag(4, 1), and three pulls of the first arm with a sum of 1.2: A = diag(1/4 + 3, 1), ln det QA = ln 13
+    made = Prior(torch.diag_embed(double([[2.0, 1.0]])), double([[0.5, -0.2]]))
+    intervals = ExactIntervals(2, 0.1, 3.0, prior=made, bias=double([0.3]))
+    known = Tally(double([[[3.0, 0.0]]]), double([[[1.2, 0.0]]]))
+    found = intervals.after(known, torch.tensor([[1]]), shared=known)
+    root = 0.1 * math.sqrt(math.log(13) + 2 * math.log(math.pi**2 * 2 * 4 / 0.6)) + 0.3
+    for x, (mean, width) in enumerate(((0.5 - 0.3 / 3.25, math.sqrt(1 / 3.25)), (-0.2, 1.0))):
+        assert found.lower[0, 0, x].item() == about(mean - root * width)
+        assert found.upper[0, 0, x].item() == about(mean + root * width)
+        assert found.gain[0, 0, x].item() == about(math.log1p(width**2))
+
+
 def test_the_closed_form_by_hand():
     # Q = diag(4, 1): no width above 2; N = 2, T = 5
     made = Prior(torch.diag_embed(double([[2.0, 1.0]])), torch.zeros(1, 2).double())
