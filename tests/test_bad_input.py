@@ -56,7 +56,7 @@ from fedgo.federation.local import at_random
 from fedgo.messages import scalars
 from fedgo.phase_one import deal
 from fedgo.star import Ledger, Message, Star, When
-from fedgo.theory import Assumptions
+from fedgo.theory.assumptions import Assumptions
 from fedgo.theory.confidence import radius
 from fedgo.theory.exact import computable_lam, exact_intervals, exact_parameter, prior
 from fedgo.theory.interpolation import interpolate
@@ -232,17 +232,17 @@ CASES = [
     ),
     *row(Assumptions, ASSUMED, tail=bad(0.0), curvature=bad(-0.1), noise=bad(-0.1), exponent=bad(0.0, 2.0)),
     *row(Premises, {"a": CALM, "clients": 20, "rounds": 100}, delta=DELTA, clients=WHOLE, rounds=WHOLE),
-    *row(theory.single_unit, {"runs": 2}, dimension=bad(0), scale=bad(0.0), arms=bad(0)),
+    *row(theory.worlds.single_unit, {"runs": 2}, dimension=bad(0), scale=bad(0.0), arms=bad(0)),
     *row(suprema, LINE, pieces=bad(0)),
-    *row(theory.iota, RISK, delta=DELTA),
-    *row(theory.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
-    *row(theory.regression_risk_printed, RISK, delta=DELTA),
-    *row(theory.finite_risk, CLASS | {"noise": 1.0}, delta=DELTA),
-    *row(theory.finite_risk_printed, CLASS, delta=DELTA, alpha=bad(0.0, 1.0)),
-    *row(theory.covering, {"dimension": 3}, radius=bad(0.0)),
-    *row(theory.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0, -1.0)),
-    *row(theory.information_bound, {"dimension": 5, "pulls": 10, "slope": 1.0}, lam=bad(0.0)),
-    *row(theory.radius_printed, RISK | {"pulls": 9, "step": 9, "delta": 0.1}, lam=bad(0.0)),
+    *row(theory.phase_one.iota, RISK, delta=DELTA),
+    *row(theory.phase_one.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
+    *row(theory.phase_one.regression_risk_printed, RISK, delta=DELTA),
+    *row(theory.phase_one.finite_risk, CLASS | {"noise": 1.0}, delta=DELTA),
+    *row(theory.phase_one.finite_risk_printed, CLASS, delta=DELTA),
+    *row(theory.phase_one.covering, {"dimension": 3}, radius=bad(0.0)),
+    *row(theory.phase_two.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0, -1.0)),
+    *row(theory.confidence.information_bound, {"dimension": 5, "pulls": 10, "slope": 1.0}, lam=bad(0.0)),
+    *row(theory.confidence.radius_printed, RISK | {"pulls": 9, "step": 9, "delta": 0.1}, lam=bad(0.0)),
     *row(Trace, RECORD, algorithm=bad(kinds=(3,)), clients=WHOLE, phase_one=bad(-5, 4, kinds=("x",))),
     *row(
         Trace, RECORD, arm=bad(BLANK.double(), BLANK[0]), regret=bad(BLANK.double()[:, :2]), sync=bad(BLANK)
@@ -344,17 +344,21 @@ TOGETHER = [
     (lambda: search(Cube("x", 2, lambda x: x), 3, 4), "shape of value"),
     # theory
     (
-        lambda: theory.theorem(Premises(CALM, 20, 100), 30, rho2=0.1, setting=TheoremSetting(10, 0.0, 1.0)),
+        lambda: theory.theorem.theorem(
+            Premises(CALM, 20, 100), 30, rho2=0.1, setting=TheoremSetting(10, 0.0, 1.0)
+        ),
         "lam",
     ),
     (
-        lambda: theory.theorem(Premises(CALM, 9, 9), 30, rho2=0.1, setting=TheoremSetting(10, 9.0, 0.0)),
+        lambda: theory.theorem.theorem(
+            Premises(CALM, 9, 9), 30, rho2=0.1, setting=TheoremSetting(10, 9.0, 0.0)
+        ),
         "gamma",
     ),
-    (lambda: theory.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
-    (lambda: theory.regression_risk_printed(replace(CALM, curvature=0.01), 100, 0.1), "T₀C_h²"),
-    (lambda: theory.squared_distance(GROWN, theory.growth_limit(GROWN)), "risk"),
-    (lambda: theory.theorem(Premises(GROWN, 20, 100), 30), "risk"),
+    (lambda: theory.phase_one.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
+    (lambda: theory.phase_one.regression_risk_printed(replace(CALM, curvature=0.01), 100, 0.1), "T₀C_h²"),
+    (lambda: theory.phase_one.squared_distance(GROWN, theory.phase_one.growth_limit(GROWN)), "risk"),
+    (lambda: theory.theorem.theorem(Premises(GROWN, 20, 100), 30), "risk"),
     (lambda: replay(SHARED, ARMS, Trace(**RECORD), 0.0), "lam"),
     (lambda: replay(PRIVATE, ARMS, Trace(**RECORD), 1.0), "w0"),
     (lambda: replay(SHARED, ARMS + 0.1, Trace(**RECORD), 1.0), "arms"),

@@ -21,7 +21,6 @@ from fedgo.theory.exact import (
     computable_lam,
     exact_intervals,
     exact_parameter,
-    exact_radius,
     exact_regret,
     prior,
 )
@@ -60,13 +59,11 @@ def test_the_linearisation_is_exact_and_the_nearest_such(seed, arms, more):
     g, w0 = draw(seed, arms, arms + more), draw(seed + 1, arms + more)
     offsets, means = draw(seed + 2, arms), draw(seed + 3, arms)
     found = exact_parameter(g, w0, offsets, means)
-    torch.testing.assert_close(offsets + g @ (found.w - w0), means, rtol=0, atol=1e-9)
-    nearest = np.linalg.pinv(g.numpy()) @ (means - offsets).numpy()
-    assert found.distance.item() == pytest.approx(np.linalg.norm(nearest), rel=1e-6)
+    torch.testing.assert_close(offsets + g @ (found - w0), means, rtol=0, atol=1e-9)
+    nearest, distance = np.linalg.pinv(g.numpy()) @ (means - offsets).numpy(), (found - w0).norm().item()
+    assert distance == pytest.approx(np.linalg.norm(nearest), rel=1e-6)
     # |f − f(ŵ₀)|_{Q⁻¹} = √λ B
-    assert prior(g, offsets, 0.3).bias(means).item() == pytest.approx(
-        math.sqrt(0.3) * found.distance.item(), rel=1e-6
-    )
+    assert prior(g, offsets, 0.3).bias(means).item() == pytest.approx(math.sqrt(0.3) * distance, rel=1e-6)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.floats(0.1, 10), st.floats(0.01, 3))
@@ -146,7 +143,7 @@ def test_the_widths_are_right_at_lam_1e_12_where_the_factor_of_sigma_loses_them(
 def test_the_radius_by_hand():
     # N = 20, p = 3, δ = 0.1: 2 ln(π²·20·16/0.6)
     union = 2 * math.log(math.pi**2 * 20 * 16 / 0.6)
-    root = exact_radius(double(1.7), 3, clients=20, sigma=0.2, delta=0.1, bias=0.05)
+    root = noise_radius(double(1.7), 3, members=20, sigma=0.2, delta=0.1) + 0.05
     assert root.dtype == torch.float64 and root.item() == about(0.2 * math.sqrt(1.7 + union) + 0.05)
     # with half of δ for Phase I it is the radius of the repaired theorem without a remainder
     old = radius(
@@ -212,9 +209,8 @@ def test_an_optimist_pays_at_most_twice_the_radius_times_the_width(played):
         belief = Prior(intervals.prior.factor.unsqueeze(1), intervals.prior.offsets.unsqueeze(1)).after(
             seen.tally
         )
-        root = exact_radius(
-            belief.information, seen.syncs, clients=4, sigma=problem.sigma, delta=0.1, bias=problem.sigma
-        )
+        noise = noise_radius(belief.information, seen.syncs, members=4, sigma=problem.sigma, delta=0.1)
+        root = noise + problem.sigma
         arm = trace.arm[:, seen.step]
         width = belief.width.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         most = (2 * root * width).clamp(max=2 * value)
@@ -240,16 +236,29 @@ def test_the_event_is_that_of_the_replay(patience):
         assert torch.equal(fires[row], trace.sync[row, trace.phase_one :]) and fires[row].any()
 
 
+def test_the_intervals_by_hand():
+    # Q = diag(4, 1), and three pulls of the first arm with a sum of 1.2: A = diag(1/4 + 3, 1), ln det QA = ln 13
+    made = Prior(torch.diag_embed(double([[2.0, 1.0]])), double([[0.5, -0.2]]))
+    intervals = ExactIntervals(2, 0.1, 3.0, prior=made, bias=double([0.3]))
+    known = Tally(double([[[3.0, 0.0]]]), double([[[1.2, 0.0]]]))
+    found = intervals.after(known, torch.tensor([[1]]), shared=known)
+    root = 0.1 * math.sqrt(math.log(13) + 2 * math.log(math.pi**2 * 2 * 4 / 0.6)) + 0.3
+    for x, (mean, width) in enumerate(((0.5 - 0.3 / 3.25, math.sqrt(1 / 3.25)), (-0.2, 1.0))):
+        assert found.lower[0, 0, x].item() == about(mean - root * width)
+        assert found.upper[0, 0, x].item() == about(mean + root * width)
+        assert found.gain[0, 0, x].item() == about(math.log1p(width**2))
+
+
 def test_the_closed_form_by_hand():
-    # Q = diag(4, 1): no width above 2; N = 2, T = 5, Λ = 1.5
+    # Q = diag(4, 1): no width above 2; N = 2, T = 5
     made = Prior(torch.diag_embed(double([[2.0, 1.0]])), torch.zeros(1, 2).double())
     intervals = ExactIntervals(2, 0.1, 3.0, prior=made, bias=double([0.3]))
     bound = 2 * math.log1p(10 * 4 / 2)  # R = K ln(1 + NT·4/K)
     syncs = bound / 1.6 + math.sqrt((bound / 1.6) ** 2 + 5 * bound / 0.8)
-    root = 0.1 * math.sqrt(1.5 + 2 * math.log(math.pi**2 * 2 * (min(syncs, 10) + 1) ** 2 / 0.6)) + 0.3
+    root = 0.1 * math.sqrt(bound + 2 * math.log(math.pi**2 * 2 * (min(syncs, 10) + 1) ** 2 / 0.6)) + 0.3
     clip = min(3.0 / root, 2.0)
     scale = 2 * root * math.sqrt(clip**2 / math.log1p(clip**2))
-    (found,) = exact_regret(intervals, 5, 0.8, double([1.5]))
-    assert found.good == about(scale * math.sqrt(math.e * 10 * 1.5))
-    assert found.bad == about(2 * scale * math.sqrt(0.8) + 6)
+    (found,) = exact_regret(intervals, 5, 0.8)
+    assert found.good == about(scale * math.sqrt(math.e * 10 * bound))
+    assert found.bad == about(math.floor(bound) * (2 * scale * math.sqrt(0.8) + 6))
     assert found.second_order == 0

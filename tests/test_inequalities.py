@@ -10,14 +10,14 @@ from fedgo import Langevin, Network, Problem, Settings, SingleUnit, realizable, 
 from fedgo.experiments.inequalities import Violations, one_step, regret_bound, violations
 from fedgo.experiments.plays import blind, linear_play, play, random_play
 from fedgo.experiments.printed_event import bookkeeping
-from fedgo.theory import (
+from fedgo.theory.phase_two import (
     excess_first_order,
     excess_in_ball,
     excess_printed,
     regret_phase_two_clipped,
-    single_unit,
 )
 from fedgo.theory.replay import Replay
+from fedgo.theory.worlds import single_unit
 
 ROUNDING = 1 + 1e-6
 

@@ -10,7 +10,8 @@ from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizabl
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.confidence import Tally, ball, condition
 from fedgo.experiments.plays import Hindsight, blind, linear_play, play, random_play, single_unit_line_three
-from fedgo.theory import information_bound, single_unit
+from fedgo.theory.confidence import information_bound
+from fedgo.theory.worlds import single_unit
 
 BRIEF = Langevin(rounds=12, step=0.05)
 CLIENTS, ROUNDS, LAM, GAMMA = 3, 12, 0.7, 0.4

@@ -12,9 +12,9 @@ from protocols import kernel_widths, play
 
 from fedgo.confidence import Tally
 from fedgo.theory import phase_two as theory
-from fedgo.theory.confidence import information_bound
-from fedgo.theory.exact import Prior, exact_radius
-from fedgo.theory.uniform import prior_after_the_fact, tabular_information, uniform_radius, uniform_regret
+from fedgo.theory.confidence import information_bound, noise_radius
+from fedgo.theory.exact import Prior
+from fedgo.theory.uniform import tabular_information, uniform_radius
 
 INF = math.inf
 cases = settings(max_examples=120, deadline=None, derandomize=True)
@@ -119,6 +119,13 @@ def test_the_corner_where_every_step_synchronises_is_quiet_with_patience(clients
 # Lemma U
 
 
+def prior_after_the_fact(noise, means, along, across):
+    """Q = s·ξξᵀ/|ξ|² + ν²I: a kernel chosen after the noise was seen, which knows f and doubts it only along ξ."""
+    unit = noise / noise.norm(dim=-1, keepdim=True)
+    kernel = along * unit.unsqueeze(-1) * unit.unsqueeze(-2) + across * torch.eye(noise.shape[-1]).double()
+    return Prior(torch.linalg.cholesky(kernel), means)
+
+
 def kernel_of(seed, arms):
     """A positive definite Q of any shape: wide, narrow, nearly of rank one."""
     dice = np.random.default_rng(seed)
@@ -147,7 +154,7 @@ def test_the_lemma_holds_for_any_kernel_and_centre_chosen_after_the_noise(seed, 
 
 
 def test_a_width_can_exceed_that_of_the_counted_event():
-    # the price of √2 in `uniform_regret`: w² → 1/n for a wide kernel, while the event counts 1/(1 + n)
+    # the price of √2 in the corollary: w² → 1/n for a wide kernel, while the event counts 1/(1 + n)
     one = Prior(double([[1e3]]), double([0.0])).after(Tally(double([1.0]), double([0.0])))
     assert 0.5 < one.width.square().item() < 1
 
@@ -168,24 +175,15 @@ def test_a_kernel_chosen_after_the_fact_breaks_the_fixed_radius_and_not_the_unif
     means, counts = torch.zeros(400, 50).double(), torch.ones(400, 50).double()
     made = prior_after_the_fact(noise, means, 100.0, 1e-3)
     belief = made.after(Tally(counts, means + noise))
-    rules = {"clients": 1, "sigma": 0.1, "delta": 0.1}
-    fixed = exact_radius(belief.information, 0, bias=made.bias(means), **rules)
-    uniform = uniform_radius(counts, 0, bias=made.bias(means), **rules)
+    bias = made.bias(means)
+    fixed = noise_radius(belief.information, 0, members=1, sigma=0.1, delta=0.1) + bias
+    uniform = uniform_radius(counts, 0, clients=1, sigma=0.1, delta=0.1, bias=bias)
     outside = belief.distance(means)
     assert (outside > fixed).all() and (outside > uniform).double().mean() < 0.02
     # the same kernel before the fact is innocent
     again = 0.1 * torch.randn(400, 50, generator=source, dtype=torch.float64)
     innocent = made.after(Tally(counts, means + again)).distance(means)
     assert (innocent > fixed).double().mean() < 0.02
-
-
-def test_the_uniform_regret_by_hand():
-    # √β = 2, F = 1: √(2β) = 2√2, clipped at F/√(2β)
-    clip = 1 / (2 * math.sqrt(2))
-    scale = 4 * math.sqrt(2) * math.sqrt(clip**2 / math.log1p(clip**2))
-    found = uniform_regret(2.0, 2.5, 3, 10, 0.7, 1.0)
-    assert found.good == about(scale * math.sqrt(math.e * 30 * 2.5))
-    assert found.bad == about(2 * (3 * scale * math.sqrt(0.7) + 2))
 
 
 @given(seeds, st.floats(-2, 2))
@@ -213,5 +211,8 @@ def test_the_uniform_regret_covers_refits_at_every_step(seed, log_value):
     information = tabular_information(double(played.counts)).item()
     assert information == pytest.approx(played.information, rel=1e-9)
     assert information <= arms * math.log1p(clients * rounds / arms) * (1 + 1e-12)
-    found = uniform_regret(root, information * (1 + 1e-9), clients, rounds, gamma, value, patience)
+    scale, spread = max(2 * root**2, value**2), information * (1 + 1e-9)
+    found = theory.regret_phase_two_clipped(
+        scale, spread, clients, rounds, gamma, value, widest=1.0, patience=patience
+    )
     assert paid <= found.total * (1 + 1e-9)

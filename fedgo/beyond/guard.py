@@ -6,9 +6,10 @@ included) and of its own pulls since. With |f| ≤ F, σ-sub-Gaussian noise and 
     U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))     (G)
 
 contain f(x) for all arms, clients and steps with probability 1 − δ. Where all synchronise at the same step, so do the
-intersections of these, at δ/2, with those of all data up to the last synchronisation, and if N = 1 these alone, at δ,
+intersections of these with those of all data up to the last synchronisation, each at δ′ = δ/2, and if N = 1 the latter
+alone, at δ′ = δ:
 
-    h² = σ²(ln(1 + n) + 2 ln(2K/δ)).                                                                    (G′)
+    h² = σ²(ln(1 + n) + 2 ln(K/δ′)).                                                                    (G′)
 
 A proposed arm a is played if q(a) ≤ κ(U − L)(a), otherwise the arm of the largest U. Client i synchronises when
 (n_i − m)·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last time; then counts and sums go up, and their news
@@ -41,7 +42,7 @@ from fedgo.problem import Problem
 from fedgo.simulation import Learner, largest, order_of_ties, simulate
 from fedgo.star import Ledger, Star, When
 from fedgo.theory.confidence import information_bound, noise_radius
-from fedgo.theory.intervals import Bounds, Interval, check_bounds, clipped
+from fedgo.theory.intervals import Bounds, Interval, clipped
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 from fedgo.trace import Trace
 
@@ -64,7 +65,7 @@ class Guarantee:
     simultaneous: bool = False
 
     def __post_init__(self) -> None:
-        check_bounds(1, self.sigma, self.value, self.delta)
+        Bounds(1, self.sigma, self.value, self.delta)  # checks them
         remedy = "give κ ≥ 1, the price of a proposal"
         require(1 <= number("kappa", self.kappa, remedy) < math.inf, "kappa", self.kappa, remedy)
         check_event(0.0 if self.gamma is None else self.gamma, self.patience)

@@ -27,11 +27,6 @@ class Terms(NamedTuple):
     regularisation: float
     linearisation: float
 
-    @property
-    def total(self) -> float:
-        """Their sum."""
-        return sum(self)
-
 
 def radius_printed(
     a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float, lost: bool = False
@@ -84,9 +79,7 @@ def radius(
     """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (the paper's confidence lemma).
 
     √β = σ√(ln det Σ/det λI + 2 ln(π²N(p+1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|, with ``information`` the log-ratio,
-    ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*| and ``curvature`` C_h: the lemma's three terms,
-    with the proof's Cauchy–Schwarz step replaced by G(λI + GᵀG)⁻¹Gᵀ ≤ I and a union over (p, i). Only a
-    simulation knows ρ₀.
+    ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*|, which only a simulation knows, and ``curvature`` C_h.
     """
     check_probability(delta)
     check_regularisation(lam)

@@ -5,9 +5,8 @@ In arm space Q = GGᵀ/λ is the prior covariance of f, A = Q⁻¹ + diag(n) the
 
     |m − f|_A ≤ √β,   √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
 
-for all clients i and steps t with probability 1 − δ, conditional on Phase I. With rank K, |f − f(ŵ₀)|_{Q⁻¹} = √λ|G⁺r|.
-A is factorised and not Σ: each row of it has the size of its own pivot, so that λ may be 1e-12. More arms than
-parameters, or gradients that lack rank, are refused.
+for all clients i and steps t with probability 1 − δ, conditional on Phase I. A is factorised and not Σ: each row of it
+has the size of its own pivot, so that λ may be 1e-12. Gradients that lack rank, as with K > d_w, are refused.
 """
 
 import math
@@ -28,52 +27,36 @@ from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, syn
 _RANK = 1e-8  # of the largest singular value: gradients whose least is below it are not of full rank
 
 
-class Exact(NamedTuple):
-    """``w`` w̃ (..., d_w), at which the linearisation at ŵ₀ is exact, and ``distance`` ρ̃ = |w̃ − ŵ₀| (...)."""
-
-    w: Tensor
-    distance: Tensor
-
-
-def exact_parameter(gradients: Tensor, w0: Tensor, offsets: Tensor, means: Tensor) -> Exact:
-    """w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) of G = ``gradients`` (..., K, d_w), ``offsets`` f(ŵ₀) and ``means`` f (..., K).
+def exact_parameter(gradients: Tensor, w0: Tensor, offsets: Tensor, means: Tensor) -> Tensor:
+    """w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) (..., d_w) of G = ``gradients`` (..., K, d_w), ``offsets`` f(ŵ₀) and ``means`` f (..., K).
 
     Only a simulation knows it. A ``ValueError`` unless G has rank K.
     """
-    _full_rank(gradients)
+    least_singular(gradients)
     factor, basis = compress(gradients)
     inner = torch.linalg.solve_triangular(factor, (means - offsets).unsqueeze(-1), upper=False)
-    away = (basis @ inner).squeeze(-1)
-    return Exact(w0 + away, away.norm(dim=-1))
+    found: Tensor = w0 + (basis @ inner).squeeze(-1)
+    return found
 
 
 def least_singular(gradients: Tensor) -> Tensor:
-    """σ_min(G) of ``gradients`` (..., K, d_w), (...); 0 where the rank is below K, up to rounding."""
-    arms, dimension = gradients.shape[-2:]
+    """σ_min(G) of ``gradients`` (..., K, d_w), (...); a ``ValueError`` where the rank is below K, up to rounding."""
     values: Tensor = torch.linalg.svdvals(gradients)
     least, most = values[..., -1], values[..., 0]
-    return torch.where((least > _RANK * most) & (arms <= dimension), least, 0.0)
-
-
-def _full_rank(gradients: Tensor) -> Tensor:
-    least = least_singular(gradients)
+    full = (least > _RANK * most) & (gradients.shape[-2] <= gradients.shape[-1])
     remedy = "the linearisation is exact only for gradients of rank K: give fewer arms or a wider network"
-    require(bool((least > 0).all()), "the least singular value of the gradients", least.min().item(), remedy)
+    found = torch.where(full, least, 0.0).min().item()
+    require(bool(full.all()), "the least singular value of the gradients", found, remedy)
     return least
 
 
-def farthest(offsets: Tensor, value: float) -> Tensor:
-    """√Σ_x (F + |f_x(ŵ₀)|)² ≥ |f − f(ŵ₀)| for every f with |f| ≤ F = ``value``, from ``offsets`` (..., K); (...)."""
+def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
+    """λ = (σ·σ_min(G)/√Σ(F + |f_x(ŵ₀)|)²)², (...): a client can compute it, and √λ|w̃ − ŵ₀| ≤ σ if |f| ≤ F."""
+    require(0 < sigma < math.inf, "sigma", sigma, "give σ > 0, a bound on the noise")
     require(0 < value < math.inf, "value", value, "give F > 0, a bound on |f|")
     require_finite("offsets", offsets)
-    away: Tensor = (value + offsets.abs()).norm(dim=-1)
-    return away
-
-
-def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
-    """λ = (σ·σ_min(G)/√Σ(F + |f_x(ŵ₀)|)²)², (...): a client can compute it, and √λ|w̃ − ŵ₀| ≤ σ whatever f is."""
-    require(0 < sigma < math.inf, "sigma", sigma, "give σ > 0, a bound on the noise")
-    return (sigma * _full_rank(gradients) / farthest(offsets, value)).square()
+    farthest: Tensor = (value + offsets.abs()).norm(dim=-1)
+    return (sigma * least_singular(gradients) / farthest).square()
 
 
 class Belief(NamedTuple):
@@ -127,21 +110,8 @@ def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> Prior:
     """
     lam = torch.as_tensor(lam, dtype=torch.float64)
     require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
-    _full_rank(gradients)
+    least_singular(gradients)
     return Prior(compress(gradients / lam.sqrt()[..., None, None]).features, offsets)
-
-
-def exact_radius(
-    information: Tensor,
-    syncs: Tensor | int,
-    *,
-    clients: int,
-    sigma: float,
-    delta: float,
-    bias: Tensor | float,
-) -> Tensor:
-    """√β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f₀|_{Q⁻¹}, the last being ``bias`` or a bound on it."""
-    return noise_radius(information, syncs, members=clients, sigma=sigma, delta=delta) + bias
 
 
 @dataclass(frozen=True)
@@ -161,17 +131,10 @@ class ExactIntervals(Bounds):
         if run is not None:
             factor, offsets, bias = factor[run], offsets[run], bias[run]
         belief = Prior(factor.unsqueeze(1), offsets.unsqueeze(1)).after(known)
-        root = exact_radius(
-            belief.information,
-            syncs,
-            clients=self.clients,
-            sigma=self.sigma,
-            delta=self.delta,
-            bias=bias.unsqueeze(1),
-        )
-        return clipped(
-            belief.mean, root.unsqueeze(-1) * belief.width, self.value, belief.width.square().log1p()
-        )
+        information, members = belief.information, self.clients
+        noise = noise_radius(information, syncs, members=members, sigma=self.sigma, delta=self.delta)
+        width = (noise + bias.unsqueeze(1)).unsqueeze(-1) * belief.width
+        return clipped(belief.mean, width, self.value, belief.width.square().log1p())
 
 
 def exact_intervals(
@@ -189,28 +152,16 @@ def exact_intervals(
     return ExactIntervals(start.clients, sigma, value, delta, prior=made, bias=bias)
 
 
-def exact_regret(
-    intervals: ExactIntervals, rounds: int, gamma: float, information: Tensor | None = None, patience: int = 0
-) -> list[PhaseTwoRegret]:
-    """Item 3 with κ = 0 for every run: the regret of Phase II of whoever plays the largest upper end.
-
-    Λ = ``information`` (S,) is R = K ln(1 + NT max_x Q_xx/K) unless the realised one is given.
-    """
-    found, steps, arms = [], intervals.clients * rounds, intervals.prior.offsets.shape[-1]
-    for row, most in enumerate(intervals.prior.variance.amax(-1).tolist()):
-        bound = information_bound(arms, steps, math.sqrt(most), 1.0)
-        realised = bound if information is None else information[row].item()
-        syncs = min(synchronisations(rounds, bound, gamma, patience), steps) if gamma else steps
-        root = exact_radius(
-            torch.tensor(realised, dtype=torch.float64),
-            torch.tensor(syncs, dtype=torch.float64),
-            clients=intervals.clients,
-            sigma=intervals.sigma,
-            delta=intervals.delta,
-            bias=intervals.bias[row],
-        ).item()
-        sizes = (intervals.clients, rounds, gamma, intervals.value)
-        found.append(
-            regret_phase_two_clipped(root**2, realised, *sizes, widest=math.sqrt(most), patience=patience)
-        )
+def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
+    """Item 3 with κ = 0 and Λ = R = K ln(1 + NT max_x Q_xx/K) for every run: the regret of Phase II of whoever plays
+    the largest upper end."""
+    found, clients, arms = [], intervals.clients, intervals.prior.offsets.shape[-1]
+    largest = intervals.prior.variance.amax(-1).tolist()
+    for most, bias in zip(largest, intervals.bias.tolist(), strict=True):
+        bound = information_bound(arms, clients * rounds, math.sqrt(most), 1.0)
+        syncs = min(synchronisations(rounds, bound, gamma), clients * rounds)
+        sizes = torch.tensor([bound, syncs], dtype=torch.float64)
+        noise = noise_radius(*sizes, members=clients, sigma=intervals.sigma, delta=intervals.delta).item()
+        rules = clients, rounds, gamma, intervals.value
+        found.append(regret_phase_two_clipped((noise + bias) ** 2, bound, *rules, widest=math.sqrt(most)))
     return found

@@ -22,12 +22,8 @@ def interpolate(
     ``ValueError`` where a mean is not finite.
     """
     w, missing = start, means - model.values(start, arms)
-    require(
-        bool(missing.isfinite().all()),
-        "the largest |r|",
-        missing.abs().max().item(),
-        "give finite means and ŵ₀",
-    )
+    finite, most = bool(missing.isfinite().all()), missing.abs().max().item()
+    require(finite, "the largest |r|", most, "give finite means and ŵ₀")
     identity = torch.eye(arms.shape[-2], dtype=torch.float64)
     damping = torch.ones_like(missing[..., :1])
     for _ in range(_MOST_STEPS):
@@ -40,6 +36,5 @@ def interpolate(
         better = left.norm(dim=-1, keepdim=True) < missing.norm(dim=-1, keepdim=True)
         w, missing = torch.where(better, trial, w), torch.where(better, left, missing)
         damping = (damping * torch.where(better, 0.3, 3.0)).clamp(1e-13, 1e13)
-    raise ArithmeticError(
-        f"no parameter fits all arms to {tolerance}: {missing.abs().max().item():.1e} is left"
-    )
+    most = missing.abs().max().item()
+    raise ArithmeticError(f"no parameter fits all arms to {tolerance}: {most:.1e} is left")

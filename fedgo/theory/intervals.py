@@ -1,11 +1,9 @@
 """Intervals that contain f(x) for every arm, client and step at once, and the certificate q_t ≥ r_t they give.
 
-They come from what a client knows: the counts and sums of everybody's rewards up to the last synchronisation, and
-of its own since. If L ≤ f ≤ U, whatever is played, r_t ≤ max{0, max_{x ≠ x_t} U(x) − L(x_t)} = q_t, which a client can
-compute: r_t is 0 where x_t is the best arm.
+They come from what a client knows, counts and sums of rewards. If L ≤ f ≤ U, whatever is played,
+r_t ≤ max{0, max_{x ≠ x_t} U(x) − L(x_t)} = q_t, as r_t is 0 where x_t is the best arm.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -13,7 +11,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, require
+from fedgo._checks import count, number
 from fedgo.confidence import Tally
 from fedgo.theory.assumptions import check_probability
 from fedgo.trace import Trace
@@ -63,16 +61,6 @@ class Intervals(Protocol):
         ...
 
 
-def check_bounds(clients: int, sigma: float, value: float, delta: float) -> None:
-    """N ≥ 1, σ > 0, F > 0, δ in (0, 1)."""
-    count("clients", clients, "give N, at least one client")
-    remedy = "give σ > 0, a bound on the noise"
-    require(0 < number("sigma", sigma, remedy) < math.inf, "sigma", sigma, remedy)
-    remedy = "give F > 0, a bound on |f|"
-    require(0 < number("value", value, remedy) < math.inf, "value", value, remedy)
-    check_probability(number("delta", delta, "give a failure probability δ in (0, 1)"))
-
-
 @dataclass(frozen=True)
 class Bounds:
     """What intervals for N = ``clients`` are given: ``sigma`` σ of the noise, F = ``value`` ≥ |f|, and ``delta`` δ."""
@@ -83,7 +71,10 @@ class Bounds:
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        check_bounds(self.clients, self.sigma, self.value, self.delta)
+        count("clients", self.clients, "give N, at least one client")
+        number("sigma", self.sigma, "give σ > 0, a bound on the noise", above=0)
+        number("value", self.value, "give F > 0, a bound on |f|", above=0)
+        check_probability(number("delta", self.delta, "give a failure probability δ in (0, 1)"))
 
 
 def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interval:
@@ -115,9 +106,7 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
     everybody = torch.nn.functional.pad(data.cumsum(2), (0, 0, 1, 0))  # at t: all data of the steps before t
     fired = torch.nn.functional.pad(trace.sync, (1, 0))
     syncs = fired.cumsum(1)
-    since = (
-        torch.where(fired, torch.arange(steps + 1), first).cummax(1).values
-    )  # the first step after the last sync
+    since = torch.where(fired, torch.arange(steps + 1), first).cummax(1).values  # the last sync's next step
     for i in range(trace.clients):
         step = torch.arange(first + i, steps, trace.clients)
         own = torch.nn.functional.pad(data[:, :, step].cumsum(2), (0, 0, 1, 0))

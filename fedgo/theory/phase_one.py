@@ -12,17 +12,13 @@ from fedgo.theory.assumptions import Assumptions, check_probability, check_sampl
 C_NET, C_RISK, C_DISTANCE = 8.0, 16.0, 32.0
 
 
-def finite_risk_printed(
-    size: int, data: int, delta: float, value: float, epsilon: float = 0.0, alpha: float = 0.5
-) -> float:
-    """E(f̃ − f*)² of an ε-approximate minimiser over ``size`` functions that contain f* (lemma "Risk bounds").
+def finite_risk_printed(size: int, data: int, delta: float, value: float) -> float:
+    """E(f̃ − f*)² of a minimiser over ``size`` functions that contain f* (lemma "Risk bounds" with its α = ½).
 
     Invalid: the noise level does not appear, and neither does F² at ln(2/δ).
     """
     check_sample(size, data, delta)
-    require(0 < alpha < 1, "alpha", alpha, "the bound divides by 1 − α: give α in (0, 1)")
-    first = (1 + alpha) / (1 - alpha) * value**2 * math.log(size) * math.log(2) / (data * alpha)
-    return first + 2 * math.log(2 / delta) / (data * alpha) + epsilon / (1 - alpha)
+    return (6 * value**2 * math.log(size) * math.log(2) + 4 * math.log(2 / delta)) / data
 
 
 def finite_risk(
@@ -36,14 +32,10 @@ def finite_risk(
 def iota(a: Assumptions, exploration: int, delta: float) -> float:
     """ι = ln(T₀C_h²) + ln(2/δ), the logarithm of Lemma 1 as the appendix ends it; a ``ValueError`` if not positive."""
     check_probability(delta)
-    found = math.log(exploration * a.curvature**2) if a.curvature else -math.inf
-    require(
-        found > 0,
-        "T₀C_h²",
-        exploration * a.curvature**2,
-        "the proof of Lemma 1 needs ln(T₀C_h²) > 0; the repaired bound has C_g instead",
-    )
-    return found + math.log(2 / delta)
+    product = exploration * a.curvature**2
+    remedy = "the proof of Lemma 1 needs ln(T₀C_h²) > 0; the repaired bound has C_g instead"
+    require(product > 1, "T₀C_h²", product, remedy)
+    return math.log(product) + math.log(2 / delta)
 
 
 def regression_risk_printed(a: Assumptions, exploration: int, delta: float) -> float:

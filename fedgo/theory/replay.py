@@ -1,11 +1,9 @@
 """What the analysis of Phase II speaks about, rebuilt from a trace: widths, log-determinants, epochs of every step.
 
-From the counts that each client knew (`knowledge`) follow its Σ_{t−1,i} and the width of the arm that it pulled. So do
-those of the analysis' imaginary agent, who sees every pull: Σ_t = λI + Σ_{s ≤ t} g_s g_sᵀ. Log-determinants are running
-sums, ln det(Σ + ggᵀ)/det Σ = ln(1 + gᵀΣ⁻¹g).
+From the counts that each client knew (`knowledge`) follow its Σ_{t−1,i} and the width of its arm, and those of the
+analysis' agent who sees every pull. Log-determinants are running sums, ln det(Σ + ggᵀ)/det Σ = ln(1 + gᵀΣ⁻¹g).
 """
 
-import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -89,13 +87,3 @@ def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
     sums = values.cumsum(1)
     new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
     return sums - torch.where(new, sums - values, 0.0).cummax(1).values
-
-
-def realised_information(start: Start, arms: Tensor, trace: Trace, lam: float) -> Tensor:
-    """Λ = ln det Σ_NT/det λI of every run, (S,), from the counts alone: the last `Replay.total`, without a replay."""
-    pulled = trace.arm[:, trace.phase_one :]
-    counts = torch.zeros(arms.shape[:2], dtype=torch.float64)
-    counts.scatter_add_(1, pulled, torch.ones_like(pulled, dtype=torch.float64))
-    features = compress(start.network.gradients(start.w0[:, 0], arms)).features
-    factor = precision_factor(features, lam, Tally(counts, torch.zeros_like(counts)))
-    return 2 * (factor.diagonal(dim1=-2, dim2=-1).log() - math.log(lam) / 2).sum(-1)

@@ -1,10 +1,8 @@
 """The constants of Assumptions 2 and 3 for the two-layer network, in closed form: F, C_g, C_h, ζ and μ.
 
-Everything depends on a unit only through its outer weight W₂ⱼ and its input zⱼ = W₁ⱼx + c₁ⱼ, so a supremum over a
-set of parameters needs only the interval of z and the bound on |W₂ⱼ| there. With s = σ(z), B ≥ |W₂ⱼ| and
-r² = 1 + |x|² the unit's share of |∇f_x|² is s² + B²r²s²(1 − s)², and with v = 1 − 2s the norm of its block of ∇²f_x is
-(1 − v²)/8 · (Br²v + √(B²r⁴v² + 4r²)); both are maximised exactly, nothing is sampled. Over a line, where every unit
-moves with the same parameter, such bounds are too large, and `suprema` cuts it into pieces.
+A supremum over a set of parameters needs of a unit only the interval of its input z = W₁ⱼx + c₁ⱼ and B ≥ |W₂ⱼ|. With
+s = σ(z) and r² = 1 + |x|² its share of |∇f_x|² is s² + B²r²s²(1 − s)², and with v = 1 − 2s its block of ∇²f_x has the
+norm (1 − v²)/8 · (Br²v + √(B²r⁴v² + 4r²)); both are maximised exactly, nothing is sampled.
 """
 
 from typing import NamedTuple
@@ -25,8 +23,7 @@ class Region(NamedTuple):
     """A set of parameters as the units see it at the arms.
 
     ``low``, ``high`` (..., K, H): the interval of zⱼ; ``outer`` (..., H): the bound on |W₂ⱼ|; ``values`` (..., K, 2):
-    the interval of f_x; ``reach`` (..., K): r² = 1 + |x|². The intervals are attained for a `box`, and contain what a
-    `segment` attains.
+    the interval of f_x; ``reach`` (..., K): r² = 1 + |x|². A `box` attains its intervals, a `segment` may not.
     """
 
     low: Tensor
@@ -105,30 +102,23 @@ def curvature_bound(region: Region) -> Tensor:
     return ((1 - v.square()) / 8 * (a2.sqrt() * v + (a2 * v.square() + 4 * reach).sqrt())).amax((-2, -1))
 
 
-class Suprema(NamedTuple):
-    """F = ``value``, C_g = ``slope`` and C_h = ``curvature`` of Assumption 2 over a line and the arms, all (...)."""
+def suprema(
+    network: Network, start: Tensor, end: Tensor, arms: Tensor, pieces: int = 400
+) -> tuple[Tensor, Tensor, Tensor]:
+    """F, C_g and C_h (...) on the line from ``start`` to ``end`` (..., d_w) at ``arms`` (..., K, d_x), but for a piece.
 
-    value: Tensor
-    slope: Tensor
-    curvature: Tensor
-
-
-def suprema(network: Network, start: Tensor, end: Tensor, arms: Tensor, pieces: int = 400) -> Suprema:
-    """F, C_g and C_h on the line from ``start`` to ``end`` (..., d_w) at ``arms`` (..., K, d_x), to within a piece.
-
-    Over a whole `segment` the bounds let every unit be where it likes, which no single w allows. Over each of its
-    ``pieces`` equal parts there is little room for that, so the largest of theirs lies above every value on the line,
-    below the bound over the whole, and tends to the supremum.
+    Over a whole `segment` the bounds let every unit be where it likes, which no single w allows; over each of its
+    ``pieces`` equal parts there is little room for that, and the largest of theirs tends to the supremum from above.
     """
     count("pieces", pieces, "give the number of parts, at least one")
     share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
-    found: list[Suprema] = []
+    found: list[list[Tensor]] = []
     for part in share.unfold(0, 2, 1).split(_TOGETHER):  # as many pieces at once as keep the memory small
         first, last = (torch.lerp(start.unsqueeze(-2), end.unsqueeze(-2), at) for at in part.unbind(-1))
         region = segment(network, first, last, arms.unsqueeze(-3))
-        bounds = (bound(region).amax(-1) for bound in (value_bound, gradient_bound, curvature_bound))
-        found.append(Suprema(*bounds))
-    return Suprema(*(torch.stack(each).amax(0) for each in zip(*found, strict=True)))
+        found.append([bound(region).amax(-1) for bound in (value_bound, gradient_bound, curvature_bound)])
+    value, slope, curvature = (torch.stack(each).amax(0) for each in zip(*found, strict=True))
+    return value, slope, curvature
 
 
 class LossCurvature(NamedTuple):
@@ -143,8 +133,7 @@ class LossCurvature(NamedTuple):
 def loss_curvature(gradients: Tensor) -> LossCurvature:
     """μ, μ₊ and ζ from the ``gradients`` J (..., K, d_w) at w*, where ∇²L(w*) = (2/K)JᵀJ (Assumption 3).
 
-    With K < d_w arms the Hessian is singular and μ = 0 exactly, at every w*; μ₊ = (2/K)σ_min(J)² > 0 where J has full
-    row rank. The latter is a number of this w*, it varies along the set of zeros of L.
+    With K < d_w arms μ = 0 exactly, at every w*; μ₊ = (2/K)σ_min(J)² > 0 where J has full row rank, for this w*.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT
@@ -153,31 +142,21 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
     return LossCurvature(torch.zeros_like(least) if arms < dimension else least, least, values[..., -1])
 
 
-class Measured(NamedTuple):
-    """Assumptions 2 and 3 with μ₊ in the place of μ, and the ζ that Lemma 2 asks for."""
-
-    assumptions: Assumptions
-    zeta: float
-
-
-def measured(network: Network, start: Tensor, end: Tensor, arms: Tensor, noise: float) -> list[Measured]:
-    """The constants between ŵ₀ = ``start`` and w* = ``end``, both (R, d_w), at ``arms`` (R, K, d_x), of every run.
+def measured(
+    network: Network, start: Tensor, end: Tensor, arms: Tensor, noise: float
+) -> list[tuple[Assumptions, float]]:
+    """Assumptions 2 and 3 between ŵ₀ = ``start`` and w* = ``end``, both (R, d_w), at ``arms`` (R, K, d_x), for every
+    run, with μ₊ in the place of μ; and the ζ that Lemma 2 asks for.
 
     Assumption 1 wants W in the unit cube. The smallest centred cube that holds both points has a side s, and in units
     of it C_g becomes sC_g, and C_h, μ and ζ become s²C_h, s²μ and s²ζ. F, C_g and C_h are the `suprema` on the line,
-    which every convex W with these points contains: in this unit no admissible W has smaller ones. In a larger cube all
-    but F and d_w are larger. The true μ is 0 with fewer arms than parameters.
+    which every convex W with these points contains. The true μ is 0 with fewer arms than parameters.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
-    line, bend = suprema(network, start, end, arms), loss_curvature(network.gradients(end, arms))
-    columns = (
-        line.value,
-        side * line.slope,
-        side**2 * line.curvature,
-        side**2 * bend.mu_plus,
-        side**2 * bend.zeta,
-    )
+    (value, slope, curvature), loss = suprema(network, start, end, arms), network.gradients(end, arms)
+    squared = (side**2 * part for part in (curvature, *loss_curvature(loss)[1:]))
+    columns = zip(*(part.tolist() for part in (value, side * slope, *squared)), strict=True)
     return [
-        Measured(Assumptions(network.size, value, slope, curvature, noise, growth), zeta)
-        for value, slope, curvature, growth, zeta in zip(*(part.tolist() for part in columns), strict=True)
+        (Assumptions(network.size, value, slope, curvature, noise, growth), zeta)
+        for value, slope, curvature, growth, zeta in columns
     ]

@@ -1,10 +1,6 @@
-"""Theorem 1 as printed and repaired: R_total ≤ R_phaseI + R_good + R_bad and C_total = C_phaseI + C_phaseII.
-
-"ln" is natural throughout; distances are to the w* named (any zero of L; the nearest to ŵ₀ is best).
-"""
+"""Theorem 1 as printed and repaired: R_total ≤ R_phaseI + R_good + R_bad and C_total = C_phaseI + C_phaseII."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,27 +10,9 @@ from torch import Tensor
 from fedgo._checks import count
 from fedgo.phase_one import phase_one_length
 from fedgo.phase_two import Settings
+from fedgo.theory import phase_one, phase_two
 from fedgo.theory.assumptions import Assumptions, check_probability
 from fedgo.theory.confidence import information_bound, radius, radius_printed
-from fedgo.theory.phase_one import (
-    C_DISTANCE,
-    exploration_needed,
-    optimisation_error,
-    phase_one_scalars,
-    regression_risk,
-    squared_distance,
-)
-from fedgo.theory.phase_two import (
-    bad_regret_printed,
-    excess_first_order,
-    excess_in_ball,
-    good_regret_printed,
-    phase_two_scalars,
-    regret_phase_one,
-    regret_phase_two_clipped,
-    synchronisations,
-    synchronisations_printed,
-)
 
 
 @dataclass(frozen=True)
@@ -112,17 +90,15 @@ def worst_case(
     setting: TheoremSetting | None = None,
     *,
     curvature: Tensor | float | None = None,
-    information: float | None = None,
 ) -> WorstCase:
     """λ, γ and the largest `radius` β̄ of the confidence lemma, after NT pulls, P synchronisations and Λ = R.
 
-    λ and γ are those of the ``setting``, of `theorem_setting` unless given, ``information`` a bound on Λ that is better
-    than R. ρ₀ = ``distance`` and C_h = ``curvature`` (that of the assumptions unless given) may be tensors with one
-    entry for each run; β̄ is the largest.
+    λ and γ are those of the ``setting``, of `theorem_setting` unless given. ρ₀ = ``distance`` and C_h = ``curvature``
+    (that of the assumptions unless given) may be tensors with one entry for each run; β̄ is the largest.
     """
     _, lam, gamma = theorem_setting(given) if setting is None else setting
-    information = given.information(lam) if information is None else information
-    syncs = min(synchronisations(given.rounds, information, gamma), given.steps)
+    information = given.information(lam)
+    syncs = min(phase_two.synchronisations(given.rounds, information, gamma), given.steps)
     beta = radius(
         *torch.tensor([information, given.steps, syncs], dtype=torch.float64),
         clients=given.clients,
@@ -133,24 +109,6 @@ def worst_case(
         delta=given.delta,
     )
     return WorstCase(information, syncs, lam, beta.max().item(), gamma)
-
-
-def horizon_needed(
-    a: Assumptions,
-    clients: int,
-    iota_: float,
-    zeta: float = 0.0,
-    concordance: float = 1.0,
-    printed: bool = False,
-) -> float:
-    """T ≥ C²d_w²F⁴ι²/N · max{…}², which makes √(NT) ≥ `exploration_needed`; ``printed`` has C for C²."""
-    needed = exploration_needed(a, iota_, zeta, concordance) ** 2 / clients
-    return needed / C_DISTANCE if printed else needed
-
-
-def theorem_error_printed(steps: int) -> float:
-    """ε ≤ 8/(C√(NT)) (Theorem 1); it is 1/(C′T₀) of the lemmas only if C = 8C′."""
-    return 8 / (C_DISTANCE * math.sqrt(steps))
 
 
 class Totals(NamedTuple):
@@ -171,14 +129,14 @@ def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0)
     """Theorem 1 with the constants of its own proof: radius, R_good, R_bad and P as printed, at its T₀, λ and γ."""
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
-    beta = radius_printed(a, lam, steps, steps, exploration, given.delta).total
+    beta = sum(radius_printed(a, lam, steps, steps, exploration, given.delta))
     information = information_bound(a.dimension, steps, a.slope, lam)
-    good = good_regret_printed(beta, information, steps, a.curvature, lam)
-    bad = bad_regret_printed(beta, information, clients, gamma, a.curvature, lam_scale)
-    syncs = synchronisations_printed(given.rounds, information, gamma)
-    first = phase_one_scalars(oracle_rounds, clients, a.dimension) - clients * a.dimension
-    scalars = first + phase_two_scalars(syncs, clients, a.dimension)
-    return Totals(regret_phase_one(exploration, a.value), good + bad, syncs, scalars)
+    good = phase_two.good_regret_printed(beta, information, steps, a.curvature, lam)
+    bad = phase_two.bad_regret_printed(beta, information, clients, gamma, a.curvature, lam_scale)
+    syncs = phase_two.synchronisations_printed(given.rounds, information, gamma)
+    first = phase_one.phase_one_scalars(oracle_rounds, clients, a.dimension) - clients * a.dimension
+    scalars = first + phase_two.phase_two_scalars(syncs, clients, a.dimension)
+    return Totals(phase_two.regret_phase_one(exploration, a.value), good + bad, syncs, scalars)
 
 
 def theorem(
@@ -187,56 +145,28 @@ def theorem(
     *,
     rho2: float | None = None,
     setting: TheoremSetting | None = None,
-    information: float | None = None,
     epsilon: float = 0.0,
     line_three: bool = False,
 ) -> Totals:
     """The repaired theorem: with probability 1 − δ regret and scalars are at most these.
 
     ``rho2`` is a bound on ρ₀² (from `regression_risk` unless given), ``setting`` that of `theorem_setting` unless
-    given, ``information`` Λ (its bound R unless given). The index is the first-order one, or line 3 over Ball ∩ W with
-    ``line_three``. λ is any positive number: the regret of Phase II is item 3, in which no width counts for more than
-    F/√β̄ and none is above C_g/√λ.
+    given. The index is the first-order one, or line 3 over Ball ∩ W with ``line_three``. The regret of Phase II is
+    item 3, for any λ > 0: no width counts for more than F/√β̄, and none is above C_g/√λ.
     """
     a, clients = given.a, given.clients
     setting = theorem_setting(given) if setting is None else setting
     if rho2 is None:
-        rho2 = squared_distance(a, regression_risk(a, setting.exploration, given.delta, epsilon))
+        risk = phase_one.regression_risk(a, setting.exploration, given.delta, epsilon)
+        rho2 = phase_one.squared_distance(a, risk)
     rho = math.sqrt(rho2)
-    worst = worst_case(given, rho, setting, information=information)
-    excess = excess_first_order(a.curvature, rho)
+    worst = worst_case(given, rho, setting)
+    excess = phase_two.excess_first_order(a.curvature, rho)
     if line_three:
-        excess = excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
-    second = regret_phase_two_clipped(
-        worst.beta,
-        worst.information,
-        clients,
-        given.rounds,
-        setting.gamma,
-        a.value,
-        excess,
-        widest=a.slope / math.sqrt(setting.lam),
-    )
-    first = phase_one_scalars(oracle_rounds, clients, a.dimension)
-    scalars = first + phase_two_scalars(worst.syncs, clients, a.dimension)
-    return Totals(regret_phase_one(setting.exploration, a.value), second.total, worst.syncs, scalars)
-
-
-class Both(NamedTuple):
-    """Theorem 1 as printed and repaired, for the same N, T and constants."""
-
-    printed: Totals
-    repaired: Totals
-
-
-def both_theorems(given: Premises, oracle_rounds: int, scales: Iterable[float]) -> list[Both]:
-    """Both theorems for every C in ``scales``: C_λ = C as printed, and λ = C·C_g² with γ = T/(NR), repaired.
-
-    The oracle is as accurate as Lemmas 1 and 2 ask, 1/(C′T₀). The least over C is what a free λ can do for a bound.
-    """
-    epsilon, found = optimisation_error(given.exploration), []
-    for scale in scales:
-        setting = theorem_setting(given, scale * given.a.slope**2)
-        repaired = theorem(given, oracle_rounds, setting=setting, epsilon=epsilon)
-        found.append(Both(theorem_printed(given, oracle_rounds, scale), repaired))
-    return found
+        excess = phase_two.excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
+    rules, widest = (clients, given.rounds, setting.gamma, a.value), a.slope / math.sqrt(setting.lam)
+    second = phase_two.regret_phase_two_clipped(worst.beta, worst.information, *rules, excess, widest=widest)
+    first = phase_two.regret_phase_one(setting.exploration, a.value)
+    oracle = phase_one.phase_one_scalars(oracle_rounds, clients, a.dimension)
+    scalars = oracle + phase_two.phase_two_scalars(worst.syncs, clients, a.dimension)
+    return Totals(first, second.total, worst.syncs, scalars)

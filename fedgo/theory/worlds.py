@@ -1,7 +1,6 @@
 """Worlds in which the theory can be checked: problems that are realizable (Assumption 1), whose w* is known.
 
-Of any network, and of the class in which every bound of the paper can be evaluated: one unit f_x(w) = tanh(wᵀx) on
-W = [0, 1]^d_w, for which the constants of Assumptions 2 and 3 are certified in closed form.
+Of any network, and of one unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, of which all constants have a closed form.
 """
 
 import math
@@ -87,14 +86,8 @@ def single_unit_assumptions(problem: Problem) -> Assumptions:
     steep = (1 - reach.tanh().square()).unsqueeze(-1) * x
     growth = 2 * torch.linalg.eigvalsh(steep.mT @ steep / x.shape[1])[:, 0]
     slope = x.norm(dim=-1).max().item()
-    return Assumptions(
-        dimension=x.shape[2],
-        value=reach.tanh().max().item(),
-        slope=slope,
-        curvature=4 * slope**2 / (3 * math.sqrt(3)),
-        noise=problem.sigma,
-        growth=growth.min().item(),
-    )
+    value, curvature = reach.tanh().max().item(), 4 * slope**2 / (3 * math.sqrt(3))
+    return Assumptions(x.shape[2], value, slope, curvature, problem.sigma, growth.min().item())
 
 
 @on_cpu
@@ -111,10 +104,7 @@ def realizable(
     numbers = run_numbers(runs)
     count("seed", seed, "give a seed of at least 0", least=0)
     number("scale", scale, "give the standard deviation of w*")
-    truth = torch.stack([normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]).mul(
-        scale
-    )
-    problem = uniform_arms(
-        "realizable", lambda x: x.sum(-1), (0.0, 1.0), network.d_x, numbers, arms, seed, sigma
-    )
+    drawn = [normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]
+    truth, box, d_x = torch.stack(drawn).mul(scale), (0.0, 1.0), network.d_x
+    problem = uniform_arms("realizable", lambda x: x.sum(-1), box, d_x, numbers, arms, seed, sigma)
     return replace(problem, means=network.values(truth, problem.arms), truth=truth)
