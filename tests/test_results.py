@@ -103,8 +103,8 @@ def test_the_variants_change_what_their_names_say_and_choose_their_own_kappa():
 
 def test_the_worst_tenth_and_what_uniform_play_loses():
     assert results.worst([float(k) for k in range(20)]) == 18.5 and results.worst([3.0, 4.0]) == 4.0
-    means = SMALL.world(30).problem.means.tolist()
-    assert results.uniform(SMALL) == pytest.approx(sum(max(of) - sum(of) / 50 for of in means) / 30)
+    means = SMALL.world(50).problem.means.tolist()
+    assert results.uniform(SMALL) == pytest.approx(sum(max(of) - sum(of) / 50 for of in means) / 50)
 
 
 def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):

@@ -164,6 +164,8 @@ def test_only_what_is_asked_for_is_played_and_no_other_row_goes(tmp_path):
     assert len(again) == len(more) and len(first.calls) == before and set(second.played.values()) == {2}
     with pytest.raises(ValueError, match=r"player is 'C': choose from \('A', 'B'\)"):
         run(both, players=["C"], folder=tmp_path)
+    with pytest.raises(ValueError, match="regime is 'magic': give a part of .*'hartmann6, K=6"):
+        run(both, regime="magic", folder=tmp_path)
 
 
 def test_a_new_column_of_a_setting_leaves_the_rows_that_are_there(tmp_path):
@@ -227,7 +229,6 @@ def test_on_processes_and_on_a_cluster_the_rows_are_the_same(tmp_path):
     )
     with cluster, Client(cluster):
         for backend in ("loky", "dask"):
-            (tmp_path / backend).mkdir()
             with joblib.parallel_config(backend=backend, n_jobs=2):
                 found = run(tiny(), folder=tmp_path / backend).drop(columns="seconds")
             pd.testing.assert_frame_equal(found, alone)
