@@ -164,7 +164,7 @@ def test_only_what_is_asked_for_is_played_and_no_other_row_goes(tmp_path):
     assert len(again) == len(more) and len(first.calls) == before and set(second.played.values()) == {2}
     with pytest.raises(ValueError, match=r"player is 'C': choose from \('A', 'B'\)"):
         run(both, players=["C"], folder=tmp_path)
-    with pytest.raises(ValueError, match="regime is 'magic': give a part of .*'hartmann6, K=6"):
+    with pytest.raises(ValueError, match=r"regime is 'magic': give a part of .*'hartmann6, K=6"):
         run(both, regime="magic", folder=tmp_path)
 
 
