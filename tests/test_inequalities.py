@@ -14,7 +14,6 @@ from fedgo.theory import (
     excess_first_order,
     excess_in_ball,
     excess_printed,
-    regret_phase_two_clipped,
     single_unit,
 )
 from fedgo.theory.replay import Replay
@@ -148,32 +147,6 @@ def test_the_bounds_of_one_step_are_those_of_the_data_before_it(unit_play, line_
             assert found.printed[row, t].item() == pytest.approx(printed, rel=1e-9)
     assert torch.equal(found.regret, one.regret)
     assert 0 < found.covered.sum() < found.covered.numel() and one.sync.any()
-
-
-def test_violations_of_a_step_are_counted_where_the_known_truth_is_in_the_ball(unit_play):
-    found = one_step(unit_play, torch.ones(2).double())
-    inside = int(found.covered.sum())
-    large = found._replace(regret=found.bound + 1, printed=found.bound + 2)
-    assert (large.violations, large.violations_printed) == (inside, 0)
-    assert large._replace(printed=found.bound).violations_printed == inside
-    with pytest.raises(ValueError, match="truth is None: give a realizable problem"):
-        one_step(replace(unit_play, problem=replace(unit_play.problem, truth=None)), torch.ones(2).double())
-
-
-def test_the_bound_of_a_run_is_the_lemmas(unit_play):
-    about = (3, 7, 0.4, 0.9)
-    realised = unit_play.replay.total[:, -1].tolist()
-    found = regret_bound(unit_play, 0.9, torch.tensor([0.1, 0.2], dtype=torch.float64))
-    widest = unit_play.slope / math.sqrt(0.3)
-    expected = [
-        regret_phase_two_clipped(0.02, x, *about, k, widest=widest).total
-        for x, k in zip(realised, (0.1, 0.2), strict=True)
-    ]
-    assert found.tolist() == expected
-    assert found.dtype == torch.float64
-    alone = regret_phase_two_clipped(0.02, 5.3, *about, 0.1, widest=widest).total
-    assert regret_bound(unit_play, 0.9, 0.1, 5.3).tolist() == [alone] * 2
-    assert alone < regret_phase_two_clipped(0.02, 5.3, *about, 0.1).total  # no width is above C_g/√λ
 
 
 @pytest.mark.slow

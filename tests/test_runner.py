@@ -62,21 +62,11 @@ def test_the_best_setting_wins_and_a_lucky_one_stays_to_be_judged():
     assert sorted(runs.values()) == [4] * 7 + [10] * 2 + [30] * 3  # the budget, to the run
 
 
-def test_what_waits_is_the_next_rung_and_its_runs():
-    found, _ = climbed(limit=2)
-    assert (sorted(found.waiting), found.runs) == (sorted(found.waiting), 10) and len(found.waiting) == 5
-    assert len(found.ranked) == 1
-
-
 def test_a_setting_for_several_regimes_has_the_least_geometric_mean():
     assert together([2.0]) == 2.0 and together([2.0, None]) is None
     assert together([1.0, 9.0]) == pytest.approx(20**0.5 - 1)
     means = {"a": [1.0, 9.0], "b": [5.0, 4.0]}  # √(2·10) < √(6·5), though 5 > 4.5
     assert halve(["b", "a"], [Rung(2, 1)], lambda one, runs: together(means[one])).ranked == [["a", "b"]]
-
-
-def test_equal_settings_stay_in_their_order():
-    assert halve([2, 1, 3], [Rung(3, 1)], lambda one, runs: 5.0).ranked == [[2, 1, 3]]
 
 
 # --- The runner

@@ -7,7 +7,7 @@ import pytest
 
 from fedgo.experiments import traces
 from fedgo.experiments.players import Player, World
-from fedgo.experiments.results import evaluate, guarded, tuned, unguarded
+from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.roster import ALGORITHMS, VARIANTS
 from fedgo.problems import clustered, hartmann6
 
@@ -122,14 +122,6 @@ def test_another_setting_is_not_taken_for_this_and_the_usual_threshold_is(folder
     for setting in ({}, {"gamma": 1.0}, {"beta": 0.2}, {"gamma": float("inf")}):
         run(small(), {"lam": 0.1, "beta": 0.1} | setting)
     assert len(computed) == 3
-
-
-def test_the_guard_s_settings_are_told_apart(folder):
-    every = [{}, {"kappa": 3.0}, {"value": 9.0}, {"delta": 0.2}, {"gamma": 0.7}, {"informed": False}]
-    first = [guarded("hartmann6", 1, rounds=2, **changes) for changes in every]
-    assert first == [guarded("hartmann6", 1, rounds=2, **changes) for changes in every]
-    unguarded("hartmann6", 1, rounds=2, gamma=0.1)
-    assert len([*folder.glob("*-*")]) == len(every) + 1
 
 
 def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(folder, computed, monkeypatch):
