@@ -14,7 +14,6 @@ from fedgo.experiments.claims import (
     changes,
     judge,
     late_share,
-    on,
     orders,
     outcomes,
     ratios,
@@ -67,25 +66,6 @@ def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
 
 
 RUNS = np.random.default_rng(0).uniform(0.9, 1.1, 20)
-
-
-# --- on fewer problems
-
-
-def test_a_claim_on_some_problems_keeps_the_parts_on_these():
-    outperforms = next(c for c in CLAIMS if c.name == "outperforms")
-    narrowed = on(outperforms, ("shuttle", "hartmann6"))
-    traces = {e: {a: trace(10 * RUNS, name=a) for a in ALGORITHMS} for e in EXPERIMENTS}
-    whole, some = (judge(c, outcomes(traces))[1] for c in (outperforms, narrowed))
-    assert len(whole) == 10 and some == whole[5:]
-    assert narrowed.quote == outperforms.quote and outperforms.decide.keywords["problems"] == (
-        "magic", "shuttle",
-    )  # fmt: skip
-    assert on(outperforms, ("hartmann6", "cosine8")) is None
-    without_runs = [c for c in CLAIMS if on(c, tuple(EXPERIMENTS)) is None]
-    assert {c.name for c in without_runs} == {
-        "statistics-size", "conforms", "caption-synthetic", "caption-real",
-    }  # fmt: skip
 
 
 # --- changes
@@ -200,20 +180,6 @@ def test_the_late_share_counts_both_directions_of_the_second_half_of_phase_two()
     assert longer.estimate == pytest.approx(6 / 13)
 
 
-def test_linear_growth_is_not_sub_linear():
-    decide = partial(late_share, problems=["hartmann6"], algorithm="A", limit=0.5)
-    linear = trace(RUNS, [100 + 10 * k for k in range(20)])
-    found, (part,) = judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))
-    assert (found, part.estimate, part.low, part.high) == ("not reproduced", 0.5, 0.5, 0.5)
-    linear.up[:, 7:] //= 2
-    assert judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))[0] == "reproduced"
-    linear.up[:, 7:] *= 6
-    assert judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))[0] == "not reproduced"
-
-
-# --- sizes and orders: 25 units on 6, 8, 10 inputs have 201, 251, 301 parameters
-
-
 # --- the table
 
 
@@ -238,9 +204,6 @@ def test_every_row_is_complete_and_asks_for_runs_that_exist():
         options = row.decide.keywords if row.decide else {}
         assert set(options.get("problems", ())) <= set(EXPERIMENTS)
         assert {*options.get("ours", ()), *options.get("others", ())} <= set(ALGORITHMS)
-
-
-# --- verdicts and regrets side by side
 
 
 def test_the_kept_runs_of_the_winners_are_those_of_their_settings():

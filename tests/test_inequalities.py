@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedgo import Langevin, Network, Problem, Settings, SingleUnit, realizable, shared_start
+from fedgo import Langevin, Problem, Settings, SingleUnit, shared_start
 from fedgo.experiments.inequalities import Violations, one_step, regret_bound, violations
 from fedgo.experiments.plays import blind, linear_play, play, random_play
 from fedgo.experiments.printed_event import bookkeeping
@@ -176,16 +176,3 @@ def test_the_printed_event_by_hand():
     assert found.fires.all() and found.pulls.tolist() == [1, 1, 1]
     assert found.sigma.item() == 7
     assert bookkeeping(one, torch.zeros(3, dtype=torch.int64), 1, 1.0, 0.1, reset=True).sigma.item() == 4
-
-
-def test_with_a_reset_the_printed_event_is_the_repaired_one():
-    problem = realizable(Network(3, 2), 2, arms=7, seed=3)
-    one = linear_play(problem, 4, 30, Settings(0.4, 0.3, 0.05))
-    for row in range(2):
-        found = bookkeeping(problem.arms[row], one.arm[row], 4, 0.4, 0.05, reset=True)
-        assert torch.equal(found.fires, one.sync[row]) and found.fires.sum() > 4
-        torch.testing.assert_close(found.ratio, one.replay.gain[row], rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(found.meant, found.ratio, rtol=1e-9, atol=1e-9)
-        assert torch.equal(found.pulls, one.replay.since[row])
-        printed = bookkeeping(problem.arms[row], one.arm[row], 4, 0.4, 0.05)
-        assert (printed.ratio >= printed.meant - 1e-12).all() and printed.fires.sum() > found.fires.sum()

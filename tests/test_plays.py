@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
-from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.confidence import Tally, ball, condition
-from fedgo.experiments.plays import Hindsight, linear_play, play, single_unit_line_three
+from fedgo.experiments.plays import Hindsight, play, single_unit_line_three
 from fedgo.theory import information_bound, single_unit
 
 BRIEF = Langevin(rounds=12, step=0.05)
@@ -40,19 +39,6 @@ def test_a_play_is_fed_go_ucbs(network_play):
     assert network_play.variety.tolist() == [len(set(row)) for row in network_play.arm.tolist()]
     assert network_play.information_bound == information_bound(9, 48, network_play.slope, 0.5)
     assert play(network_play.problem, network_play.start, network_play.settings, slope=7.0).slope == 7
-
-
-def test_a_linear_play_is_dis_lin_ucbs():
-    problem = realizable(Network(3, 2), 4, arms=10, seed=1)
-    settings = Settings(0.7, 0.3, 0.2)
-    found = linear_play(problem, 4, 9, settings)
-    expected = dis_lin_ucb(problem, 4, 36, settings)
-    for name in SAME:
-        assert torch.equal(getattr(found.trace, name), getattr(expected, name))
-    network, w0 = found.start.network, found.start.w0[:, 0]
-    assert torch.equal(network.gradients(w0, problem.arms), problem.arms)
-    assert not network.values(w0, problem.arms).any()
-    assert found.slope == problem.arms.norm(dim=-1).max()
 
 
 def test_line_three_of_the_unit_is_the_maximum_over_the_ball(unit):

@@ -38,10 +38,6 @@ def test_one_run_says_nothing_about_the_spread_and_two_do():
     assert interval(np.mean, np.array([1.0, 3.0])) == (2, 1, 3)
 
 
-def test_a_ratio_to_runs_that_are_all_zero_is_infinite_without_a_warning():
-    assert interval(ratio, np.array([1.0, 2.0]), np.zeros(2)) == (float("inf"),) * 3
-
-
 def test_a_paired_difference_cancels_what_the_runs_share():
     common, own = np.random.default_rng(2).uniform([[0], [0.9]], [[1000], [1.1]], (2, 20))
     blank = np.zeros((20, 1), dtype=np.int64)

@@ -78,14 +78,6 @@ def test_a_run_is_found_wherever_it_is_asked_for(folder, computed):
     assert computed == [("Uniform", (2, 3, 4)), ("Uniform", (0, 5))]
 
 
-def test_phase_one_is_shared_by_those_that_need_it(folder, watch):
-    one = small()
-    calls = watch(World.shared, "func")
-    for name in ("Fed-GO-UCB", "One-GO-UCB"):
-        ALGORITHMS[name].run(one, tuned("hartmann6", name))
-    assert len(calls) == 1
-
-
 def other_arms(one):
     arms = one.problem.arms.clone()
     arms[1, 0, 0] += 1e-12

@@ -11,6 +11,7 @@ label, the picture of a figure; caption and number stay with the figure:
 """
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -46,7 +47,7 @@ def look_up(env: BuildEnvironment, what: str, location: Any) -> tuple[str, str]:
     env.note_dependency(str(path))
     quoted = read(path, path.stat().st_mtime_ns) if path.exists() else {}
     kind, text = quoted.get(name, ("", ""))
-    if not text or text in ("nan", "inf", "−inf"):
+    if not text or re.search(r"\b(nan|inf)\b", text):
         logger.warning(f"{path.stem} quotes no '{name}'" + f", but {text}" * bool(text), location=location)
     return kind, text
 
