@@ -50,7 +50,7 @@ def messages(up, down, phase_one=1):
 
 
 def claim(decide, expected="partly"):
-    return Claim("n", "p", "q", decide, "results", expected)
+    return Claim("n", "p", "q", decide, expected)
 
 
 def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
