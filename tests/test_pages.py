@@ -153,6 +153,11 @@ def test_docstrings_are_text() -> None:
     assert lines == [r"\|x\| and w\*, d\_w; \ ``plain_name``\ ."]
 
 
+def test_a_default_that_is_no_python_is_dots() -> None:
+    shown = docstrings.interface(*[None] * 5, "(a: list = <factory>, b = <function <lambda> at 0x1>)", "int")  # type: ignore[arg-type]
+    assert shown == ("(a: list = ..., b = ...)", "int")
+
+
 def test_a_drawing_is_there_twice_wide_ones_scroll_and_one_with_links_is_in_the_page(site: Path) -> None:
     page = read(site, "drawn.html")
     assert re.search(r'<figure class="[^"]*wide', page) and '<svg><a href="#x"/></svg>' in page
