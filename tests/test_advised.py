@@ -11,7 +11,7 @@ from reference import warped
 from scipy.stats import yeojohnson
 
 from fedgo import Network, Problem, hartmann6
-from fedgo.beyond import epochs, process
+from fedgo.beyond import epochs
 from fedgo.beyond.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.process import Warp, squared_exponential
@@ -69,18 +69,6 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     torch.testing.assert_close(mine.covariance(at), theirs.covariance(at), rtol=0, atol=2e-3)
     kept = squared_exponential(cube, at, means + 1, variances, mine)
     torch.testing.assert_close(kept.mean, mine.mean + 1)
-
-
-def test_the_gradient_of_the_density_is_right():
-    source = torch.Generator().manual_seed(2)
-    points = torch.rand(9, 3, generator=source, dtype=torch.float64)
-    values = torch.randn(9, generator=source, dtype=torch.float64)
-    noise = 0.01 + torch.rand(9, generator=source, dtype=torch.float64)
-    logs = torch.randn(3, generator=source, dtype=torch.float64)
-    _, gradient = process._loss(points, values, noise, logs)
-    for j, step in enumerate(1e-5 * torch.eye(3, dtype=torch.float64)):
-        above, below = (process._loss(points, values, noise, logs + sign * step)[0] for sign in (1, -1))
-        assert ((above - below) / 2e-5).item() == pytest.approx(gradient[j].item(), rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import pytest
 import torch
 from distributed import Client, LocalCluster
 
-from fedgo import Settings
 from fedgo.experiments import runner
 from fedgo.experiments.halving import Rung, halve, together
-from fedgo.experiments.players import Player, World, grid, settings
+from fedgo.experiments.players import Player, World, grid
 from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
 from fedgo.experiments.roster import ALGORITHMS, PLAYERS, VARIANTS
 from fedgo.experiments.runner import Study, afresh, check, key, read, run
@@ -158,19 +157,6 @@ def test_only_what_is_asked_for_is_played_and_no_other_row_goes(tmp_path):
         run(both, regime="magic", folder=tmp_path)
 
 
-def test_a_new_column_of_a_setting_leaves_the_rows_that_are_there(tmp_path):
-    def play(world, setting):
-        return Counting()(world, {"beta": setting["width"]})
-
-    table = run(made_up(Counting()), folder=tmp_path)
-    wide = Player(play, grid(width=(1.0, 2.0)))
-    grown = run(
-        replace(made_up(Counting()), players={"A": Player(Counting(), BETAS), "B": wide}), folder=tmp_path
-    )
-    old = grown[grown["player"] == "A"]
-    assert len(old) == len(table) and old["width"].isna().all() and old["beta"].notna().all()
-
-
 def test_a_problem_of_ones_own_is_an_entry(tmp_path, monkeypatch):
     monkeypatch.setitem(PROBLEMS, "mine", Entry(hartmann6, "Mine", bound=8.4))
     mine = Regime("mine", 6, rounds=3, clients=2)
@@ -235,13 +221,6 @@ def test_settings_that_differ_in_beta_alone_have_the_same_regrets_in_one_batch(n
         row for one in some for row in runner.measure(study.job(short, name, (one,), TUNING_SEED, (3, 4)))
     ]
     assert rows == alone and len({row["regret"] for row in rows}) > 2
-
-
-def test_a_setting_is_lambda_and_beta_or_in_units_of_the_noise():
-    world = Regime("hartmann6", 6, sigma=0.5, rounds=3, clients=2).world(2, encoding="counts")
-    found = settings(world, {"s": 10.0, "kappa": 4.0})
-    assert (found.lam, found.beta, found.encoding) == (pytest.approx(0.0025), pytest.approx(4.0), "counts")
-    assert settings(world, {"lam": 0.1, "beta": 0.3}) == Settings(0.1, 0.3, encoding="counts")
 
 
 @pytest.mark.slow

@@ -109,13 +109,6 @@ def test_another_problem_is_not_taken_for_this(folder, other, monkeypatch):
     assert found == ALGORITHMS["DisLinUCB"].run(other(), setting)
 
 
-def test_another_setting_is_not_taken_for_this_and_the_usual_threshold_is(folder, computed):
-    run = ALGORITHMS["DisLinUCB"].run
-    for setting in ({}, {"gamma": 1.0}, {"beta": 0.2}, {"gamma": float("inf")}):
-        run(small(), {"lam": 0.1, "beta": 0.1} | setting)
-    assert len(computed) == 3
-
-
 def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(folder, computed, monkeypatch):
     for name in FEW:
         ALGORITHMS[name].run(small(), {"lam": 0.1, "beta": 0.1} if name == "DisLinUCB" else {})
