@@ -10,7 +10,6 @@ import ast
 import json
 import os
 import platform
-import re
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -31,7 +30,6 @@ SECONDS = Path("book/seconds.json")  # of every chapter, for a clone that has ex
 THREADS = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
 )  # see book/choices.md
-NOT_A_NUMBER = re.compile(r"\b(nan|inf)\b", re.IGNORECASE)
 # What the newest torch tells everybody who imports BoTorch is no output of a chapter.
 PASSED_OVER = {"PYTHONWARNINGS": "ignore:`torch.jit.script` is deprecated:FutureWarning"}
 
@@ -99,15 +97,6 @@ def execute(name: str, draft: bool) -> float:
         extra_arguments=["--IPKernelApp.log_level=40"],  # no warning of sockets on this machine
     )
     seconds: float = executed.metadata.papermill.duration
-    for number, cell in enumerate(executed.cells):
-        for output in cell.get("outputs", []):
-            if output.get("name") == "stderr":
-                raise ValueError(f"cell {number} writes to stderr: {output.text}")
-            quoted = [
-                text for kind, text in output.get("data", {}).items() if "papermill.record/text" in kind
-            ]
-            if NOT_A_NUMBER.search(" ".join(quoted)) and not draft:  # two runs have no spread
-                raise ValueError(f"cell {number} quotes {output.metadata.scrapbook.name} = {quoted}")
     if draft:
         return seconds
     commit = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]

@@ -11,7 +11,7 @@ from reference import warped
 from scipy.stats import yeojohnson
 
 from fedgo import Network, Problem, hartmann6
-from fedgo.beyond import epochs, process
+from fedgo.beyond import epochs
 from fedgo.beyond.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.process import Warp, squared_exponential
@@ -55,15 +55,6 @@ def test_the_warp_is_scipys_and_has_its_slope(power):
     torch.testing.assert_close(slope, warp.slope(rewards.detach()))
 
 
-def test_the_power_draws_in_what_is_skewed_and_noise_draws_it_to_one():
-    source = torch.Generator().manual_seed(1)
-    skewed = torch.randn(60, generator=source, dtype=torch.float64).exp()
-    quiet = Warp.likeliest(skewed, torch.zeros(60, dtype=torch.float64)).power
-    half = Warp.likeliest(skewed, (skewed.var() / 2).expand(60)).power
-    assert quiet < 0.3 and half == pytest.approx((1 + quiet) / 2)
-    assert Warp.likeliest(-skewed, torch.zeros(60, dtype=torch.float64)).power == pytest.approx(2 - quiet)
-
-
 def test_the_closed_form_is_botorchs_model_at_its_mode():
     problem = hartmann6(1, arms=40)
     data = tally(problem, [1, 2, 3, 0] * 10)
@@ -78,18 +69,6 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     torch.testing.assert_close(mine.covariance(at), theirs.covariance(at), rtol=0, atol=2e-3)
     kept = squared_exponential(cube, at, means + 1, variances, mine)
     torch.testing.assert_close(kept.mean, mine.mean + 1)
-
-
-def test_the_gradient_of_the_density_is_right():
-    source = torch.Generator().manual_seed(2)
-    points = torch.rand(9, 3, generator=source, dtype=torch.float64)
-    values = torch.randn(9, generator=source, dtype=torch.float64)
-    noise = 0.01 + torch.rand(9, generator=source, dtype=torch.float64)
-    logs = torch.randn(3, generator=source, dtype=torch.float64)
-    _, gradient = process._loss(points, values, noise, logs)
-    for j, step in enumerate(1e-5 * torch.eye(3, dtype=torch.float64)):
-        above, below = (process._loss(points, values, noise, logs + sign * step)[0] for sign in (1, -1))
-        assert ((above - below) / 2e-5).item() == pytest.approx(gradient[j].item(), rel=1e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize(

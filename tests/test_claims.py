@@ -1,6 +1,5 @@
 """The claims table: complete rows, decisions on traces made by hand, verdicts that match what the book computed."""
 
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -8,21 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.experiments import claims
 from fedgo.experiments.claims import (
     CLAIMS,
     VERDICTS,
-    Change,
     Claim,
-    Part,
     changes,
     judge,
     late_share,
-    on,
     orders,
     outcomes,
     ratios,
-    regrets_compared,
     sizes,
 )
 from fedgo.experiments.regimes import EXPERIMENTS
@@ -56,7 +50,7 @@ def messages(up, down, phase_one=1):
 
 
 def claim(decide, expected="partly"):
-    return Claim("n", "p", "q", decide, "results", expected)
+    return Claim("n", "p", "q", decide, expected)
 
 
 def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
@@ -72,25 +66,6 @@ def ratio_parts(worlds, side="below", limit=0.5, quantity="regret"):
 
 
 RUNS = np.random.default_rng(0).uniform(0.9, 1.1, 20)
-
-
-# --- on fewer problems
-
-
-def test_a_claim_on_some_problems_keeps_the_parts_on_these():
-    outperforms = next(c for c in CLAIMS if c.name == "outperforms")
-    narrowed = on(outperforms, ("shuttle", "hartmann6"))
-    traces = {e: {a: trace(10 * RUNS, name=a) for a in ALGORITHMS} for e in EXPERIMENTS}
-    whole, some = (judge(c, outcomes(traces))[1] for c in (outperforms, narrowed))
-    assert len(whole) == 10 and some == whole[5:]
-    assert narrowed.quote == outperforms.quote and outperforms.decide.keywords["problems"] == (
-        "magic", "shuttle",
-    )  # fmt: skip
-    assert on(outperforms, ("hartmann6", "cosine8")) is None
-    without_runs = [c for c in CLAIMS if on(c, tuple(EXPERIMENTS)) is None]
-    assert {c.name for c in without_runs} == {
-        "statistics-size", "conforms", "caption-synthetic", "caption-real",
-    }  # fmt: skip
 
 
 # --- changes
@@ -122,44 +97,6 @@ def test_what_is_replaced_changes_the_verdicts_that_rest_on_it_alone():
         "cheaper-than-one",
         "sub-linear",
     ]
-
-
-def test_in_hindsight_only_the_algorithm_that_is_praised_gets_better_constants():
-    even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
-    better = {
-        e: {"Fed-GO-UCB": level("Fed-GO-UCB", 8), "One-GO-UCB": level("One-GO-UCB", 2)} for e in EXPERIMENTS
-    }
-    found = {c.claim.name: c for c in changes(outcomes(even), outcomes(better))}
-    assert (found["outperforms"].turned(True), found["outperforms"].turned(False)) == (
-        10,
-        0,
-    )  # One-GO-UCB is a baseline here
-    assert found["much-smaller-regret"].turned(True) == 8  # and here it is praised
-    assert set(found) == {c.name for c in CLAIMS if on(c, tuple(EXPERIMENTS))}
-
-
-def test_another_index_may_replace_the_baselines_that_use_it_too():
-    even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
-    cheap = {"hartmann6": {"One-GO-UCB": level("One-GO-UCB", 10, sent=50)}}
-    alone, both = (
-        {
-            c.claim.name: [part.estimate for part in c.after[1]]
-            for c in changes(outcomes(even), outcomes(cheap), baselines=which)
-        }
-        for which in (False, True)
-    )
-    assert alone["cheaper-than-one"] == [1] and both["cheaper-than-one"] == [2]
-    assert alone["superiority"] == both["superiority"]  # on regret, which is the same
-
-
-def test_a_change_counts_what_is_gained_and_what_is_lost():
-    def parts(*holds):
-        return [Part("p", 1.0, 1.0, 1.0, 1.0, holds=part) for part in holds]
-
-    swapped = Change(claim(None), ("partly", parts(True, False, True)), ("partly", parts(False, True, True)))
-    assert (swapped.stable, swapped.turned(True), swapped.turned(False)) == (True, 1, 1)
-    lost = Change(claim(None), ("reproduced", parts(True, True)), ("partly", parts(True, False)))
-    assert (lost.stable, lost.turned(True), lost.turned(False)) == (False, 0, 1)
 
 
 # --- judge
@@ -210,11 +147,6 @@ def test_a_ratio_is_that_of_the_means_of_the_quantity_asked_for():
     assert sent[:4] == ("Hartmann6: A / B", pytest.approx(4), pytest.approx(2), pytest.approx(6))
 
 
-def test_a_ratio_divides_means_and_does_not_average_ratios():
-    (part,) = ratio_parts({"A": trace([1.0, 3.0]), "B": trace([1.0, 9.0])})
-    assert part.estimate == pytest.approx(4 / 10)  # the mean of 1 and 1/3 is 2/3
-
-
 @pytest.mark.parametrize(
     ("side", "limit", "holds"),
     [
@@ -233,23 +165,6 @@ def test_the_whole_interval_has_to_be_on_the_claimed_side(side, limit, holds):
     assert part.holds is holds and part.limit == limit
 
 
-def test_every_experiment_meets_every_pair_in_order():
-    worlds = {name: trace(level * RUNS) for name, level in zip("ABCD", (1, 2, 3, 4), strict=True)}
-    parts = ratios(
-        outcomes({"hartmann6": worlds, "cosine8": worlds}),
-        "regret",
-        ["hartmann6", "cosine8"],
-        ["A", "B"],
-        ["C", "D"],
-        "below",
-        1.0,
-    )
-    labels = ["A / C", "A / D", "B / C", "B / D"]
-    titles = ("Hartmann6", "Cosine8")
-    assert [part.label for part in parts] == [f"{title}: {label}" for title in titles for label in labels]
-    assert [part.estimate for part in parts] == pytest.approx([1 / 3, 1 / 4, 2 / 3, 2 / 4] * 2)
-
-
 # --- late_share
 
 
@@ -263,29 +178,6 @@ def test_the_late_share_counts_both_directions_of_the_second_half_of_phase_two()
         outcomes({"hartmann6": {"A": messages(up, down, phase_one=2)}}), ["hartmann6"], "A", 0.5
     )
     assert longer.estimate == pytest.approx(6 / 13)
-
-
-def test_linear_growth_is_not_sub_linear():
-    decide = partial(late_share, problems=["hartmann6"], algorithm="A", limit=0.5)
-    linear = trace(RUNS, [100 + 10 * k for k in range(20)])
-    found, (part,) = judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))
-    assert (found, part.estimate, part.low, part.high) == ("not reproduced", 0.5, 0.5, 0.5)
-    linear.up[:, 7:] //= 2
-    assert judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))[0] == "reproduced"
-    linear.up[:, 7:] *= 6
-    assert judge(claim(decide), outcomes({"hartmann6": {"A": linear}}))[0] == "not reproduced"
-
-
-# --- sizes and orders: 25 units on 6, 8, 10 inputs have 201, 251, 301 parameters
-
-
-def test_an_order_is_the_rounded_logarithm_of_the_square():
-    # log10 of 201² is 4.6, of 6² 1.6, of 251² 4.8, of 8² 1.8
-    parts = orders({}, ["hartmann6", "cosine8"], 5, 1)
-    assert [part.estimate for part in parts] == [5, 2, 5, 2]
-    assert [part.limit for part in parts] == [5, 1, 5, 1]
-    assert [part.holds for part in parts] == [True, False, True, False]
-    assert parts[0].label == "hartmann6: log10 d_w² (stated: 5)"
 
 
 # --- the table
@@ -312,36 +204,6 @@ def test_every_row_is_complete_and_asks_for_runs_that_exist():
         options = row.decide.keywords if row.decide else {}
         assert set(options.get("problems", ())) <= set(EXPERIMENTS)
         assert {*options.get("ours", ()), *options.get("others", ())} <= set(ALGORITHMS)
-
-
-@pytest.mark.parametrize(
-    "row", [c for c in CLAIMS if c.decided_by in (ratios, late_share)], ids=lambda row: row.name
-)
-def test_the_threshold_in_words_is_the_one_that_decides(row):
-    options = row.decide.keywords
-    assert row.threshold == f"whole interval {options.get('side', 'below')} {Fraction(options['limit'])}"
-
-
-def test_much_and_significantly_mean_a_factor_of_two():
-    strong = {
-        c.name: c.decide.keywords["limit"] for c in CLAIMS if "much" in c.quote or "significant" in c.quote
-    }
-    assert strong == {"much-smaller-regret": 0.5, "cheaper-than-one": 0.5}
-
-
-# --- verdicts and regrets side by side
-
-
-def test_regrets_are_paired_and_named_with_the_setting_of_their_study(monkeypatch):
-    asked = []
-    monkeypatch.setattr(claims, "tuned", lambda *of: asked.append(of) or {"lam": float(len(asked))})
-    runs = outcomes({"hartmann6": {"A": trace([10.0, 30.0]), "B": trace([0.0, 0.0])}})
-    others = outcomes({"hartmann6": {"A": trace([11.0, 31.0])}})
-    head, _, row = regrets_compared(runs, others, "line3", "before", "after", ", line 3").data.splitlines()
-    assert head == "| problem | regret of | before | after | difference |"
-    expected = r"| Hartmann6 | A | 20 ± 10 ($\lambda$ 1) | 21 ± 10 ($\lambda$ 2) | 1 (1 to 1) |"
-    assert row.replace("\u00a0", " ") == expected
-    assert asked == [("hartmann6", "A"), ("hartmann6", "A, line 3", "line3")]
 
 
 def test_the_kept_runs_of_the_winners_are_those_of_their_settings():

@@ -7,7 +7,6 @@ from fedgo._streams import generator
 from fedgo.beyond import continuum
 from fedgo.beyond.continuum import Cube, search
 from fedgo.beyond.surrogates import single_task_gp
-from fedgo.experiments import runner, searches
 
 CUBE = Cube("bowl", 2, lambda x: -9 * (x - 0.3).square().sum(-1))
 
@@ -73,13 +72,3 @@ def test_a_search_finds_the_top_of_a_bowl_and_says_what_it_sent(choice):
     up = torch.zeros(15, dtype=torch.int64)
     up[8], up[11::3] = 27, 9
     assert torch.equal(found.ledger.up[0], up) and torch.equal(found.ledger.down[0], 3 * up)
-
-
-def test_the_cubes_are_botorchs_with_their_known_tops():
-    top = searches.cube("ackley10", 0)
-    assert top.value(torch.full((1, 10), 0.5, dtype=torch.float64)).abs() < 1e-9
-    at = torch.tensor([[0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573]], dtype=torch.float64)
-    assert searches.cube("hartmann6", 0).value(at).item() == pytest.approx(3.32237, abs=1e-4)
-    one, other = (searches.cube("network15", seed).value(at.new_zeros(1, 15)) for seed in (0, 1))
-    assert one != other
-    assert set(searches.WAYS) < set(runner.read("searches").player)

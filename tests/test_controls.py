@@ -4,10 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound
-from botorch.fit import fit_gpytorch_mll
 from instances import gaussian_process, random_problem
 
 from fedgo import (
@@ -82,24 +79,6 @@ def test_botorchs_gp_ucb_does_not_depend_on_the_units_of_the_arms():
     problem = hartmann6(1, arms=10)
     moved = replace(problem, arms=100 + 7 * problem.arms)
     assert torch.equal(*(gp_ucb(one, 2, 10, 2.0, first=5).arm for one in (problem, moved)))
-
-
-@pytest.mark.slow
-def test_botorchs_gp_ucb_fits_at_its_first_step_and_then_every_refit_steps(monkeypatch):
-    """Between two fits the model has the noise that the last fit found, on ever more data."""
-    fitted, noises = [], []
-    monkeypatch.setattr(
-        "botorch.fit.fit_gpytorch_mll",
-        lambda mll: fitted.append(len(mll.model.train_targets)) or fit_gpytorch_mll(mll),
-    )
-    monkeypatch.setattr(
-        "botorch.acquisition.analytic.UpperConfidenceBound",
-        lambda model, beta: noises.append(model.likelihood.noise.item()) or UpperConfidenceBound(model, beta),
-    )
-    gp_ucb(hartmann6(2, arms=8), 2, 15, 2.0, first=6, refit=4)
-    assert fitted == [6, 10, 14] * 2
-    assert [noises[k] == noises[k + 1] for k in range(8)] == [True, True, True, False] * 2
-    assert len(noises) == 18
 
 
 def test_botorchs_gp_ucb_plays_uniformly_while_all_rewards_are_equal():

@@ -88,21 +88,6 @@ def test_arms_that_rounding_cannot_tell_apart_are_taken_in_the_seeded_order():
     assert largest(large, order).tolist() == [[1]]
 
 
-def test_the_first_pull_of_a_kernel_is_the_seeds_and_not_the_machines(monkeypatch):
-    """Before the first pull all arms have the same variance, up to what the machine's rounding leaves."""
-    problem, settings = hartmann6(6), Settings(lam=0.01, beta=0.03)
-    first = exact_kernel_ucb(problem, 4, 60, settings)
-    whole = torch.linalg.eigh
-
-    def other_machine(matrix):
-        values, vectors = whole(matrix)
-        return values, vectors * (1 + 1e-14 * torch.randn(vectors.shape, generator=DRAW, dtype=torch.float64))
-
-    monkeypatch.setattr(torch.linalg, "eigh", other_machine)
-    assert torch.equal(exact_kernel_ucb(problem, 4, 60, settings).arm, first.arm)
-    assert len(first.arm[:, 0].unique()) > 1
-
-
 @pytest.mark.parametrize("gamma", [float("inf"), 1e3])
 def test_rank_one_updates_do_not_drift(gamma, watch):
     """One learner of 20 arms, 6,000 pulls: its posterior stays that of its data."""

@@ -35,13 +35,6 @@ def test_dis_lin_ucb_is_its_plain_transcription(seed, delta):
     assert trace.phase_one == 0
 
 
-def test_the_random_problems_synchronise_never_sometimes_and_always():
-    shares = [
-        dis_lin_ucb(random_problem(1)[0], 3, 40, Settings(gamma=g)).sync.double().mean() for g in GAMMAS
-    ]
-    assert shares[0] == 1 and shares[-1] == 0 and 0.01 < shares[3] < shares[2] < 0.99
-
-
 @pytest.mark.parametrize(("clients", "gamma"), [(1, INF), (3, 0.0)])
 def test_dis_lin_ucb_is_ridge_regression_at_every_step(watch, clients, gamma):
     problem, _ = random_problem(3, runs=1, sizes=(9, 10), least=3)

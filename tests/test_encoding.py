@@ -1,4 +1,4 @@
-"""The encodings: sizes of what is really packed, nothing lost, the same decisions, and every charge counted again."""
+"""The encodings: sizes of what is really packed, the same decisions, and every charge counted again."""
 
 from functools import cache, partial
 
@@ -23,8 +23,7 @@ from fedgo import (
     shared_start,
     shared_ucb1,
 )
-from fedgo.confidence import Tally, statistics
-from fedgo.experiments.packing import pack_rows, pack_triangle, reveal, unpack_rows, unpack_triangle
+from fedgo.experiments.packing import pack_rows, pack_triangle
 from fedgo.messages import names_arms, scalars
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
@@ -72,66 +71,6 @@ def test_counts_that_are_known_are_not_sent_again():
     }
     assert known["counts"] == [0, 4, 10] and known["cheapest"] == [1, 5, 10]
     assert known["dense"] == [12] * 3 and known["triangle"] == [9] * 3 and known["rows"] == [36] * 3
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_costs_broadcast_over_clients_and_dimensions(encoding):
-    pulls, dimension = torch.tensor([[0.0, 3.0, 9.0], [2.0, 7.0, 7.0]]).double(), torch.tensor([[2], [6]])
-    found = scalars(encoding, dimension, pulls, 7)
-    alone = [
-        [scalars(encoding, d, int(k), 7).item() for k in row] for d, row in zip((2, 6), pulls, strict=True)
-    ]
-    assert found.tolist() == alone and found.dtype == torch.int64
-    assert scalars(encoding, 4, pulls, 7).shape == (2, 3)
-    assert scalars(encoding, dimension, 4, 7).shape == (2, 1)
-
-
-@pytest.mark.parametrize("dimension", [1, 2, 9])
-def test_the_triangle_comes_back_bit_by_bit(dimension):
-    rows, vector = sample(3, 2, 40, dimension), sample(3, 2, dimension, seed=1)
-    matrix = rows.mT @ rows
-    matrix = torch.where(torch.ones(dimension, dimension).triu().bool(), matrix, matrix.mT)
-    message = pack_triangle(matrix, vector)
-    assert message.shape == (3, 2, dimension * (dimension + 3) // 2)
-    found, other = unpack_triangle(message, dimension)
-    assert torch.equal(found, matrix) and torch.equal(other, vector)
-
-
-@pytest.mark.parametrize("pulls", [0, 1, 3, 20])
-def test_rows_add_up_to_the_statistics(pulls):
-    gradients, w0 = sample(6, 4), sample(4, seed=1)
-    arm = torch.randint(6, (pulls,), generator=torch.Generator().manual_seed(2))
-    residual = sample(pulls, seed=3)
-    tally = Tally(
-        torch.bincount(arm, minlength=6).double(), torch.zeros(6).double().index_add(0, arm, residual)
-    )
-    sigma, b = statistics(gradients, w0, 0.3, tally)
-    g = gradients[arm]
-    matrix, vector = unpack_rows(pack_rows(g, g @ w0 + residual))
-    torch.testing.assert_close(matrix + 0.3 * torch.eye(4).double(), sigma, rtol=0, atol=1e-12)
-    torch.testing.assert_close(vector, b, rtol=0, atol=1e-12)
-    around = unpack_rows(pack_rows(g, residual))[1]  # and around ŵ₀
-    torch.testing.assert_close(around, gradients.T @ tally.sums, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("arms", "dimension"), [(1, 1), (4, 9), (6, 6)])
-def test_the_dense_statistics_reveal_counts_and_sums(arms, dimension):
-    gradients = sample(2, 3, arms, dimension)
-    counts = torch.randint(0, 9, (2, 3, arms), generator=torch.Generator().manual_seed(1)).double()
-    sums = counts.sqrt() * sample(2, 3, arms, seed=2)
-    matrix = (gradients * counts.unsqueeze(-1)).mT @ gradients
-    vector = (gradients.mT @ sums.unsqueeze(-1)).squeeze(-1)
-    found = reveal(gradients, *unpack_triangle(pack_triangle(matrix, vector), dimension))
-    torch.testing.assert_close(found.counts, counts, rtol=0, atol=1e-8)
-    torch.testing.assert_close(found.sums, sums, rtol=0, atol=1e-8)
-
-
-def test_one_row_reveals_its_arm():
-    # of the network: ∂f/∂W₁ⱼ is ∂f/∂c₁ⱼ times x
-    network, x = Network(3, 4), sample(2, 3)
-    gradient = network.gradients(sample(network.size, seed=1), x)
-    layers = network.split(gradient)
-    torch.testing.assert_close(layers.w1 / layers.c1.unsqueeze(-1), x.unsqueeze(1).expand(2, 4, 3))
 
 
 # The same decisions
@@ -229,48 +168,6 @@ def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
     assert torch.equal(start.w0, dense.w0) and torch.equal(start.loss, dense.loss)
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("kind", ["network", "one unit", "line"])
-def test_one_go_ucb_sends_every_pull_alone(kind, encoding):
-    (network, problem), clients = model(kind), 4
-    start = shared_start(problem, network, clients, 3, BRIEF, encoding=encoding)
-    trace = one_go_ucb(problem, start, Settings(0.3, 0.5, encoding=encoding))
-    each = scalars(encoding, network.size, 1, 4)
-    assert (trace.up[:, trace.phase_one :] == each).all()
-    assert (trace.down[:, trace.phase_one :] == clients * each).all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("d_x", [1, 2, 4])
-def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
-    problem, clients, arms = realizable(SingleUnit(d_x), 2, arms=5, seed=3, sigma=0.3), 3, 5
-    dense, trace = (
-        fed_glb_ucb(problem, clients, 60, Settings(0.3, 0.5, 2.0, e), "logistic") for e in ("dense", encoding)
-    )
-    assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9
-    for row in range(2):
-        fresh = [0] * clients
-        for t in range(60):
-            fresh[t % clients] += 1
-            up = down = 0
-            if trace.sync[row, t]:
-                rounds, left = divmod(int(dense.up[row, t]) - clients * d_x**2, clients * d_x)
-                assert rounds >= 1 and left == 0
-                for pulls in fresh:
-                    # the fit over the star needs ΔA alone; with counts the sums go up as well, and no round follows
-                    if names_arms(encoding):
-                        up += scalars("counts", d_x, pulls, arms)
-                    else:
-                        up += scalars(encoding, d_x, pulls, arms, 0) + rounds * d_x
-                for _ in range(clients):
-                    down += scalars(encoding, d_x, sum(fresh), arms, 0) + d_x
-                    down += d_x if encoding == "dense" else 0  # b, which follows from A and θ
-                    down += 0 if names_arms(encoding) else rounds * d_x
-                fresh = [0] * clients
-            assert (trace.up[row, t], trace.down[row, t]) == (up, down)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("d_x", [1, 3])
@@ -301,14 +198,3 @@ def test_the_bill_of_the_nystroem_kernel_counted_again(d_x, encoding):
                 down = clients * (datum * members + scalars(form, members, sum(pulls), arms))
                 fresh = [0] * clients
             assert (trace.up[row, t], trace.down[row, t]) == (up, down)
-
-
-@pytest.mark.parametrize("d_x", [1, 2])
-def test_what_is_sent_at_once_is_the_datum_or_the_number_of_its_arm(d_x):
-    # of kernel UCB: x and y, or the arm and y, and with the cheapest also which of them, if that is less
-    sizes = {"dense": d_x + 1, "triangle": d_x + 1, "rows": d_x + 1, "counts": 2, "cheapest": min(3, d_x + 1)}
-    for encoding, size in sizes.items():
-        kernel, ucb1 = (played(name, encoding, d_x) for name in ("Kernel UCB, at once", "UCB1, shared"))
-        assert (kernel.up == size).all() and (kernel.down == 3 * size).all()
-        assert (ucb1.up == 2).all() and (ucb1.down == 6).all()
-        assert not played("N-GO-UCB", encoding).communication.any()

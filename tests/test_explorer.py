@@ -5,7 +5,6 @@ import math
 import re
 
 import pytest
-import torch
 from instances import instance
 
 from fedgo import Langevin, Settings, fed_go_ucb, shared_start
@@ -43,20 +42,6 @@ def test_a_scene_fires_where_a_level_exceeds_the_threshold(played):
     assert (best, worst) == ("#0072b2", "#d55e00")
 
 
-def test_a_scene_may_begin_after_a_synchronisation_only(played):
-    start, trace, settings = played
-    whole = explorer.scene(start, trace, settings)
-    first = whole["fires"][-1] + 1
-    part = explorer.scene(start, trace, settings, first, first + 3)
-    assert part["first"] == first + 1
-    assert (part["arm"], part["level"]) == (
-        whole["arm"][first : first + 3],
-        whole["level"][first : first + 3],
-    )
-    with pytest.raises(ValueError, match="give 0 or a step after a synchronisation"):
-        explorer.scene(start, trace, settings, first + 1)
-
-
 def test_a_sweep_has_the_means_of_the_traces():
     problem, _, clients, rounds, _ = instance(SEED)
     within = World(problem, clients, rounds)
@@ -74,13 +59,3 @@ def test_a_sweep_has_the_means_of_the_traces():
     assert (shown["gammas"], shown["first"]) == (["0", "0.5", "∞"], 1)
     with pytest.raises(ValueError, match="choose one of the thresholds"):
         explorer.threshold_explorer({"A": {"DisLinUCB": found}}, gammas, 1.0, "fig-a")
-
-
-def test_an_offer_is_regret_and_both_bills():
-    offer = explorer.offer(torch.tensor([1.0, 3.0]), 10.0, 2.0, math.inf)
-    assert offer == {"gamma": "∞", "regret": 2, "error": 1, "dense": 10, "packed": 2}
-    html = explorer.budget_explorer({"</script>": {"Uniform": [offer]}}, "fig-b")
-    assert html.count("</script>") == 1 and 'data-figure="fig-b"' in html
-    assert embedded(html)["problems"]["</script>"]["Uniform"]["offers"] == [offer]
-    with pytest.raises(ValueError, match="give at least one scene"):
-        explorer.trigger_explorer({}, "fig-c")

@@ -1,13 +1,11 @@
 """Fed-GLB-UCB against a plain transcription, scikit-learn's optimum and a ledger counted by hand."""
 
 import pytest
-import torch
 from instances import INF, assert_same, random_problem, rewards
 from reference.fed_glb_ucb import minimiser, objective, plain_fed_glb_ucb, warm_start
 
 from fedgo import Settings, fed_glb_ucb, hartmann6
 from fedgo.algorithms.fed_glb_ucb import LINKS, GeneralisedLinear
-from fedgo.confidence import Tally
 
 GAMMAS = (0.0, 0.05, 0.3, 1.0, 5.0, INF)
 
@@ -52,13 +50,3 @@ def test_a_descent_that_does_not_arrive_is_an_error(monkeypatch):
     monkeypatch.setattr("fedgo.algorithms.fed_glb_ucb.MOST_ROUNDS", 2)
     with pytest.raises(ArithmeticError, match="2 rounds; raise λ"):
         fed_glb_ucb(hartmann6(1, arms=5), 2, 20, Settings(0.01, 1.0, 0.0), "logistic")
-
-
-def test_tallies_of_the_own_data_survive_a_synchronisation(watch):
-    calls = watch(GeneralisedLinear, "synchronise")
-    trace = fed_glb_ucb(hartmann6(1, arms=5), 2, 20, Settings(1.0, 1.0, 0.0))
-    last: Tally = calls[-1].result.own
-    for client in range(2):
-        own = trace.arm[0, client::2]
-        assert torch.equal(last.counts[0, client], torch.bincount(own, minlength=5).double())
-    assert not calls[-1].result.fresh.any()

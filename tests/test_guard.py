@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import INF, about, assert_same, certificates, double, random_world
+from instances import INF, about, assert_same, double, random_world
 from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
@@ -21,7 +21,6 @@ from fedgo import (
     Settings,
     dis_lin_ucb,
     fed_glb_ucb,
-    fed_go_ucb,
     realizable,
     shared_start,
     simulate,
@@ -32,7 +31,6 @@ from fedgo.beyond.guard import (
     Choice,
     Guarantee,
     Guard,
-    TabularIntervals,
     guard_regret,
     guard_synchronisations,
     guarded,
@@ -44,7 +42,7 @@ from fedgo.confidence import Tally
 from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
-from fedgo.theory.intervals import Interval, knowledge, outside
+from fedgo.theory.intervals import knowledge, outside
 from fedgo.theory.uniform import tabular_information
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
@@ -239,28 +237,7 @@ def test_ucb1_on_counts_is_a_guard_that_accepts_everything(seed):
         assert_transcribed(trace, problem, Guarantee(1e6, 0.3, kappa=1e12, gamma=gamma), row, ucb1(row))
 
 
-def test_the_instances_follow_and_refuse_and_synchronise_all_manner_of_times():
-    notes, shares = [], []
-    for seed in range(24):
-        problem, start, chosen, guarantee = instance(seed)
-        trace = guarded_fed_go_ucb(problem, start, chosen, guarantee)
-        notes.append(trace.notes["proposed"][:, trace.phase_one :].double().mean().item())
-        shares.append(trace.sync[:, trace.phase_one :].double().mean().item())
-    assert sum(0.05 < share < 0.95 for share in notes) >= 8
-    assert sum(share == 0 for share in shares) >= 4 and sum(share > 0.3 for share in shares) >= 3
-
-
 # The intervals
-
-
-def test_the_union_over_the_arms_is_needed():
-    # 60 arms with one pull each and δ = 0.9: with no union one is outside in some 95 % of the draws
-    noise = torch.randn(4000, 1, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    data = Tally(torch.ones_like(noise), noise)
-    found = TabularIntervals(1, 1.0, 1e6, 0.9).after(data, torch.zeros(4000, 1), shared=data)
-    outside = ((found.lower > 0) | (found.upper < 0)).any(-1).double().mean()
-    alone = math.sqrt(2 * (math.log(2) + 2 * math.log(math.pi**2 / 5.4)))
-    assert outside <= 0.9 < (noise.abs() > alone).any(-1).double().mean()
 
 
 def worst_case(seed, runs=3):
@@ -407,29 +384,6 @@ def test_coverage_over_two_thousand_runs(simultaneous):
     assert outside(trace, means, small, phase_one=False).double().mean() > 0.1
 
 
-def test_the_sharper_certificate_is_never_above_the_other_ones_of_the_same_play():
-    trace, means, intervals = coverage(True)
-    q = certificates(trace, intervals, means.shape[1])
-    torch.testing.assert_close(q, trace.notes["certificate"], rtol=1e-12, atol=1e-12)
-    for known in knowledge(trace, means.shape[1]):
-        sharp = intervals.after(known.tally, known.syncs, shared=known.shared)
-        plain = replace(intervals, simultaneous=False, delta=intervals.delta / 2)
-        wide = plain.after(known.tally, known.syncs, shared=known.shared)
-        arm = trace.arm[:, known.step].unsqueeze(-1)
-        assert (
-            sharp.certificate(arm[..., 0]) <= (wide.upper.amax(-1) - wide.lower.gather(-1, arm)[..., 0])
-        ).all()
-        width = (sharp.upper - sharp.lower).gather(-1, arm)[..., 0]
-        assert (q[:, known.step] <= 4.0 * width * (1 + 1e-9)).all()  # κ(U − L) in both cases of line 2
-
-
-def test_the_best_arm_is_certified_to_lose_nothing_once_it_is_apart():
-    found = Interval(double([0.5, -1.0, -2.0]), double([1.0, 0.4, -1.5]), double([0.0, 0.0, 0.0]))
-    assert found.price.tolist() == pytest.approx([0.0, 2.0, 3.0])
-    alone = Interval(double([-1.0]), double([1.0]), double([0.0]))
-    assert alone.price.tolist() == [0.0]
-
-
 # Bounds that are refuted, and proposals that are none
 
 
@@ -496,14 +450,6 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
     for i in range(clients):
         own = start.exploration.arm[1, i::clients]
         assert torch.equal(by_client.counts[1, i], torch.bincount(own, minlength=arms).double())
-
-
-def test_a_run_without_a_guard_has_a_certificate_as_well():
-    problem, start, chosen, guarantee = instance(8)
-    plain = fed_go_ucb(problem, start, chosen)
-    intervals = TabularIntervals(start.clients, 0.3, guarantee.value, simultaneous=True)
-    found = certificates(plain, intervals, problem.means.shape[1], True)
-    assert (plain.regret[:, plain.phase_one :] <= found).all()
 
 
 def test_the_proposal_is_a_function_of_counts_and_sums_so_that_it_has_nothing_to_send():

@@ -1,7 +1,6 @@
 """Line 3 as printed: points inside the ball, stationary, and the same choice where upper bounds rule arms out."""
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -9,8 +8,7 @@ from reference import go_ucb as reference
 
 from fedgo import Network
 from fedgo.confidence import Tally, ball, compress
-from fedgo.optimism.cuts import bounds, prior_cuts, tighten, unit_maxima
-from fedgo.optimism.images import images, view
+from fedgo.optimism.images import view
 from fedgo.optimism.line_three import LineThree, line_three, points
 
 
@@ -98,43 +96,6 @@ def test_no_point_of_the_ball_has_a_value_above_the_upper_bound(lam, beta, seed)
         assert (network.values(confidence.centre + step, x.expand(-1, 5, -1, -1)) <= upper + 1e-9).all()
 
 
-@pytest.mark.parametrize(("lam", "beta"), [*BALLS[:3], WIDE[2]])
-def test_tightened_bounds_hold_and_are_close_to_the_values(lam, beta):
-    network, x, w0, _, tally = setting(arms=20)
-    own = Tally(*(part.reshape(10, 1, 20) for part in tally))
-    flat = view(network, w0.expand(-1, 5, -1).flatten(0, 1), x.expand(-1, 5, -1, -1).flatten(0, 1))
-    seen, cuts = images(flat, lam, beta, own), prior_cuts(flat, lam, beta)
-    value = line_three(view(network, w0, x), lam, beta, tally, rule_out=False).value.view(10, 1, 20)
-    loose = bounds(cuts, seen).amin(-1)
-    for _ in range(3):
-        cuts = tighten(cuts, seen, value.amin(-1, keepdim=True), torch.ones_like(value, dtype=torch.bool))
-    tight = bounds(cuts, seen).amin(-1)
-    assert (tight >= value - 1e-9 * value.abs()).all()
-    assert (tight <= loose).all()
-    assert (tight - value).median() < 0.4 * (loose - value).median()
-    assert beta > 0.01 or (tight - value).median() < 0.01 * value.std()
-
-
-@pytest.mark.slow
-def test_the_maximum_over_a_unit_is_bounded_closely():
-    """Against φ on a fine grid: never below, and seldom far above, where φ is concave and where it has two hills."""
-    draw = torch.Generator().manual_seed(0)
-    z, outer = (4 * torch.randn(400, 1, generator=draw, dtype=torch.float64) for _ in range(2))
-    size, nu = (10 ** (4 * torch.rand(400, generator=draw, dtype=torch.float64) - low) for low in (1, 3))
-    found, theta = unit_maxima(torch.cat([z, outer, torch.zeros_like(z)], -1), size, nu)
-    t = torch.cat([torch.linspace(-40, 40, 80_001, dtype=torch.float64).expand(400, -1), z, theta[:, :1]], -1)
-    sigma = torch.sigmoid(t)
-    nu_, size_ = nu.unsqueeze(-1), size.unsqueeze(-1)
-    phi = outer * sigma + sigma.square() / (2 * nu_) - nu_ / (2 * size_) * (t - z).square()
-    gap = found - 1 / (2 * nu) - phi.amax(-1)
-    scale = outer.abs().squeeze(-1) + 1 / nu
-    assert (gap >= -1e-9 * scale).all()
-    assert (gap <= 2e-3 * scale).all()
-    concave = nu / size > outer.abs().squeeze(-1) / (6 * math.sqrt(3)) + 0.08 / nu
-    assert concave.sum() > 50 and (~concave).sum() > 50
-    assert (gap[concave] <= 1e-3 * scale[concave]).all() and gap[concave].median() < 1e-9
-
-
 def pulls(tally, beta, lam, seen, steps):
     """The tallies and values of ``steps`` calls: some learners pull, others wait, in the middle all get all data."""
     index, draw = LineThree(seen, lam, beta), torch.Generator().manual_seed(1)
@@ -167,26 +128,3 @@ def test_the_ascent_begins_at_the_linear_solution_or_where_the_last_one_ended(la
             assert found.value[s, m, k] == pytest.approx(value, rel=1e-6, abs=1e-8)
             others += abs(value - cold) > 1e-6 * abs(cold)
     assert others > 0 or lam == 0.1  # in a wide ball it ends elsewhere
-
-
-@pytest.mark.parametrize("rule_out", [False, True])
-def test_learners_with_a_view_each_are_as_learners_that_share_it(rule_out):
-    network, x, w0, _, tally = setting(arms=9)
-    shared = line_three(view(network, w0, x), 0.1, 1.0, tally, rule_out=rule_out)
-    own = line_three(view(network, w0.expand(-1, 5, -1), x), 0.1, 1.0, tally, rule_out=rule_out)
-    assert torch.equal(own.value.argmax(-1), shared.value.argmax(-1))
-    for r, m in ((0, 3), (1, 0)):
-        one = Tally(tally.counts[r, m], tally.sums[r, m])
-        alone = line_three(view(network, w0[r, 0], x[r, 0]), 0.1, 1.0, one, rule_out=rule_out)
-        assert alone.value.shape == (9,) and alone.value.argmax() == shared.value[r, m].argmax()
-
-
-def test_two_arms_alike_are_both_ascended():
-    """Neither can be ruled out, so the tie is for the caller to break."""
-    network, x, w0, _, tally = setting(arms=6)
-    twice = Tally(*(torch.cat([part, torch.zeros_like(part)], -1) for part in tally))
-    found = line_three(view(network, w0, torch.cat([x, x], -2)), 0.1, 1.0, twice)
-    best = found.value.argmax(-1, keepdim=True)
-    twin = (best + 6) % 12
-    assert found.ascended.gather(-1, twin).all()
-    torch.testing.assert_close(found.value.gather(-1, twin), found.value.gather(-1, best), rtol=1e-8, atol=0)

@@ -10,7 +10,7 @@ from fedgo import EventTriggered, Exploration, Network, Settings, hartmann6, sim
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.confidence import Tally
-from fedgo.experiments.peers import FNUCB, fitted_kernel_ucb, fn_ucb, local_variances, prior, tangent_start
+from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb, local_variances, prior, tangent_start
 from fedgo.simulation import order_of_ties
 
 GAMMAS = (0.0, 0.3, 2.0, INF)
@@ -46,14 +46,6 @@ def test_a_client_s_variances_are_those_of_the_inverse_and_never_negative(lam, p
     found = local_variances(features, lam, Tally(counts, 0 * counts))[0]
     assert (found >= 0).all()  # beside many pulls what is left of φᵀφ/λ is rounding
     assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_the_averaged_network_takes_part(watch):
-    problem, _ = random_problem(3, sizes=(8, 9))
-    calls = watch(FNUCB, "synchronise")
-    fn_ucb(problem, 3, 30, lam=0.1, optimism=0.3, gamma=0.3)
-    alpha = calls[-1].result.averaged.alpha
-    assert len(calls) > 3 and bool((alpha > 0.01).all()) and bool((alpha < 1).all())
 
 
 def test_the_output_at_theta_zero_is_zero_and_every_run_has_its_own():
@@ -121,10 +113,3 @@ def test_after_phase_one_the_fitted_kernel_is_kappa_standard_deviations_optimist
         data = Tally(torch.bincount(arm, minlength=30).double(), torch.bincount(arm, reward, minlength=30))
         fit = GaussianProcess().fit(problem.arms[row], data, 0.1)
         assert trace.arm[row, trace.phase_one] == (fit.mean + kappa * fit.variance.sqrt()).argmax()
-
-
-def test_the_fitted_kernel_finds_the_best_arm_and_bills_every_pull():
-    problem = hartmann6(3, arms=30, seed=4)
-    trace = fitted_kernel_ucb(problem, 5, 60, kappa=2.0)
-    assert (trace.up == 2).all() and (trace.down == 10).all()
-    assert trace.regret[:, -30:].mean() < 0.5 * trace.regret[:, :18].mean()

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
-from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.confidence import Tally, ball, condition
-from fedgo.experiments.plays import Hindsight, blind, linear_play, play, random_play, single_unit_line_three
+from fedgo.experiments.plays import Hindsight, play, single_unit_line_three
 from fedgo.theory.confidence import information_bound
 from fedgo.theory.worlds import single_unit
 
@@ -43,38 +42,6 @@ def test_a_play_is_fed_go_ucbs(network_play):
     assert play(network_play.problem, network_play.start, network_play.settings, slope=7.0).slope == 7
 
 
-def test_the_condition_of_the_potential_lemma_and_the_first_runs(network_play):
-    for factor, enough in ((1 / 2.5128, True), (1 / 2.5129, False)):
-        settings = replace(network_play.settings, lam=network_play.slope**2 * factor)
-        assert replace(network_play, settings=settings).regularised is enough
-    some = network_play.first(2)
-    assert some.problem.runs == (0, 1) and torch.equal(some.arm, network_play.arm[:2])
-    torch.testing.assert_close(some.replay.total, network_play.replay.total[:2], rtol=0, atol=1e-12)
-
-
-def test_a_linear_play_is_dis_lin_ucbs():
-    problem = realizable(Network(3, 2), 4, arms=10, seed=1)
-    settings = Settings(0.7, 0.3, 0.2)
-    found = linear_play(problem, 4, 9, settings)
-    expected = dis_lin_ucb(problem, 4, 36, settings)
-    for name in SAME:
-        assert torch.equal(getattr(found.trace, name), getattr(expected, name))
-    network, w0 = found.start.network, found.start.w0[:, 0]
-    assert torch.equal(network.gradients(w0, problem.arms), problem.arms)
-    assert not network.values(w0, problem.arms).any()
-    assert found.slope == problem.arms.norm(dim=-1).max()
-
-
-def test_blind_choices_are_uniform_and_seeded():
-    problem = realizable(Network(2, 2), 1, arms=4, seed=1)
-    arms = [
-        linear_play(problem, 5, 400, Settings(1.0, 1.0, 5.0), blind(torch.Generator().manual_seed(seed))).arm
-        for seed in (0, 0, 1)
-    ]
-    assert torch.equal(arms[0], arms[1]) and not torch.equal(arms[0], arms[2])
-    assert (arms[0].flatten().bincount(minlength=4) - 500).abs().max() < 4 * math.sqrt(2000 * 3 / 16)
-
-
 def test_line_three_of_the_unit_is_the_maximum_over_the_ball(unit):
     problem, start = unit
     counts = torch.randint(0, 4, (3, 3, 8), generator=torch.Generator().manual_seed(0)).double()
@@ -89,15 +56,6 @@ def test_line_three_of_the_unit_is_the_maximum_over_the_ball(unit):
     widths = (x @ torch.cholesky_inverse(torch.linalg.cholesky(around.sigma)) * x).sum(-1).sqrt()
     centre = (x @ around.centre.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(found, centre + 0.3 * widths, rtol=0, atol=1e-12)
-
-
-def test_random_plays_are_drawn_from_their_source_and_satisfy_the_potential_lemma():
-    one, weak = (random_play(2, 0, torch.Generator().manual_seed(3), share=share) for share in (1.0, 1e-6))
-    assert one.regularised and 0.4 <= one.settings.lam / one.slope**2 <= 3.4
-    assert weak.settings.lam == pytest.approx(1e-6 * one.settings.lam, rel=1e-12) and not weak.regularised
-    assert torch.equal(weak.problem.arms, one.problem.arms) and weak.settings.gamma == one.settings.gamma
-    blindly = random_play(2, 0, torch.Generator().manual_seed(3), blind(torch.Generator().manual_seed(1)))
-    assert blindly.settings == one.settings and not torch.equal(blindly.arm, one.arm)
 
 
 # Runs seen by one who knows w*

@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 
 from fedgo.experiments import tables
 
-FIGURE = "```{figure} a.svg\n:name: fig-a\n:alt: A dot.\n\nA caption.\n```\n"
+FIGURE = {"mystnb": {"figure": {"name": "fig-a", "caption": "A caption."}, "image": {"alt": "A dot."}}}
 
 
 @pytest.fixture
@@ -28,12 +28,13 @@ def shown(tmp_path, monkeypatch):
         tables.quote(both=tables.table(("x", "$y$"), [("1", "2")]))
         cells = [
             nbformat.v4.new_code_cell(outputs=outputs),
+            nbformat.v4.new_code_cell(
+                metadata=FIGURE, outputs=[nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"})]
+            ),
             nbformat.v4.new_markdown_cell("# A\n\nHere {n}`regret`."),
         ]
         for name, text in {
-            "index.md": f"# B\n\n{page}\n\n```{{toctree}}\nfigure\nbook/_executed/a\n```\n",
-            "figure.md": f"# C\n\n{FIGURE}",
-            "a.svg": "<svg/>",
+            "index.md": f"# B\n\n{page}\n\n```{{toctree}}\nbook/_executed/a\n```\n",
         }.items():
             (tmp_path / name).write_text(text)
         (tmp_path / "book/_executed").mkdir(parents=True)
@@ -55,7 +56,7 @@ def shown(tmp_path, monkeypatch):
 
 
 def test_a_page_shows_the_numbers_phrases_tables_and_pictures_of_another(shown):
-    page = "It is {n}`a:regret`, {n}`a:phrase`.\n\n```{again} a:both\n```\n\n```{again} fig-a\n```\n"
+    page = "It is {n}`a:regret`, {n}`a:phrase`.\n\n```{again} a:both\n```\n\n```{again} a:fig-a\n```\n"
     read, said = shown(page)
     assert not said
     assert '<span class="pasted-text">−1234.6</span>, one <em>of</em> two.' in read["index"]
@@ -64,6 +65,6 @@ def test_a_page_shows_the_numbers_phrases_tables_and_pictures_of_another(shown):
 
 
 def test_what_is_not_quoted_or_no_number_or_no_figure_is_named(shown):
-    _, said = shown("{n}`a:gone` {n}`b:regret` {n}`a:lost`\n\n```{again} fig-b\n```\n")
+    _, said = shown("{n}`a:gone` {n}`b:regret` {n}`a:lost`\n\n```{again} a:fig-b\n```\n")
     assert "a quotes no 'gone'" in said and "b quotes no 'regret'" in said
-    assert "a quotes no 'lost', but nan" in said and "no page has a figure 'fig-b'" in said
+    assert "a quotes no 'lost', but nan" in said and "a quotes no 'fig-b'" in said

@@ -11,10 +11,9 @@ import pytest
 import torch
 from distributed import Client, LocalCluster
 
-from fedgo import Settings
 from fedgo.experiments import runner
 from fedgo.experiments.halving import Rung, halve, together
-from fedgo.experiments.players import Player, World, grid, settings
+from fedgo.experiments.players import Player, World, grid
 from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
 from fedgo.experiments.roster import ALGORITHMS, PLAYERS, VARIANTS
 from fedgo.experiments.runner import Study, afresh, check, key, read, run
@@ -62,21 +61,11 @@ def test_the_best_setting_wins_and_a_lucky_one_stays_to_be_judged():
     assert sorted(runs.values()) == [4] * 7 + [10] * 2 + [30] * 3  # the budget, to the run
 
 
-def test_what_waits_is_the_next_rung_and_its_runs():
-    found, _ = climbed(limit=2)
-    assert (sorted(found.waiting), found.runs) == (sorted(found.waiting), 10) and len(found.waiting) == 5
-    assert len(found.ranked) == 1
-
-
 def test_a_setting_for_several_regimes_has_the_least_geometric_mean():
     assert together([2.0]) == 2.0 and together([2.0, None]) is None
     assert together([1.0, 9.0]) == pytest.approx(20**0.5 - 1)
     means = {"a": [1.0, 9.0], "b": [5.0, 4.0]}  # √(2·10) < √(6·5), though 5 > 4.5
     assert halve(["b", "a"], [Rung(2, 1)], lambda one, runs: together(means[one])).ranked == [["a", "b"]]
-
-
-def test_equal_settings_stay_in_their_order():
-    assert halve([2, 1, 3], [Rung(3, 1)], lambda one, runs: 5.0).ranked == [[2, 1, 3]]
 
 
 # --- The runner
@@ -164,19 +153,8 @@ def test_only_what_is_asked_for_is_played_and_no_other_row_goes(tmp_path):
     assert len(again) == len(more) and len(first.calls) == before and set(second.played.values()) == {2}
     with pytest.raises(ValueError, match=r"player is 'C': choose from \('A', 'B'\)"):
         run(both, players=["C"], folder=tmp_path)
-
-
-def test_a_new_column_of_a_setting_leaves_the_rows_that_are_there(tmp_path):
-    def play(world, setting):
-        return Counting()(world, {"beta": setting["width"]})
-
-    table = run(made_up(Counting()), folder=tmp_path)
-    wide = Player(play, grid(width=(1.0, 2.0)))
-    grown = run(
-        replace(made_up(Counting()), players={"A": Player(Counting(), BETAS), "B": wide}), folder=tmp_path
-    )
-    old = grown[grown["player"] == "A"]
-    assert len(old) == len(table) and old["width"].isna().all() and old["beta"].notna().all()
+    with pytest.raises(ValueError, match=r"regime is 'magic': give a part of .*'hartmann6, K=6"):
+        run(both, regime="magic", folder=tmp_path)
 
 
 def test_a_problem_of_ones_own_is_an_entry(tmp_path, monkeypatch):
@@ -227,7 +205,6 @@ def test_on_processes_and_on_a_cluster_the_rows_are_the_same(tmp_path):
     )
     with cluster, Client(cluster):
         for backend in ("loky", "dask"):
-            (tmp_path / backend).mkdir()
             with joblib.parallel_config(backend=backend, n_jobs=2):
                 found = run(tiny(), folder=tmp_path / backend).drop(columns="seconds")
             pd.testing.assert_frame_equal(found, alone)
@@ -244,13 +221,6 @@ def test_settings_that_differ_in_beta_alone_have_the_same_regrets_in_one_batch(n
         row for one in some for row in runner.measure(study.job(short, name, (one,), TUNING_SEED, (3, 4)))
     ]
     assert rows == alone and len({row["regret"] for row in rows}) > 2
-
-
-def test_a_setting_is_lambda_and_beta_or_in_units_of_the_noise():
-    world = Regime("hartmann6", 6, sigma=0.5, rounds=3, clients=2).world(2, encoding="counts")
-    found = settings(world, {"s": 10.0, "kappa": 4.0})
-    assert (found.lam, found.beta, found.encoding) == (pytest.approx(0.0025), pytest.approx(4.0), "counts")
-    assert settings(world, {"lam": 0.1, "beta": 0.3}) == Settings(0.1, 0.3, encoding="counts")
 
 
 @pytest.mark.slow

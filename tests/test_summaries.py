@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from fedgo.experiments.summaries import interval, mean_error, number, paired_difference, total
+from fedgo.experiments.summaries import interval, number, paired_difference
 from fedgo.trace import Trace
 
 
@@ -27,14 +27,6 @@ def trace(regret, up, down):
     return Trace("A", "p", 2, 1, torch.zeros_like(up), regret, regret, up, down, up.bool())
 
 
-def test_a_standard_error_by_hand():
-    mean, error = mean_error(torch.tensor([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]]))
-    assert_allclose(mean, [4, 5])
-    assert_allclose(error, [(13 / 3) ** 0.5, 0])  # squares 9 + 1 + 16 over 2, over 3 runs
-    assert mean_error(torch.tensor([1.0, 3.0]))[1] == pytest.approx(1)
-    assert mean_error(torch.tensor([[7.0, 2.0]]))[1].tolist() == [0, 0]
-
-
 def test_an_interval_is_the_middle_of_the_resampled_statistics():
     one, two = np.random.default_rng(1).gamma(2, size=(2, 30))
     assert_allclose(interval(np.mean, one), (one.mean(), *by_hand(np.mean, one)), rtol=1e-12)
@@ -44,16 +36,6 @@ def test_an_interval_is_the_middle_of_the_resampled_statistics():
 def test_one_run_says_nothing_about_the_spread_and_two_do():
     assert interval(np.mean, np.array([3.0])) == (3, float("-inf"), float("inf"))
     assert interval(np.mean, np.array([1.0, 3.0])) == (2, 1, 3)
-
-
-def test_a_ratio_to_runs_that_are_all_zero_is_infinite_without_a_warning():
-    assert interval(ratio, np.array([1.0, 2.0]), np.zeros(2)) == (float("inf"),) * 3
-
-
-def test_totals_are_those_of_the_last_step():
-    one = trace([[1.0, 2.0], [0.0, 4.0]], [[1, 2], [0, 5]], [[10, 20], [0, 50]])
-    assert total(one, "regret").tolist() == [3, 4]
-    assert total(one, "communication").tolist() == [33, 55]
 
 
 def test_a_paired_difference_cancels_what_the_runs_share():

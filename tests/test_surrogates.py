@@ -9,7 +9,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, ScaleKernel
 from instances import INF, assert_same, double, random_problem, rewards
 from reference import epochs as reference
 from reference.go_ucb import value_and_gradient
@@ -22,12 +21,10 @@ from fedgo.beyond.surrogates import (
     ByEvidence,
     GaussianProcess,
     Gelu,
-    Linear,
     LinearisedOnce,
     Observed,
     Relinearised,
     fitted,
-    single_task_gp,
 )
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
@@ -205,15 +202,6 @@ def test_without_a_refit_the_hyperparameters_stay_and_the_data_do_not():
     assert (kept.variance <= 0.01 / 50).all() and (kept.mean - PROBLEM.means[0]).abs().max() < 0.1
 
 
-def test_a_kernel_of_ones_own_is_fitted():
-    kernels = [ScaleKernel(MaternKernel(nu=0.5)), ScaleKernel(MaternKernel(nu=0.5))]
-    x, y = PROBLEM.arms[0][SEEN], MEANS.unsqueeze(1)
-    model = single_task_gp(x, y, NOISE.unsqueeze(1), kernel=lambda d_x: kernels[0])
-    assert model.covar_module is kernels[0] and x.shape[1] == 2
-    after, before = (kernel.base_kernel.lengthscale.item() for kernel in kernels)
-    assert before != after
-
-
 def test_each_arm_is_pulled_before_one_is_pulled_again():
     problem, _ = random_problem(2)
     arms = problem.means.shape[1]
@@ -290,34 +278,6 @@ def test_the_weight_decay_is_where_the_evidence_is_largest(noise):
     close(w[0], np.linalg.solve(precision, x.T.numpy() @ y.numpy() / noise))
 
 
-def test_the_start_of_the_largest_evidence_wins_and_the_last_fit_is_a_start(watch):
-    climbs = watch(Relinearised, "_climb")
-    surrogate = Relinearised(Network(2, 3), 3)
-    first = fitted(surrogate, PROBLEM.arms[0], DATA, 0.1)
-    second = fitted(surrogate, PROBLEM.arms[0], DATA, 0.1, first)
-    evidence = [call.result[3] for call in climbs]
-    assert [len(found) for found in evidence] == [3, 4]
-    assert torch.equal(climbs[1].args[3][0], first.w)
-    for call, found in zip(climbs, (first, second), strict=True):
-        assert torch.equal(call.result[0][call.result[3].argmax()], found.w)
-    assert isinstance(second, Linear)
-
-
-def test_surrogates_generalise_and_say_how_well():
-    problem = realizable(Network(3, 4), 4, arms=60, seed=1, sigma=0.1, scale=2.0)
-    counts = [3] * 30 + [0] * 30
-    for surrogate in (GaussianProcess(), Relinearised(Network(3, 4))):
-        errors, deviations = [], []
-        for row in range(4):
-            found = fitted(surrogate, problem.arms[row], data_of(problem, row, counts), 0.1)
-            errors.append((found.mean - problem.means[row])[30:])
-            deviations.append(found.variance[30:].sqrt())
-        error, deviation = torch.cat(errors), torch.cat(deviations)
-        assert error.square().mean().sqrt() < 0.3 * problem.means.std()
-        assert ((error.abs() < 3 * deviation).double().mean()) > 0.9
-        assert 0.3 < (error / deviation).square().mean().sqrt() < 2
-
-
 # A surrogate that breaks down
 
 
@@ -381,17 +341,6 @@ def test_gelu_units_are_torchs_and_their_gradients_are_right():
     loss, gradient = network.squared_loss(w, x, y, mask)
     assert torch.allclose(loss, ((network.values(w, x) - y).square() * mask).sum())
     assert torch.allclose(gradient, 2 * ((network.values(w, x) - y) * mask) @ jacobian, atol=1e-11)
-
-
-def test_the_evidence_of_a_process_is_the_density_of_the_standardised_means():
-    process = GaussianProcess().fit(PROBLEM.arms[0], DATA, 0.1)
-    _, _, _, unit, noise = unit_data()
-    with torch.no_grad():
-        x = process.arms[SEEN]
-        kernel = process.model.covar_module(x).to_dense() + noise.diag()
-        density = torch.distributions.MultivariateNormal(process.model.mean_module(x), kernel).log_prob(unit)
-    constant = len(SEEN) * np.log(2 * np.pi) / 2
-    assert process.evidence == pytest.approx(float(density) + constant, abs=1e-6)
 
 
 def test_the_more_evident_of_two_speaks_and_each_remembers_its_own_fit():

@@ -7,48 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo import Trace
 from fedgo.experiments.tables import (
     Checks,
     Rate,
     frequency,
     quote,
     rate,
-    second_phases,
-    share_of_parts,
     table,
 )
-
-
-def test_a_table_is_written_as_markdown_writes_it():
-    shown = table(("run", "$P$"), [("a", 12345), ("b", "−1")]).data
-    assert shown == "| run | $P$ |\n| --- | ---: |\n| a | 12,345 |\n| b | −1 |"
-    assert table(("a", "b", "c"), [], "crl").data.splitlines()[1] == "| :---: | ---: | --- |"
-    assert table(("a",), [(r"\|f\|",)]).data.endswith(r"| \|f\| |")
-
-
-def test_numbers_in_a_table_have_a_minus_sign_and_stay_with_their_error_but_formulas_and_code_are_left_alone():
-    cells = [("-1.5 ± 0.2",), ("+2 (-3 to -1)",), ("$x -1 ± 2$ and `a -1`, UCB-1, 1e-5",)]
-    *_, first, second, third = table(("a",), cells).data.splitlines()
-    assert first == "| −1.5\u00a0±\u00a00.2 |" and second == "| +2 (−3 to −1) |" and cells[2][0] in third
-
-
-def test_second_phases_are_counted_from_their_first_step_and_compared_run_by_run():
-    def played(regret, sync, up):
-        whole = torch.tensor(regret, dtype=torch.float64)
-        nothing = torch.zeros(whole.shape, dtype=torch.int64)
-        sent, talked = torch.tensor(up), torch.tensor(sync, dtype=torch.bool)
-        return Trace("a", "p", 2, 1, nothing, -whole, whole, sent, 2 * sent, talked)
-
-    one = played([[9.0, 1, 1], [9, 2, 2], [9, 0, 0]], [[0, 1, 0]] * 3, [[7, 4, 0]] * 3)
-    other = played([[9.0, 3, 1], [9, 2, 4], [9, 2, 0]], [[0, 1, 1]] * 3, [[7, 400, 400]] * 3)
-    head, _, *rows = second_phases({"x": one, "y": other}, one, 1, "who").data.splitlines()
-    assert head == "| who | regret of Phase II | median | worst | change | $P$ | scalars |"
-    assert rows == [
-        "| x | 2\u00a0±\u00a01 | 2 | 4 |  | 1 | 12 |",
-        "| y | 4\u00a0±\u00a01 | 4 | 6 | +2 (+2 to +2) | 2 | 2,400 |",
-    ]
-    assert "−2 (−2 to −2)" in second_phases({"x": one}, other, 1, "who").data
 
 
 @pytest.fixture
@@ -114,27 +80,11 @@ def test_the_ends_of_the_interval_leave_a_fortieth_of_the_binomial_distribution(
     assert found.interval == f"{found.low:.3f} to {found.high:.3f}"
 
 
-def test_a_frequency_counts_the_runs_that_failed():
-    assert frequency(torch.tensor([True, False, True, False, False])) == frequency(2, 5)
-
-
 def test_the_rate_of_a_power_is_its_exponent_whatever_the_factors_of_the_runs():
     x = [30, 100, 300, 1000]
     power = torch.tensor(x).double() ** -1.5
     slope, error = rate(x, torch.stack([power, 7 * power, 1e-9 * power]))
     assert slope == pytest.approx(-1.5, abs=1e-12) and error == pytest.approx(0, abs=1e-12)
-
-
-def test_the_error_of_a_rate_is_that_of_the_runs_slopes():
-    x, noise = [1.0, 2.0, 5.0, 9.0], np.random.default_rng(0).normal(size=(8, 4))
-    values = torch.tensor(np.exp(0.4 * np.log(x) + noise))
-    slopes = np.array([np.polyfit(np.log(x), row, 1)[0] for row in values.log().numpy()])
-    found = rate(x, values)
-    assert found.slope == pytest.approx(slopes.mean(), abs=1e-12)
-    assert found.error == pytest.approx(slopes.std(ddof=1) / math.sqrt(8), abs=1e-12)
-    assert str(rate([1, math.e], torch.tensor([[1, math.exp(-0.5)], [1, math.exp(-1.5)]]).double())) == (
-        "−1.000 ± 0.500"
-    )
 
 
 @pytest.mark.parametrize("fails", [False, torch.tensor([True, False]), np.array([False]), np.float64(3) < 2])
@@ -145,16 +95,3 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
     assert checks.rows == []
     with pytest.raises(ValueError, match="give what has to be true"):
         checks.add("$a < b$", "identity", "here", "3 > 2")
-
-
-@pytest.mark.parametrize(
-    ("holds", "bar"),
-    [
-        ([True, False, True], "■■□ 2\u00a0of\u00a03"),
-        ([False], "□ 0\u00a0of\u00a01"),
-        ([False] + [True] * 10, "■■■■■ ■■■■■ □ 10\u00a0of\u00a011"),
-        ([], "–"),
-    ],
-)
-def test_a_bar_has_a_square_for_every_part(holds, bar):
-    assert share_of_parts(holds) == bar

@@ -7,7 +7,7 @@ import pytest
 
 from fedgo.experiments import traces
 from fedgo.experiments.players import Player, World
-from fedgo.experiments.results import evaluate, guarded, tuned, unguarded
+from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.roster import ALGORITHMS, VARIANTS
 from fedgo.problems import clustered, hartmann6
 
@@ -78,14 +78,6 @@ def test_a_run_is_found_wherever_it_is_asked_for(folder, computed):
     assert computed == [("Uniform", (2, 3, 4)), ("Uniform", (0, 5))]
 
 
-def test_phase_one_is_shared_by_those_that_need_it(folder, watch):
-    one = small()
-    calls = watch(World.shared, "func")
-    for name in ("Fed-GO-UCB", "One-GO-UCB"):
-        ALGORITHMS[name].run(one, tuned("hartmann6", name))
-    assert len(calls) == 1
-
-
 def other_arms(one):
     arms = one.problem.arms.clone()
     arms[1, 0, 0] += 1e-12
@@ -115,21 +107,6 @@ def test_another_problem_is_not_taken_for_this(folder, other, monkeypatch):
     found = ALGORITHMS["DisLinUCB"].run(other(), setting)
     monkeypatch.delenv(traces.FOLDER)
     assert found == ALGORITHMS["DisLinUCB"].run(other(), setting)
-
-
-def test_another_setting_is_not_taken_for_this_and_the_usual_threshold_is(folder, computed):
-    run = ALGORITHMS["DisLinUCB"].run
-    for setting in ({}, {"gamma": 1.0}, {"beta": 0.2}, {"gamma": float("inf")}):
-        run(small(), {"lam": 0.1, "beta": 0.1} | setting)
-    assert len(computed) == 3
-
-
-def test_the_guard_s_settings_are_told_apart(folder):
-    every = [{}, {"kappa": 3.0}, {"value": 9.0}, {"delta": 0.2}, {"gamma": 0.7}, {"informed": False}]
-    first = [guarded("hartmann6", 1, rounds=2, **changes) for changes in every]
-    assert first == [guarded("hartmann6", 1, rounds=2, **changes) for changes in every]
-    unguarded("hartmann6", 1, rounds=2, gamma=0.1)
-    assert len([*folder.glob("*-*")]) == len(every) + 1
 
 
 def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(folder, computed, monkeypatch):

@@ -1,9 +1,8 @@
 """Where else an executed chapter is open: links below its title, and the notebooks to open, in the site's folder open/.
 
-At its foot a line says of which run the page is. The old addresses of chapters (moved.csv) lead to the new ones.
+At its foot a line says of which run the page is.
 """
 
-import csv
 import json
 import os
 from html import escape
@@ -25,9 +24,6 @@ except ImportError:
     %pip install --quiet "PACKAGE"
 ```
 
-"""
-MOVED = """<!doctype html><meta charset="utf-8"><title>Moved</title><a href="{new}.html">This chapter has moved.</a>
-<script>location.replace("{new}.html" + location.hash.replace(/-{old[0]}{old[1]}-/, "-{labels}-"))</script>
 """
 
 
@@ -86,15 +82,6 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
             jupytext.write(jupytext.reads(text, "md:myst"), folder / f"{name}.ipynb")
 
 
-def old_addresses(app: Sphinx, failure: Exception | None) -> None:
-    """Write a page for every address that a chapter had, which leads on, to the same section."""
-    if failure or app.builder.format != "html":
-        return
-    with (ROOT / "book/moved.csv").open(encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            (Path(app.outdir) / EXECUTED / f"{row['old']}.html").write_text(MOVED.format(**row), "utf-8")
-
-
 def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Drop the theme's scripts for live code: they are written twice, which is an error, and would ask another host."""
     files = context.get("script_files", [])
@@ -109,4 +96,3 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", annotate)
     app.connect("html-page-context", without_thebe, priority=900)
     app.connect("build-finished", notebooks_to_open)
-    app.connect("build-finished", old_addresses)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from botorch.test_functions.synthetic import Levy
 from torch import Tensor
@@ -18,6 +17,7 @@ from fedgo.problem import Problem, run_numbers, uniform_arms
 from fedgo.problems import shipped
 from fedgo.theory import worlds
 
+# A thousand rows of the mean reward and ten attributes in [0, 1].
 _ROWS = Path(__file__).parent / "data/magic_rows.csv"
 
 
@@ -132,7 +132,7 @@ def magic_rows(
     The mean reward of a row is the share of gammas among the hundred rows nearest to it, itself included; ``sigma`` is
     what the algorithms are told, and ½ is a bound for any reward of 0 or 1.
     """
-    return _rows("Magic, rows", torch.from_numpy(shipped_rows()), runs, arms, seed, sigma, "bernoulli")
+    return _rows("Magic, rows", torch.from_numpy(shipped(_ROWS)), runs, arms, seed, sigma, "bernoulli")
 
 
 def _rows(
@@ -146,8 +146,3 @@ def _rows(
         [torch.randperm(len(table), generator=generator(seed, r, "rows"))[:arms] for r in numbers]
     )
     return Problem(name, table[rows][..., 1:], table[rows][..., 0], numbers, seed, sigma, reward)
-
-
-def shipped_rows() -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """The rows as shipped, (1000, 11): the mean reward, then ten attributes in [0, 1]; a ``ValueError`` if damaged."""
-    return shipped(_ROWS)

@@ -141,6 +141,12 @@ class Study:
 
         return halve([key(setting) for setting in self.players[name].grid], self.rungs(name), score)
 
+    def played_on(self, name: str) -> list[Regime]:
+        """The regimes that ``name`` plays; where nothing is evaluated, those on which it chooses."""
+        if self.regimes:
+            return [one for one in self.regimes if self.runs(name, one)]
+        return [one for group in self.chosen_on(name) for one in group]
+
     def chooser(self, name: str) -> str:
         """The player with whose setting ``name`` plays."""
         return self.players[name].setting_of or name
@@ -164,7 +170,7 @@ class Study:
 
         Asked for are the regimes with ``regime`` in their name, and the first ``most`` runs.
         """
-        wanted = [one for one in self.regimes if regime in str(one) and self.runs(name, one)]
+        wanted = [one for one in self.played_on(name) if self.regimes and regime in str(one)]
         groups = [self.group(name, one) for one in wanted]
         if not self.regimes:
             groups = [group for group in self.chosen_on(name) if any(regime in str(one) for one in group)]
@@ -316,6 +322,11 @@ def run(
     names = tuple(players) or tuple(study.players)
     for name in names:
         require(name in study.players, "player", name, f"choose from {tuple(study.players)}")
+
+    played = {str(one): None for name in names for one in study.played_on(name)}
+    asked = any(regime in one for one in played)
+    require(asked, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
+    folder.mkdir(parents=True, exist_ok=True)
 
     there = path_of(study.name, folder) or path_of(study.name)
     table = read(study.name, folder) if there else pd.DataFrame()
