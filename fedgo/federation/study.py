@@ -14,7 +14,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import fill
@@ -316,8 +316,9 @@ class Study:
 
     def _require_known(self, option: str) -> None:
         names = list(self._kept.options)
-        near = get_close_matches(str(option), names) or names[:3]
-        require(option in self._kept.options, "option", option, f"did you mean one of {near}?")
+        if option not in self._kept.options:
+            near = get_close_matches(str(option), names) or names[:3]
+            require(False, "option", option, f"did you mean one of {near}?")
 
     def _ask_about(self, option: str, reward: float) -> None:
         """Warn of a ``reward`` that is far from all that is expected or has been seen."""
@@ -605,12 +606,14 @@ class Study:
             return _Kept(**found)
 
     def _write(self) -> None:
+        content = {"fedgo study": _VERSION} | {
+            part.name: getattr(self._kept, part.name) for part in fields(_Kept)
+        }
+        lines = [
+            f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in content.items()
+        ]
         with _files.whole(self.path, "the study") as file:
-            file.write(
-                json.dumps(
-                    {"fedgo study": _VERSION} | asdict(self._kept), ensure_ascii=False, indent=1
-                ).encode()
-            )
+            file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def table(standings: Sequence[Standing]) -> str:
