@@ -60,15 +60,6 @@ CODE = """# Code
 DRAWN = """# Drawn
 
 See ($x$), then.
-
-```{figure} plain.svg
-
-A figure.
-```
-
-```{figure} links.svg
-:class: inline
-```
 """
 ROOT = """# Book
 
@@ -95,10 +86,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "code.md": CODE,
         "drawn.md": DRAWN,
         "book/rerun.md": "# Again",
-    }
-    files |= {
-        "plain.svg": '<svg width="600pt"><path fill="#fff"/></svg>',
-        "links.svg": '<svg><a href="#x"/></svg>',
     }
     files |= {"book/_executed/problem.ipynb": nbformat.writes(chapter)}
     for name, text in files.items():

@@ -9,7 +9,7 @@ parameter below it; fields and parameters lead to what they belong to. A name th
 
 import inspect
 import re
-from pydoc import locate
+from pkgutil import resolve_name
 from textwrap import dedent
 
 from docutils import nodes
@@ -23,8 +23,8 @@ from sphinx.util.nodes import make_refnode
 
 
 def passage(dotted: str) -> str:
-    """The text of the function or class ``dotted``; a ``TypeError`` if there is none."""
-    return dedent(inspect.getsource(locate(dotted))).rstrip()  # type: ignore[arg-type] # None: a TypeError
+    """The text of the function or class ``dotted``; an ``AttributeError`` if there is none."""
+    return dedent(inspect.getsource(resolve_name(dotted))).rstrip()
 
 
 def written_out(markdown: str) -> str:
@@ -48,7 +48,7 @@ class Source(SphinxDirective):
         for name in self.arguments[0].split():
             try:
                 text = passage(name)
-            except TypeError:
+            except AttributeError:
                 logging.getLogger(__name__).warning("nothing defines %s", name, location=self.get_location())
                 continue
             link, _ = self.parse_inline(f"{{src}}`{name}`")
