@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedgo import _files
 from fedgo._checks import number, on_cpu, require
+from fedgo.beyond.epochs import Growing
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import Surrogate
 from fedgo.federation.client import Client
@@ -130,10 +131,11 @@ class Study:
     ) -> Fitting:
         """What is fitted, in the client's units."""
         sigma = number("noise", noise, "give σ, the noise of a reward") / self.spread
+        how = Fitting(sigma, trials, surrogate, Growing(), "own", untried=None, distinct=False)
         if reach is None:
-            return Fitting(surrogate, sigma, trials)
+            return how
         bound = number("reach", reach, "give a number") / self.spread
-        return Fitting(surrogate, sigma, trials, guarantee=Guarantee(bound, sigma))
+        return replace(how, guarantee=Guarantee(bound, sigma))
 
     def _kept(self) -> tuple[int, int | None]:
         """With how many options the study began, and how many its file knows, None where there is no file yet."""
