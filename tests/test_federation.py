@@ -393,7 +393,8 @@ class Federation:
     def settle(self):
         """In the end every client agrees with the server, or is refused by name because of an older file."""
         for client in self.parties[:3]:
-            while self.plan.network is not None and client.pulls < len(client.memory.share):
+            paper = self.plan.network is not None
+            while paper and client.exploring and client.pulls < len(client.memory.share):
                 client.tell(client.ask(), 0.1)
         for _ in range(3):
             words = converse(self.parties[3], self.parties[:3])
