@@ -202,9 +202,8 @@ class Client:
         memory = self.memory
         letter = decode(received, self.plan.fingerprint, memory.federation)
         kind, exchange = letter.kind, number_of(letter.exchange)
-        asks = kind in (Kind.REPORT, Kind.SYNCHRONISE)
-        tells = kind in (Kind.START, Kind.NEWS, Kind.PLAN)
-        must(asks or tells, f"kind {kind.name}: a client sends it, and gets none")
+        must(kind != Kind.STATISTICS, f"kind {kind.name}: a client sends it, and gets none")
+        tells = kind != Kind.SYNCHRONISE
         must(letter.client == self.me, f"for client {letter.client}: this is client {self.me}")
         applied, answered = number_of(memory.applied), number_of(memory.answered)
         if tells and (letter.exchange == memory.applied or exchange < applied):
@@ -219,9 +218,9 @@ class Client:
             reason = f"client {self.me} is out of order: exchange {exchange}, and {answered} is answered; "
             reason += f"the server used its answer to {number_of(letter.since)}, which this file may not know"
             must(known and letter.exchange > memory.answered, f"{reason}; {_OLDER}")
-            self.memory = self._explored(letter) if kind == Kind.REPORT else self._synchronised(letter)
+            self.memory = self._synchronised(letter)
         self.memory = self.memory._replace(federation=letter.federation)
-        return bytes(self.memory.reply.numpy()) if asks else None
+        return None if tells else bytes(self.memory.reply.numpy())
 
     def _is_used(self, letter: Letter) -> bool:
         """Whether a request says that the last answer was used, while the news of it were lost."""
@@ -234,28 +233,22 @@ class Client:
         """Whether it has what its counts and sums are of: nothing more, or ŵ₀."""
         return self.plan.network is None or not self.exploring
 
-    def _explored(self, letter: Letter) -> Memory:
-        """The memory with the answer at the end of Phase I: counts and sums of rewards."""
-        plan, memory = self.plan, self.memory
-        must(plan.network is not None and self.exploring, "out of order: REPORT, and ŵ₀ is known")
-        must(self.pulls == len(memory.share), "too early: Phase I goes on here")
-        return self._replied(memory, letter, Kind.EXPLORED, pack(memory.unsent))
-
     def _synchronised(self, letter: Letter) -> Memory:
-        """The memory with the answer of lines 7–8: counts and sums since the last one that the server has used."""
-        memory = self.memory
-        if not self._takes_part:
-            return self._replied(memory, letter, Kind.STATISTICS, torch.zeros(0).double())
-        if self._is_used(letter):
-            memory = memory._replace(used=memory.used + memory.sent)
-        else:
-            memory = memory._replace(unsent=memory.unsent + memory.sent)
-        memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
-        return self._replied(memory, letter, Kind.STATISTICS, pack(memory.sent))
+        """The memory with the answer of lines 7–8: counts and sums since the last one that the server has used.
 
-    def _replied(self, memory: Memory, letter: Letter, kind: Kind, numbers: Tensor) -> Memory:
-        exchange = letter.exchange
-        answer = Letter(kind, self.me, exchange, memory.applied, numbers, letter.federation)
+        Without ŵ₀ they are those of Phase I, at its end, and none later."""
+        memory, exchange, numbers = self.memory, letter.exchange, torch.zeros(0).double()
+        if not self._takes_part and number_of(exchange) == 1:
+            must(self.pulls == len(memory.share), "too early: Phase I goes on here")
+            numbers = pack(memory.unsent)
+        elif self._takes_part:
+            if self._is_used(letter):
+                memory = memory._replace(used=memory.used + memory.sent)
+            else:
+                memory = memory._replace(unsent=memory.unsent + memory.sent)
+            memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
+            numbers = pack(memory.sent)
+        answer = Letter(Kind.STATISTICS, self.me, exchange, memory.applied, numbers, letter.federation)
         reply = torch.frombuffer(bytearray(answer.encode(self.plan.fingerprint)), dtype=torch.uint8)
         return memory._replace(reply=reply, answered=exchange, confirmed=letter.since, calling=False)
 

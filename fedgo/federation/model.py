@@ -13,18 +13,11 @@ import torch
 from torch import Tensor
 
 from fedgo.beyond import epochs, guard
+from fedgo.beyond.advised import UCB1
 from fedgo.beyond.epochs import Epochs, Own
 from fedgo.beyond.guard import Guard, TabularIntervals
 from fedgo.beyond.optimist import Optimist
-from fedgo.beyond.surrogates import (
-    ByEvidence,
-    Fitted,
-    IndependentArms,
-    Linear,
-    Relinearised,
-    Rivals,
-    Surrogate,
-)
+from fedgo.beyond.surrogates import ByEvidence, Fitted, Linear, Relinearised, Rivals, Surrogate
 from fedgo.confidence import Tally, compress
 from fedgo.federation.plan import Fitting, Plan
 from fedgo.federation.wire import each_pull
@@ -158,7 +151,7 @@ def course(plan: Plan, how: Fitting, weights: Tensor, total: Tensor, synchronisa
         _, state = _begun(plan, how, weights, total, synchronisations)
     except ValueError as error:
         warnings.warn(f"{error}; until the next one arms are independent", stacklevel=2)
-        _, state = _begun(plan, replace(how, surrogate=IndependentArms()), weights, total, synchronisations)
+        _, state = _begun(plan, replace(how, surrogate=UCB1.surrogate), weights, total, synchronisations)
     length = int(state.length)
     assert isinstance(state.plan, Tensor)
     turn = -int(state.place[0, 0]) % plan.clients

@@ -117,7 +117,7 @@ class Server:
         desk, nothing = self.desk, torch.zeros(0, dtype=torch.float64)
         letters = []
         for i, link in enumerate(desk.links):
-            kind, since, used, numbers = self._request, link.used, link.checksum, nothing
+            kind, since, used, numbers = Kind.SYNCHRONISE, link.used, link.checksum, nothing
             if i in desk.inbox if desk.open else link.offered != desk.exchange:
                 continue
             if not desk.open and link.used == desk.exchange:
@@ -133,9 +133,9 @@ class Server:
         return letters
 
     @property
-    def _request(self) -> Kind:
-        """What the open exchange asks for; with a surrogate Phase I ends with a synchronisation."""
-        return Kind.SYNCHRONISE if self.started or self.plan.network is None else Kind.REPORT
+    def _fits(self) -> bool:
+        """Whether the open exchange is the end of Phase I, after which ŵ₀ is fitted."""
+        return self.plan.network is not None and not self.started
 
     def _charge(self) -> None:
         """Book what ``letters`` are, each to one client."""
@@ -147,27 +147,21 @@ class Server:
         """Take an answer to the open exchange; False where it is here already. ``Refused`` changes nothing."""
         desk, plan = self.desk, self.plan
         letter = decode(received, plan.fingerprint, desk.federation)
-        answers = (Kind.EXPLORED, Kind.STATISTICS)
-        must(letter.kind in answers, f"kind {letter.kind.name}: a server sends it, and gets none")
+        must(letter.kind == Kind.STATISTICS, f"kind {letter.kind.name}: a server sends it, and gets none")
         must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
         state = f"{self.number} is {'open' if desk.open else 'closed'}"
         due = desk.open and letter.exchange == desk.exchange
         must(due, f"out of order: exchange {number_of(letter.exchange)}, and {state}")
-        wanted = Kind.EXPLORED if self._request == Kind.REPORT else Kind.STATISTICS
-        must(letter.kind == wanted, f"kind {letter.kind.name}: exchange {self.number} asks for {wanted.name}")
         if letter.client in desk.inbox:
             return False
         data, size = unpack(letter.numbers, len(plan.arms)), len(letter.numbers)
-        if letter.kind == Kind.EXPLORED:
+        link, built = desk.links[letter.client], f"builds on exchange {number_of(letter.since)}"
+        reason = f"out of order: client {letter.client} {built}; it or the server is from an older file"
+        must(letter.since in (plan.known_exchange, link.seen, link.offered), reason)
+        if self._fits:
             pulls, share = int(data[0].sum()), len(plan.first_share(letter.client)[0])
             must(pulls == share, f"wrong shape: {pulls} pulls of Phase I, not {share}")
         else:
-            link = desk.links[letter.client]
-            exchanges = {plan.known_exchange, link.seen, link.offered}
-            built = f"client {letter.client} builds on exchange {number_of(letter.since)}"
-            listed = sorted(map(number_of, exchanges))
-            reason = f"out of order: {built}, not on one of {listed}; it or the server is from an older file"
-            must(letter.since in exchanges, reason)
             must(letter.since > 0 or size == 0, f"wrong shape: {size} numbers from a client without ŵ₀")
         reply = Reply(letter.since, checksum(received), data)
         self.desk = desk._replace(inbox=desk.inbox | {letter.client: reply})
@@ -185,8 +179,8 @@ class Server:
         several = [reply.data for reply in inbox.values() if reply.since > 0]
         news = reduce(torch.add, several) if several else None
         total = desk.total if news is None else desk.total + news
-        planned, how, report = desk.planned, self.plan.fitting, self._request == Kind.REPORT
-        if report:  # lines 1–2: Phase I is over, and every client is sent ŵ₀
+        planned, how, fits = desk.planned, self.plan.fitting, self._fits
+        if fits:  # lines 1–2: Phase I is over, and every client is sent ŵ₀
             everything = reduce(torch.add, [reply.data for reply in inbox.values()])
             planned = planned._replace(weights=self.plan.oracle(everything))
         elif how is not None and how.served and inbox:
@@ -195,7 +189,7 @@ class Server:
         named, links = _named(self.number, desk), list(desk.links)
         for i, link in enumerate(links):  # lines 8–10: what of the sums every client has not got
             later, reply = None if self.plan.served else _plus(link.later, news), inbox.get(i)
-            if report:
+            if fits:
                 links[i] = link._replace(offered=named)
             elif reply is None:
                 links[i] = link._replace(later=later)
@@ -215,11 +209,10 @@ class Server:
         remedy = "Phase I or an exchange goes on: add later"
         require(self.started and not desk.open, "the exchange", self.number, remedy)
         self.plan.require_extended_by(plan)
-
-        def grown(data: Tensor | None) -> Tensor | None:
-            return None if data is None else pad(data, more)
-
-        links = (link._replace(offer=grown(link.offer), later=grown(link.later)) for link in desk.links)
+        links = (
+            Link(*link[:4], *(data if data is None else pad(data, more) for data in link[4:]))
+            for link in desk.links
+        )
         server.desk = desk._replace(total=pad(desk.total, more), links=tuple(links))
         server.ledger = self.ledger
         return server

@@ -59,11 +59,9 @@ def refused_where(what: str) -> Iterator[None]:
 
 
 class Kind(IntEnum):
-    """What a letter is: ``REPORT`` and ``SYNCHRONISE`` ask, ``EXPLORED`` and ``STATISTICS`` answer them; ``START``,
-    ``NEWS`` and ``PLAN`` want no answer."""
+    """What a letter is: ``SYNCHRONISE`` asks, ``STATISTICS`` answer, and the others want no answer."""
 
-    # 1 and 2 were dense letters; at the end of Phase I, a request, and counts and sums of rewards
-    REPORT, EXPLORED = 3, 4
+    # 1 to 4 were of earlier versions
     SYNCHRONISE, STATISTICS = 5, 6  # a request, and the counts and sums since the last one
     START, NEWS = 7, 8  # ŵ₀, and the counts and sums that this client has not got; no answer
     PLAN = 9  # this client's arms in their order, and after how many of its own pulls it calls; no answer
