@@ -25,20 +25,20 @@ def with_surrogate(
 ) -> tuple[Problem, Plan, dict]:
     """The same problem, a plan with a surrogate for three clients, and what the simulator needs besides."""
     problem, how = small()[0], {"until": until or Growing(), "planning": planning, "kappa": kappa}
-    fitting = Fitting(surrogate, 0.3, rounds, guarantee=guarantee, **how)
+    fitting = Fitting(0.3, rounds, surrogate, guarantee=guarantee, untried=None, distinct=False, **how)
     plan = Plan(problem.arms[0], clients=3, length=phase_one_length(3, rounds), seed=4, fitting=fitting)
-    return problem, plan, how | {"guarantee": guarantee}
+    return problem, plan, how | {"guarantee": guarantee, "planner": "server" if plan.served else "clients"}
 
 
-def setting(kind: str) -> tuple[Problem, Plan]:
-    """The problem and a plan: with the paper's "network", "linear", with a surrogate "guarded" or in "joint" epochs."""
+def setting(kind: str, surrogate=RIDGE) -> tuple[Problem, Plan]:
+    """The problem and a plan: with the paper's "network", "linear", with a surrogate "guarded", "joint" or "own"."""
     if kind == "network":
         return small(gamma=0.5)
     if kind == "linear":
         problem, plan = small(gamma=0.5)
         return problem, Plan(problem.arms[0], plan.settings, 3)
     how = {"guarantee": GUARANTEE} if kind == "guarded" else {"planning": kind}
-    return with_surrogate(rounds=8, **how)[:2]
+    return with_surrogate(surrogate, rounds=8, **how)[:2]
 
 
 def pull(problem: Problem, client: Client, pulls: int = 1) -> bool:
@@ -54,8 +54,7 @@ def explored(problem: Problem, plan: Plan) -> tuple[list[Client], Server]:
     """The clients and the server, when all pulls of Phase I are made and nothing is sent."""
     clients = [Client(plan, i) for i in range(plan.clients)]
     for client in clients:
-        while client.exploring and not client.calling:
-            pull(problem, client)
+        pull(problem, client, len(plan.first_share(client.me)[0]))
     return clients, Server(plan)
 
 

@@ -52,7 +52,7 @@ from fedgo.experiments.regimes import world
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.tables import frequency, rate, table
 from fedgo.federation import Client, Fitting, Plan, Server
-from fedgo.federation.local import at_random
+from fedgo.federation.local import at_random, converse, play
 from fedgo.messages import scalars
 from fedgo.phase_one import deal
 from fedgo.star import Ledger, Message, Star, When
@@ -74,7 +74,7 @@ SHARED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK)
 PACKED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK, encoding="counts")
 PRIVATE = private_start(PROBLEM, NETWORK, 2, 2, QUICK)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
-LINEAR = Plan(ARMS[0], clients=2)
+LINEAR = Plan(ARMS[0], Settings(encoding="counts"), 2)
 CUBE = Cube("c", 2, lambda x: x.sum(-1))
 
 
@@ -185,7 +185,7 @@ CASES = [
     *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED),
     *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp", ("gp", "gp"))), sigma=bad(0.0)),
     *row(Fitting, FITTED, **PLANNED, sigma=ABOVE_0),
-    *row(Fitting, FITTED, surrogate=bad(GaussianProcess(refit=False), kinds=("gp",))),
+    *row(Fitting, FITTED, untried=bad(-1, INF), surrogate=bad(GaussianProcess(refit=False), kinds=("gp",))),
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
     *row(Event, gamma=THRESHOLD),
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
@@ -204,7 +204,14 @@ CASES = [
     *row(fitted_kernel_ucb, {"problem": PROBLEM, "clients": 2, "rounds": 2}, kappa=FROM_0, clients=WHOLE),
     # the federation
     *row(Plan, arms=bad(ARMS, but(ARMS[0], NAN, 1, 2), kinds=(ARMS[0].numpy(),))),
-    *row(Plan, {"arms": ARMS[0]}, settings=bad(kinds=(0.1,)), clients=WHOLE, seed=SEED, length=bad(5)),
+    *row(
+        Plan,
+        {"arms": ARMS[0], "settings": LINEAR.settings},
+        settings=bad(kinds=(0.1,)),
+        clients=WHOLE,
+        seed=SEED,
+        length=bad(5),
+    ),
     *row(
         Plan,
         {"arms": ARMS[0], "network": NETWORK, "length": 4},
@@ -214,10 +221,10 @@ CASES = [
     ),
     *row(Client, {"plan": LINEAR}, plan=ANOTHER, me=bad(2, -1, kinds=("0",))),
     *row(Client(LINEAR).tell, {"reward": 0.5}, arm=bad(3, -1, kinds=(1.0,))),
-    *row(Client(LINEAR).tell, {"arm": 0}, reward=bad(NAN, INF, kinds=("1", None))),
+    *row(Client(LINEAR).tell, {"arm": 0}, reward=bad(NAN, INF, 10**400, -1e101, kinds=("1", None))),
     *row(Client(LINEAR).retire, arm=bad(3)),
     *row(Server, plan=ANOTHER),
-    *row(at_random, share=bad(1.5, NAN)),
+    *row(at_random, share=bad(1.5, NAN, kinds=("x",))),
     # experiments, theory, and what is kept
     *row(evaluate, {"name": "hartmann6", "runs": 1}, name=NAME, runs=WHOLE, seed=bad(1000)),
     *row(evaluate, {"name": "hartmann6", "runs": 1}, algorithms=bad(["UCB2"], kinds=("Uniform",))),
@@ -327,6 +334,7 @@ TOGETHER = [
     (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |r|"),
     # beyond the paper
     (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
+    (lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 2, 2, planning="own", planner="server"), "planner"),
     (
         lambda: surrogate_ucb(
             PROBLEM, GaussianProcess(), 2, 2, start=SHARED, exploration=Exploration.nothing(2)
@@ -377,11 +385,14 @@ TOGETHER = [
     (lambda: Plan(ARMS[0], COUNTS, 3, NETWORK, 2), "length"),
     (lambda: Plan(ARMS[0], COUNTS, 1, Network(5), 2), "d_x"),
     (
-        lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(GaussianProcess(), 0.3, 10)),
+        lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(0.3, 10)),
         "network and fitting",
     ),
-    (lambda: Plan(ARMS[0], clients=2, fitting=Fitting(GaussianProcess(), 0.3, 10)), "length"),
-    (lambda: Client(LINEAR).extended(Plan(ARMS[1], clients=2)), "new plan"),
+    (lambda: Plan(ARMS[0], clients=2), "what to play"),
+    (lambda: converse(Server(LINEAR), [Client(LINEAR)]), "the clients"),
+    (lambda: play(PROBLEM.only(0), LINEAR, 4, torch.tensor([0, 1])), "turns"),
+    (lambda: play(PROBLEM.only(0), LINEAR, 2, torch.tensor([0, -1])), "turns"),
+    (lambda: Client(LINEAR).extended(Plan(ARMS[1], COUNTS, 2)), "new plan"),
     (lambda: Client(LINEAR).absorb_own(), "clients"),
     (lambda: Server(LINEAR).merge(), "exchange"),
     (lambda: COLLECT(3), "senders"),

@@ -2,24 +2,33 @@
 
 import functools
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from federated import GUARANTEE, RIDGE, explored, pull, started, with_surrogate
 
-from fedgo import Network, Settings, hartmann6
-from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
+from fedgo import Network, Settings, hartmann6, realizable
+from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee
-from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised, single_task_gp
+from fedgo.beyond.surrogates import (
+    ByEvidence,
+    GaussianProcess,
+    IndependentArms,
+    LinearisedOnce,
+    Relinearised,
+    single_task_gp,
+)  # fmt: skip
 from fedgo.confidence import Tally
-from fedgo.federation import Client, Fitting, Plan, at_random, converse, play
-from fedgo.messages import scalars
+from fedgo.federation import Client, Fitting, Plan, Server, at_random, converse, play
 from fedgo.phase_one import phase_one_length
 
 BOTH = ByEvidence((GaussianProcess(), RIDGE))
 CASES = [
     (RIDGE, "own", Growing(), None),
+    (GaussianProcess(), "joint", Event(2.0), None),
     (GaussianProcess(), "own", Event(2.0), None),
     (BOTH, "own", Growing(1.5, 6), GUARANTEE),
     (RIDGE, "joint", Growing(), GUARANTEE),
@@ -42,27 +51,58 @@ def test_on_a_problem_of_the_paper_too():
     problem, rounds = hartmann6(1, seed=3), 4
     surrogate = Relinearised(Network(6, 2), 1)
     guarantee = Guarantee(2 * problem.means.abs().max().item(), problem.sigma)
-    fitting = Fitting(surrogate, problem.sigma, rounds, guarantee=guarantee)
+    fitting = Fitting(problem.sigma, rounds, surrogate, Growing(), "own", guarantee=guarantee, distinct=False)
     plan = Plan(problem.arms[0], clients=3, length=phase_one_length(3, rounds), seed=3, fitting=fitting)
     trace = play(problem, plan, 3 * rounds)
     assert trace == surrogate_ucb(problem, surrogate, 3, rounds, planning="own", guarantee=guarantee)
 
 
-@pytest.mark.parametrize("planning", ["joint", "thompson"])
-def test_of_a_plan_that_all_know_the_counts_are_sent_and_charged_nevertheless(planning):
-    problem, plan, how = with_surrogate(planning=planning)
-    trace, simulated = play(problem, plan, 60), surrogate_ucb(problem, RIDGE, 3, 20, **how)
-    for name in ("arm", "reward", "regret", "sync"):
-        assert torch.equal(getattr(trace, name), getattr(simulated, name)), name
-    first, ends = plan.length, [plan.length - 1, *trace.sync[0].nonzero().flatten().tolist()]
-    begin = 0
-    for end in ends:
-        shares = [range(first + i, end + 1, 3) if begin else range(i, end + 1, 3) for i in range(3)]
-        pulls = [sum(t >= begin for t in share) for share in shares]
-        assert int(trace.up[0, end]) == sum(int(scalars("counts", 2, k, 6)) for k in pulls)
-        assert int(trace.down[0, end]) == 3 * int(scalars("counts", 2, sum(pulls), 6))
-        begin = end + 1
-    assert trace.up.sum() == sum(trace.up[0, end] for end in ends) > simulated.up.sum()
+@pytest.mark.parametrize("surrogate", [GaussianProcess(warp=True), IndependentArms(), RIDGE], ids=repr)
+@pytest.mark.parametrize(("clients", "arms", "rounds"), [(3, 9, 24), (4, 30, 6), (5, 40, 8)])
+def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds):
+    problem = realizable(Network(2, 2), 1, arms=arms, seed=rounds, sigma=0.3)
+    fitting = Fitting(0.3, rounds, surrogate)
+    plan = Plan(problem.arms[0], clients=clients, seed=rounds, fitting=fitting)
+    exploration = each_arm(problem, ADVISED.first(clients, arms, rounds))
+    simulated = surrogate_ucb(
+        problem, surrogate, clients, rounds, until=Growing(1.6), untried=5.0, exploration=exploration,
+        planner="server",
+    )  # fmt: skip
+    assert play(problem, plan, clients * rounds) == simulated and simulated.sync.sum() >= 2
+    usual = surrogate_ucb(
+        problem, surrogate, clients, rounds, until=Growing(1.6), untried=5.0, exploration=exploration
+    )
+    assert torch.equal(usual.arm, simulated.arm)
+
+
+def test_where_turns_are_not_in_order_nobody_waits_and_what_is_late_is_counted():
+    problem, plan, _ = with_surrogate(planning="joint")
+    clients, server = [Client(plan, i) for i in range(3)], Server(plan)
+    chance, ends = random.Random(2), 0
+    for _ in range(60):
+        if pull(problem, clients[chance.choice((0, 0, 0, 1, 2))]):
+            assert converse(server, clients, lambda i, number: chance.random() < 0.3) == {}
+            ends += 1
+    for _ in range(2):
+        converse(server, clients)
+    assert server.desk.total[0].sum() == 60 and ends >= 4
+    assert [client.known.counts.sum() for client in clients] == [client.pulls for client in clients]
+    torch.testing.assert_close(sum(client.memory.base for client in clients), server.desk.total)
+
+
+def test_a_fit_that_fails_is_replaced_by_one_of_independent_arms():
+    problem, plan, _ = with_surrogate(Failing(), planning="joint")
+    clients, server = explored(problem, plan)
+    with pytest.warns(
+        UserWarning, match=r"the fit of run 0, epoch 0 failed \(no optimum.*arms are independent"
+    ):
+        assert converse(server, clients) == {}
+    assert not clients[0].exploring
+    clients, server = [Client(plan, i) for i in range(3)], Server(plan)
+    for _ in range(2):
+        converse(server, clients)  # nobody has pulled: Phase I goes on
+    share, calls = plan.first_share(1)
+    assert torch.equal(clients[1].memory.share, share) and clients[1].memory.calls == calls
 
 
 def test_the_next_fit_begins_where_the_last_one_ended_also_from_a_file(tmp_path):
@@ -78,6 +118,12 @@ def test_the_next_fit_begins_where_the_last_one_ended_also_from_a_file(tmp_path)
     assert len(again.memory.weights) == RIDGE.network.size  # a process brings nothing
     cold = BOTH.fit(plan.arms, Tally(*again.memory.base), 0.3)
     assert not torch.equal(cold.rivals[1].w, fits[0])
+
+
+@dataclass(frozen=True)
+class Failing:
+    def fit(self, arms, data, sigma, before=None):
+        raise RuntimeError("no optimum")
 
 
 # Loss, silence, turns, arms
@@ -110,18 +156,20 @@ def test_silence_and_any_order_of_turns_lose_nothing_and_certificates_hold(plann
 def test_whoever_is_busy_goes_on_calling_when_its_epoch_is_over(planning):
     problem, plan, _ = with_surrogate(planning=planning, until=Growing(2.0, 12))
     client = started(problem, plan)[0][1]
-    state = client._model.state
-    seat, asked, calls = int(state.place), [], []
+    memory, asked, calls = client.memory, [], []
     for _ in range(7):
         asked.append(client.ask())
         calls.append(pull(problem, client))
-    assert calls == [seat + 3 * k >= 11 for k in range(7)]  # an epoch of 12 pulls, of which 4 are its own
     if planning == "joint":
-        assert asked[:4] == state.plan[0, seat::3].tolist()
+        seat, share = memory.calls, memory.share.tolist()
+        assert asked == (share * 2)[:7] and calls == [k + 1 >= seat for k in range(7)] and len(share) == 4
+    else:
+        seat = int(client._model.state.place) - 21
+        assert calls == [seat + 3 * k >= 11 for k in range(7)]  # an epoch of 12 pulls, of which 4 are its own
 
 
 @pytest.mark.parametrize(
-    ("planning", "guarantee"), [("own", None), ("joint", None), ("thompson", GUARANTEE), ("own", GUARANTEE)]
+    ("planning", "guarantee"), [("own", None), ("thompson", None), ("joint", GUARANTEE), ("own", GUARANTEE)]
 )
 def test_a_retired_arm_is_replaced_by_the_most_promising_one(planning, guarantee):
     problem, plan, _ = with_surrogate(planning=planning, guarantee=guarantee)
@@ -136,7 +184,18 @@ def test_a_retired_arm_is_replaced_by_the_most_promising_one(planning, guarantee
     assert len(set(gone)) == 4
 
 
-@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("joint", None), ("own", GUARANTEE)])
+def test_a_retired_arm_of_a_share_is_passed_over():
+    problem, plan, _ = with_surrogate(planning="joint")
+    client = started(problem, plan)[0][0]
+    share = client.memory.share.tolist()
+    for gone in range(5):
+        arms = [arm for arm in (*share, *range(6)) if arm >= gone]
+        assert client.ask() == arms[0]
+        client.retire(gone)
+    assert client.ask() == 5
+
+
+@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("thompson", None), ("own", GUARANTEE)])
 def test_the_interval_is_the_fits_as_wide_as_kappa_says(planning, guarantee):
     problem, plan, _ = with_surrogate(planning=planning, guarantee=guarantee, kappa=2.0)
     client = started(problem, plan)[0][0]
@@ -185,10 +244,11 @@ def test_a_client_alone_does_without_a_server_what_it_does_with_one(surrogate):
 # What a plan says
 
 
-def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
-    def named(points, means, variances, before=None):
-        return single_task_gp(points, means, variances, before)
+def named(points, means, variances, before=None):
+    return single_task_gp(points, means, variances, before)
 
+
+def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
     w0 = torch.linspace(0, 1, Network(2, 2).size, dtype=torch.float64)
     several = [
         RIDGE,
@@ -205,5 +265,17 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
     prints = [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     assert prints == [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     prints += [with_surrogate(**change)[1].fingerprint for change in changes]
-    prints.append(Plan(with_surrogate()[1].arms).fingerprint)
+    prints.append(Plan(with_surrogate()[1].arms, Settings(encoding="counts")).fingerprint)
     assert len(set(prints)) == len(prints)
+    ones = [with_surrogate(kappa=one)[1].fingerprint for one in (1, 1.0, np.float64(1), np.int64(1))]
+    assert set(ones) == {prints[-2]}
+
+
+@pytest.mark.parametrize(
+    "model", [lambda *data: None, object().__eq__, functools.partial(lambda *data: None)]
+)
+def test_a_plan_whose_parts_have_no_name_is_refused(model):
+    with pytest.raises(
+        ValueError, match=r"a part of the plan is .*give a dataclass, or a function of a module"
+    ):
+        with_surrogate(GaussianProcess(model))

@@ -51,12 +51,15 @@ def running(folder: Path) -> list[str]:
 @engine
 def test_over_mutual_tls_it_is_the_run_of_the_simulator_and_strangers_and_the_dead_are_left_out(tmp_path):
     store = tmp_path / "run.json"
-    runs = [word for name in ("packed", "together", "strangers", "killed") for word in ("--only", name)]
+    runs = [
+        word for name in ("packed", "advised", "together", "strangers", "killed") for word in ("--only", name)
+    ]
     process = begun(tmp_path, *runs, "--store", str(store))
     output, _ = process.communicate(timeout=500)
     assert process.returncode == 0, output
     found = json.loads(store.read_text("utf-8"))
-    assert found["packed"]["verdict"] == "equal to the simulator", output
+    for name in ("packed", "advised"):
+        assert found[name]["verdict"] == "equal to the simulator" and not found[name]["refused"], output
     assert found["together"]["verdict"] == "equal to the run in one process", output
     assert found["strangers"] == {"foreign": "refused", "nobody": "refused (SSLError)"}
     assert found["killed"]["silent"] == [1] and 30 < found["killed"]["pulls"] < 60, output

@@ -7,15 +7,20 @@ import numpy as np
 import torch
 
 from fedgo import Network, Settings
-from fedgo.federation import Plan
+from fedgo.federation import Fitting, Plan
 
 
 def hartmann(
-    file: str, settings: dict[str, Any], clients: int, length: int
+    file: str, clients: int, length: int, rounds: int, settings: dict[str, Any] | None = None
 ) -> tuple[Plan, Callable[[int, int], float]]:
-    """The plan, and the reward of an arm at a step: that of the simulator at the same step."""
+    """The plan, and the reward of an arm at a step: that of the simulator at the same step.
+
+    With ``settings`` the paper's algorithm is played, else the advised one, which the server plans.
+    """
     torch.set_num_threads(1)
     with np.load(file) as found:
-        arms, means, noise = (found[name] for name in ("arms", "means", "noise"))
-    plan = Plan(torch.from_numpy(arms), Settings(**settings), clients, Network(arms.shape[1]), length)
+        arms, means, noise, sigma = (found[name] for name in ("arms", "means", "noise", "sigma"))
+    paper = {"settings": Settings(**settings), "network": Network(arms.shape[1])} if settings else {}
+    advised = {} if settings else {"fitting": Fitting(float(sigma), rounds)}
+    plan = Plan(torch.from_numpy(arms), clients=clients, length=length, **paper, **advised)
     return plan, lambda arm, step: float(means[arm] + noise[step])

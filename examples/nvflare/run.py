@@ -1,8 +1,9 @@
 """`make federation`: Hartmann6 with five clients and a server, each a process, over TLS on this machine.
 
 Everything is below a temporary folder and on the loopback interface, and is stopped at the end, also when interrupted.
-The runs: one client after the other, all of a round at once, one client killed, NVFlare's own simulator; each is
-compared with the same run in this process. A client of another authority and one without a certificate knock too.
+The runs: one client after the other, the advised method so, all of a round at once, one client killed, NVFlare's own
+simulator; each is compared with the same run in this process. A client of another authority and one without a
+certificate knock too.
 """
 
 import argparse
@@ -31,6 +32,7 @@ import torch
 from at_site import hartmann
 from nvflare.recipe import ProdEnv, SimEnv
 
+from fedgo.beyond.advised import ADVISED
 from fedgo.experiments.regimes import world
 from fedgo.experiments.results import tuned
 from fedgo.federation.flare import Hub, recipe
@@ -39,7 +41,7 @@ from fedgo.phase_one import phase_one_length
 
 ROOT = Path(__file__).resolve().parents[2]
 ADMIN = "admin@fedgo.org"
-RUNS = ("packed", "together", "strangers", "killed", "simulator")
+RUNS = ("packed", "advised", "together", "strangers", "killed", "simulator")
 
 
 def provision(folder: Path, ports: list[int], clients: int) -> Path:
@@ -144,12 +146,17 @@ def text_of(file: Path, enough: Callable[[str], bool], seconds: float = 180) -> 
 def submitted(folder: Path, name: str, sizes: argparse.Namespace, environment: Any) -> Path:
     """Where the run ``name``, submitted to the ``environment``, leaves what happened, in ``folder``."""
     place, killed = Path(tempfile.mkdtemp(dir=folder)), name == "killed"
-    problem, length = world("hartmann6", 1, 0).problem, phase_one_length(sizes.clients, sizes.rounds)
+    problem, advised = world("hartmann6", 1, 0).problem, name == "advised"
+    length = phase_one_length(sizes.clients, sizes.rounds)
+    if advised:
+        length = ADVISED.first(sizes.clients, problem.arms.shape[1], sizes.rounds)
     steps = sizes.clients * sizes.rounds
     noise = problem.sigma * problem.tape(length + steps)[0]
     file, settings = place / "hartmann6.npz", {**tuned("hartmann6", "Fed-GO-UCB"), "encoding": "counts"}
-    np.savez(file, arms=problem.arms[0].numpy(), means=problem.means[0].numpy(), noise=noise.numpy())
-    options = {"file": str(file), "clients": sizes.clients, "length": length, "settings": settings}
+    arrays = {"arms": problem.arms[0], "means": problem.means[0], "noise": noise}
+    np.savez(file, sigma=problem.sigma, **{what: values.numpy() for what, values in arrays.items()})
+    options = {"file": str(file), "clients": sizes.clients, "length": length, "rounds": sizes.rounds}
+    options |= {} if advised else {"settings": settings}
     (place / "options.json").write_text(json.dumps(options), encoding="utf-8")
     # nobody is left out because the machine is busy; the dead one soon
     hub = Hub("at_site:hartmann", options, str(place), steps, name == "together", 3.0 if killed else 30.0)
@@ -179,7 +186,7 @@ def report(name: str, folder: Path, sizes: argparse.Namespace) -> dict[str, Any]
     elif [int(trace.up.sum()), int(trace.down.sum())] != [up, down]:
         verdict = "differs in the scalars"
     arms = torch.tensor([[arm for step, (arm, _) in sorted(pulls.items()) if step >= plan.length]])
-    found = {what: kept[what] for what in ("letters", "bytes", "loopback", "silent", "whole")}
+    found = {what: kept[what] for what in ("letters", "bytes", "loopback", "silent", "refused", "whole")}
     found |= {"verdict": verdict, "regret": float(problem.regret(arms).sum()), "pulls": arms.shape[1]}
     found |= {"up": up, "down": down, "synchronisations": len(kept["sync"]) - 1}
     found |= {"turn": median(kept["turn"]), "answer": median(kept["answer"])}
@@ -241,7 +248,7 @@ def main() -> None:
         sites = [f"site-{i + 1}" for i in range(sizes.clients)]
         processes = {name: started(kits / name) for name in ("localhost", *sites)}
         environment = ProdEnv(str(kits / ADMIN), login_timeout=60.0, username=ADMIN)
-        for name in ("packed", "together"):
+        for name in ("packed", "advised", "together"):
             if name in wanted:
                 found[name] = report(name, submitted(kits, name, sizes, environment), sizes)
         if "strangers" in wanted:

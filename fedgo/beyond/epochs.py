@@ -12,7 +12,8 @@ pulls are planned
 
 A joint plan or the seeds of the samples are common knowledge, and so is who pulls which arm: only sums are sent, one
 scalar for every arm that a client touched, and down for every arm that anybody did. The fits have to agree to the last
-digit for this, as they do on machines that are alike; others have to be sent the plan.
+digit for this, as they do on machines that are alike. With the planner "server" they are made there alone: counts and
+sums go up, and each client is sent its share of a joint plan, and one scalar that says when it calls.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
 Planning = Literal["joint", "thompson", "own"]
+Planner = Literal["clients", "server"]
 
 _DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
 _BLOCK, _LOOK = (
@@ -105,7 +107,8 @@ class Epochs:
     """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
 
     κ = ``kappa``, in a joint plan ``untried`` for arms that nobody has pulled, if given; σ = ``sigma``; ``order``
-    (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; samples are those of the ``runs`` of ``seed``.
+    (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; samples are those of the ``runs`` of ``seed``. With
+    the ``planner`` "server" the plans are sent.
     """
 
     learners: int
@@ -122,6 +125,7 @@ class Epochs:
     steps: int
     begun: int
     untried: float | None = None
+    planner: Planner = "clients"
 
     def begin(self) -> State:
         """A first fit to what everybody knows."""
@@ -200,19 +204,28 @@ class Epochs:
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Counts and sums up, the news of all down, and the next fit."""
-        run = when.run
+        run, served = when.run, self.planner == "server"
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
-        server = state.server.of(run) + star.broadcast(self._message(news), when)
+        server = state.server.of(run) + (news if served else star.broadcast(self._message(news), when))
         turn = (when.step + 1 - self.begun) % self.learners
         before = [state.fits[r] for r in run.tolist()]
         new = self.resume(server, state.syncs[run] + 1, turn, before, run)
+        if served:
+            self.hand_out(new, star, when)
         return _renewed(state, run, new)
+
+    def hand_out(self, state: State, star: Star, when: When) -> None:
+        """Charge what each client is sent of the plan with which ``state`` begins: its arms, one at least, and when it
+        calls."""
+        assert isinstance(state.plan, Tensor)
+        left = state.length.clamp(max=state.plan.shape[1]).unsqueeze(1) - state.place
+        shares = (-(-left // self.learners)).clamp(min=1) + 1
+        star.ledger.down.index_put_(when, shares.sum(1), accumulate=True)
 
     def _message(self, tally: Tally) -> Message[Tally]:
         """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""
-        return (
-            counts_and_sums(tally) if self.planning == "own" else Message(tally, (tally.counts > 0).sum(-1))
-        )
+        known = self.planning != "own" and self.planner == "clients"
+        return Message(tally, (tally.counts > 0).sum(-1)) if known else counts_and_sums(tally)
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
@@ -383,6 +396,7 @@ def require_epochs(
     kappa: float,
     sigma: float,
     guarantee: Guarantee | None,
+    untried: float | None = None,
 ) -> None:
     """A ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this way."""
     for surrogate in surrogates:
@@ -396,6 +410,9 @@ def require_epochs(
     require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
     remedy = "give σ > 0, the noise of a reward"
     require(0 < number("sigma", sigma, remedy) < float("inf"), "sigma", sigma, remedy)
+    if untried is not None:
+        remedy = "give a finite number of standard deviations, at least 0, for arms that nobody has pulled"
+        require(0 <= number("untried", untried, remedy) < float("inf"), "untried", untried, remedy)
     given = guarantee is None or isinstance(guarantee, Guarantee)
     require_kind(given, "guarantee", guarantee, "give Guarantee(value, sigma)")
 
@@ -405,12 +422,14 @@ def each_arm(problem: Problem, length: int) -> Exploration:
     """T₀ = ``length`` pulls in a random order of the arms, none twice before all were pulled; K pull each once."""
     count("length", length, "give T₀, at least one exploratory pull")
     arms = problem.means.shape[1]
-    orders = [
-        torch.cat([torch.randperm(arms, generator=source) for _ in range(-(-length // arms))])[:length]
-        for source in problem.generators("each arm")
-    ]
-    arm = torch.stack(orders)
+    arm = torch.stack([distinct(arms, length, source) for source in problem.generators("each arm")])
     return Exploration(arm, problem.observe(arm, problem.tape(length)), Ledger.blank(*arm.shape))
+
+
+def distinct(arms: int, length: int, source: torch.Generator) -> Tensor:
+    """``length`` of K = ``arms`` arms in a random order, none twice before all are there, (T₀,)."""
+    orders = [torch.randperm(arms, generator=source) for _ in range(-(-length // arms))]
+    return torch.cat(orders)[:length]
 
 
 @on_cpu
@@ -429,13 +448,15 @@ def surrogate_ucb(
     exploration: Exploration | None = None,
     informed: bool = True,
     guarantee: Guarantee | None = None,
+    planner: Planner = "clients",
 ) -> Trace:
     """T₀ = ⌈√(NT)⌉ uniform pulls, then T = ``rounds`` rounds of epochs, `Growing` unless ``until`` is given.
 
     One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. Phase I is that of a
     ``start``, or another ``exploration``, `each_arm` say; unless ``informed``, the surrogate does not see what it saw.
     A joint plan has κ = ``untried`` for arms that nobody has pulled, on which the model alone speaks, if given.
-    With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs.
+    With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs. The ``planner`` of a joint
+    plan without one may be the "server": it is charged for all that clients with a server send.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
@@ -446,25 +467,29 @@ def surrogate_ucb(
     )
     until = Growing() if until is None else until
     sigma = problem.sigma if sigma is None else sigma
-    require_epochs(each, rounds, until, planning, kappa, sigma, guarantee)
-    if untried is not None:
-        remedy = "give a finite number of standard deviations, at least 0, for arms that nobody has pulled"
-        require(0 <= number("untried", untried, remedy) < float("inf"), "untried", untried, remedy)
+    require_epochs(each, rounds, until, planning, kappa, sigma, guarantee, untried)
     if start is not None:
         require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
         start.require_for(problem, start.encoding, shared=True)
         exploration = start.exploration
+    kinds, served = get_args(Planner), planner == "server"
+    require(planner in kinds, "planner", planner, f"choose one of {kinds}")
+    fits = not served or (planning == "joint" and guarantee is None and informed)
+    require(fits, "planner", planner, "a server plans jointly, without a guarantee, informed")
     told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))
     first, begun = Tally.blank(runs, arms), exploration.arm.shape[1]
     if informed:
         first = phase_one_tally(exploration, 1, arms).summed()
         if guarantee is None:
-            exploration, first = exchange(exploration, clients, arms, told)
+            exploration, first = exchange(exploration, clients, arms, told, down=not served)
     learner = Epochs(
         clients, problem.arms, problem.seed, problem.runs, each, first, order_of_ties(problem, 1),
-        sigma, kappa, until, planning, clients * rounds, begun, untried,
+        sigma, kappa, until, planning, clients * rounds, begun, untried, planner,
     )  # fmt: skip
+    if served:
+        end = When(torch.arange(runs), torch.full((runs,), begun - 1))
+        learner.hand_out(learner.begin(), Star(clients, exploration.ledger), end)
     name = f"{type(each[0]).__name__}, {planning}"
     if guarantee is not None:
         return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)

@@ -11,15 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import psutil
 from nvflare.collab import CollabCallError, CollabRecipe, collab
 
+from fedgo._checks import count, number
 from fedgo.federation.client import Client
 from fedgo.federation.local import converse
 from fedgo.federation.plan import Plan
 from fedgo.federation.server import Server
+from fedgo.federation.wire import Refused, must
 
 Reward = Callable[[int, int], float]  # of an arm at a step
 
@@ -68,10 +70,13 @@ class Site:
             return self.client.calling
 
     @collab.publish  # type: ignore[untyped-decorator]
-    def answer(self, letter: bytes) -> bytes:
-        """The client's answer; empty where there is none."""
+    def answer(self, letter: bytes) -> bytes | str:
+        """The client's answer, empty where there is none; where it refuses the letter, its words."""
         with self.lock:
-            return self.client.answer(letter) or b""
+            try:
+                return self.client.answer(letter) or b""
+            except Refused as refusal:
+                return str(refusal)
 
 
 class Remote:
@@ -84,37 +89,40 @@ class Remote:
         self.letters, self.bytes = 0, 0
 
     def call(self, name: str, argument: Any) -> Any:
-        """What the site returns, or None."""
+        """What the site returns, words where it does not, or None."""
         before = time.monotonic()
         if before < self.again:
             return None
         try:
             found = getattr(self.proxy(timeout=self.limit), name)(argument)
-        except CollabCallError:
+        except CollabCallError as error:
             self.again = before + 10 * self.limit
-            return None
+            return f"no answer: {error}"
         self.seconds[name].append(time.monotonic() - before)
         return found
 
     def answer(self, letter: bytes) -> bytes | None:
-        """The site's answer to ``letter``; both are counted and weighed."""
-        reply: bytes | None = self.call("answer", letter) or None
-        self.letters += 1 + (reply is not None)
-        self.bytes += len(letter) + len(reply or b"")
-        return reply
+        """The site's answer to ``letter``, or ``Refused`` with its words; both are counted and weighed."""
+        reply = self.call("answer", letter) or None
+        weighed = reply if isinstance(reply, bytes) else b""
+        self.letters += 1 + (len(weighed) > 0)
+        self.bytes += len(letter) + len(weighed)
+        must(not isinstance(reply, str), str(reply))
+        return cast("bytes | None", reply)
 
 
 class Hub:
     """The server: ``steps`` steps of Phase II, one client after the other, or with ``together`` all of a round at once.
 
-    A site that does not answer within ``limit`` seconds is left out. What happened goes to ``folder``.
+    A site that does not answer within ``limit`` seconds, or refuses, is left out. What happened goes to ``folder``.
     """
 
     def __init__(
         self, make: str, options: dict[str, Any], folder: str, steps: int, together: bool, limit: float
     ) -> None:
         self.make, self.options, self.folder = make, options, folder
-        self.steps, self.together, self.limit = steps, together, limit
+        self.steps, self.together = count("steps", steps, "give at least one"), together
+        self.limit = number("limit", limit, "give seconds", above=0)
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
@@ -122,7 +130,7 @@ class Hub:
         plan, _ = made(self.make, self.options)
         sites = sorted(collab.clients, key=lambda proxy: place(proxy.name))
         server, remotes = Server(plan), [Remote(proxy, self.limit) for proxy in sites]
-        kept: dict[str, Any] = {"sync": [], "seconds": [], "scalars": []}
+        kept: dict[str, Any] = {"sync": [], "seconds": [], "scalars": [], "refused": {}}
         begun, carried, t = time.monotonic(), loopback(), 0
         with ThreadPoolExecutor(plan.clients) as pool:
             while t < plan.length + self.steps:
@@ -131,9 +139,9 @@ class Hub:
                 turns = [(s if exploring else s - plan.length) % plan.clients for s in several]
                 calls = list(pool.map(lambda i, s: remotes[i].call("turn", s), turns, several))
                 t += len(several)
-                if t == plan.length if exploring else any(calls):
+                if t == plan.length if exploring else any(call is True for call in calls):
                     before = time.monotonic()
-                    converse(server, remotes)
+                    kept["refused"] |= converse(server, remotes)
                     kept["seconds"].append(time.monotonic() - before)
                     kept["sync"].append(t - 1)
                     kept["scalars"].append(server.scalars)

@@ -6,12 +6,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, on_cpu, require, require_kind
+from fedgo._checks import count, number, on_cpu, require, require_each, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.optimist import with_trivial
 from fedgo.federation.client import Client
 from fedgo.federation.plan import Plan
 from fedgo.federation.server import Server
+from fedgo.federation.wire import Refused
 from fedgo.problem import Problem
 from fedgo.star import Ledger
 from fedgo.trace import Trace
@@ -34,41 +35,55 @@ def everybody_answers(client: int, number: int) -> bool:
 
 def at_random(share: float, seed: int = 0) -> Silence:
     """Every client is silent in every exchange with the probability ``share``, whatever happened before."""
-    require(0 <= share <= 1, "share", share, "give a probability")
+    number("share", share, "give a probability", least=0, below=1 + 1e-12)
 
-    def silent(client: int, number: int) -> bool:
-        draw = generator(seed, number, f"silence of client {client}")
+    def silent(client: int, exchange: int) -> bool:
+        draw = generator(seed, exchange, f"silence of client {client}")
         return float(torch.rand((), generator=draw, dtype=torch.float64)) < share
 
     return silent
 
 
-def converse(server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers) -> None:
+def converse(
+    server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers
+) -> dict[int, str]:
     """The exchange that is due: a synchronisation, or the end of Phase I.
 
-    ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it.
+    ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it. Who refuses
+    a letter, or is refused, is silent too, and the others go on; returned are, by client, the words of the refusal.
     """
     server.begin()
-    deliver(server, clients, silent)
-    if not (server.started or server.desk.inbox):
-        return  # nobody is there: Phase I waits
-    server.merge()
-    deliver(server, clients, silent)
+    words = deliver(server, clients, silent)
+    if server.started or server.desk.inbox:  # else nobody is there: Phase I waits
+        server.merge()
+        words |= deliver(server, clients, silent)
+    return words
 
 
-def deliver(server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers) -> None:
-    """Hand the letters that are due to the clients, and their answers to the server."""
+def deliver(
+    server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers
+) -> dict[int, str]:
+    """Hand the letters that are due to the clients, and their answers to the server; what was refused, as `converse`
+    says."""
+    require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
+    words = {}
     for i, letter in server.letters().items():
-        reply = None if silent(i, server.desk.number) else clients[i].answer(letter)
-        if reply is not None:
-            server.accept(reply)
+        try:
+            reply = None if silent(i, server.number) else clients[i].answer(letter)
+            if reply is not None:
+                server.accept(reply)
+        except Refused as refusal:
+            words[i] = str(refusal)
+    return words
 
 
-def resume(server: Server, clients: Sequence[Client]) -> None:
-    """Go on where server and clients, loaded from their files, were stopped."""
-    deliver(server, clients)
-    if server.desk.open or (any if server.started else all)(client.calling for client in clients):
-        converse(server, clients)
+def resume(server: Server, clients: Sequence[Client]) -> dict[int, str]:
+    """Go on where server and clients, loaded from their files, were stopped; what was refused, as `converse` says."""
+    words = deliver(server, clients)
+    waits = server.plan.network is not None and not server.started  # until Phase I is over everywhere
+    if server.desk.open or (all if waits else any)(client.calling for client in clients):
+        words |= converse(server, clients)
+    return words
 
 
 @on_cpu
@@ -85,9 +100,9 @@ def play(
     ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
     answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
     the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`, without a network to `fedgo.dis_lin_ucb`,
-    and with a fitting to `fedgo.beyond.epochs.surrogate_ucb`: arms, rewards, synchronisations, scalars, certificates.
-    One thing differs: where a plan is common knowledge, that one is charged for sums alone, and letters, which have to
-    bear silence and any order of turns, carry the counts too.
+    and with a fitting to `fedgo.beyond.epochs.surrogate_ucb`: arms, rewards, synchronisations, scalars, certificates;
+    for a joint plan give that one planner="server". Else one thing differs: where a plan is common knowledge, that one
+    is charged for sums alone, and letters, which have to bear silence and any order of turns, carry the counts too.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")
@@ -96,6 +111,10 @@ def play(
     clients, server = [Client(plan, i) for i in range(plan.clients)], Server(plan)
     first, total = plan.length, plan.length + steps
     turns = torch.arange(steps) % plan.clients if turns is None else turns
+    whole = isinstance(turns, Tensor) and turns.dtype == torch.int64
+    require_kind(whole, "turns", turns, "give int64, the client of every step")
+    require(turns.shape == (steps,), "the shape of turns", tuple(turns.shape), f"give ({steps},)")
+    require_each((turns >= 0) & (turns < plan.clients), "turns", turns, f"give 0 to {plan.clients - 1}")
     turns = torch.cat([torch.arange(first) % plan.clients, turns])
     noise = problem.tape(total)
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)

@@ -2,15 +2,18 @@
 
 - Around ŵ₀ it is `fedgo.phase_two.EventTriggered`, lines 3–6 of Algorithm 1; without a network the arms are features.
 - A surrogate in epochs is `fedgo.beyond.epochs.Epochs`, with a guarantee `fedgo.beyond.guard.Guard` around it.
+- Where the server plans (`course`) a client has no model.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo.beyond import guard
+from fedgo.beyond import epochs, guard
+from fedgo.beyond.advised import UCB1
 from fedgo.beyond.epochs import Epochs, Own
 from fedgo.beyond.guard import Guard, TabularIntervals
 from fedgo.beyond.optimist import Optimist
@@ -104,6 +107,7 @@ def around(plan: Plan, w0: Tensor, news: Tensor, before: Model | None = None) ->
     if plan.network is not None:
         features = compress(plan.network.gradients(w0, plan.arms)).features
         offsets, dimension = plan.network.values(w0, plan.arms), plan.network.size
+    assert plan.settings is not None
     learner = EventTriggered(1, features[None, None], offsets[None, None], dimension, plan.settings)
     return Model(learner, learner.resume(server), offsets, w0)
 
@@ -112,23 +116,60 @@ def in_epochs(
     plan: Plan, how: Fitting, client: int, weights: Tensor, news: Tensor, synchronisations: int
 ) -> Model:
     """A surrogate's model of ``client`` when an epoch begins, its fit from the last one's ``weights`` on."""
-    server, syncs = Tally(*news.unsqueeze(1)), torch.tensor([synchronisations])
-    unknown, ties = Tally.blank(1, len(plan.arms)), plan.order_of_ties
-    epochs = Epochs(
-        plan.clients, plan.arms.unsqueeze(0), plan.seed, (plan.run,), (how.surrogate,), unknown, ties[None, :1],
-        how.sigma, how.kappa, how.until, how.planning, plan.clients * how.rounds, plan.length,
-    )  # fmt: skip
-    turn = (server.counts.sum(-1).long() - plan.length) % plan.clients  # who is next where all take turns
-    state = epochs.resume(server, syncs, turn, [_fit_with(how.surrogate, weights)]).of_client(client)
-    model = Model(epochs, state, torch.zeros(len(plan.arms)).double(), _weights_of(state.fits[0]))
+    learner, state = _begun(plan, how, weights, news, synchronisations)
+    state = state.of_client(client)
+    model = Model(learner, state, torch.zeros(len(plan.arms)).double(), _weights_of(state.fits[0]))
     guarantee = how.guarantee
     if guarantee is None:
         return model
     intervals = TabularIntervals(plan.clients, guarantee.sigma, guarantee.value, guarantee.delta)
     gamma = guarantee.threshold(len(plan.arms), plan.clients, how.rounds)
-    optimist = Optimist(1, intervals, unknown, gamma, guarantee.patience)
-    learner = Guard(optimist, epochs, guarantee.kappa, ties[None, client : client + 1])
-    return replace(model, learner=learner, state=guard.State(optimist.resume(server, syncs), state))
+    optimist = Optimist(1, intervals, learner.first, gamma, guarantee.patience)
+    guarded = Guard(optimist, learner, guarantee.kappa, plan.order_of_ties[None, client : client + 1])
+    begun = optimist.resume(Tally(*news.unsqueeze(1)), torch.tensor([synchronisations]))
+    return replace(model, learner=guarded, state=guard.State(begun, state))
+
+
+class Course(NamedTuple):
+    """A public plan: the ``arms`` (L,) from client ``turn`` on, the ``length`` of the epoch, and the ``weights`` from
+    which the next fit begins."""
+
+    arms: Tensor
+    length: int
+    turn: int
+    weights: Tensor
+
+
+def course(plan: Plan, how: Fitting, weights: Tensor, total: Tensor, synchronisations: int) -> Course:
+    """What the server plans on the data ``total`` (2, K) of all, its fit from the last one's ``weights`` on.
+
+    A fit that fails is made of independent arms in its place, with a warning; without data Phase I goes on.
+    """
+    if not bool(total[0].any()):
+        return Course(plan.first, plan.length, 0, weights)
+    try:
+        _, state = _begun(plan, how, weights, total, synchronisations)
+    except ValueError as error:
+        warnings.warn(f"{error}; until the next one arms are independent", stacklevel=2)
+        _, state = _begun(plan, replace(how, surrogate=UCB1.surrogate), weights, total, synchronisations)
+    length = int(state.length)
+    assert isinstance(state.plan, Tensor)
+    turn = -int(state.place[0, 0]) % plan.clients
+    return Course(state.plan[0, :length], length, turn, _weights_of(state.fits[0]))
+
+
+def _begun(
+    plan: Plan, how: Fitting, weights: Tensor, data: Tensor, synchronisations: int
+) -> tuple[Epochs, epochs.State]:
+    """The learner of all clients, and its state when an epoch begins on ``data`` (2, K)."""
+    server, syncs = Tally(*data.unsqueeze(1)), torch.tensor([synchronisations])
+    unknown, ties = Tally.blank(1, len(plan.arms)), plan.order_of_ties
+    learner = Epochs(
+        plan.clients, plan.arms.unsqueeze(0), plan.seed, (plan.run,), (how.surrogate,), unknown, ties[None, :1],
+        how.sigma, how.kappa, how.until, how.planning, plan.clients * how.rounds, plan.length, how.untried,
+    )  # fmt: skip
+    turn = (server.counts.sum(-1).long() - plan.length) % plan.clients  # who is next where all take turns
+    return learner, learner.resume(server, syncs, turn, [_fit_with(how.surrogate, weights)])
 
 
 def _weights_of(fit: Fitted) -> Tensor:
