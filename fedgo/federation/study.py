@@ -27,7 +27,7 @@ from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, UCB1, Advised
-from fedgo.beyond.epochs import moments, plan, rivals
+from fedgo.beyond.epochs import distinct, moments, plan, rivals
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.process import InUnits
 from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
@@ -227,10 +227,10 @@ class Study:
         """The options that begin: distinct ones, or uniform draws for the paper's method."""
         about, arms = self._kept.about, self._kept.begun
         if about["method"] == PRINTED:
-            draws: list[int] = self._printed_plan.uniform_pulls(0).tolist()
+            draws: list[int] = self._printed_plan.first.tolist()
             return draws
-        order = torch.randperm(arms, generator=generator(about["seed"], 0, "each arm"))
-        first: list[int] = order[: self._how.first(1, arms, about["trials"])].tolist()
+        length = self._how.first(1, arms, about["trials"])
+        first: list[int] = distinct(arms, length, generator(about["seed"], 0, "each arm")).tolist()
         return first
 
     def _extend(self, table: Options | None) -> None:
