@@ -6,7 +6,8 @@ chapter "Should I use it?".
 """
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from fedgo._checks import count
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
@@ -50,3 +51,9 @@ class Advised:
 
 ADVISED = Advised()
 UCB1 = Advised(IndependentArms(), kappa=2.0, untried=2.0)
+# By the names that a study and its command line know.
+METHODS: Mapping[str, Advised] = {
+    "advised": ADVISED,
+    "ucb1": UCB1,
+    "every arm once": replace(ADVISED, few=math.inf),
+}

@@ -11,7 +11,8 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs more than torch: pip install 'fedgo[study]'") from error
 
-from fedgo.federation.study import METHODS, PRINTED, Study, table
+from fedgo.beyond.advised import METHODS
+from fedgo.federation.study import PRINTED, Study, table
 
 _site = click.option("--site", help="Who tries, in a study that was begun with --site.")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.advised import ADVISED, METHODS
 from fedgo.beyond.epochs import Event, Growing, Planning, distinct, require_epochs
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import GaussianProcess, Surrogate
@@ -52,6 +52,14 @@ class Fitting:
         unchanged = isinstance(self.surrogate, GaussianProcess) and not self.surrogate.refit
         remedy = "a client's file does not hold its hyperparameters: give refit=True"
         require(not unchanged, "the surrogate", self.surrogate, remedy)
+
+    @classmethod
+    def by(cls, method: str, sigma: float, rounds: int) -> "Fitting":
+        """The setting of `fedgo.beyond.advised.METHODS` with the name ``method``, "ucb1" for instance; that of "every
+        arm once" needs a plan of ``length`` K."""
+        require(method in METHODS, "method", method, f"choose one of {list(METHODS)}")
+        how = METHODS[method]
+        return cls(sigma, rounds, how.surrogate, how.until, kappa=how.kappa, untried=how.untried)
 
     @property
     def served(self) -> bool:

@@ -12,7 +12,7 @@ import json
 import math
 import unicodedata
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -26,7 +26,7 @@ from torch import Tensor
 from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED, UCB1, Advised
+from fedgo.beyond.advised import ADVISED, METHODS, Advised
 from fedgo.beyond.epochs import distinct, moments, plan, rivals
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.process import InUnits
@@ -39,11 +39,6 @@ from fedgo.phase_one import phase_one_length
 from fedgo.phase_two import Settings
 from fedgo.theory.intervals import Interval
 
-METHODS: Mapping[str, Advised] = {
-    "advised": ADVISED,
-    "ucb1": UCB1,
-    "every arm once": replace(ADVISED, few=math.inf),
-}
 PRINTED = "fed-go-ucb"
 _ALONE = Settings(lam=0.01, beta=0.1, gamma=math.inf, encoding="counts")  # of the printed method
 _MOST = 1e100  # of a reward: its square has to be a number
