@@ -31,7 +31,7 @@ class Fitting:
     Unless told otherwise it is what this book advises (`fedgo.beyond.advised.ADVISED`), with σ = ``sigma``. A "joint"
     plan is made by the server, which sends each client its share; with another ``planning``, or with a guard around it
     where there is a ``guarantee``, counts and sums of all come down, and clients fit. ``distinct`` says that Phase I
-    pulls no arm twice before all were pulled; else it is uniform.
+    pulls no arm twice before all were pulled, and once each where they are at most ``few``·√(NT); else it is uniform.
     """
 
     sigma: float
@@ -43,6 +43,7 @@ class Fitting:
     untried: float | None = ADVISED.untried
     guarantee: Guarantee | None = None
     distinct: bool = True
+    few: float = ADVISED.few
 
     def __post_init__(self) -> None:
         require_epochs(
@@ -55,11 +56,10 @@ class Fitting:
 
     @classmethod
     def by(cls, method: str, sigma: float, rounds: int) -> "Fitting":
-        """The setting of `fedgo.beyond.advised.METHODS` with the name ``method``, "ucb1" for instance; that of "every
-        arm once" needs a plan of ``length`` K."""
+        """The setting of `fedgo.beyond.advised.METHODS` with the name ``method``, "ucb1" for instance."""
         require(method in METHODS, "method", method, f"choose one of {list(METHODS)}")
         how = METHODS[method]
-        return cls(sigma, rounds, how.surrogate, how.until, kappa=how.kappa, untried=how.untried)
+        return cls(sigma, rounds, how.surrogate, how.until, kappa=how.kappa, untried=how.untried, few=how.few)
 
     @property
     def served(self) -> bool:
@@ -114,7 +114,8 @@ class Plan:
         remedy = "give one of the two: a surrogate brings its own network"
         require(self.network is None or self.fitting is None, "network and fitting", "both", remedy)
         if self.fitting is not None and self.length == 0:
-            advised = ADVISED.first(self.clients, len(self.arms), self.fitting.rounds)
+            how = replace(ADVISED, few=self.fitting.few)
+            advised = how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", advised)
         if self.network is None and self.fitting is None:
             require(self.length == 0, "length", self.length, "without a network there is no Phase I: give 0")
