@@ -415,6 +415,30 @@ def test_every_pull_is_counted_once_or_its_client_is_refused_by_name(kind, tmp_p
     federation.settle()
 
 
+@pytest.mark.parametrize("kind", ["linear", "joint"])
+def test_older_files_are_refused_by_name(kind):
+    problem, plan = setting(kind)
+    clients, server = started(problem, plan)
+    pull(problem, clients[0]), pull(problem, clients[1])
+    server.begin()
+    request = server.letters()[1]
+    older = copy(clients[1])
+    pull(problem, clients[1])
+    server.accept(clients[0].answer(server.letters()[0]))
+    opened = copy(server)
+    server.accept(clients[1].answer(request))
+    older.answer(request)  # another answer, which comes too late
+    server.merge()
+    news = server.letters()
+    refuses(older, older.answer, news[1], "the server used another answer to exchange .* older file")
+    clients[0].answer(news[0])
+    opened.merge()  # a server from an older file, in which client 1 did not answer
+    refuses(clients[0], clients[0].answer, opened.letters()[0], "its news are here.* older file")
+    opened.begin(), server.begin()
+    refuses(clients[0], clients[0].answer, opened.letters()[0], "which this file may not know.* older file")
+    refuses(older, older.answer, server.letters()[1], "which this file may not know.* older file")
+
+
 def test_the_event_counts_what_was_pulled_between_the_answer_and_the_news():
     problem, plan = small(gamma=float("inf"))
     clients, server = started(problem, plan)
@@ -501,19 +525,6 @@ def test_together_all_clients_of_a_round_choose_before_any_of_them_learns():
             converse(server, clients)
     assert trace.arm[0, plan.length :].tolist() == arms and trace.sync[0, plan.length :].tolist() == sync
     assert trace.up.sum() == server.scalars[0] and 1 < sum(sync) < 20 and trace != play(problem, plan, 60)
-
-
-def test_a_synchronisation_that_nobody_answers_changes_nothing_and_the_next_one_has_it_all():
-    problem, plan = small()
-    clients, server = started(problem, plan)
-    pull(problem, clients[0], 4)
-    before = content(clients[0]), server.scalars
-    converse(server, clients, lambda client, number: True)
-    assert (content(clients[0]), server.scalars) == before and not server.desk.open
-    converse(server, clients, lambda client, number: client == 1)
-    assert [client.memory.base[0].sum().item() for client in clients] == [4, 0, 4]
-    converse(server, clients)
-    assert [client.memory.base[0].sum().item() for client in clients] == [4, 4, 4]
 
 
 def test_silence_at_random_has_its_share_and_its_seed():
