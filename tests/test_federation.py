@@ -136,13 +136,6 @@ def test_the_ledger_is_the_weight_of_the_letters_in_any_order_of_turns(turns, sh
     assert 1 < trace.sync.sum() < 100
 
 
-def test_a_plan_made_twice_is_the_same_and_another_is_not():
-    others = [small(gamma=2.0), small(clients=4), small(arms=7), small(length=8)]
-    plans = [plan for _, plan in (small(), *others)]
-    assert small()[1].fingerprint == plans[0].fingerprint
-    assert len({plan.fingerprint for plan in plans}) == 5
-
-
 # What is refused
 
 
@@ -290,9 +283,7 @@ class Federation:
     def __init__(self, kind, folder):
         self.problem, self.plan = setting(kind, IndependentArms())
         self.parties = [*(Client(self.plan, i) for i in range(3)), Server(self.plan)]
-        self.files = [
-            [(copy(party), frozenset())] for party in self.parties
-        ]  # with the pulls that it was told
+        self.files = [[(copy(each), frozenset())] for each in self.parties]  # with the pulls it was told
         self.posted, self.replies, self.pulls, self.old, self.path = [], [], 0, False, folder / "file.npz"
         for k in range(3):  # there is something to fit
             self.pull(k)
@@ -475,20 +466,6 @@ def test_a_client_that_has_lost_everything_begins_again(kind):
         assert not client.exploring
         torch.testing.assert_close(client.memory.base, server.desk.total, rtol=0, atol=1e-12)
     assert server.desk.total[0].sum() == 30 + (plan.length if kind == "guarded" else 0)
-
-
-def test_a_client_that_was_silent_at_the_end_of_phase_one_gets_its_w0_later():
-    problem, plan = small()
-    clients, server = explored(problem, plan)
-    converse(server, clients, lambda client, number: client == 2)
-    for client in clients[:2]:
-        pull(problem, client, 4)
-    converse(server, clients)
-    assert torch.equal(clients[2].memory.weights, clients[0].memory.weights)
-    assert clients[0].memory.base[0].sum() == 8
-    pull(problem, clients[2])
-    converse(server, clients)
-    assert [client.memory.base[0].sum().item() for client in clients] == [9, 9, 9]
 
 
 def test_one_that_refuses_or_is_refused_is_silent_and_the_others_go_on():
