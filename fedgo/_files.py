@@ -48,11 +48,12 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
             partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # else a power cut may bring the older file back
-        finally:
-            os.close(folder)
+        if os.name == "posix":  # else a power cut may bring the older file back
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         raise OSError(f"{what} cannot be written to {str(path)!r}: {error.strerror or error}") from error
 

@@ -131,25 +131,12 @@ class Failing:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planning", ["own", "joint"])
-def test_silence_and_any_order_of_turns_lose_nothing_and_certificates_hold(planning):
+def test_certificates_hold_in_silence_and_any_order_of_turns(planning):
     problem, plan, _ = with_surrogate(planning=planning, guarantee=GUARANTEE)
     draw = torch.Generator().manual_seed(3)
     turns = torch.multinomial(torch.tensor([10.0, 1, 1]), 60, True, generator=draw)
     trace = play(problem, plan, 60, turns=turns, silent=at_random(0.5, 1))
     assert (trace.regret <= trace.notes["certificate"] + 1e-12).all() and trace.sync.sum() >= 5
-    clients, server = started(problem, plan)
-    everything, one, chance = Tally(*server.desk.total), torch.ones(()).double(), random.Random(1)
-    for _ in range(40):
-        client = clients[chance.choice((0, 1, 1, 2))]
-        arm, reward = client.ask(), chance.gauss(0, 0.3)
-        everything = everything.record(torch.tensor(arm), torch.tensor(reward, dtype=torch.float64), one)
-        if client.tell(arm, reward):
-            converse(server, clients, lambda i, number: chance.random() < 0.4)
-    for _ in range(2):
-        converse(server, clients)
-    for client in clients:
-        torch.testing.assert_close(client.memory.base, torch.stack(everything), rtol=0, atol=1e-12)
-        assert client.known.counts.sum() == plan.length + 40
 
 
 @pytest.mark.parametrize("planning", ["own", "joint"])
