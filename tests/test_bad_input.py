@@ -393,7 +393,6 @@ TOGETHER = [
     (lambda: play(PROBLEM.only(0), LINEAR, 4, torch.tensor([0, 1])), "turns"),
     (lambda: play(PROBLEM.only(0), LINEAR, 2, torch.tensor([0, -1])), "turns"),
     (lambda: Client(LINEAR).extended(Plan(ARMS[1], COUNTS, 2)), "new plan"),
-    (lambda: Client(LINEAR).absorb_own(), "clients"),
     (lambda: Server(LINEAR).merge(), "exchange"),
     (lambda: COLLECT(3), "senders"),
     (lambda: scalars("dense", 10**10, 1, 3), "dimension"),

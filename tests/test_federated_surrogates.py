@@ -207,28 +207,16 @@ def test_phase_one_ends_with_a_letter_of_counts_and_nobody_gets_a_w0():
     assert server.started and client.answer(server.letters()[0]) is None and not client.exploring
 
 
-@pytest.mark.parametrize("surrogate", [None, RIDGE])
-def test_a_client_alone_does_without_a_server_what_it_does_with_one(surrogate):
-    problem, plan, _ = with_surrogate()
-    if surrogate is None:
-        plan = Plan(plan.arms, Settings(0.3, 0.5, 1.0, "counts"), 1, Network(2, 2), 6, seed=4)
-    plan = replace(plan, clients=1)
-    ((with_server,), server), alone = explored(problem, plan), Client(plan)
-    while not alone.calling:
-        pull(problem, alone)
-    for _ in range(3):
-        converse(server, [with_server])
-        alone.absorb_own()
-        assert torch.equal(alone.memory.base, with_server.memory.base)
-        assert torch.equal(alone.estimate.upper, with_server.estimate.upper)
-        pull(problem, alone, 4), pull(problem, with_server, 4)
-    with pytest.raises(ValueError, match="clients is 3: a client among several needs a server"):
-        Client(replace(plan, clients=3)).absorb_own()
-    with pytest.raises(ValueError, match=r"pulls of Phase I that are left is .*make them first"):
-        Client(plan).absorb_own()
-
-
 # What a plan says
+
+
+def test_a_setting_has_a_name():
+    assert Fitting.by("advised", 0.3, 20) == Fitting(0.3, 20)
+    assert Fitting.by("ucb1", 0.3, 20).surrogate == IndependentArms()
+    arms = torch.rand(50, 2, dtype=torch.float64)
+    assert Plan(arms, clients=2, fitting=Fitting.by("every arm once", 0.3, 2)).length == 50
+    with pytest.raises(ValueError, match="method is 'best': choose one of"):
+        Fitting.by("best", 0.3, 20)
 
 
 def named(points, means, variances, before=None):

@@ -291,28 +291,14 @@ class Client:
         memory = memory._replace(weights=weights, base=memory.base + news, applied=exchange)
         return memory._replace(sent=nothing, used=nothing, answered=exchange, confirmed=exchange)
 
-    @on_cpu
-    def absorb_own(self) -> None:
-        """What a server would do for its only client: fit ŵ₀, or make its own pulls everybody's."""
-        plan, exchange = self.plan, self.memory.applied + (1 << 32)
-        require(plan.clients == 1, "clients", plan.clients, "a client among several needs a server")
-        require(not plan.served, "planning", "joint", "a server plans: give planning='own'")
-        left = len(self.memory.share) - self.pulls if self.exploring else 0
-        require(left <= 0, "the pulls of Phase I that are left", left, "make them first")
-        if self._takes_part:
-            memory = self._with_news(exchange, self.memory.own)
-            self._remember(memory._replace(unsent=torch.zeros_like(memory.unsent), calling=False))
-        else:
-            self._remember(self._with_weights(exchange, plan.oracle(self.memory.unsent)))
-
     # the file
 
-    def save(self, path: str | Path, **also: Any) -> None:
-        """Write all that this client knows, and what ``also`` names, to one file, whole or not at all."""
+    def save(self, path: str | Path) -> None:
+        """Write all that this client knows to one file, whole or not at all."""
         numbers = self.memory._asdict()
         arrays = {name: numbers.pop(name) for name in _ARRAYS}
         about = {"client": self.me, "plan": self.plan.fingerprint}
-        _files.write(path, "the client", about | numbers | also, arrays)
+        _files.write(path, "the client", about | numbers, arrays)
 
     @classmethod
     @on_cpu

@@ -1,0 +1,110 @@
+"""Validation at the public edge: one error that names the value received and the remedy, before any work.
+
+A value of the right kind that is out of range is a ``ValueError``, a value of another kind a ``TypeError``.
+"""
+
+import math
+import numbers
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MOST = 2**53  # counts beyond this are no longer exact in float64, and their products leave int64
+
+
+def require(condition: bool, name: str, received: Any, remedy: str) -> None:
+    """Raise a ``ValueError`` "``name`` is ``received``: ``remedy``" unless ``condition`` holds."""
+    if not condition:
+        raise ValueError(f"{name} is {received!r}: {remedy}")
+
+
+def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None:
+    """Raise a ``TypeError`` "``name`` is ``received`` (its type): ``remedy``" unless ``condition`` holds."""
+    if not condition:
+        shown = repr(received)
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+        raise TypeError(f"{name} is {shown} ({type(received).__name__}): {remedy}")
+
+
+def count(name: str, received: Any, remedy: str, least: int = 1, most: float = MOST) -> int:
+    """``received`` as an ``int`` from ``least`` to ``most``; a float, a bool or a string is refused."""
+    whole = isinstance(received, numbers.Integral) and not isinstance(received, bool)
+    require_kind(whole, name, received, f"give a whole number; {remedy}")
+    require(least <= received <= most, name, received, remedy)
+    return int(received)
+
+
+def number(
+    name: str,
+    received: Any,
+    remedy: str,
+    *,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    infinite: bool = False,
+) -> float:
+    """``received`` as a ``float`` from ``least``, ``above`` and ``below`` what is given, or ∞ if that is allowed;
+    NaN, a bool, a string or a tensor is refused."""
+    real = isinstance(received, numbers.Real) and not isinstance(received, bool)
+    require_kind(real, name, received, f"give a number; {remedy}")
+    within = above < received < below or (infinite and received == math.inf)
+    require(within and least <= received, name, received, remedy)
+    return float(received)
+
+
+def tensor(name: str, received: Any) -> Tensor:
+    """``received`` if it is a dense float64 tensor on the CPU; anything else is refused with what to give instead."""
+    require_kind(isinstance(received, Tensor), name, received, "give torch.as_tensor(…, dtype=torch.float64)")
+    values: Tensor = received
+    kind = (values.dtype, values.device.type, values.layout)
+    require(
+        kind == (torch.float64, "cpu", torch.strided),
+        f"the kind of {name}",
+        kind,
+        "give float64 on the CPU, dense: ….double().cpu().to_dense()",
+    )
+    return values
+
+
+def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> None:
+    """Raise a ``ValueError`` that names the first entry of ``values`` where ``condition`` (of its shape) fails."""
+    bad = (~condition).nonzero()
+    if len(bad):
+        where = tuple(bad[0].tolist())
+        require(False, f"{name}[{', '.join(map(str, where))}]", values[where].item(), remedy)
+
+
+def require_finite(name: str, values: Tensor) -> None:
+    """Raise a ``ValueError`` that names the first entry of ``values`` that is NaN or infinite."""
+    require_each(torch.isfinite(values), name, values, "give finite numbers")
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around the imports of a library that fedgo[``name``] brings: an ``ImportError`` says so where it is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f"{error.name} is not installed: pip install 'fedgo[{name}]'") from error
+
+
+def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
+    """``function`` under the default device "cpu", whatever ``torch.set_default_device`` says."""
+
+    @wraps(function)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> R:
+        if (
+            torch.get_default_device().type == "cpu"
+        ):  # the usual case: the context would cost time at every operation
+            return function(*args, **kwargs)
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return inner

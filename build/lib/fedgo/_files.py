@@ -1,0 +1,92 @@
+"""Files of arrays, ``.npz``: written whole or not at all, read without pickles, and refused by name."""
+
+import json
+import os
+import secrets
+import time
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedgo._checks import require
+
+_UNREADABLE = (
+    *(EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
+    *(ValueError, TypeError, KeyError, AttributeError, RuntimeError),
+)
+_STALE = 3600  # seconds after which nobody is still writing
+
+
+@contextmanager
+def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of ``path`` in the end; what was there stays whole until then.
+
+    A link is followed, and the file's mode is kept. What a process that was killed has left behind is removed.
+    """
+    try:
+        target = Path(path).resolve()
+        require(target.is_file() or not target.exists(), f"{what} file", str(path), "give that of a file")
+        for left in target.parent.glob(f".{target.name}.????????"):
+            with suppress(FileNotFoundError):  # another process tidies too
+                if time.time() - left.stat().st_mtime > _STALE:
+                    left.unlink()
+        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            with open(partial, "xb") as file:
+                yield file
+                file.flush()
+                if target.exists():
+                    os.chmod(partial, target.stat().st_mode & 0o7777)
+                os.fsync(file.fileno())
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+        if os.name == "posix":  # else a power cut may bring the older file back
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise OSError(f"{what} cannot be written to {str(path)!r}: {error.strerror or error}") from error
+
+
+def write(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
+    """Write ``about`` as JSON and ``arrays`` to ``path``; the file that was there stays whole until the new one is."""
+    with whole(path, what) as file:
+        plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
+        np.savez_compressed(file, about=np.array(json.dumps(dict(about))), **plain)
+
+
+def read(path: str | Path, what: str, needed: Iterable[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What ``write`` wrote: ``about``, and every array by its name, among them the ``needed``."""
+    with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+        missing = {"about", *needed} - set(file.files)
+        require(
+            not missing, f"{what} file", str(path), f"it lacks {sorted(missing)}; an earlier fedgo's does"
+        )
+        arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "about"}
+        return json.loads(str(file["about"])), arrays
+
+
+def require_plan(its: int, mine: int) -> None:
+    """A ``ValueError`` unless the fingerprint of the file is that of the plan."""
+    require(its == mine, "the plan", f"{its:016x}", f"the file is of another plan than {mine:016x}")
+
+
+@contextmanager
+def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
+    """Turn whatever a damaged or foreign file raises into a ``ValueError`` that names it and what to ``give``."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        # numpy's own advice for what it cannot read is to allow pickles, which would run whatever is in them
+        reason = "it is no .npz file" if "pickle" in str(error) else str(error)
+        raise ValueError(f"{what} file is {str(path)!r}: {reason}; give {give}") from error

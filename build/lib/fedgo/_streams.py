@@ -1,0 +1,23 @@
+"""Randomness: one explicit generator per (seed, run, purpose), so no result depends on how runs are batched."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedgo._checks import on_cpu
+
+_BLOCK = 16  # torch fills normals in blocks of 16; a whole number of blocks makes a short tape a prefix of a long one
+
+
+@on_cpu
+def generator(seed: int, run: int, purpose: str) -> torch.Generator:
+    """The generator of ``run`` for ``purpose`` ("arms", "noise", …): equal arguments, equal stream."""
+    entropy = np.random.SeedSequence((seed, run, *purpose.encode()))
+    return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
+
+
+@on_cpu
+def normal_tape(source: torch.Generator, steps: int) -> Tensor:
+    """The first ``steps`` standard normals of ``source``, shape (steps,); a prefix of any longer tape."""
+    blocks = -(-steps // _BLOCK)
+    return torch.randn(blocks * _BLOCK, generator=source, dtype=torch.float64)[:steps]

@@ -1,0 +1,74 @@
+"""Controls that the paper does not have: uniform play, UCB1 on counts that all share at once, kernel UCB.
+
+UCB1 plays argmax_x of the mean + √(2β ln t/n) (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002,
+https://doi.org/10.1023/A:1013689704352), kernel UCB that of the mean + √β‖φ(x)‖_{Σ⁻¹} on features φ of the RBF kernel,
+whose mean and width are those of kernel ridge regression (Valko et al., UAI 2013, https://arxiv.org/abs/1309.6869).
+State and steps are those of `fedgo.phase_two`.
+"""
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import on_cpu
+from fedgo.algorithms.approx_dis_kernel_ucb import rbf
+from fedgo.algorithms.go_ucb import Immediate
+from fedgo.confidence import Estimates, Tally, require_prior
+from fedgo.phase_one import Exploration
+from fedgo.phase_two import Settings, require_run
+from fedgo.problem import Problem
+from fedgo.simulation import simulate
+from fedgo.trace import Trace
+
+
+@on_cpu
+def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
+    """Every step a uniform arm; nothing is sent."""
+    require_run(problem, clients, steps)
+    runs, arms = problem.means.shape
+    arm = torch.stack(
+        [torch.randint(arms, (steps,), generator=source) for source in problem.generators("uniform")]
+    )
+    blank = torch.zeros(runs, steps, dtype=torch.int64)
+    reward = problem.observe(arm, problem.tape(steps))
+    regret = problem.regret(arm)
+    return Trace("Uniform", problem.name, clients, 0, arm, reward, regret, blank, blank, blank.bool())
+
+
+@on_cpu
+def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
+    """UCB1 on counts that all share at once, blind to the features.
+
+    The index is the mean reward of the arm plus √(2β ln t/n); β = 1 is UCB1 for rewards in [0, 1]. A pull is sent as
+    an arm's number and a reward: 2 scalars up and 2N down.
+    """
+    require_run(problem, clients, steps, settings)
+    runs, arms = problem.means.shape
+    apart = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)  # a feature for each arm
+    offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
+
+    def ucb1(posterior: Estimates, known: Tally) -> Tensor:
+        pulls = known.counts.clamp(min=1)
+        t = known.counts.sum(-1, keepdim=True).clamp(min=1)
+        index = known.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
+        return torch.where(known.counts > 0, index, torch.inf)
+
+    learner = Immediate(1, apart, offsets, arms, settings, ucb1, datum=2, in_place=True)
+    return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
+
+
+@on_cpu
+def exact_kernel_ucb(
+    problem: Problem, clients: int, steps: int, settings: Settings, lengthscale: float = 1.0
+) -> Trace:
+    """Kernel UCB (RBF) on all data, synchronised at once: each pull costs d_x + 1 scalars up and N times that down.
+
+    Any factor Φ of the kernel ΦΦᵀ serves as features; the symmetric eigendecomposition takes nearly equal arms.
+    """
+    require_run(problem, clients, steps, settings)
+    require_prior(1.0, settings.lam)
+    values, vectors = torch.linalg.eigh(rbf(problem.arms, lengthscale))
+    features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
+    runs, d_x = len(problem.runs), problem.arms.shape[-1]
+    offsets = torch.zeros(features.shape[:-1], dtype=torch.float64)
+    learner = Immediate(1, features, offsets, features.shape[-1], settings, datum=d_x + 1, in_place=True)
+    return simulate("Kernel UCB, at once", problem, learner, Exploration.nothing(runs), clients, steps)

@@ -1,0 +1,211 @@
+"""Fed-GLB-UCB: a generalised linear model E[y] = μ(xᵀθ) (Li and Wang, NeurIPS 2022, https://arxiv.org/abs/2202.01087).
+
+Between synchronisations a client takes online Newton steps θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ and collects b ← b + x xᵀθ
+(θ before the step); its index is xᵀA⁻¹b + √β‖x‖_{A⁻¹}, A = λI + Σ xxᵀ. On the same event as DisLinUCB the clients
+upload ΔA, fit θ to all data by accelerated gradient descent (2N d_x scalars a round) until the regularised loss per
+datum is within 1/(Nt)² of its minimum, and download A, b = (A − λI)θ and θ.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import on_cpu, require
+from fedgo.confidence import Tally, radius, require_prior, width
+from fedgo.messages import names_arms, scalars
+from fedgo.phase_one import Exploration
+from fedgo.phase_two import Settings, place, require_run
+from fedgo.problem import Problem
+from fedgo.simulation import simulate
+from fedgo.star import Ask, Message, Star, When, answer
+from fedgo.trace import Trace
+
+MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
+
+
+class Link(NamedTuple):
+    """The link μ with the bounds c_μ = ``least`` ≤ μ' ≤ ``most`` that the Newton step and the descent use."""
+
+    mean: Callable[[Tensor], Tensor]
+    least: float
+    most: float
+
+
+LINKS = {
+    "identity": Link(lambda z: z, 1.0, 1.0),
+    "logistic": Link(torch.sigmoid, 0.1, 0.25),  # μ' ≥ 0.1 for |xᵀθ| ≤ 2
+}
+
+
+@on_cpu
+def fed_glb_ucb(
+    problem: Problem,
+    clients: int,
+    steps: int,
+    settings: Settings,
+    link: Literal["identity", "logistic"] = "identity",
+) -> Trace:
+    """``steps`` steps of Fed-GLB-UCB."""
+    require_run(problem, clients, steps, settings)
+    require_prior(problem.arms.square().sum(-1).amax(), settings.lam)
+    require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
+    learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
+    nothing = Exploration.nothing(len(problem.runs))
+    # a fit of one run takes as long as one of many
+    return simulate("Fed-GLB-UCB", problem, learner, nothing, clients, steps, together=True)
+
+
+class State(NamedTuple):
+    """Per learner (S, N, …): A⁻¹, b, θ, all own data as a `Tally` of rewards, pulls and log-ratio since the sync.
+
+    ``gram`` (S, d, d) is the server's A and ``fitted`` (S, d) its θ, from which its next fit starts.
+    """
+
+    inverse: Tensor
+    b: Tensor
+    theta: Tensor
+    own: Tally
+    fresh: Tensor
+    gain: Tensor
+    gram: Tensor
+    fitted: Tensor
+
+
+@dataclass(frozen=True)
+class GeneralisedLinear:
+    """N = ``learners`` clients with generalised linear models on ``arms`` (S, K, d_x)."""
+
+    learners: int
+    arms: Tensor
+    settings: Settings
+    link: Link
+
+    def begin(self) -> State:
+        """A = λI, b = θ = 0."""
+        runs, arms, d = self.arms.shape
+        eye = torch.eye(d, dtype=torch.float64)
+        inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
+        gram = (self.settings.lam * eye).expand(runs, d, d)
+        vector = torch.zeros(runs, self.learners, d, dtype=torch.float64)
+        own = Tally.blank(runs, self.learners, arms)
+        return State(inverse, vector, vector, own, own.counts, vector[..., 0], gram, vector[:, 0])
+
+    def index(self, state: State) -> Tensor:
+        """xᵀA⁻¹b + √β‖x‖_{A⁻¹}; μ increases, so the index is that of the linear part."""
+        arms = self.arms.unsqueeze(1)
+        seen = arms @ state.inverse
+        mean = (seen @ state.b.unsqueeze(-1)).squeeze(-1)
+        return mean + radius(self.settings.beta) * width((seen * arms).sum(-1))
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """The event of DisLinUCB, for A after the pull."""
+        _, variance = self._pulled(state, arm)
+        pulls = state.fresh.sum(-1) + 1 - self.settings.patience
+        return pulls * (state.gain + variance.log1p()) > self.settings.gamma
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Absorb the pull into A and b, and take the online Newton step."""
+        x, variance = self._pulled(state, arm)
+        predicted = (x * state.theta).sum(-1)
+        seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + variance).sqrt().unsqueeze(-1)
+        taken = seen * turn.unsqueeze(-1)
+        inverse = state.inverse - taken.unsqueeze(-1) * taken.unsqueeze(-2)
+        slope = turn * (self.link.mean(predicted) - reward) / self.link.least
+        newton = (inverse @ x.unsqueeze(-1)).squeeze(-1) * slope.unsqueeze(-1)
+        return State(
+            inverse,
+            state.b + x * (turn * predicted).unsqueeze(-1),
+            state.theta - newton,
+            state.own.record(arm, reward, turn),
+            state.fresh.scatter_add(-1, arm.unsqueeze(-1), turn.unsqueeze(-1)),
+            state.gain + turn * variance.log1p(),
+            state.gram,
+            state.fitted,
+        )
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Upload ΔA, fit θ over the star, download A, b and θ; the own data stay with their clients."""
+        run = when.run
+        arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
+        pulls, (count, d) = state.fresh[run].sum(-1), arms.shape[-2:]
+        fresh = (arms * state.fresh[run].unsqueeze(-1)).mT @ arms
+        packed = names_arms(encoding)  # counts and sums go up, and the server fits alone
+        cost = scalars("counts", d, pulls, count) if packed else scalars(encoding, d, pulls, count, vectors=0)
+        gram = state.gram[run] + star.collect(Message(fresh, cost), when).sum(1)
+        own = state.own.of(run)
+        theta = self._fit(own, gram, state.fitted[run], (lambda _: answer) if packed else star.at, when)
+        data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
+        b = (data @ theta.unsqueeze(-1)).squeeze(-1)
+        vectors = 2 * d if encoding == "dense" else d  # θ, and b, which follows from A and θ
+        star.broadcast(Message(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
+        blank = torch.zeros_like(state.gain[run])
+        fresh = torch.zeros_like(own.counts)
+        new = State(inverse.unsqueeze(1), b.unsqueeze(1), theta.unsqueeze(1), own, fresh, blank, gram, theta)
+        return place(state, run, new)
+
+    def _pulled(self, state: State, arm: Tensor) -> tuple[Tensor, Tensor]:
+        """x (S, N, d) and ‖x‖²_{A⁻¹} (S, N) of ``arm`` (S, N)."""
+        x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
+        return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
+
+    def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
+        """θ (R, d) that minimises (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2], m' = μ, to within 1/(Nt)², from ``theta``.
+
+        Each step of the descent is a round of ``ask``: the clients' gradients, of which the server needs the sum.
+        """
+        lam, total = self.settings.lam, own.summed()
+        pulls = total.counts.sum(-1, keepdim=True)
+        target = 1 / (self.learners * pulls).square()  # every step so far is somebody's pull: t = Σ n
+        size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
+
+        def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
+            exchange = ask(When(when.run[left], when.step[left]))
+            arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
+
+            def gradients(point: Tensor) -> Message[Tensor]:
+                error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
+                return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
+
+            def gradient(point: Tensor) -> Tensor:
+                summed: Tensor = exchange(gradients, Message(point.unsqueeze(1), point.shape[-1]))
+                return torch.add(summed, point, alpha=lam) / n
+
+            return gradient
+
+        # F is λ/n-strongly convex: it is within |∇F|²n/(2λ) of its minimum
+        return descend(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
+
+
+def descend(
+    objective: Callable[[Tensor], Callable[[Tensor], Tensor]], start: Tensor, size: Tensor, small: Tensor
+) -> Tensor:
+    """Nesterov's descent on R functions F at once, from ``start`` (R, d), each until |∇F|² ≤ ``small`` (R,).
+
+    θ⁺ = z − s∇F(z), w⁺ = (1 + √(1 + 4w²))/2, z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ) with step s = ``size`` (R, 1); the momentum
+    starts again (w = 1) where it points uphill (O'Donoghue and Candès 2015). ``objective(left)`` is asked for ∇F of the
+    functions ``left`` (n,) whenever some are finished. An ``ArithmeticError`` after `MOST_ROUNDS` steps.
+    """
+    fitted, left, gradient = start.clone(), torch.arange(len(start)), objective(torch.arange(len(start)))
+    theta = ahead = start
+    weight = torch.ones_like(size)
+    for _ in range(MOST_ROUNDS):
+        slope = gradient(ahead)
+        done = slope.square().sum(-1) <= small
+        if done.any():
+            fitted[left[done]] = ahead[done]
+            if done.all():
+                return fitted
+            rows = (left, slope, theta, ahead, weight, size, small)
+            left, slope, theta, ahead, weight, size, small = (part[~done] for part in rows)
+            gradient = objective(left)
+        moved = torch.addcmul(ahead, slope, size, value=-1)
+        change = moved - theta
+        uphill = (slope * change).sum(-1, keepdim=True) > 0
+        weight = weight.masked_fill(uphill, 1.0)
+        heavier = (1 + (1 + 4 * weight.square()).sqrt()) / 2
+        theta, ahead, weight = moved, torch.addcmul(moved, (weight - 1) / heavier, change), heavier
+    raise ArithmeticError(f"the fit did not reach its tolerance in {MOST_ROUNDS} rounds; raise λ")

@@ -1,0 +1,169 @@
+"""Fed-GO-UCB and its two extremes (Li, Liu and Wang, ICLR 2024, https://arxiv.org/abs/2311.01695).
+
+Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀) around the oracle's ŵ₀:
+
+    Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
+
+Fed-GO-UCB synchronises on an event, One-GO-UCB at every step, N-GO-UCB (Section 6) never, with N oracles that each fit
+one client's own Phase I data. State and steps are those of `fedgo.phase_two`, the argmax is first-order there and that
+of the paper in `fedgo.optimism`.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import number, on_cpu, require, require_kind
+from fedgo.confidence import compress
+from fedgo.langevin import Langevin, Shards, langevin_rounds, last
+from fedgo.messages import scalars
+from fedgo.network import Network, Parametric
+from fedgo.optimism.images import view
+from fedgo.optimism.line_three import LineThree
+from fedgo.optimism.parameter_space import ParameterSpace
+from fedgo.phase_one import Start, explore_and_deal, require_fitted
+from fedgo.phase_two import EventTriggered, Index, Settings, State
+from fedgo.problem import Problem
+from fedgo.simulation import simulate
+from fedgo.star import Message, Star, When, answer
+from fedgo.trace import Trace
+
+Argmax = Literal["first-order", "ascent"]
+Space = Literal["arms", "parameters"]
+_CACHED = 400  # private models fitted at once: fewer pay more for the calls, more leave the cache
+
+
+@on_cpu
+def fed_go_ucb(
+    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
+) -> Trace:
+    """Fed-GO-UCB: N models around one ŵ₀, synchronised when the event with threshold γ fires.
+
+    It computes in the ``space`` of the arms, O(NK²) numbers, or of the "parameters", O(K(N + d_w)), for many arms.
+    """
+    return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
+
+
+def fed_go_learner(
+    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
+) -> EventTriggered:
+    """The N models of Fed-GO-UCB before Phase II, for `simulate` or for whoever wants their proposals."""
+    _check(problem, start, settings)
+    engines = {"arms": EventTriggered, "parameters": ParameterSpace}
+    require(space in engines, "space", space, f"choose one of {tuple(engines)}")
+    return engines[space](start.clients, *_linearise(problem, start, settings, argmax))
+
+
+@on_cpu
+def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
+    """One-GO-UCB: one model for all clients; each step costs (N + 1)(d_w² + d_w) scalars, γ is not used."""
+    _check(problem, start, settings)
+    learner = Immediate(1, *_linearise(problem, start, settings, argmax))
+    return _run("One-GO-UCB", problem, learner, start)
+
+
+@on_cpu
+def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
+    """N-GO-UCB: N models, each around its client's own ŵ₀ (a `private_start`), nothing sent; γ is not used."""
+    _check(problem, start, settings, shared=False)
+    alone = Settings(settings.lam, settings.beta, float("inf"))
+    learner = EventTriggered(start.clients, *_linearise(problem, start, alone, argmax))
+    return _run("N-GO-UCB", problem, learner, start)
+
+
+@on_cpu
+def private_start(
+    problem: Problem,
+    network: Parametric,
+    clients: int,
+    rounds: int,
+    langevin: Langevin | None = None,
+    length: int | None = None,
+) -> Start:
+    """Phase I of N-GO-UCB: the same pulls, each client fits its own ŵ₀ to its own share; nothing is sent.
+
+    A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
+    """
+    exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
+    generators = problem.generators("private langevin")
+    at_once = max(1, _CACHED // clients)
+    fits = []
+    for first in range(0, len(generators), at_once):
+        some = slice(first, first + at_once)
+        alone = Shards(*(part[some] for part in shards)).apart()
+        rounds_alone = langevin_rounds(network, alone, langevin, generators[some], answer)
+        fits.append(last(rounds_alone))
+    w0 = torch.cat([fit.w for fit in fits]).unflatten(0, (-1, clients))
+    loss = torch.cat([fit.loss for fit in fits]).unflatten(0, (-1, clients))
+    require_fitted(exploration.reward, loss)
+    return Start(problem, network, clients, rounds, exploration, w0, loss)
+
+
+@dataclass(frozen=True)
+class Immediate(EventTriggered):
+    """One model that all N clients share: every pull is synchronised at once.
+
+    The client that pulled uploads its ΔΣ, Δb (d_w² + d_w scalars, the others have nothing new to send) and all N
+    clients download Σ, b: (N + 1)(d_w² + d_w) scalars per step. Algorithm 1 with γ = 0 makes the same choices and
+    charges 2N(d_w² + d_w), since there all N clients upload. Where the pull itself is sent instead, ``datum`` is
+    its number of scalars (or an arm's number and the reward, if the encoding allows).
+    """
+
+    datum: int | None = None
+
+    @cached_property
+    def cost(self) -> Tensor:
+        """Scalars of one pull, or of its statistics."""
+        cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
+        if self.datum is None:
+            return cost
+        return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Always."""
+        return torch.ones_like(arm, dtype=torch.bool)
+
+    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+        """0: nothing is left to synchronise."""
+        return state.gain
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Charge one upload and N downloads; the shared model is up to date already."""
+        message = Message(None, self.cost)
+        star.collect(message, when, senders=1)
+        star.broadcast(message, when)
+        return state
+
+
+def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:
+    require_kind(isinstance(start, Start), "start", start, "give the Start that Phase I leaves")
+    require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    # what N-GO-UCB's Phase I and Phase II send is nothing, in whatever form
+    start.require_for(problem, settings.encoding if shared else start.encoding, shared)
+
+
+def _linearise(
+    problem: Problem, start: Start, settings: Settings, argmax: Argmax
+) -> tuple[Tensor, Tensor, int, Settings, Index | None]:
+    """Features, offsets f_x(ŵ₀), d_w, settings and the optimism of a learner on the gradients at ŵ₀."""
+    kinds = ("first-order", "ascent")
+    require(argmax in kinds, "argmax", argmax, f"choose one of {kinds}")
+    arms = problem.arms.unsqueeze(1)
+    coordinates = compress(start.network.gradients(start.w0, arms))
+    optimism: Index | None = None
+    if argmax == "ascent":
+        if not isinstance(start.network, Network):
+            raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
+        beta = number("beta", settings.beta, "line 3 takes one β for all runs")
+        optimism = LineThree(view(start.network, start.w0, arms), settings.lam, beta)
+    offsets = start.network.values(start.w0, arms)
+    return coordinates.features, offsets, start.network.size, settings, optimism
+
+
+def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
+    learner = replace(learner, in_place=True)
+    return simulate(name, problem, learner, start.exploration, start.clients, start.clients * start.rounds)

@@ -1,0 +1,61 @@
+"""GP-UCB with BoTorch's Gaussian process, a yardstick (Srinivas et al., ICML 2010, https://arxiv.org/abs/0912.3995).
+
+The arm of the largest mean + √β·standard deviation under all data, whoever collected them.
+"""
+
+import torch
+
+from fedgo._checks import count, extra, number, on_cpu
+from fedgo.phase_two import require_run
+from fedgo.problem import Problem
+from fedgo.trace import Trace
+
+
+@on_cpu
+def gp_ucb(
+    problem: Problem, clients: int, steps: int, beta: float, first: int = 10, refit: int = 25
+) -> Trace:
+    """BoTorch's SingleTaskGP on all data, and the arm of the largest mean + √β·standard deviation.
+
+    ``first`` uniform pulls, then the arm of largest bound; the hyperparameters are fitted anew every ``refit`` steps.
+    Slow (a Gaussian process on every datum), so for few runs and steps. A pull is charged as in `exact_kernel_ucb`.
+    """
+    require_run(problem, clients, steps)
+    number("beta", beta, "give a finite squared radius β, at least 0", least=0)
+    count("refit", refit, "fit the hyperparameters every so many steps, at least 1")
+    count("first", first, f"give 1 to {steps} = steps uniform pulls", most=steps)
+    with extra("study"):
+        from botorch.acquisition.analytic import UpperConfidenceBound
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import SingleTaskGP
+        from botorch.models.transforms import Standardize
+        from gpytorch.mlls import ExactMarginalLogLikelihood
+    runs, arms, d_x = problem.arms.shape
+    tape = problem.tape(steps)
+    low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
+    cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)  # as BoTorch's priors expect
+    pulled = torch.stack([torch.randint(arms, (steps,), generator=s) for s in problem.generators("botorch")])
+    reward = problem.observe(pulled, tape)
+    for run in range(runs):
+        x, state = cube[run], None
+        for t in range(first, steps):
+            past = pulled[run, :t]
+            if (reward[run, :t] == reward[run, 0]).all():
+                continue  # equal rewards have no scale; the uniform pull stays
+            model = SingleTaskGP(x[past], reward[run, :t, None], outcome_transform=Standardize(1))
+            if state is None or (t - first) % refit == 0:
+                fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+                state = {name: v for name, v in model.state_dict().items() if "outcome_transform" not in name}
+            else:
+                model.load_state_dict(state, strict=False)
+            with torch.no_grad():
+                pulled[run, t] = UpperConfidenceBound(model.eval(), beta=beta)(x.unsqueeze(-2)).argmax()
+            only = problem.only(run)
+            reward[run, t] = only.observe(pulled[run : run + 1, t : t + 1], tape[run : run + 1, t : t + 1])[
+                0, 0
+            ]
+    up = torch.full((runs, steps), d_x + 1)
+    return Trace(
+        "GP-UCB (BoTorch)", problem.name, clients, 0, pulled, reward, problem.regret(pulled), up, clients * up,
+        torch.ones(runs, steps, dtype=torch.bool),
+    )  # fmt: skip

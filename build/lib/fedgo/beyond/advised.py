@@ -1,0 +1,59 @@
+"""What this book advises to play: a warped Gaussian process in growing epochs, planned jointly, distinct arms first.
+
+First T₀ distinct arms are pulled once: all K where they are few against √(NT), else a part of √(NT); then
+`surrogate_ucb` plays to the end of the same budget, ⌈√(NT)⌉ + NT. How it was chosen and what to expect of it: the
+chapter "Should I use it?".
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fedgo._checks import count
+from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
+from fedgo.beyond.surrogates import GaussianProcess, IndependentArms, Surrogate
+from fedgo.phase_one import phase_one_length
+from fedgo.problem import Problem
+from fedgo.trace import Trace
+
+
+@dataclass(frozen=True)
+class Advised:
+    """A ``surrogate`` with κ = ``kappa``, for arms that nobody has pulled ``untried``, in epochs that grow as ``until``
+    says, after pulls of distinct arms: all K where they are at most ``few``·√(NT), else ⌈``share``·√(NT)⌉ of them.
+    """
+
+    surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
+    kappa: float = 3.0
+    untried: float = 5.0
+    share: float = 0.5
+    few: float = 2.5
+    until: Growing = field(default_factory=lambda: Growing(1.6))
+
+    def first(self, clients: int, arms: int, rounds: int) -> int:
+        """T₀ ≤ K = ``arms`` of N = ``clients`` and T = ``rounds``."""
+        for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
+            count(name, value, "give N, K and T, each at least 1")
+        root = math.sqrt(clients * rounds)
+        return arms if arms <= self.few * root else min(arms, max(2, math.ceil(self.share * root)))
+
+    def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
+        """The trace of N = ``clients`` on ``problem``: T₀ distinct arms, then rounds until the ⌈√(NT)⌉ + NT pulls are
+        reached that Fed-GO-UCB makes with T = ``rounds``; less than N more, as all take turns. σ = ``sigma`` is the
+        problem's unless given."""
+        first = self.first(clients, problem.means.shape[1], rounds)
+        left = phase_one_length(clients, rounds) + clients * rounds - first
+        return surrogate_ucb(
+            problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until, kappa=self.kappa,
+            untried=self.untried, sigma=sigma, exploration=each_arm(problem, first),
+        )  # fmt: skip
+
+
+ADVISED = Advised()
+UCB1 = Advised(IndependentArms(), kappa=2.0, untried=2.0)
+# By the names that a study and its command line know.
+METHODS: Mapping[str, Advised] = {
+    "advised": ADVISED,
+    "ucb1": UCB1,
+    "every arm once": replace(ADVISED, few=math.inf),
+}

@@ -1,0 +1,496 @@
+"""Any surrogate in epochs: a fit to the counts and sums of all, the pulls until the next one, counts and sums again.
+
+Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all have grown by
+a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ over a client's own pulls (`Event`). Its
+pulls are planned
+
+- "joint", as GP-BUCB does: argmax of mean + κ√variance, the mean as fitted, the variance as if the pulls planned
+  before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402),
+- "thompson", each the argmax of a sample of its own from the fitted posterior (Kandasamy et al., AISTATS 2018,
+  https://arxiv.org/abs/1705.09236), or
+- "own", by each client for itself, whose mean and variance are conditioned on what it pulls.
+
+A joint plan or the seeds of the samples are common knowledge, and so is who pulls which arm: only sums are sent, one
+scalar for every arm that a client touched, and down for every arm that anybody did. The fits have to agree to the last
+digit for this, as they do on machines that are alike. With the planner "server" they are made there alone: counts and
+sums go up, and each client is sent its share of a joint plan, and one scalar that says when it calls.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._streams import generator
+from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
+from fedgo.beyond.optimist import check_event, counts_and_sums
+from fedgo.beyond.surrogates import ByColumns, Fitted, Surrogate, fitted
+from fedgo.confidence import Posterior, Tally, width
+from fedgo.messages import names_arms
+from fedgo.phase_one import Exploration, Start, explore, phase_one_length
+from fedgo.phase_two import place
+from fedgo.problem import Problem
+from fedgo.simulation import largest, order_of_ties, simulate
+from fedgo.star import Ledger, Message, Star, When
+from fedgo.trace import Trace
+
+Planning = Literal["joint", "thompson", "own"]
+Planner = Literal["clients", "server"]
+
+_DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
+_BLOCK, _LOOK = (
+    1024,
+    16,
+)  # pulls of a plan for which memory is taken at once; those between two looks at the rivals
+
+
+@dataclass(frozen=True)
+class Growing:
+    """An epoch of ⌈n(``factor`` − 1)⌉ pulls after n, but of ``least`` at least."""
+
+    factor: float = 1.3
+    least: int = 4
+
+    def __post_init__(self) -> None:
+        remedy = "give a factor above 1 by which the pulls grow"
+        require(1 < number("factor", self.factor, remedy) < float("inf"), "factor", self.factor, remedy)
+        count("least", self.least, "give the least pulls of an epoch, at least 1")
+
+
+@dataclass(frozen=True)
+class Event:
+    """The paper's event with threshold γ = ``gamma``."""
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_event(self.gamma, 0)
+
+
+class Own(NamedTuple):
+    """What each client plays by where it plans for itself: its ``posterior`` in units of σ², (S, N, …), and the
+    log-ratio ``gain`` of its pulls since the last synchronisation, (S, N)."""
+
+    posterior: Posterior
+    gain: Tensor
+
+
+class State(NamedTuple):
+    """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), ``syncs`` p (S,), each client's
+    ``place`` in the epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, whether it was ``kept`` from an
+    epoch before, as a new one failed (S,), and what is played by it: the ``plan`` of all, arms (S, L), or each client's
+    `Own`."""
+
+    fresh: Tally
+    server: Tally
+    syncs: Tensor
+    place: Tensor
+    length: Tensor
+    fits: tuple[Fitted, ...]
+    kept: Tensor
+    plan: Tensor | Own
+
+    def of_client(self, client: int) -> "State":
+        """What of it client ``client`` has, with N = 1."""
+        one, plan = slice(client, client + 1), self.plan
+        if isinstance(plan, Own):
+            plan = Own(Posterior(*(part[:, one] for part in plan.posterior)), plan.gain[:, one])
+        fresh = Tally(*(part[:, one] for part in self.fresh))
+        return self._replace(fresh=fresh, place=self.place[:, one], plan=plan)
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
+
+    κ = ``kappa``, in a joint plan ``untried`` for arms that nobody has pulled, if given; σ = ``sigma``; ``order``
+    (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; samples are those of the ``runs`` of ``seed``. With
+    the ``planner`` "server" the plans are sent.
+    """
+
+    learners: int
+    arms: Tensor
+    seed: int
+    runs: tuple[int, ...]
+    surrogates: tuple[Surrogate, ...]
+    first: Tally
+    order: Tensor
+    sigma: float
+    kappa: float
+    until: Growing | Event
+    planning: Planning
+    steps: int
+    begun: int
+    untried: float | None = None
+    planner: Planner = "clients"
+
+    def begin(self) -> State:
+        """A first fit to what everybody knows."""
+        none = torch.zeros(len(self.runs), dtype=torch.int64)
+        return self.resume(self.first, none, none, [None] * len(self.runs))
+
+    def resume(
+        self,
+        server: Tally,
+        syncs: Tensor,
+        turn: Tensor,
+        before: Sequence[Fitted | None],
+        run: Tensor | None = None,
+    ) -> State:
+        """The runs ``run`` (R,), all unless said, at the beginning of an epoch, in which client ``turn`` (R,) is first.
+
+        After p = ``syncs`` (R,) synchronisations that brought ``server`` (R, K); the fits follow on those ``before``.
+        """
+        run = torch.arange(len(self.runs)) if run is None else run
+        fits, kept = [], torch.zeros(len(run), dtype=torch.bool)
+        for place_in_batch, (r, counts, sums, last) in enumerate(
+            zip(run.tolist(), *server, before, strict=True)
+        ):
+            try:
+                fit = fitted(self.surrogates[r], self.arms[r], Tally(counts, sums), self.sigma, last)
+            except Exception as error:  # whatever a library raises where it finds no optimum
+                if last is None or len(last.mean) == 0:
+                    if isinstance(error, ValueError):
+                        raise
+                    when = f"run {self.runs[r]}, epoch {int(syncs[place_in_batch])}"
+                    remedy = "scale arms and rewards to order 1, or explore longer"
+                    raise ValueError(f"the fit of {when} failed ({error}): {remedy}") from error
+                fit, kept[place_in_batch] = last, True
+            fits.append(fit)
+        (runs, arms), clients = server.counts.shape, self.learners
+        seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
+        mean, length = torch.stack([fit.mean for fit in fits]), self._length(server.counts.sum(-1))
+        plan: Tensor | Own
+        if self.planning == "own":
+            covariance = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits]) / self.sigma**2
+            moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
+            plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
+        else:
+            length, plan = self._plan(run, fits, mean, length, syncs, server.counts)
+        fresh = Tally.blank(runs, clients, arms)
+        return State(fresh, server, syncs, seat, length, tuple(fits), kept, plan)
+
+    def notes(self, state: State, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
+        """``kept_fit``, if ever a fit failed: whether the pull follows an earlier one."""
+        return {"kept_fit": state.kept.unsqueeze(1).expand_as(arm)} if bool(state.kept.any()) else {}
+
+    def index(self, state: State) -> Tensor:
+        """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
+        plan = state.plan
+        if isinstance(plan, Own):
+            return plan.posterior.mean + self.kappa * self.sigma * width(plan.posterior.variance)
+        # whoever else synchronises, a guard, may be late: then the plan begins again
+        arm = plan.gather(1, state.place % state.length.clamp(max=plan.shape[1]).unsqueeze(1))
+        return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Whether the pull is the last of its epoch."""
+        if isinstance(state.plan, Own) and isinstance(self.until, Event):
+            gain = state.plan.gain + state.plan.posterior.gain(arm)
+            return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
+        return state.place + 1 >= state.length.unsqueeze(1)  # above it only where clients do not take turns
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Count the pull; go to the next."""
+        plan = state.plan
+        if isinstance(plan, Own):
+            gain = plan.gain + turn * plan.posterior.gain(arm)
+            plan = Own(plan.posterior.absorb(arm, reward, turn), gain)
+        place = state.place + self.learners * turn.long()
+        return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place, plan=plan)
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Counts and sums up, the news of all down, and the next fit."""
+        run, served = when.run, self.planner == "server"
+        news = star.collect(self._message(state.fresh.of(run)), when).summed()
+        server = state.server.of(run) + (news if served else star.broadcast(self._message(news), when))
+        turn = (when.step + 1 - self.begun) % self.learners
+        before = [state.fits[r] for r in run.tolist()]
+        new = self.resume(server, state.syncs[run] + 1, turn, before, run)
+        if served:
+            self.hand_out(new, star, when)
+        return _renewed(state, run, new)
+
+    def hand_out(self, state: State, star: Star, when: When) -> None:
+        """Charge what each client is sent of the plan with which ``state`` begins: its arms, one at least, and when it
+        calls."""
+        assert isinstance(state.plan, Tensor)
+        left = state.length.clamp(max=state.plan.shape[1]).unsqueeze(1) - state.place
+        shares = (-(-left // self.learners)).clamp(min=1) + 1
+        star.ledger.down.index_put_(when, shares.sum(1), accumulate=True)
+
+    def _message(self, tally: Tally) -> Message[Tally]:
+        """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""
+        known = self.planning != "own" and self.planner == "clients"
+        return Message(tally, (tally.counts > 0).sum(-1)) if known else counts_and_sums(tally)
+
+    def _length(self, pulls: Tensor) -> Tensor:
+        """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
+        if isinstance(self.until, Event):
+            return torch.full(pulls.shape, 4 * self.learners)
+        growth = (pulls * (self.until.factor - 1)).ceil().long()
+        return growth.clamp(min=self.until.least)
+
+    def _plan(
+        self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, syncs: Tensor, counts: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The lengths (R,) and the arms (R, L) of an epoch."""
+        untried = self.kappa if self.untried is None else self.untried
+        kappa = torch.where(counts > 0, self.kappa, untried)
+        variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
+        among = torch.arange(mean.shape[1]).expand_as(mean)
+        if self.planning == "joint":
+            among = rivals(mean, variance, kappa)
+        mean, kappa, variance = mean.gather(1, among), kappa.gather(1, among), variance.gather(1, among)
+        order = self.order[run].squeeze(1).gather(1, among)
+        variance, columns, covariance = moments(fits, among, variance, dense=self.planning == "thompson")
+        while True:
+            pulls = min(int(length.max()), self.steps)
+            samples = (
+                self._samples(run, mean, covariance, pulls, syncs) if self.planning == "thompson" else None
+            )
+            arm, variances = plan(mean, variance, columns, order, self.sigma**2, kappa, pulls, samples)
+            if isinstance(self.until, Growing):
+                break
+            fired = self._fired(variances)
+            if bool(fired.any(1).all()) or pulls == self.steps:
+                length = torch.where(fired.any(1), fired.int().argmax(1) + 1, self.steps + 1)
+                break
+            length = 2 * length
+        return length, among.gather(1, arm)
+
+    def _fired(self, variance: Tensor) -> Tensor:
+        """Whether the event has fired by each step of a plan whose arms had ``variance`` (R, L) when pulled."""
+        assert isinstance(self.until, Event)
+        pulls, clients = variance.shape[1], self.learners
+        gain = torch.nn.functional.pad((variance / self.sigma**2).log1p(), (0, -pulls % clients))
+        own = gain.unflatten(1, (-1, clients)).cumsum(1)
+        fired: Tensor = own * torch.arange(1, own.shape[1] + 1).unsqueeze(-1) > self.until.gamma
+        return fired.flatten(1)[:, :pulls]
+
+    def _samples(self, run: Tensor, mean: Tensor, covariance: Tensor, pulls: int, syncs: Tensor) -> Tensor:
+        """A sample of the arms' values for each of ``pulls``, κ times as far from the mean (R, L, K)."""
+        jitter = 1e-8 * covariance.diagonal(dim1=-2, dim2=-1).amax(-1)
+        unit = torch.eye(mean.shape[1], dtype=mean.dtype)
+        root = torch.linalg.cholesky(covariance + jitter.view(-1, 1, 1) * unit)
+        draws = []
+        for r, p in zip(run.tolist(), syncs.tolist(), strict=True):
+            source = generator(self.seed, self.runs[r], f"samples {p}")
+            rows = [torch.randn(len(unit), generator=source, dtype=mean.dtype) for _ in range(pulls)]
+            draws.append(torch.stack(rows))  # row by row: the first are the same, however many follow
+        samples: Tensor = mean.unsqueeze(1) + self.kappa * torch.stack(draws) @ root.mT
+        return samples
+
+
+Columns = Callable[[Tensor], Tensor]  # of the fitted covariance, those of the arms (R,): (R, C)
+
+
+def rivals(mean: Tensor, variance: Tensor, kappa: Tensor) -> Tensor:
+    """The arms (R, C) that a joint plan may pull: widths only shrink, so that an arm whose mean + ``kappa``·√variance,
+    (R, K) each, is below the largest mean stays there; C is that of the run with the most."""
+    upper = mean + kappa * variance.sqrt()
+    among = upper >= mean.amax(-1, keepdim=True) - 1e-6
+    return upper.topk(int(among.sum(-1).max()), -1).indices.sort(-1).values
+
+
+def moments(
+    fits: Sequence[Fitted], among: Tensor, variance: Tensor, dense: bool = False
+) -> tuple[Tensor, Columns, Tensor]:
+    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C), columns, and the covariance (R, C, C), which
+    is made if ``dense``, or C is not large, or a fit has no single columns; else it is empty, ``variance`` as given."""
+    by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
+    if not dense and among.shape[1] > _DENSE and len(by_columns) == len(fits):
+        return variance, _on_demand(by_columns, among), torch.empty(0)
+    covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), _rows_of(covariance), covariance
+
+
+def _rows_of(covariance: Tensor) -> Columns:
+    """The columns of the ``covariance`` (R, C, C)."""
+    runs = torch.arange(len(covariance))
+    return lambda arm: covariance[runs, arm]
+
+
+def _on_demand(fits: Sequence[ByColumns], among: Tensor) -> Columns:
+    """Columns between the arms ``among`` (R, C), made when they are asked for."""
+
+    def columns(arm: Tensor) -> Tensor:
+        each = zip(fits, among, arm, strict=True)
+        return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
+
+    return columns
+
+
+def plan(
+    mean: Tensor,
+    variance: Tensor,
+    columns: Columns,
+    order: Tensor,
+    noise: float,
+    kappa: Tensor,
+    pulls: int,
+    samples: Tensor | None = None,
+    begun: Sequence[int] = (),
+) -> tuple[Tensor, Tensor]:
+    """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (R, L).
+
+    By the largest mean + κ√variance, or the largest of the ``samples`` (R, L, C), from ``mean``, ``variance``,
+    ``kappa`` and ``order`` of ties (R, C) and the ``columns`` of the covariance. Each pull takes from the variances as
+    if it were observed, O(C) for each pull before it, but not for more than some `_BLOCK` or 2C; where one rival is
+    left, it has all further pulls. The first are those of ``begun``, if they are decided already.
+    """
+    vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
+    arms, variances = [], []
+    for k in range(pulls):
+        index = mean + kappa * variance.sqrt() if samples is None else samples[..., k, :]
+        arm = largest(index, order).unsqueeze(-1)
+        if k < len(begun):
+            arm = torch.full_like(arm, begun[k])
+        arms.append(arm)
+        variances.append(variance.gather(-1, arm))
+        left = pulls - k - 1
+        if samples is None and k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
+            arms.append(arm.expand(-1, left))
+            variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
+            break
+        if used == vectors.shape[1]:
+            if used > 2 * mean.shape[1]:  # C vectors say of the covariance what all do
+                vectors = torch.linalg.qr(vectors, mode="r").R
+                used = vectors.shape[1]
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _BLOCK)))
+        past = vectors[:, :used]
+        explained = past.gather(-1, arm.unsqueeze(-1).expand(-1, used, 1)).mT @ past
+        column = columns(arm.squeeze(-1)) - explained.squeeze(-2)
+        vectors[:, used] = column / (noise + variances[-1]).sqrt()
+        variance = (variance - vectors[:, used].square()).clamp(min=0)
+        used += 1
+    return torch.cat(arms, -1), torch.cat(variances, -1)
+
+
+def _decided(mean: Tensor, index: Tensor) -> Tensor:
+    """Whether no arm's ``index`` but one's reaches the largest ``mean`` (R, C): indices only fall."""
+    top = mean.amax(-1, keepdim=True)
+    return (index >= top - 1e-6 * top.abs().clamp(min=1.0)).sum(-1) <= 1
+
+
+def _renewed(state: State, run: Tensor, new: State) -> State:
+    """``state`` with the rows ``run`` replaced by ``new``."""
+    fits = dict(enumerate(state.fits)) | dict(zip(run.tolist(), new.fits, strict=True))
+    old, new = state._replace(fits=()), new._replace(fits=())
+    plans = [each.plan for each in (old, new) if isinstance(each.plan, Tensor)]
+    if plans:  # the shorter one is filled up
+        longest = max(plan.shape[1] for plan in plans)
+        filled = [torch.nn.functional.pad(plan, (0, longest - plan.shape[1])) for plan in plans]
+        old, new = old._replace(plan=filled[0]), new._replace(plan=filled[1])
+    return place(old, run, new)._replace(fits=tuple(fits.values()))
+
+
+def require_epochs(
+    surrogates: Sequence[Surrogate],
+    rounds: int,
+    until: Growing | Event,
+    planning: Planning,
+    kappa: float,
+    sigma: float,
+    guarantee: Guarantee | None,
+    untried: float | None = None,
+) -> None:
+    """A ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this way."""
+    for surrogate in surrogates:
+        remedy = "give a Surrogate, GaussianProcess() for instance"
+        require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
+    count("rounds", rounds, "give T, at least one round")
+    require_kind(isinstance(until, Growing | Event), "until", until, "give Growing or Event")
+    kinds = get_args(Planning)
+    require(planning in kinds, "planning", planning, f"choose one of {kinds}")
+    remedy = "give a finite number of standard deviations κ, at least 0"
+    require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
+    remedy = "give σ > 0, the noise of a reward"
+    require(0 < number("sigma", sigma, remedy) < float("inf"), "sigma", sigma, remedy)
+    if untried is not None:
+        remedy = "give a finite number of standard deviations, at least 0, for arms that nobody has pulled"
+        require(0 <= number("untried", untried, remedy) < float("inf"), "untried", untried, remedy)
+    given = guarantee is None or isinstance(guarantee, Guarantee)
+    require_kind(given, "guarantee", guarantee, "give Guarantee(value, sigma)")
+
+
+@on_cpu
+def each_arm(problem: Problem, length: int) -> Exploration:
+    """T₀ = ``length`` pulls in a random order of the arms, none twice before all were pulled; K pull each once."""
+    count("length", length, "give T₀, at least one exploratory pull")
+    arms = problem.means.shape[1]
+    arm = torch.stack([distinct(arms, length, source) for source in problem.generators("each arm")])
+    return Exploration(arm, problem.observe(arm, problem.tape(length)), Ledger.blank(*arm.shape))
+
+
+def distinct(arms: int, length: int, source: torch.Generator) -> Tensor:
+    """``length`` of K = ``arms`` arms in a random order, none twice before all are there, (T₀,)."""
+    orders = [torch.randperm(arms, generator=source) for _ in range(-(-length // arms))]
+    return torch.cat(orders)[:length]
+
+
+@on_cpu
+def surrogate_ucb(
+    problem: Problem,
+    surrogate: Surrogate | Sequence[Surrogate],
+    clients: int,
+    rounds: int,
+    *,
+    until: Growing | Event | None = None,
+    planning: Planning = "joint",
+    kappa: float = 3.0,
+    untried: float | None = None,
+    sigma: float | None = None,
+    start: Start | None = None,
+    exploration: Exploration | None = None,
+    informed: bool = True,
+    guarantee: Guarantee | None = None,
+    planner: Planner = "clients",
+) -> Trace:
+    """T₀ = ⌈√(NT)⌉ uniform pulls, then T = ``rounds`` rounds of epochs, `Growing` unless ``until`` is given.
+
+    One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. Phase I is that of a
+    ``start``, or another ``exploration``, `each_arm` say; unless ``informed``, the surrogate does not see what it saw.
+    A joint plan has κ = ``untried`` for arms that nobody has pulled, on which the model alone speaks, if given.
+    With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs. The ``planner`` of a joint
+    plan without one may be the "server": it is charged for all that clients with a server send.
+    """
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    count("clients", clients, "give N, at least one client")
+    runs, arms = problem.means.shape
+    each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
+    require(
+        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
+    )
+    until = Growing() if until is None else until
+    sigma = problem.sigma if sigma is None else sigma
+    require_epochs(each, rounds, until, planning, kappa, sigma, guarantee, untried)
+    if start is not None:
+        require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
+        start.require_for(problem, start.encoding, shared=True)
+        exploration = start.exploration
+    kinds, served = get_args(Planner), planner == "server"
+    require(planner in kinds, "planner", planner, f"choose one of {kinds}")
+    fits = not served or (planning == "joint" and guarantee is None and informed)
+    require(fits, "planner", planner, "a server plans jointly, without a guarantee, informed")
+    told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
+    exploration = exploration or explore(problem, phase_one_length(clients, rounds))
+    first, begun = Tally.blank(runs, arms), exploration.arm.shape[1]
+    if informed:
+        first = phase_one_tally(exploration, 1, arms).summed()
+        if guarantee is None:
+            exploration, first = exchange(exploration, clients, arms, told, down=not served)
+    learner = Epochs(
+        clients, problem.arms, problem.seed, problem.runs, each, first, order_of_ties(problem, 1),
+        sigma, kappa, until, planning, clients * rounds, begun, untried, planner,
+    )  # fmt: skip
+    if served:
+        end = When(torch.arange(runs), torch.full((runs,), begun - 1))
+        learner.hand_out(learner.begin(), Star(clients, exploration.ledger), end)
+    name = f"{type(each[0]).__name__}, {planning}"
+    if guarantee is not None:
+        return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)
+    return simulate(name, problem, learner, exploration, clients, clients * rounds)

@@ -1,0 +1,38 @@
+"""``python -m fedgo.experiments NAME``: compute what the table of a study lacks, or play some of its rows again."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import joblib
+
+from fedgo.experiments.runner import DATA, check, run
+from fedgo.experiments.studies import STUDIES
+
+
+def main() -> None:
+    """One study, or some of its players on some of its regimes."""
+    parser = argparse.ArgumentParser(prog="python -m fedgo.experiments", description=__doc__)
+    parser.add_argument("study", choices=list(STUDIES))
+    parser.add_argument("--player", action="append", default=[], help="this one only; may be given again")
+    parser.add_argument("--regime", default="", help="only the regimes with this in their name")
+    parser.add_argument("--runs", type=int, help="at most so many runs of the evaluation")
+    parser.add_argument("--fresh", action="store_true", help="compute again what is there")
+    parser.add_argument("--check", action="store_true", help="play a row of every player again and compare")
+    parser.add_argument("--workers", type=int, default=2, help="processes, with one thread each")
+    parser.add_argument("--folder", type=Path, default=DATA, help="where the table is kept")
+    options = parser.parse_args()
+    study = STUDIES[options.study]
+    with joblib.parallel_config(n_jobs=options.workers):
+        if not options.check:
+            table = run(study, options.player, options.regime, options.runs, options.fresh, options.folder)
+            print(f"{study.name}: {len(table):,} rows")
+            return
+        found = check(study, options.player, options.regime, folder=options.folder)
+    print(found.T.to_string())
+    if not found["same"].all():
+        sys.exit(f"{study.name}: not the same: {', '.join(found['player'][~found['same']])}")
+
+
+if __name__ == "__main__":
+    main()

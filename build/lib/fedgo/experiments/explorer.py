@@ -1,0 +1,144 @@
+"""What a reader can play with: data of runs, embedded in a page, and drawn there by the page's own scripts.
+
+`book/_assets/plot.js` has what the scripts share; `threshold.js`, `budget.js` and `trigger.js` draw one explorer each.
+Nothing is asked of a server.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+from torch import Tensor
+
+from fedgo._checks import require
+from fedgo.experiments.figures import STYLES
+from fedgo.experiments.players import Setting, World
+from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.summaries import mean_error
+from fedgo.phase_one import Start
+from fedgo.phase_two import Settings
+from fedgo.theory.replay import replay
+from fedgo.trace import Trace
+
+_POINTS = 60  # of a curve
+_ROWS = 5  # runs whose synchronisations are shown
+_BEST_TO_WORST = LinearSegmentedColormap.from_list("loss", ["#0072B2", "#D55E00"])
+
+
+def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[float]) -> dict[str, Any]:
+    """What one algorithm does on one problem for every threshold: mean curves over the runs, and sync times of five.
+
+    The steps of a curve are evenly spaced on a logarithmic axis.
+    """
+    require(len(gammas) >= 1, "gammas", gammas, "give at least one threshold γ")
+    traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
+    steps = traces[0].regret.shape[1]
+    at = torch.logspace(0, math.log10(steps), _POINTS).round().long().unique() - 1
+    rows = [
+        {
+            "regret": _short(trace.cumulative_regret[:, at].mean(0)),
+            "sent": trace.communication[:, -1].double().mean().item(),
+            "syncs": [(run.nonzero().flatten() + 1).tolist() for run in trace.sync[:_ROWS]],
+            "count": trace.sync.sum(1).double().mean().item(),
+        }
+        for trace in traces
+    ]
+    return {
+        "colour": STYLES[algorithm][0],
+        "phase_one": traces[0].phase_one,
+        "runs": len(traces[0].arm),
+        "steps": (at + 1).tolist(),
+        "sweep": rows,
+    }
+
+
+def threshold_explorer(
+    problems: Mapping[str, Mapping[str, Any]], gammas: Sequence[float], first: float, figure: str
+) -> str:
+    """The sweeps of every problem and algorithm, all over ``gammas``; γ = ``first`` is shown first.
+
+    ``figure`` is the label of the figure that says the same where no script runs; so in every explorer.
+    """
+    require(first in gammas, "first", first, f"choose one of the thresholds {tuple(gammas)}")
+    data = {
+        "gammas": [threshold(gamma) for gamma in gammas],
+        "first": list(gammas).index(first),
+        "problems": problems,
+    }
+    return _embedded("threshold", figure, data)
+
+
+def offer(regret: Tensor, dense: float, packed: float, gamma: float | None = None) -> dict[str, Any]:
+    """One way to play an algorithm: final ``regret`` (S,), scalars in both counts, and γ if it has a threshold."""
+    mean, error = mean_error(regret)
+    return {
+        "gamma": "" if gamma is None else threshold(gamma),
+        "regret": float(mean),
+        "error": float(error),
+        "dense": dense,
+        "packed": packed,
+    }
+
+
+def budget_explorer(problems: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], figure: str) -> str:
+    """The offers of every algorithm on every problem: who has the least regret within a budget of scalars."""
+    data = {
+        name: {a: {"colour": STYLES[a][0], "offers": list(offers)} for a, offers in by.items()}
+        for name, by in problems.items()
+    }
+    return _embedded("budget", figure, {"problems": data})
+
+
+def scene(
+    start: Start, trace: Trace, settings: Settings, first: int = 0, last: int | None = None
+) -> dict[str, Any]:
+    """Steps ``first`` to ``last`` of Phase II of the first run of ``trace``, played with ``settings`` from ``start``.
+
+    Of each step the arm, and n_i L_i of the client whose turn it is, as line 6 sees it; of each arm what a pull
+    costs, and a colour from blue, nothing, to red, the most. Step ``first`` comes right after a synchronisation.
+    """
+    trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
+    sync = trace.sync[0, trace.phase_one :]
+    require(first == 0 or bool(sync[first - 1]), "first", first, "give 0 or a step after a synchronisation")
+    window = slice(first, last)
+    seen = replay(start, start.problem.arms, trace, settings.lam)
+    means = start.problem.means[0]
+    loss = means.max() - means
+    return {
+        "gamma": settings.gamma,
+        "clients": trace.clients,
+        "first": first + 1,
+        "arm": trace.arm[0, trace.phase_one :][window].tolist(),
+        "level": _short((seen.since * seen.gain)[0, window]),
+        "fires": sync[window].nonzero().flatten().tolist(),
+        "loss": _short(loss),
+        "colours": [to_hex(_BEST_TO_WORST(share)) for share in (loss / loss.max()).tolist()],
+    }
+
+
+def trigger_explorer(scenes: Mapping[str, Mapping[str, Any]], figure: str) -> str:
+    """The trigger in slow motion: every client's n_i L_i rising to γ, in each of the ``scenes``."""
+    require(len(scenes) >= 1, "scenes", scenes, "give at least one scene")
+    return _embedded("trigger", figure, {"scenes": scenes})
+
+
+def threshold(gamma: float) -> str:
+    """γ as it is printed."""
+    return "∞" if math.isinf(gamma) else f"{gamma:g}"
+
+
+def _short(values: Tensor) -> list[float]:
+    """Four digits of each value."""
+    return [float(f"{value:.4g}") for value in values.tolist()]
+
+
+def _embedded(kind: str, figure: str, data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    return (
+        f'<div class="explore" data-kind="{kind}" data-figure="{figure}" hidden>'
+        f'<script type="application/json">{text}</script></div>'
+    )

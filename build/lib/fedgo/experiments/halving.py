@@ -1,0 +1,66 @@
+"""Choosing a setting by successive halving: all settings on a few runs, the best on more, the last few on many.
+
+The criterion is the mean final regret, Phase I included; where one setting is to serve several regimes, the geometric
+mean over them of 1 + that. The rungs are nested: run r of a seed is the same alone and in any batch, so a setting that
+rises is played on the new runs only, and all that are compared met the same instances (Jamieson and Talwalkar 2016;
+Karnin, Koren and Somekh 2013). What is still to be played follows from what is known.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+DIGITS = 3  # means are compared as they are printed
+
+Setting = TypeVar("Setting", bound=Hashable)
+
+
+class Rung(NamedTuple):
+    """How many ``settings`` are judged, and on how many ``runs`` in all."""
+
+    settings: int
+    runs: int
+
+
+class Halving(NamedTuple, Generic[Setting]):
+    """The settings of every rung that is done, ``ranked`` from the best on; and those ``waiting`` to be played on
+    ``runs`` runs, if not all rungs are."""
+
+    ranked: list[list[Setting]]
+    waiting: list[Setting]
+    runs: int
+
+
+def halve(
+    settings: Sequence[Setting],
+    rungs: Sequence[Rung],
+    score: Callable[[Setting, int], float | None],
+) -> Halving[Setting]:
+    """How far the choice among ``settings`` has come, given the ``score`` of each on its first runs, None if it lacks.
+
+    The leader of a rung stays to the end, whatever becomes of it: what its choice would have cost is then known. Equal
+    settings stay in the order in which they were given.
+    """
+    ranked: list[list[Setting]] = []
+    entrants = list(settings)
+    for number, (_, runs) in enumerate(rungs):
+        scores = {setting: score(setting, runs) for setting in entrants}
+        if None in scores.values():
+            return Halving(ranked, entrants, runs)
+        ranked.append(sorted(entrants, key=scores.__getitem__))  # type: ignore[arg-type] # none is None
+        leaders = dict.fromkeys(order[0] for order in ranked)
+        following = rungs[number + 1].settings if number + 1 < len(rungs) else 0
+        others = [setting for setting in ranked[-1] if setting not in leaders]
+        kept = {*leaders, *others[: max(following - len(leaders), 0)]}
+        entrants = [setting for setting in ranked[-1] if setting in kept]
+    return Halving(ranked, [], 0)
+
+
+def together(means: Sequence[float | None]) -> float | None:
+    """The score of a setting with these ``means``, one for each regime: the mean, or the geometric one of several."""
+    there = [round(mean, DIGITS) for mean in means if mean is not None]
+    if len(there) < len(means):
+        return None
+    if len(there) == 1:
+        return there[0]
+    return math.expm1(math.fsum(map(math.log1p, there)) / len(there))

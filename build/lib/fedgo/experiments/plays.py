@@ -1,0 +1,260 @@
+"""Executed runs of Phase II, with what the bounds on them need: Fed-GO-UCB's, or with any other choice of arms.
+
+What the analysis says about matrices and synchronisations holds for any choice of arms, so some draw them blindly.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fedgo.algorithms.go_ucb import fed_go_learner
+from fedgo.confidence import Ball, Estimates, Tally, ball, compress, first_order
+from fedgo.phase_one import Exploration, Start
+from fedgo.phase_two import Index, Settings
+from fedgo.problem import Problem
+from fedgo.simulation import simulate
+from fedgo.theory.confidence import information_bound, radius
+from fedgo.theory.phase_two import LARGEST_INCREMENT
+from fedgo.theory.replay import Replay, replay
+from fedgo.theory.worlds import SingleUnit
+from fedgo.trace import Trace
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """The runs of ``trace``, which Phase II made from ``start`` with ``settings``, and their `replay`."""
+
+    problem: Problem
+    start: Start
+    settings: Settings
+    trace: Trace
+
+    @property
+    def arm(self) -> Tensor:
+        """The arms of Phase II, (S, NT) int64."""
+        return self.trace.arm[:, self.trace.phase_one :]
+
+    @property
+    def reward(self) -> Tensor:
+        """y_t of Phase II, (S, NT)."""
+        return self.trace.reward[:, self.trace.phase_one :]
+
+    @property
+    def regret(self) -> Tensor:
+        """r_t of Phase II, (S, NT)."""
+        return self.trace.regret[:, self.trace.phase_one :]
+
+    @property
+    def sync(self) -> Tensor:
+        """Where a step of Phase II ends with a synchronisation, (S, NT) bool."""
+        return self.trace.sync[:, self.trace.phase_one :]
+
+    @cached_property
+    def gradients(self) -> Tensor:
+        """∇f_x(ŵ₀) of all arms, (S, K, d_w)."""
+        return self.start.network.gradients(self.start.w0[:, 0], self.problem.arms)
+
+    @cached_property
+    def offsets(self) -> Tensor:
+        """f_x(ŵ₀) of all arms, (S, K)."""
+        return self.start.network.values(self.start.w0[:, 0], self.problem.arms)
+
+    @property
+    def residual(self) -> Tensor:
+        """y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
+        return self.reward - self.offsets.gather(1, self.arm)
+
+    @property
+    def dimension(self) -> int:
+        """min(K, d_w), what the gradients can span."""
+        return min(self.problem.arms.shape[1], self.start.network.size)
+
+    @property
+    def variety(self) -> Tensor:
+        """How many different arms are pulled in Phase II, (S,) int64."""
+        return torch.nn.functional.one_hot(self.arm).amax(1).sum(1)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """Widths, log-determinants and epochs of every step."""
+        return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
+
+
+@dataclass(frozen=True)
+class Play(Replayed):
+    """Runs of Phase II with C_g = ``slope``, a bound on every ‖g_t‖."""
+
+    slope: float
+
+    def first(self, runs: int) -> "Play":
+        """Phase II of the first ``runs`` runs."""
+        problem = self.problem.only(*range(runs))
+        start = replace(self.start, problem=problem, w0=self.start.w0[:runs])
+        return replace(self, problem=problem, start=start, trace=self.trace.first(runs))
+
+    @property
+    def information_bound(self) -> float:
+        """R ≥ Λ, with min(K, d_w) for d_w."""
+        return information_bound(self.dimension, self.arm.shape[1], self.slope, self.settings.lam)
+
+    @property
+    def regularised(self) -> bool:
+        """Whether λ ≥ C_g²/2.5129, which the elliptical potential lemma needs."""
+        return self.settings.lam >= self.slope**2 / LARGEST_INCREMENT
+
+
+@dataclass(frozen=True)
+class Hindsight(Replayed):
+    """Runs of Fed-GO-UCB seen by one who knows w* = ``truth`` (S, d_w), which fits f, as the confidence lemma does.
+
+    ``curvature`` (S,) is C_h on the segment from ŵ₀ to w*, the largest of any arm. The distance of the centre from w*
+    has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* − ŵ₀)), with the noise η_s and the Taylor remainders
+    a_s.
+    """
+
+    truth: Tensor
+    curvature: Tensor
+
+    @property
+    def noise(self) -> Tensor:
+        """η_t = y_t − f(x_t) of Phase II, (S, NT)."""
+        return self.reward - self.problem.means.gather(1, self.arm)
+
+    @property
+    def centre(self) -> Tensor:
+        """ŵ₀, (S, d_w)."""
+        return self.start.w0[:, 0]
+
+    @cached_property
+    def features(self) -> Tensor:
+        """The gradients in their own span, (S, K, min(K, d_w))."""
+        return compress(self.gradients).features
+
+    @property
+    def slope(self) -> Tensor:
+        """C_g = max ‖∇f_x(ŵ₀)‖, (S,)."""
+        longest: Tensor = self.gradients.norm(dim=-1).amax(-1)
+        return longest
+
+    @property
+    def away(self) -> Tensor:
+        """w* − ŵ₀, (S, d_w)."""
+        return self.truth - self.centre
+
+    @property
+    def rho(self) -> Tensor:
+        """ρ₀ = ‖ŵ₀ − w*‖, (S,)."""
+        distance: Tensor = self.away.norm(dim=-1)
+        return distance
+
+    @cached_property
+    def remainder(self) -> Tensor:
+        """a_x = f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of all arms, (S, K)."""
+        return self.problem.means - self.offsets - (self.gradients @ self.away.unsqueeze(-1)).squeeze(-1)
+
+    @property
+    def swing(self) -> Tensor:
+        """The difference between the best arm and the worst, (S,)."""
+        return self.problem.means.amax(1) - self.problem.means.amin(1)
+
+    @property
+    def sampled(self) -> Tensor:
+        """About ten steps of Phase II at equal distances, (n,) int64."""
+        steps = self.arm.shape[1]
+        return torch.arange(0, steps, max(1, steps // 10))
+
+    def known(self, at: Tensor) -> Tally:
+        """D_{t,i} after the pulls of the steps ``at`` (n,), (S, n, K)."""
+        return Tally(*(part[:, at] for part in self.replay.known))
+
+    def ball(self, at: Tensor) -> Ball:
+        """The client's centre ŵ (S, n, d_w) and Σ (S, n, d_w, d_w) after the steps ``at``, with β = 1."""
+        around = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
+        return ball(*around, self.settings.lam, 1.0, self.known(at))
+
+    def distance(self, at: Tensor) -> Tensor:
+        """‖ŵ − w*‖_Σ after the steps ``at``, (S, n)."""
+        return self.ball(at).distance(self.truth.unsqueeze(1)).sqrt()
+
+    def radius(self, delta: float, exact: bool = False) -> Tensor:
+        """√β_{t,i} of the confidence lemma after every step, (S, NT); ``exact`` as if ŵ₀ = w*: its noise alone."""
+        return radius(
+            self.replay.information,
+            self.replay.known.counts.sum(-1),
+            self.replay.epoch,
+            clients=self.start.clients,
+            lam=self.settings.lam,
+            sigma=self.problem.sigma,
+            distance=0.0 if exact else self.rho.unsqueeze(1),
+            curvature=0.0 if exact else self.curvature.unsqueeze(1),
+            delta=delta,
+        ).sqrt()
+
+
+def play(
+    problem: Problem, start: Start, settings: Settings, index: Index | None = None, slope: float | None = None
+) -> Play:
+    """Phase II of Fed-GO-UCB, with another ``index`` where one is given.
+
+    C_g is ``slope``, or else the largest ‖∇f_x(ŵ₀)‖ of any arm.
+    """
+    learner = replace(fed_go_learner(problem, start, settings), optimism=index)
+    steps = start.clients * start.rounds
+    trace = simulate("Fed-GO-UCB", problem, learner, start.exploration, start.clients, steps)
+    if slope is None:
+        slope = start.network.gradients(start.w0, problem.arms.unsqueeze(1)).norm(dim=-1).max().item()
+    return Play(problem, start, settings, trace, slope)
+
+
+def linear_play(
+    problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
+) -> Play:
+    """Phase II alone, NT steps on linear features, ∇f_x = x: a `SingleUnit` at ŵ₀ = 0, where f_x = 0."""
+    runs, _, d_x = problem.arms.shape
+    origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
+    start = Start(problem, SingleUnit(d_x), clients, rounds, Exploration.nothing(runs), origin, loss)
+    return play(problem, start, settings, index)
+
+
+def blind(source: torch.Generator) -> Index:
+    """An index that is drawn at random: every arm with equal probability, whatever is known."""
+
+    def index(posterior: Estimates, known: Tally) -> Tensor:
+        return torch.rand(known.sums.shape, generator=source, dtype=torch.float64)
+
+    return index
+
+
+def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
+    """Line 3 of Algorithm 1 for `SingleUnit` on ``arms`` (S, K, d_x): the order of max f_x(w) over the ball.
+
+    tanh increases, so it is that of max wᵀx = ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²).
+    """
+    value = start.network.values(start.w0, arms.unsqueeze(1))
+
+    def index(posterior: Estimates, known: Tally) -> Tensor:
+        return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
+
+    return index
+
+
+def random_play(
+    runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
+) -> Play:
+    """Linear features with everything drawn from ``source``: N, T, K, d, arms, mean rewards, λ and γ.
+
+    λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, unless only a ``share`` of that; γ is
+    from 0.01 to 100.
+    """
+    clients, rounds, d_x, arms = (
+        int(torch.randint(2, top, (1,), generator=source)) for top in (13, 41, 7, 16)
+    )
+    points = torch.randn(runs, arms, d_x, generator=source, dtype=torch.float64)
+    means = torch.randn(runs, arms, generator=source, dtype=torch.float64)
+    for_lam, for_gamma = torch.rand(2, generator=source, dtype=torch.float32).tolist()
+    slope = points.norm(dim=-1).max().item()
+    settings = Settings(share * slope**2 * (0.4 + 3 * for_lam), 0.1, 10 ** (4 * for_gamma - 2))
+    problem = Problem("random", points, means, tuple(range(runs)), seed, 0.1)
+    return linear_play(problem, clients, rounds, settings, index)

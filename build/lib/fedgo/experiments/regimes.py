@@ -1,0 +1,115 @@
+"""What is played on: problems by name, and regimes of them: K arms, noise σ, N clients, T rounds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fedgo._checks import require
+from fedgo.experiments.families import (
+    diabetes_rows,
+    levy10,
+    magic_rows,
+    realizable,
+    tree,
+    two_ridge,
+    unrelated,
+)
+from fedgo.experiments.players import World
+from fedgo.messages import Encoding
+from fedgo.problem import Problem
+from fedgo.problems import clustered, cosine8, hartmann6
+
+TUNING_SEED = 1000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem: ``make(runs, arms=K, sigma=σ, seed=…)``, its ``title``, and F = ``bound`` ≥ |f| for a guard, if it
+    can be read off the formula and not off the arms, since the best value itself would give the optimum away."""
+
+    make: Callable[..., Problem]
+    title: str
+    bound: float | None = None
+
+
+def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
+    require(arms == 20, "arms", arms, f"{name} has 20 clusters")
+    return clustered(name, runs, **options)
+
+
+# Hartmann's F is Σ ᾱ, the cosine mixture's 8·(1 + 0.1) on [−1, 1]⁸; a share lies in [0, 1].
+PROBLEMS: dict[str, Entry] = {
+    "hartmann6": Entry(hartmann6, "Hartmann6", 8.4),
+    "cosine8": Entry(cosine8, "Cosine8", 8.8),
+    "cosine8 printed": Entry(partial(cosine8, negated=False), "Cosine8 as printed", 8.8),
+    "levy10": Entry(levy10, "Levy-10"),
+    "two ridges": Entry(two_ridge, "two ridges", 2.0),
+    "network 6": Entry(partial(realizable, d_x=6), "network, 6 inputs"),
+    "network 15": Entry(partial(realizable, d_x=15), "network, 15 inputs"),
+    "magic": Entry(partial(_clusters, "magic"), "MagicTelescope", 1.0),
+    "shuttle": Entry(partial(_clusters, "shuttle"), "Shuttle", 1.0),
+    "magic rows": Entry(magic_rows, "Magic, rows", 1.0),
+    "diabetes": Entry(diabetes_rows, "Diabetes, rows"),
+    "tree": Entry(tree, "random tree"),
+    "unrelated": Entry(unrelated, "features that say nothing"),
+}
+
+
+@dataclass(frozen=True)
+class Regime:
+    """K = ``arms`` of a ``problem`` of `PROBLEMS`, the noise ``sigma``, T = ``rounds``, N = ``clients``."""
+
+    problem: str
+    arms: int = 50
+    sigma: float = 0.1
+    rounds: int = 100
+    clients: int = 20
+
+    def __str__(self) -> str:
+        return f"{self.problem}, K={self.arms}, sigma={self.sigma:g}, T={self.rounds}, N={self.clients}"
+
+    @property
+    def entry(self) -> Entry:
+        """Its problem's."""
+        require(self.problem in PROBLEMS, "problem", self.problem, f"choose one of {tuple(PROBLEMS)}")
+        return PROBLEMS[self.problem]
+
+    @property
+    def title(self) -> str:
+        """Its problem and K, and what else is not as usual; where the noise is a coin's, it says so."""
+        parts = [self.entry.title, f"{self.arms:,} arms"]
+        if self.sigma != 0.1:
+            parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
+        if self.rounds != 100:
+            parts.append(f"T {self.rounds:,}")
+        if self.clients == 12:
+            parts.append("12 clients")
+        return ", ".join(parts)
+
+    @property
+    def pulls(self) -> float:
+        """NT/K, the pulls for each arm."""
+        return self.clients * self.rounds / self.arms
+
+    def world(
+        self, runs: int | Sequence[int], seed: int = 0, encoding: Encoding = "dense", **options: Any
+    ) -> World:
+        """The ``runs`` of ``seed``; ``options`` go to the problem, before the regime's own K and σ."""
+        how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
+        return World(self.entry.make(runs, **how), self.clients, self.rounds, encoding, self.entry.bound)
+
+
+# The rows of the paper's Figures 2 and 3.
+EXPERIMENTS: Mapping[str, Regime] = {
+    "hartmann6": Regime("hartmann6"),
+    "cosine8": Regime("cosine8"),
+    "magic": Regime("magic", arms=20, clients=100),
+    "shuttle": Regime("shuttle", arms=20, clients=100),
+}
+
+
+def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -> World:
+    """The experiment ``name`` with ``runs`` runs of ``seed``, at the paper's N and T."""
+    require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
+    return EXPERIMENTS[name].world(runs, seed, **options)

@@ -1,0 +1,336 @@
+"""What the tables of the studies say: which settings are chosen, and in the regime map who wins, by how much, and who
+gets stuck."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache, lru_cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from joblib import Parallel, delayed, effective_n_jobs
+
+from fedgo._checks import count, on_cpu, require, require_kind
+from fedgo.beyond.surrogates import GaussianProcess, Relinearised, Surrogate
+from fedgo.confidence import Tally
+from fedgo.experiments.players import GUARD_GAMMA, Player, Setting, World
+from fedgo.experiments.regimes import EXPERIMENTS, TUNING_SEED, Regime
+from fedgo.experiments.roster import ALGORITHMS, COUNTED, EVERY, GUARDED, LINE_THREE, PLAYERS
+from fedgo.experiments.runner import Regimes, key, known, read
+from fedgo.experiments.studies import MAIN, MAP, REGIMES, STUDIES
+from fedgo.experiments.summaries import Array, interval, mean_error
+from fedgo.trace import Trace
+
+STUCK = 0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps
+BATCH = 50  # runs that `evaluate` plays at a time
+
+
+def chosen(study: str, player: str, regime: Regime) -> dict[str, Any]:
+    """The setting with which ``player`` plays ``regime`` in a study, as its table's rows decide it."""
+    found = STUDIES[study].chosen(known(study), player, regime)
+    require(found is not None, "player", player, f"it has no setting yet; make study NAME={study}")
+    return dict(found or {})
+
+
+@cache
+def ranked(study: str, player: str, group: Regimes) -> list[list[dict[str, Any]]]:
+    """The settings on every rung of a choice, from the best on."""
+    found = STUDIES[study].choice(known(study), player, group)
+    grid = {key(setting): dict(setting) for setting in STUDIES[study].players[player].grid}
+    return [[grid[one] for one in rung] for rung in found.ranked]
+
+
+def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
+    """The setting of ``algorithm`` that was best on the experiment ``name``, in the book's tuning or in another."""
+    require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
+    there = tuple(STUDIES[study].players)
+    require(algorithm in there, "algorithm", algorithm, f"choose one of {there}")
+    return dict(ranked(study, algorithm, (EXPERIMENTS[name],))[-1][0])
+
+
+def evaluated(study: str, regime: Regime) -> dict[str, Any]:
+    """The rows of every player's evaluation on ``regime``, run by run, in the order of the study's players."""
+    rows = _of(study, regime, STUDIES[study].seed)
+    found = {name: rows[rows["player"] == name] for name in STUDIES[study].players}
+    return {name: part.reset_index(drop=True) for name, part in found.items() if len(part)}
+
+
+def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
+    """Every setting of a player's grid, with its rows on the tuning runs of ``regime``."""
+    rows = _of(study, regime, STUDIES[study].tuning_seed)
+    rows, found = rows[rows["player"] == player], []
+    for setting in STUDIES[study].players[player].grid:
+        same = [(rows[name] == value).to_numpy() for name, value in setting.items()]
+        found.append((setting, rows[np.logical_and.reduce(same)]))
+    return found
+
+
+def _of(study: str, regime: Regime, seed: int) -> Any:
+    table = read(study)
+    where = asdict(regime) | {"seed": seed}
+    same = [(table[name] == value).to_numpy() for name, value in where.items()]
+    return table[np.logical_and.reduce(same)].sort_values("run", kind="stable")
+
+
+def judged(name: str, algorithm: str, study: str = "tune") -> Any:
+    """Every setting on every rung, rung by rung and from the best on, as a frame: the mean ``regret`` of its ``runs``,
+    the standard ``error``, and the 95 % interval from ``low`` to ``high`` of its mean difference to the winner."""
+    regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
+    kept = read("rungs")
+    kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
+    if len(kept):
+        return kept.drop(columns="study").dropna(axis=1)
+    rungs = ranked(study, algorithm, (regime,))
+    regrets = {
+        key(setting): np.array([*known(study).runs(regime, algorithm, key(setting), seed).values()])
+        for setting in rungs[0]
+    }
+    best, rows = regrets[key(rungs[-1][0])], []
+    for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
+        for setting in settings:
+            own = regrets[key(setting)][: rung.runs]
+            mean, error = mean_error(own)
+            _, low, high = interval(np.mean, own - best[: rung.runs])
+            numbers = {"regret": float(mean), "error": float(error), "low": low, "high": high}
+            rows.append({**setting, "runs": rung.runs} | numbers)
+    return pd.DataFrame(rows)
+
+
+class Chosen(NamedTuple):
+    """The winner of a tuning: its mean ``regret`` and standard ``error`` on ``runs`` runs, and how sure the choice is.
+
+    ``alike``: how many of the other settings cannot be told from it, each on all the runs that it had. ``worst`` and
+    ``median``: the mean of the worst and of the middle setting over the winner's, on the runs of the first rung.
+    """
+
+    regret: float
+    error: float
+    runs: int
+    alike: int
+    worst: float
+    median: float
+
+
+def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
+    """What the tuning of ``algorithm`` on the experiment ``name`` came to."""
+    rows = judged(name, algorithm, study)
+    parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
+    winner = tuned(name, algorithm, study)
+    is_winner = (
+        (rows[parts] == pd.Series(winner, dtype=object)[parts]).all(axis=1) if parts else rows["runs"] > 0
+    )
+    best = rows[is_winner].iloc[-1]
+    others = rows[~is_winner].drop_duplicates(parts, keep="last") if parts else rows[~is_winner]
+    alike = int(((others["low"] <= 0) & (others["high"] >= 0)).sum())
+    first = rows[rows["runs"] == rows["runs"].min()]["regret"]
+    base = rows[is_winner].iloc[0]["regret"]
+    spread = (float(value / base) for value in (first.max(), first.median()))
+    return Chosen(float(best["regret"]), float(best["error"]), int(best["runs"]), alike, *spread)
+
+
+@on_cpu
+def evaluate(
+    name: str,
+    runs: int,
+    seed: int = 0,
+    algorithms: Sequence[str] = tuple(ALGORITHMS),
+    study: str = "tune",
+    **options: Any,
+) -> dict[str, Trace]:
+    """The traces of ``algorithms`` at their tuned settings on ``runs`` runs of the experiment ``name``.
+
+    The runs are taken fifty at a time, which bounds the memory and changes nothing else. Under
+    ``joblib.parallel_config`` every algorithm and every fifty runs are played apart, with the same result. ``study``
+    names another tuning than the book's (`tuned`), ``options`` go to the problem.
+    """
+    require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
+    unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS | LINE_THREE]
+    require(not unknown, "algorithms", unknown, f"choose from {(*ALGORITHMS, *LINE_THREE)}")
+    count("runs", runs, "give at least one run")
+    require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
+    settings = {algorithm: tuned(name, algorithm, study) for algorithm in algorithms}
+    together = effective_n_jobs() == 1  # they share a Phase I
+    groups = [settings] if together else [{algorithm: one} for algorithm, one in settings.items()]
+    parts = Parallel()(
+        delayed(_traces)(EXPERIMENTS[name], batch, seed, group, options)
+        for batch, group in product(_batches(runs), groups)
+    )
+    return {
+        algorithm: Trace.join([part[algorithm] for part in parts if algorithm in part])
+        for algorithm in algorithms
+    }
+
+
+def _batches(runs: int) -> list[range]:
+    """The numbers of so many ``runs``, in parts that are played at once."""
+    return [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
+
+
+def _traces(
+    regime: Regime, runs: range, seed: int, settings: Mapping[str, Setting], options: Mapping[str, Any]
+) -> dict[str, Trace]:
+    world = regime.world(runs, seed, **options)
+    return {algorithm: EVERY[algorithm].run(world, setting) for algorithm, setting in settings.items()}
+
+
+def unguarded(name: str, runs: int, seed: int = 0, rounds: int | None = None, **changes: Any) -> Trace:
+    """Fed-GO-UCB on an experiment at its tuned setting, but for ``changes`` of it, such as a γ or a patience."""
+    return _played(ALGORITHMS["Fed-GO-UCB"], name, runs, seed, rounds, tuned(name, "Fed-GO-UCB") | changes)
+
+
+def counted(name: str, runs: int, seed: int = 0, rounds: int | None = None) -> Trace:
+    """UCB1 on the guard's event and with its messages, at the tuned β of UCB1 on shared counts."""
+    setting = {"beta": tuned(name, "UCB1, shared")["beta"], "gamma": GUARD_GAMMA}
+    return _played(COUNTED, name, runs, seed, rounds, setting)
+
+
+def guarded(
+    name: str,
+    runs: int,
+    seed: int = 0,
+    rounds: int | None = None,
+    setting: Setting | None = None,
+    **changes: Any,
+) -> Trace:
+    """Guarded Fed-GO-UCB with λ and β of a ``setting``, the tuned one unless given, and ``changes`` of the guard."""
+    setting = tuned(name, "Fed-GO-UCB") if setting is None else setting
+    return _played(GUARDED, name, runs, seed, rounds, dict(setting) | changes)
+
+
+def _played(player: Player, name: str, runs: int, seed: int, rounds: int | None, setting: Setting) -> Trace:
+    """The experiment ``name``, of T = ``rounds`` if given, fifty runs at a time."""
+    regime = EXPERIMENTS[name]
+    regime = regime if rounds is None else replace(regime, rounds=rounds)
+    return Trace.join([player.run(_world(regime, batch, seed), setting) for batch in _batches(runs)])
+
+
+@lru_cache(maxsize=16)
+def _world(regime: Regime, runs: range, seed: int) -> World:
+    """So that several players share a Phase I."""
+    return regime.world(runs, seed)
+
+
+# --- The regime map
+
+
+@cache
+def cells() -> Mapping[tuple[Regime, str], Any]:
+    """The rows of every (regime, player) of the map's evaluation, run by run."""
+    return {(regime, name): rows for regime in REGIMES for name, rows in evaluated("map", regime).items()}
+
+
+def regimes() -> list[Regime]:
+    """The regimes of the map, in its order, on which all of `MAIN` have a cell."""
+    return [regime for regime in REGIMES if all((regime, name) in cells() for name in MAIN)]
+
+
+def players(regime: Regime) -> list[str]:
+    """Who has a cell on ``regime``, in the order of the registry."""
+    return [name for name in PLAYERS if (regime, name) in cells()]
+
+
+def title(name: str) -> str:
+    """What the book calls a player of the map."""
+    return PLAYERS[name].title or name
+
+
+def worst(regrets: Any) -> float:
+    """The mean of the worst tenth of the runs, of one run at least."""
+    return float(np.sort(regrets)[-max(1, round(len(regrets) / 10)) :].mean())
+
+
+@cache
+def uniform(regime: Regime) -> float:
+    """What a step of uniform play loses, on average over the runs of ``regime`` that somebody has."""
+    runs = max(len(cells()[regime, name]) for name in players(regime))
+    means = regime.world(range(runs)).problem.means
+    return float((means.amax(1) - means.mean(1)).mean())
+
+
+def share(regime: Regime, player: str) -> float:
+    """The mean regret of ``player`` over that of uniform play in as many steps."""
+    return float(cells()[regime, player].regret.mean()) / (uniform(regime) * regime.world(1).steps)
+
+
+def stuck(regime: Regime, player: str) -> npt.NDArray[np.bool_]:
+    """Which runs still lose, in the last tenth of the steps, more than `STUCK` of what uniform play does, (S,) bool."""
+    return np.asarray(cells()[regime, player].late_regret > STUCK * uniform(regime))
+
+
+def paired(regime: Regime, ours: str, other: str) -> tuple[Array, Array]:
+    """The final regrets of two players on their common runs."""
+    one, two = (cells()[regime, name].regret.to_numpy() for name in (ours, other))
+    runs = min(len(one), len(two))
+    return one[:runs], two[:runs]
+
+
+def difference(regime: Regime, ours: str, other: str) -> tuple[float, float, float]:
+    """The mean regret of ``ours`` minus that of ``other`` over their common runs, with its interval."""
+    one, two = paired(regime, ours, other)
+    return interval(np.mean, one - two)
+
+
+def ratio(regime: Regime, ours: str, other: str) -> tuple[float, float, float]:
+    """The mean regret of ``ours`` over that of ``other`` on their common runs, with its interval."""
+    return interval(lambda one, two, axis: one.mean(axis) / two.mean(axis), *paired(regime, ours, other))
+
+
+def leader(regime: Regime) -> str:
+    """The player with the least mean regret: one after the other, those with most runs first, over common runs."""
+    first, *others = sorted(players(regime), key=lambda name: -len(cells()[regime, name]))
+    for name in others:
+        first = name if difference(regime, name, first)[0] < 0 else first
+    return first
+
+
+def alike(regime: Regime) -> list[str]:
+    """The leader, and who cannot be told from it: the interval of the paired difference holds 0."""
+    first = leader(regime)
+    others = [name for name in players(regime) if name != first]
+    return [first, *(name for name in others if difference(regime, name, first)[1] <= 0)]
+
+
+def absent() -> dict[tuple[str, str], list[Regime]]:
+    """The regimes on which a player is not played, by the player and the reason."""
+    found: dict[tuple[str, str], list[Regime]] = {}
+    for name, regime in product(PLAYERS, REGIMES):
+        if reason := PLAYERS[name].not_on(regime):
+            found.setdefault((name, reason), []).append(regime)
+    return found
+
+
+class Belief(NamedTuple):
+    """What a surrogate believes at the end of a ``run`` with this ``regret``.
+
+    The best arm was pulled ``pulls`` times; its mean reward is ``error`` of the surrogate's standard deviations above
+    the surrogate's mean for it; and it takes κ = ``needed`` for the optimist to prefer it to the largest mean.
+    """
+
+    run: int
+    regret: float
+    pulls: int
+    error: float
+    needed: float
+
+
+def beliefs(regime: Regime, player: str, picked: Sequence[int], **changes: float) -> list[Belief]:
+    """The runs ``picked`` of a surrogate's cell played again, with ``changes`` of its setting, and what it believes."""
+    world: World = regime.world(picked, encoding=MAP.encoding)
+    trace = PLAYERS[player].play(world, chosen("map", player, regime) | changes)
+    arms = world.problem.means.shape[1]
+    surrogate: Surrogate = GaussianProcess() if player == "process" else Relinearised(world.network)
+    found = []
+    for at, run in enumerate(picked):
+        counts = torch.bincount(trace.arm[at], minlength=arms).double()
+        sums = torch.bincount(trace.arm[at], weights=trace.reward[at], minlength=arms)
+        fit = surrogate.fit(world.problem.arms[at], Tally(counts, sums), world.problem.sigma)
+        truth = world.problem.means[at]
+        best = int(truth.argmax())
+        spread = fit.variance[best].clamp(min=1e-12).sqrt()
+        error, needed = (truth[best] - fit.mean[best], fit.mean.max() - fit.mean[best])
+        regret, pulls = float(trace.regret[at].sum()), int(counts[best])
+        found.append(Belief(run, regret, pulls, float(error / spread), float(needed / spread)))
+    return found

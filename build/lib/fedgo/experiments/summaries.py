@@ -1,0 +1,73 @@
+"""What S runs say together: mean and standard error, bootstrap intervals over the runs, and how a number is printed."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import bootstrap
+from torch import Tensor
+
+from fedgo.trace import Trace
+
+LEVEL, RESAMPLES = 0.95, 2000  # of a bootstrap interval
+
+Array = npt.NDArray[np.float64]
+Quantity = Literal["regret", "communication"]
+
+
+def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
+    """Mean and standard error over the first axis of ``values`` (S, …); with one run the error is 0."""
+    array = np.asarray(values, dtype=np.float64)
+    error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
+    return array.mean(0), error
+
+
+def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, float, float]:
+    """Estimate and percentile bootstrap interval of ``statistic(*samples, axis)`` over paired runs, each (S,).
+
+    `RESAMPLES` resamples at the `LEVEL`; one run says nothing about the spread: its interval is the whole line.
+    """
+    samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to runs that are all 0 is infinite
+        estimate = float(statistic(*samples, axis=-1))
+        if len(samples[0]) < 2:
+            return estimate, float("-inf"), float("inf")
+        limits = bootstrap(
+            samples,
+            statistic,
+            paired=True,
+            vectorized=True,
+            n_resamples=RESAMPLES,
+            confidence_level=LEVEL,
+            method="percentile",
+            rng=np.random.default_rng(0),
+        ).confidence_interval
+    return estimate, float(limits.low), float(limits.high)
+
+
+def total(trace: Trace, quantity: Quantity) -> Array:
+    """The total "regret" or "communication" of every run, (S,)."""
+    totals = trace.cumulative_regret if quantity == "regret" else trace.communication
+    return totals[:, -1].double().numpy()
+
+
+def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
+    """Mean over the runs of the final regret of ``ours`` minus ``other``, with its interval."""
+    return interval(np.mean, total(ours, "regret") - total(other, "regret"))
+
+
+def number(value: float, digits: int = 2) -> str:
+    """``value`` for a table or a sentence: plain from 0.001 to 99,999, else as TeX, a·10ᵇ, with ``digits`` digits."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return r"$\infty$" if value > 0 else r"$-\infty$"
+    if value == 0:
+        return "0"
+    leading, exponent = f"{value:.{digits - 1}e}".split("e")
+    power = int(exponent)
+    if -3 <= power < 5:
+        return f"{value:,.{max(digits - 1 - power, 0)}f}".replace("-", "−")
+    return f"$10^{{{power}}}$" if leading == "1" else rf"${leading}\cdot10^{{{power}}}$"

@@ -1,0 +1,162 @@
+"""The command line of a study: ``fedgo begin options.csv --trials 100 --noise 0.3``, then ``ask`` and ``tell``."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import click
+except ImportError as error:
+    raise SystemExit("the command line needs more than torch: pip install 'fedgo[study]'") from error
+
+from fedgo.beyond.advised import METHODS
+from fedgo.federation.study import PRINTED, Study, table
+
+_site = click.option("--site", help="Who tries, in a study that was begun with --site.")
+
+
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """Errors that a user can mend, and warnings, in a line each; the exit code is 1."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        except (ValueError, TypeError, ImportError, OSError) as error:
+            raise click.ClickException(" ".join(str(error).split())) from error
+        finally:
+            for warning in found:
+                click.echo(f"Note: {warning.message}", err=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--study", "path", type=click.Path(path_type=Path), default="study.json", envvar="FEDGO_STUDY",
+    show_default=True, show_envvar=True, help="The file that remembers all.",
+)  # fmt: skip
+@click.pass_context
+def main(context: click.Context, path: Path) -> None:
+    """Find the best of many options in few trials.
+
+    A table of options, a CSV with a header, a name and numbers in each row, begins a study. Ask for an option,
+    try it, tell what came of it, and ask again:
+
+    \b
+        fedgo begin options.csv --trials 100 --noise 0.3
+        fedgo ask
+        fedgo tell "13 min at 215" 6.8
+        fedgo show
+    """
+    context.obj = path
+
+
+@main.command()
+@click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--trials", type=int, required=True, help="About how many you can afford.")
+@click.option(
+    "--noise", type=float, required=True,
+    help="Standard deviation of a result: try one option five times to find it.",
+)  # fmt: skip
+@click.option("--method", type=click.Choice([*METHODS, PRINTED]), default="advised", show_default=True)
+@click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
+@click.option("--centre", type=float, help="A usual result; needed with --reach.")
+@click.option("--spread", type=float, help="By how much options differ: to be asked about what looks odd.")
+@click.option(
+    "--reach", type=float, help="No option is further than this from the centre: gives certificates."
+)
+@click.pass_obj
+def begin(
+    path: Path, options: Path, trials: int, noise: float, method: str, sites: tuple[str, ...],
+    centre: float | None, spread: float | None, reach: float | None,
+) -> None:  # fmt: skip
+    """Begin a study, or take in what was added at the end of the table OPTIONS."""
+    with _in_one_line():
+        study = Study(
+            path, options, trials=trials, noise=noise, method=method, sites=sites, centre=centre,
+            spread=spread, reach=reach,
+        )  # fmt: skip
+        click.echo(f"{path}: {len(study.standings())} options. Next: fedgo ask")
+
+
+@main.command()
+@click.option("--count", default=1, show_default=True, help="How many trials to make at once.")
+@_site
+@click.pass_obj
+def ask(path: Path, count: int, site: str | None) -> None:
+    """Say what to try next; the same again until its result is told."""
+    with _in_one_line():
+        click.echo("\n".join(Study(path).batch(count, site)))
+
+
+@main.command()
+@click.argument("option")
+@click.argument("reward", type=float)
+@_site
+@click.pass_obj
+def tell(path: Path, option: str, reward: float, site: str | None) -> None:
+    """Tell the result REWARD of a trial of OPTION. A negative one stands after --: fedgo tell -- NAME -3."""
+    with _in_one_line():
+        Study(path).tell(option, reward, site)
+
+
+@main.command()
+@click.argument("option", required=False)
+@_site
+@click.pass_obj
+def untell(path: Path, option: str | None, site: str | None) -> None:
+    """Take back the last result, or the last of OPTION."""
+    with _in_one_line():
+        name, reward = Study(path).untell(option, site)
+        click.echo(f"taken back: {reward:g} of {name}")
+
+
+@main.command()
+@click.argument("option")
+@_site
+@click.pass_obj
+def drop(path: Path, option: str, site: str | None) -> None:
+    """Give up an open trial of OPTION."""
+    with _in_one_line():
+        Study(path).drop(option, site)
+
+
+@main.command()
+@click.argument("option")
+@click.option("--again", is_flag=True, help="Propose it again after all.")
+@click.pass_obj
+def retire(path: Path, option: str, again: bool) -> None:
+    """Never propose OPTION again."""
+    with _in_one_line():
+        Study(path).retire(option, not again)
+
+
+@main.command()
+@click.option("--top", type=int, help="Only the best so many.")
+@click.pass_obj
+def show(path: Path, top: int | None) -> None:
+    """The options, the best estimate first, what is open, and when to stop."""
+    with _in_one_line():
+        study = Study(path)
+        click.echo(table(study.standings()[:top]))
+        for option, site in study.open:
+            click.echo(f"open: {option}" + f" at {site}" * bool(site))
+        click.echo(study.verdict())
+
+
+@main.command()
+@click.argument("picture", type=click.Path(path_type=Path), default="study.png")
+@click.pass_obj
+def plot(path: Path, picture: Path) -> None:
+    """Draw estimates and intervals to PICTURE."""
+    with _in_one_line():
+        import matplotlib
+
+        matplotlib.use("Agg")
+        Study(path).plot().figure.savefig(picture)
+        click.echo(str(picture))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

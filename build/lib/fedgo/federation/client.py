@@ -1,0 +1,324 @@
+"""One client of Algorithm 1, without a transport: ask for an arm, tell its reward, answer the server's letters.
+
+In the order of a step::
+
+    arm = client.ask()                       # line 3, or a pull of Phase I
+    if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
+    reply = client.answer(letter)            # lines 7–10
+
+It holds its own rewards, and never a true mean. What it plays by is a `fedgo.federation.model.Model`, or, in Phase I
+and where the server plans, its share of a public plan: once it is used up, it goes on from its beginning. Save it
+before an answer leaves: a client from an older file is refused by name, as its pulls would be counted twice.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fedgo import _files
+from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo.confidence import Tally
+from fedgo.federation.model import Estimate, Model, around, in_epochs
+from fedgo.federation.plan import Plan
+from fedgo.federation.wire import (
+    HUGE,
+    Kind,
+    Letter,
+    checksum,
+    decode,
+    must,
+    number_of,
+    pack,
+    refused_where,
+    unpack,
+)
+
+
+class Memory(NamedTuple):
+    """All that a client's file holds. Counts and sums are (2, K), of residuals around ŵ₀, with a surrogate of rewards.
+
+    Each of its own pulls is in one of three parts, ``unsent``, ``sent`` and ``used``, until ``NEWS`` or a ``PLAN``
+    bring it within ``base``. Exchanges are as in letters, 0 where there was none.
+    """
+
+    weights: Tensor  # (n,), with which its model begins: ŵ₀, or those of a surrogate's last fit; empty before
+    base: Tensor  # what it has been sent, the pulls of all; where the server plans, its own that were used
+    unsent: Tensor  # its own that no letter has carried; in Phase I all of them
+    sent: Tensor  # its own that its last answer carries
+    used: Tensor  # its own that the server says it has used, while the news of them were lost
+    retired: Tensor  # (K,) bool
+    reply: Tensor  # the bytes of its last answer, uint8
+    share: Tensor  # (n,) int64: its arms, in Phase I or by the last PLAN
+    calls: int  # after how many pulls with this share it calls
+    answered: int  # the last exchange with an answer
+    applied: int  # the exchange of the last START, NEWS or PLAN
+    confirmed: int = 0  # the last exchange of which it knows that its answer was used
+    federation: int = 0
+    pulls: int = 0  # rewards that it was told, Phase I included
+    begun: int = 0  # of these, those before it got its share
+    calling: bool = False  # whether the event has fired, or Phase I is done here, and no letter came since
+
+    @property
+    def own(self) -> Tensor:
+        """All of its own that is not in ``base``."""
+        return self.unsent + self.sent + self.used
+
+    @property
+    def checksum(self) -> int:
+        """Of the last answer."""
+        return checksum(bytes(self.reply.numpy()))
+
+
+_OLDER = "it is late, or this side or the server is from an older file: load the last one"
+_BY_ARM = ("base", "unsent", "sent", "used", "retired")
+_ARRAYS = ("weights", "reply", "share", *_BY_ARM)
+
+
+class Client:
+    """Client ``me`` (0 to N − 1) of ``plan``."""
+
+    memory: Memory
+    _model: Model | None = None  # in Phase I there is none, and none where the server plans
+
+    @on_cpu
+    def __init__(self, plan: Plan, me: int = 0) -> None:
+        require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
+        self.plan = plan
+        remedy = f"number the clients 0 to {plan.clients - 1}"
+        self.me = count("me", me, remedy, least=0, most=plan.clients - 1)
+        nothing, blank = torch.zeros(2, len(plan.arms), dtype=torch.float64), torch.zeros(0)
+        fixed = (blank.double(), nothing, nothing, nothing, nothing, nothing[0].bool(), blank.byte())
+        share, known = plan.first_share(self.me), plan.known_exchange
+        self._remember(Memory(*fixed, *share, answered=known, applied=known))
+
+    # asking and telling
+
+    @property
+    def exploring(self) -> bool:
+        """Whether Phase I is not over: ŵ₀, what all have seen, or what the server plans is not known yet."""
+        return self.plan.length > 0 and self.memory.applied == self.plan.known_exchange
+
+    @property
+    def calling(self) -> bool:
+        """Whether this client waits for the server to begin an exchange."""
+        return self.memory.calling
+
+    @property
+    def pulls(self) -> int:
+        """How many rewards it was told, Phase I included."""
+        return self.memory.pulls
+
+    @on_cpu
+    def ask(self) -> int:
+        """The arm to pull next; the same one until ``tell`` is called. With a network a ``RuntimeError`` between the
+        two phases."""
+        memory = self.memory
+        if self._model is not None:
+            return self._model.best(memory.retired, self.plan.order_of_ties[self.me])
+        if self.plan.network is not None and self.pulls >= len(memory.share):
+            raise RuntimeError("Phase I is done here, and its end has not come: let this client answer")
+        place = (self.pulls - memory.begun) % len(memory.share)
+        arms = torch.cat([memory.share.roll(-place), torch.arange(len(self.plan.arms))])
+        return int(arms[~memory.retired[arms]][0])
+
+    @on_cpu
+    def tell(self, arm: int, reward: float) -> bool:
+        """Learn that ``arm`` gave ``reward``; whether to ask the server for an exchange: the event of line 6 fires.
+
+        With a share of a plan it is true once the epoch has to end, and from then on. Any arm may be told, not only the
+        one that was asked for, except in Phase I with a network, which is uniform.
+        """
+        self._require_arm(arm)
+        remedy = f"give a finite number, within ±{HUGE:g}"
+        value = number("reward", reward, remedy, above=-HUGE, below=HUGE)
+        pull, residual = torch.tensor(int(arm)), torch.tensor(value, dtype=torch.float64)
+        memory, model = self.memory, self._model
+        if model is None:
+            asked = arm if self.plan.network is None else self.ask()
+            require(arm == asked, "arm", arm, f"Phase I is uniform: tell of the arm asked for, {asked}")
+            fires = self.pulls + 1 - memory.begun >= memory.calls
+        else:
+            fires = model.fires(pull)
+            model, offset = model.learned(pull, residual), model.offsets[pull]
+            residual = residual - offset
+        unsent = Tally(*memory.unsent).record(pull, residual, torch.ones_like(residual))
+        calling = memory.calling or fires
+        self.memory = memory._replace(unsent=torch.stack(unsent), pulls=self.pulls + 1, calling=calling)
+        self._model = model
+        return fires
+
+    @on_cpu
+    def retire(self, arm: int, retired: bool = True) -> None:
+        """Do not ask for ``arm`` again, or (``retired`` false) again after all; one arm has to remain."""
+        self._require_arm(arm)
+        mask = self.memory.retired.index_fill(0, torch.tensor(int(arm)), retired)
+        require(not bool(mask.all()), "the arms that remain", 0, "keep at least one")
+        self.memory = self.memory._replace(retired=mask)
+
+    def _require_arm(self, arm: int) -> None:
+        last = len(self.plan.arms) - 1
+        count("arm", arm, f"give the number of an arm, 0 to {last}", least=0, most=last)
+
+    @property
+    def known(self) -> Tally:
+        """Pulls of every arm and sums of their rewards, its own and what it was sent of the others'; (K,) each.
+
+        Those of Phase I are among them while it goes on, and with a surrogate for good."""
+        counts, sums = self.memory.base + self.memory.own
+        return Tally(counts, sums if self._model is None else sums + counts * self._model.offsets)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What this client's model says of every arm; None where it has none."""
+        return None if self._model is None else self._model.estimate()
+
+    @on_cpu
+    def notes(self, arm: int) -> dict[str, Tensor]:
+        """Of a pull of ``arm`` a guard's ``certificate``, and whether it is the one ``proposed``; else nothing."""
+        return {} if self._model is None else self._model.notes(torch.tensor(arm))
+
+    @on_cpu
+    def extended(self, plan: Plan) -> "Client":
+        """This client under ``plan``, which has more arms and is else the same; allowed once ŵ₀ is known."""
+        remedy = "its pulls are drawn from the arms that there were: add later"
+        require(not self.exploring, "the phase", "I", remedy)
+        self.plan.require_extended_by(plan)
+        client, more = Client(plan, self.me), (0, len(plan.arms) - len(self.plan.arms))
+        grown: dict[str, Any] = {name: pad(getattr(self.memory, name), more) for name in _BY_ARM}
+        client._remember(self.memory._replace(**grown))
+        return client
+
+    # letters
+
+    @on_cpu
+    def answer(self, received: bytes) -> bytes | None:
+        """The answer to a letter of the server, or None where it wants none; ``Refused`` changes nothing.
+
+        A letter that comes twice gets the same answer again and changes nothing.
+        """
+        memory = self.memory
+        letter = decode(received, self.plan.fingerprint, memory.federation)
+        kind, exchange = letter.kind, number_of(letter.exchange)
+        must(kind != Kind.STATISTICS, f"kind {kind.name}: a client sends it, and gets none")
+        tells = kind != Kind.SYNCHRONISE
+        must(letter.client == self.me, f"for client {letter.client}: this is client {self.me}")
+        applied, answered = number_of(memory.applied), number_of(memory.answered)
+        if tells and (letter.exchange == memory.applied or exchange < applied):
+            return None
+        must(exchange >= answered, f"out of order: exchange {exchange}, and {answered} is answered; {_OLDER}")
+        must(exchange > applied, f"out of order: exchange {exchange}, and its news are here; {_OLDER}")
+        if tells:
+            with refused_where("no model of these numbers"):
+                self._remember(self._started(letter) if kind == Kind.START else self._told(letter))
+        elif letter.exchange != memory.answered:
+            known = memory.pulls == 0 or letter.since == memory.confirmed or self._is_used(letter)
+            reason = f"client {self.me} is out of order: exchange {exchange}, and {answered} is answered; "
+            reason += f"the server used its answer to {number_of(letter.since)}, which this file may not know"
+            must(known and letter.exchange > memory.answered, f"{reason}; {_OLDER}")
+            self.memory = self._synchronised(letter)
+        self.memory = self.memory._replace(federation=letter.federation)
+        return None if tells else bytes(self.memory.reply.numpy())
+
+    def _is_used(self, letter: Letter) -> bool:
+        """Whether a request says that the last answer was used, while the news of it were lost."""
+        memory = self.memory
+        last = number_of(letter.since) == number_of(memory.answered) > number_of(memory.applied)
+        return last and letter.used == memory.checksum
+
+    @property
+    def _takes_part(self) -> bool:
+        """Whether it has what its counts and sums are of: nothing more, or ŵ₀."""
+        return self.plan.network is None or not self.exploring
+
+    def _synchronised(self, letter: Letter) -> Memory:
+        """The memory with the answer of lines 7–8: counts and sums since the last one that the server has used.
+
+        Without ŵ₀ they are those of Phase I, at its end, and none later."""
+        memory, exchange, numbers = self.memory, letter.exchange, torch.zeros(0).double()
+        if not self._takes_part and number_of(exchange) == 1:
+            must(self.pulls == len(memory.share), "too early: Phase I goes on here")
+            numbers = pack(memory.unsent)
+        elif self._takes_part:
+            if self._is_used(letter):
+                memory = memory._replace(used=memory.used + memory.sent)
+            else:
+                memory = memory._replace(unsent=memory.unsent + memory.sent)
+            memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
+            numbers = pack(memory.sent)
+        answer = Letter(Kind.STATISTICS, self.me, exchange, memory.applied, numbers, letter.federation)
+        reply = torch.frombuffer(bytearray(answer.encode(self.plan.fingerprint)), dtype=torch.uint8)
+        return memory._replace(reply=reply, answered=exchange, confirmed=letter.since, calling=False)
+
+    def _started(self, letter: Letter) -> Memory:
+        """The memory with ŵ₀."""
+        weights, size = getattr(self.plan.network, "size", 0), len(letter.numbers)
+        out_of_order = f"out of order: START of exchange {number_of(letter.exchange)}, and ŵ₀ is known"
+        must(weights > 0 and self.exploring, out_of_order)
+        must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
+        return self._with_weights(letter.exchange, letter.numbers)
+
+    def _told(self, letter: Letter) -> Memory:
+        """The memory after the news of an exchange in which this client took part."""
+        memory, plan, (exchange, since) = self.memory, self.plan, map(number_of, letter[2:4])
+        of_this = exchange == number_of(memory.answered) and letter.since == memory.applied
+        reason = f"out of order: news of exchange {exchange} on {since}, "
+        reason += f"and this client answered {number_of(memory.answered)} on {number_of(memory.applied)}"
+        must(self._takes_part and of_this, reason)
+        reason = f"out of order: the server used another answer to exchange {exchange}; {_OLDER}"
+        must(letter.used == memory.checksum, reason)
+        wanted = Kind.PLAN if plan.served else Kind.NEWS
+        must(letter.kind == wanted, f"kind {letter.kind.name}: this plan has {wanted.name}")
+        if not plan.served:
+            return self._with_news(letter.exchange, unpack(letter.numbers, len(plan.arms)))
+        share, calls = letter.numbers[:-1], letter.numbers[-1:]
+        whole = (letter.numbers == letter.numbers.floor()).all() & (letter.numbers >= 0).all()
+        fits = len(share) > 0 and bool(whole & (share < len(plan.arms)).all() & (calls >= 1).all())
+        must(fits, f"no plan: give arms below {len(plan.arms)}, and a number of pulls")
+        memory = self._with_news(letter.exchange, memory.used + memory.sent)
+        return memory._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
+
+    def _with_weights(self, exchange: int, w0: Tensor) -> Memory:
+        """Phase I has done its part, and from now on residuals are summed."""
+        memory = self.memory._replace(weights=w0, unsent=torch.zeros_like(self.memory.unsent))
+        return memory._replace(answered=exchange, applied=exchange, calling=False)
+
+    def _with_news(self, exchange: int, news: Tensor) -> Memory:
+        memory, nothing = self.memory, torch.zeros_like(news)
+        weights = memory.weights if self._model is None else self._model.weights
+        memory = memory._replace(weights=weights, base=memory.base + news, applied=exchange)
+        return memory._replace(sent=nothing, used=nothing, answered=exchange, confirmed=exchange)
+
+    # the file
+
+    def save(self, path: str | Path) -> None:
+        """Write all that this client knows to one file, whole or not at all."""
+        numbers = self.memory._asdict()
+        arrays = {name: numbers.pop(name) for name in _ARRAYS}
+        about = {"client": self.me, "plan": self.plan.fingerprint}
+        _files.write(path, "the client", about | numbers, arrays)
+
+    @classmethod
+    @on_cpu
+    def load(cls, path: str | Path, plan: Plan) -> "Client":
+        """The client of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
+        with _files.refused_by_name(path, "the client", "a saved Client of this plan"):
+            about, arrays = _files.read(path, "the client", _ARRAYS)
+            _files.require_plan(about["plan"], plan.fingerprint)
+            client, content = cls(plan, about["client"]), about | arrays
+            client._remember(Memory(**{name: content[name] for name in Memory._fields}))
+        return client
+
+    def _remember(self, memory: Memory) -> None:
+        """Take over ``memory``, and the model that follows from it."""
+        plan = self.plan
+        model = None
+        if plan.fitting is None:
+            if memory.applied or not plan.length:
+                model = around(plan, memory.weights, memory.base, self._model)
+        elif not plan.served and memory.applied > plan.known_exchange:
+            syncs = number_of(memory.applied) - 2  # exchange 1 counts as made before, and 2 ended Phase I
+            model = in_epochs(plan, plan.fitting, self.me, memory.weights, memory.base, syncs)
+        self.memory, self._model = memory, model.after(memory.own) if model else None

@@ -1,0 +1,219 @@
+"""What server and clients agree on before anything is sent: the arms, the algorithm with its settings, and seeds."""
+
+import hashlib
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property, partial
+from inspect import ismodule
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, on_cpu, require, require_finite, require_kind, tensor
+from fedgo._streams import generator
+from fedgo.beyond.advised import ADVISED, METHODS
+from fedgo.beyond.epochs import Event, Growing, Planning, distinct, require_epochs
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.surrogates import GaussianProcess, Surrogate
+from fedgo.federation.wire import each_pull
+from fedgo.langevin import Langevin, langevin_rounds, last
+from fedgo.network import Parametric
+from fedgo.phase_one import deal, require_fitted
+from fedgo.phase_two import Settings
+from fedgo.star import answer
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A ``surrogate`` in epochs as `fedgo.beyond.epochs.surrogate_ucb` plays it, T = ``rounds`` of each client.
+
+    Unless told otherwise it is what this book advises (`fedgo.beyond.advised.ADVISED`), with σ = ``sigma``. A "joint"
+    plan is made by the server, which sends each client its share; with another ``planning``, or with a guard around it
+    where there is a ``guarantee``, counts and sums of all come down, and clients fit. ``distinct`` says that Phase I
+    pulls no arm twice before all were pulled, and once each where they are at most ``few``·√(NT); else it is uniform.
+    """
+
+    sigma: float
+    rounds: int
+    surrogate: Surrogate = ADVISED.surrogate
+    until: Growing | Event = ADVISED.until
+    planning: Planning = "joint"
+    kappa: float = ADVISED.kappa
+    untried: float | None = ADVISED.untried
+    guarantee: Guarantee | None = None
+    distinct: bool = True
+    few: float = ADVISED.few
+
+    def __post_init__(self) -> None:
+        require_epochs(
+            [self.surrogate], self.rounds, self.until, self.planning, self.kappa, self.sigma, self.guarantee,
+            self.untried,
+        )  # fmt: skip
+        unchanged = isinstance(self.surrogate, GaussianProcess) and not self.surrogate.refit
+        remedy = "a client's file does not hold its hyperparameters: give refit=True"
+        require(not unchanged, "the surrogate", self.surrogate, remedy)
+
+    @classmethod
+    def by(cls, method: str, sigma: float, rounds: int) -> "Fitting":
+        """The setting of `fedgo.beyond.advised.METHODS` with the name ``method``, "ucb1" for instance."""
+        require(method in METHODS, "method", method, f"choose one of {list(METHODS)}")
+        how = METHODS[method]
+        return cls(sigma, rounds, how.surrogate, how.until, kappa=how.kappa, untried=how.untried, few=how.few)
+
+    @property
+    def served(self) -> bool:
+        """Whether the server plans."""
+        return self.planning == "joint" and self.guarantee is None
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is public: ``arms`` (K, d_x) float64, N = ``clients``, what is played, and how Phase I goes.
+
+    That is a ``fitting``, or the paper's algorithm with a ``network``, the class F, or with explicit ``settings`` alone
+    DisLinUCB, whose features are the arms themselves and which has no Phase I. Letters are counts and sums, so the
+    settings' encoding has to be "counts". ``length`` is T₀, the pulls of Phase I, dealt to the clients in turn, with a
+    fitting as many as this book advises unless given; ``seed`` and ``run`` name the streams of random numbers, so that
+    a plan made twice is the same plan. A ``ValueError`` for what does not fit.
+    """
+
+    arms: Tensor
+    settings: Settings | None = None
+    clients: int = 1
+    network: Parametric | None = None
+    length: int = 0
+    langevin: Langevin = field(default_factory=Langevin)
+    seed: int = 0
+    run: int = 0
+    fitting: Fitting | None = None
+
+    @on_cpu
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", tensor("arms", self.arms).detach().clone())
+        shape = tuple(self.arms.shape)
+        require(self.arms.ndim == 2 and min(shape) >= 1, "the shape of arms", shape, "give (K, d_x)")
+        require_finite("arms", self.arms)
+        nothing = self.settings is None and self.network is None and self.fitting is None
+        require(not nothing, "what to play", None, "give fitting=Fitting(sigma, rounds)")
+        remedy = 'give Settings(lam, beta, gamma, encoding="counts")'
+        settings = Settings(encoding="counts") if self.settings is None else self.settings
+        require_kind(isinstance(settings, Settings), "settings", settings, remedy)
+        encoding = settings.encoding
+        require(encoding == "counts", "encoding", encoding, f"letters are counts and sums: {remedy}")
+        object.__setattr__(self, "settings", settings)
+        require_kind(isinstance(self.langevin, Langevin), "langevin", self.langevin, "give a Langevin")
+        require_kind(isinstance(self.fitting, Fitting | None), "fitting", self.fitting, "give a Fitting")
+        count("clients", self.clients, "give N, at least one client", most=2**32 - 1)
+        for name in ("seed", "run"):
+            count(name, getattr(self, name), f"give a {name} of at least 0", least=0)
+        self._require_phase_one()
+        self.fingerprint  # noqa: B018, so that what has none is refused here
+
+    def _require_phase_one(self) -> None:
+        remedy = "give one of the two: a surrogate brings its own network"
+        require(self.network is None or self.fitting is None, "network and fitting", "both", remedy)
+        if self.fitting is not None and self.length == 0:
+            how = replace(ADVISED, few=self.fitting.few)
+            advised = how.first(self.clients, len(self.arms), self.fitting.rounds)
+            object.__setattr__(self, "length", advised)
+        if self.network is None and self.fitting is None:
+            require(self.length == 0, "length", self.length, "without a network there is no Phase I: give 0")
+            return
+        least = 1 if self.network is None else self.clients
+        count("length", self.length, f"give T₀, at least {least} pulls for N = {self.clients}", least=least)
+        if self.network is not None:
+            is_network = hasattr(self.network, "d_x")
+            require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
+            d_x = self.arms.shape[1]
+            require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
+
+    @property
+    def served(self) -> bool:
+        """Whether clients are sent a plan in place of counts and sums."""
+        return self.fitting is not None and self.fitting.served
+
+    @property
+    def known_exchange(self) -> int:
+        """The last exchange that all know before a letter is sent: 1 where there is no ŵ₀ to wait for, else 0."""
+        return int(self.network is None) << 32
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """64 bits that two plans share only if they are the same."""
+        names = ("settings", "clients", "network", "length", "langevin", "seed", "run", "fitting", "arms")
+        words = _in_words([getattr(self, name) for name in names])
+        return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
+
+    def require_extended_by(self, plan: "Plan") -> None:
+        """A ``ValueError`` unless ``plan`` is this one with arms added at the end."""
+        same = replace(plan, arms=plan.arms[: len(self.arms)]).fingerprint == self.fingerprint
+        remedy = "add arms at the end, dataclasses.replace(plan, arms=…), and leave all else as it is"
+        require(same, "the new plan", tuple(plan.arms.shape), remedy)
+
+    @cached_property
+    def first(self) -> Tensor:
+        """The arms of Phase I, (T₀,)."""
+        arms, length = len(self.arms), self.length
+        if self.fitting is not None and self.fitting.distinct:
+            return distinct(arms, length, generator(self.seed, self.run, "each arm"))
+        return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
+
+    def first_share(self, client: int) -> tuple[Tensor, int]:
+        """The arms of ``client`` in Phase I, and after how many pulls it calls: with a network after all of its own."""
+        if self.network is None and self.length > 0:
+            return self.share(client, self.first, self.length, 0)
+        own = self.first[client :: self.clients]
+        return own, len(own)
+
+    def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
+        """Of ``planned`` (L,), where client ``turn`` is first, the arms of ``client``, one at least, and after how many
+        of its own pulls it calls: once the ``length`` of the epoch is reached where all take turns."""
+        seat, clients = (client - turn) % self.clients, self.clients
+        own = planned[seat::clients] if seat < len(planned) else planned[[seat % len(planned)]]
+        return own, max(0, -(-(length - 1 - seat) // clients)) + 1
+
+    def oracle(self, data: Tensor) -> Tensor:
+        """ŵ₀ (d_w,) by Algorithm 2 on the counts and sums ``data`` (2, K) of Phase I, each pull with its arm's mean."""
+        assert self.network is not None
+        counts, sums = data
+        arm = each_pull(counts)
+        rewards = (sums / counts)[arm].unsqueeze(0)
+        noise = [generator(self.seed, self.run, "langevin")]
+        shards = deal(self.arms[arm].unsqueeze(0), rewards, 1)
+        fit = last(langevin_rounds(self.network, shards, self.langevin, noise, answer))
+        if len(arm) >= 10 or float(rewards.abs().amax()) > 10:  # a few may be alike by chance
+            require_fitted(rewards, fit.loss)
+        return fit.w[0]
+
+    @cached_property
+    def order_of_ties(self) -> Tensor:
+        """Every client's own order of arms whose index is the same, (N, K)."""
+        source = generator(self.seed, self.run, "order of ties")
+        return torch.rand(self.clients, len(self.arms), generator=source, dtype=torch.float64)
+
+
+def _in_words(content: Any) -> str:
+    """``content`` in words that are the same in every process: functions by their names, tensors by their bytes, equal
+    numbers alike. A ``ValueError`` for what has none."""
+    kind = type(content)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(content, Tensor):
+        return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"
+    if isinstance(content, list | tuple):
+        return f"({', '.join(map(_in_words, content))})"
+    if isinstance(content, partial):
+        return f"partial{_in_words((content.func, *content.args, *sorted(content.keywords.items())))}"
+    if is_dataclass(content) and not isinstance(content, type):
+        return f"{name}{_in_words([getattr(content, each.name) for each in fields(content)])}"
+    if isinstance(content, Real) and not isinstance(content, bool):
+        exact = float(content)
+        return repr(exact if exact % 1 else int(content))  # type: ignore[call-overload]
+    owner = getattr(content, "__self__", None)
+    if owner is not None and not ismodule(owner):
+        return f"{content.__qualname__} of {_in_words(owner)}"
+    named = f"{getattr(content, '__module__', '')}.{getattr(content, '__qualname__', '<')}"
+    plain = content is None or isinstance(content, bool | str)
+    remedy = "it has no name that two processes share: give a dataclass, or a function of a module"
+    require(plain or "<" not in named, "a part of the plan", content, remedy)
+    return repr(content) if plain else named

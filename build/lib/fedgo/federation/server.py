@@ -1,0 +1,276 @@
+"""The server of Algorithm 1, without a transport: it begins exchanges, accepts answers, and merges what came.
+
+In the order of an exchange::
+
+    server.begin()  # the end of Phase I, or a synchronisation that a client called for
+    for me, letter in server.letters().items():
+        server.accept(...)  # what client me answers, if it does
+    server.merge()  # goes on without who was silent; letters() are the next ones
+
+What the server holds determines its letters, so that they can be sent again; save it before they are: clients refuse a
+server from an older file. A client that was silent keeps its data, and gets at its next synchronisation all that it has
+missed, or its share of the plan of the day.
+"""
+
+import secrets
+import zlib
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fedgo import _files
+from fedgo._checks import on_cpu, require, require_kind
+from fedgo.federation.model import Course, course
+from fedgo.federation.plan import Plan
+from fedgo.federation.wire import Kind, Letter, checksum, decode, must, number_of, pack, unpack
+from fedgo.star import Ledger, Message, Star, When
+
+_BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))  # all at one place
+_MOST = 2**31 - 1  # exchanges
+_PLAIN = ("federation", "exchange", "open")  # of a desk
+
+
+class Link(NamedTuple):
+    """What the server knows of one client: the exchange that it has ``seen`` the client apply, the last one that it
+    was ``offered``, the last one in which its data were ``used``, and the ``checksum`` of that answer; the counts and
+    sums (2, K) in that ``offer``, None where it is ŵ₀ or a plan, and those that came ``later``, None if none did."""
+
+    seen: int
+    offered: int
+    used: int = 0
+    checksum: int = 0
+    offer: Tensor | None = None
+    later: Tensor | None = None
+
+
+class Reply(NamedTuple):
+    """What a client has answered, with its ``checksum``: counts and sums ``data`` (2, K), which build on the exchange
+    ``since``; 0 for those of Phase I, and of a client that has no ŵ₀ and nothing to say."""
+
+    since: int
+    checksum: int
+    data: Tensor
+
+
+class Desk(NamedTuple):
+    """All that a server's file holds: what is ``planned`` (with its weights or ŵ₀, empty before they are fitted),
+    everybody's counts and sums ``total`` (2, K), a link for each client, the number of the ``federation``, and the
+    ``exchange``, with the replies in its ``inbox`` while it is ``open``."""
+
+    planned: Course
+    total: Tensor
+    links: tuple[Link, ...]
+    inbox: dict[int, Reply]
+    federation: int
+    exchange: int
+    open: bool
+
+
+class Server:
+    """The server of ``plan``, with its ``ledger`` of all scalars sent so far."""
+
+    @on_cpu
+    def __init__(self, plan: Plan) -> None:
+        require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
+        self.plan = plan
+        links = (Link(plan.known_exchange, plan.known_exchange),) * plan.clients
+        none, nothing = torch.zeros(0), torch.zeros(2, len(plan.arms)).double()
+        planned, drawn = Course(none.long(), 0, 0, none.double()), 1 + secrets.randbits(63)
+        self.desk = Desk(planned, nothing, links, {}, drawn, plan.known_exchange, False)
+        self.ledger = Ledger.blank(1, 1)
+
+    @property
+    def number(self) -> int:
+        """Of the exchange that is open, or was last."""
+        return number_of(self.desk.exchange)
+
+    @property
+    def started(self) -> bool:
+        """Whether Phase I, which ends with the first exchange, is over."""
+        last = self.number - self.desk.open
+        return self.plan.length == 0 or last > number_of(self.plan.known_exchange)
+
+    @property
+    def scalars(self) -> tuple[int, int]:
+        """Scalars received and sent, each letter counted once."""
+        return int(self.ledger.up), int(self.ledger.down)
+
+    @on_cpu
+    def begin(self) -> None:
+        """Open an exchange, unless one is open: the end of Phase I, or a synchronisation."""
+        if not self.desk.open:
+            require(self.number < _MOST, "the exchange", self.number, "begin another federation")
+            desk = self.desk._replace(open=True, inbox={})
+            self.desk = desk._replace(exchange=_named(self.number + 1, desk))
+            self._charge()
+
+    @on_cpu
+    def letters(self) -> dict[int, bytes]:
+        """By client, what is to be sent: requests to those who have not answered, or what the last merge gave."""
+        return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
+
+    def _letters(self) -> list[Letter]:
+        desk, nothing = self.desk, torch.zeros(0, dtype=torch.float64)
+        letters = []
+        for i, link in enumerate(desk.links):
+            kind, since, used, numbers = Kind.SYNCHRONISE, link.used, link.checksum, nothing
+            if i in desk.inbox if desk.open else link.offered != desk.exchange:
+                continue
+            if not desk.open and link.used == desk.exchange:
+                kind, since = Kind.NEWS, link.seen
+                if self.plan.served:
+                    arms, calls = self.plan.share(i, *desk.planned[:3])
+                    kind, numbers = Kind.PLAN, torch.cat([arms, torch.tensor([calls])]).double()
+                elif link.offer is not None:
+                    numbers = pack(link.offer)
+            elif not desk.open:
+                kind, numbers = Kind.START, desk.planned.weights
+            letters.append(Letter(kind, i, desk.exchange, since, numbers, desk.federation, used))
+        return letters
+
+    @property
+    def _fits(self) -> bool:
+        """Whether the open exchange is the end of Phase I, after which ŵ₀ is fitted."""
+        return self.plan.network is not None and not self.started
+
+    def _charge(self) -> None:
+        """Book what ``letters`` are, each to one client."""
+        for letter in self._letters():
+            Star(1, self.ledger).broadcast(Message(letter, len(letter.numbers)), _BOOKED)
+
+    @on_cpu
+    def accept(self, received: bytes) -> bool:
+        """Take an answer to the open exchange; False where it is here already. ``Refused`` changes nothing."""
+        desk, plan = self.desk, self.plan
+        letter = decode(received, plan.fingerprint, desk.federation)
+        must(letter.kind == Kind.STATISTICS, f"kind {letter.kind.name}: a server sends it, and gets none")
+        must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
+        state = f"{self.number} is {'open' if desk.open else 'closed'}"
+        due = desk.open and letter.exchange == desk.exchange
+        must(due, f"out of order: exchange {number_of(letter.exchange)}, and {state}")
+        if letter.client in desk.inbox:
+            return False
+        data, size = unpack(letter.numbers, len(plan.arms)), len(letter.numbers)
+        link, built = desk.links[letter.client], f"builds on exchange {number_of(letter.since)}"
+        reason = f"out of order: client {letter.client} {built}; it or the server is from an older file"
+        must(letter.since in (plan.known_exchange, link.seen, link.offered), reason)
+        if self._fits:
+            pulls, share = int(data[0].sum()), len(plan.first_share(letter.client)[0])
+            must(pulls == share, f"wrong shape: {pulls} pulls of Phase I, not {share}")
+        else:
+            must(letter.since > 0 or size == 0, f"wrong shape: {size} numbers from a client without ŵ₀")
+        reply = Reply(letter.since, checksum(received), data)
+        self.desk = desk._replace(inbox=desk.inbox | {letter.client: reply})
+        Star(1, self.ledger).collect(Message(letter, size), _BOOKED)
+        return True
+
+    @on_cpu
+    def merge(self) -> None:
+        """Close the exchange with the answers that came; a ``ValueError`` if there are none in Phase I."""
+        desk = self.desk
+        require(desk.open, "the exchange", "closed", "begin one")
+        heard = self.started or len(desk.inbox) > 0
+        require(heard, "the answers", 0, "no client answered: send the letters again")
+        inbox = {i: desk.inbox[i] for i in sorted(desk.inbox)}  # one order of sums, whatever comes first
+        several = [reply.data for reply in inbox.values() if reply.since > 0]
+        news = reduce(torch.add, several) if several else None
+        total = desk.total if news is None else desk.total + news
+        planned, how, fits = desk.planned, self.plan.fitting, self._fits
+        if fits:  # lines 1–2: Phase I is over, and every client is sent ŵ₀
+            everything = reduce(torch.add, [reply.data for reply in inbox.values()])
+            planned = planned._replace(weights=self.plan.oracle(everything))
+        elif how is not None and how.served and inbox:
+            planned = course(self.plan, how, planned.weights, total, self.number - 2)
+        desk = desk._replace(planned=planned, total=total, inbox={}, open=False)
+        named, links = _named(self.number, desk), list(desk.links)
+        for i, link in enumerate(links):  # lines 8–10: what of the sums every client has not got
+            later, reply = None if self.plan.served else _plus(link.later, news), inbox.get(i)
+            if fits:
+                links[i] = link._replace(offered=named)
+            elif reply is None:
+                links[i] = link._replace(later=later)
+            elif reply.since == 0:  # it has no ŵ₀ yet, or has lost all that it knew
+                links[i] = Link(0, named, link.used, link.checksum, None, total)
+            else:  # all where it has lost all that it knew; with the last offer where it has not got that
+                offers = {link.seen: _plus(link.offer, later), link.offered: later}
+                offer = None if self.plan.served else offers.get(reply.since, total)
+                links[i] = Link(reply.since, named, named, reply.checksum, offer, None)
+        self.desk = desk._replace(exchange=named, links=tuple(links))
+        self._charge()
+
+    @on_cpu
+    def extended(self, plan: Plan) -> "Server":
+        """This server under ``plan``, which has more arms and is else the same; allowed between two exchanges."""
+        desk, server, more = self.desk, Server(plan), (0, len(plan.arms) - len(self.plan.arms))
+        remedy = "Phase I or an exchange goes on: add later"
+        require(self.started and not desk.open, "the exchange", self.number, remedy)
+        self.plan.require_extended_by(plan)
+        links = (
+            Link(*link[:4], *(data if data is None else pad(data, more) for data in link[4:]))
+            for link in desk.links
+        )
+        server.desk = desk._replace(total=pad(desk.total, more), links=tuple(links))
+        server.ledger = self.ledger
+        return server
+
+    # the file
+
+    @on_cpu
+    def save(self, path: str | Path) -> None:
+        """Write all that the server knows to one file, whole or not at all."""
+        desk = self.desk
+        # most clients are offered the same: a link names its data by their number, None is −1
+        several = [data for link in desk.links for data in link[4:] if data is not None]
+        distinct = list({id(data): data for data in several}.values())
+        number = {id(None): -1} | {id(data): k for k, data in enumerate(distinct)}
+        links = [[*link[:4], *(number[id(data)] for data in link[4:])] for link in desk.links]
+        inbox = [[client, *reply[:2]] for client, reply in desk.inbox.items()]
+        nothing = torch.zeros(0, *desk.total.shape, dtype=torch.float64)
+        arrays = {
+            "planned": desk.planned.arms,
+            "weights": desk.planned.weights,
+            "total": desk.total,
+            "links": torch.tensor(links),
+            "offers": torch.stack(distinct) if distinct else nothing,
+            "inbox": torch.tensor(inbox, dtype=torch.int64).view(-1, 3),
+            "replies": torch.stack([reply.data for reply in desk.inbox.values()]) if inbox else nothing,
+            "ledger": torch.cat(self.ledger),
+        }
+        about = {"plan": self.plan.fingerprint, "length": desk.planned.length, "turn": desk.planned.turn}
+        _files.write(path, "the server", about | {name: getattr(desk, name) for name in _PLAIN}, arrays)
+
+    @classmethod
+    @on_cpu
+    def load(cls, path: str | Path, plan: Plan) -> "Server":
+        """The server of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
+        needed = ("planned", "weights", "total", "links", "offers", "inbox", "replies", "ledger")
+        with _files.refused_by_name(path, "the server", "a saved Server of this plan"):
+            about, arrays = _files.read(path, "the server", needed)
+            _files.require_plan(about["plan"], plan.fingerprint)
+            server, offers = cls(plan), [*arrays["offers"], None]
+            rows = zip(arrays["inbox"].tolist(), arrays["replies"], strict=True)
+            server.desk = Desk(
+                Course(arrays["planned"], about["length"], about["turn"], arrays["weights"]),
+                arrays["total"],
+                tuple(Link(*row[:4], *(offers[k] for k in row[4:])) for row in arrays["links"].tolist()),
+                {client: Reply(since, check, data) for (client, since, check), data in rows},
+                *(about[name] for name in _PLAIN),
+            )
+            server.ledger = Ledger(*arrays["ledger"].chunk(2))
+        return server
+
+
+def _named(number: int, desk: Desk) -> int:
+    """The exchange ``number``, with a checksum of what the server knows and of all exchanges before."""
+    known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
+    return number << 32 | zlib.crc32(known, desk.exchange & 0xFFFFFFFF)
+
+
+def _plus(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    if one is None or two is None:
+        return two if one is None else one
+    return one + two

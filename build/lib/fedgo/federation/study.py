@@ -1,0 +1,625 @@
+"""A study of your own: options in a table, rewards in your units, one file that remembers all, and no server.
+
+First distinct options are tried once, in random order, as many as `fedgo.beyond.advised.Advised.first` says. Then
+epochs, as `fedgo.beyond.epochs.surrogate_ucb` with N = 1 plays them: a surrogate is fitted to all rewards and plans the
+next trials by the largest mean + κ√variance, the variance as if what is planned or asked for were observed; so several
+trials can be open at once, at several sites, and be told in any order. Column j of the options is scaled to
+(v − low_j)/(high_j − low_j), by those with which the study began; a column that does not vary is left out.
+"""
+
+import csv
+import json
+import math
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from textwrap import fill
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo import _files
+from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._streams import generator
+from fedgo.beyond.advised import ADVISED, METHODS, Advised
+from fedgo.beyond.epochs import distinct, moments, plan, rivals
+from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.process import InUnits
+from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
+from fedgo.confidence import Tally
+from fedgo.federation.model import Model, around
+from fedgo.federation.plan import Plan
+from fedgo.network import Network
+from fedgo.phase_one import phase_one_length
+from fedgo.phase_two import Settings
+from fedgo.theory.intervals import Interval
+
+PRINTED = "fed-go-ucb"
+_ALONE = Settings(lam=0.01, beta=0.1, gamma=math.inf, encoding="counts")  # of the printed method
+_MOST = 1e100  # of a reward: its square has to be a number
+_VERSION = 1  # of the file
+_FAR = 5.0  # spreads from the centre beyond which a reward is asked about
+
+
+class Options(NamedTuple):
+    """``names`` of K options, the ``columns`` of their features, and the ``values`` (K, d) in your units."""
+
+    names: list[str]
+    columns: list[str]
+    values: Tensor
+
+    @classmethod
+    def of(cls, source: Any) -> "Options":
+        """From a CSV's path, or a pandas frame: names in its index, or in the first column where it only counts."""
+        if isinstance(source, Options):
+            return source
+        if isinstance(source, str | Path):
+            return cls.read(source)
+        require_kind(hasattr(source, "itertuples"), "options", source, "give a CSV's path, or a pandas frame")
+        counted = type(source.index).__name__ == "RangeIndex"
+        frame = source.set_index(source.columns[0]) if counted else source
+        return cls._checked("the frame", [None, *frame.columns], [list(row) for row in frame.itertuples()])
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Options":
+        """The options of a CSV; a ``ValueError`` that names the line and the remedy."""
+        try:
+            with open(path, newline="", encoding="utf-8-sig") as file:
+                header, *rows = list(csv.reader(file)) or [[]]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"the table is {str(path)!r}: it is no CSV in UTF-8 ({error})") from error
+        return cls._checked(str(path), header, rows)
+
+    @classmethod
+    def _checked(cls, where: str, header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> "Options":
+        columns = [str(name) for name in header[1:]]
+        lines = [(line, row) for line, row in enumerate(rows, 2) if len(row)]
+        require(len(columns) > 0 and len(lines) > 0, "the table", where, "give a header, names and numbers")
+        heads = [name for name in columns if _is_number(name)]
+        require(not heads, f"the header of {where}", heads, "these are numbers: give the columns names first")
+        for line, row in lines:
+            fits = len(row) == len(header) and all(map(_is_number, row[1:]))
+            remedy = f"give a name and {len(columns)} finite numbers"
+            require(fits, f"row {line} of {where}", list(row), remedy)
+        names = [unicodedata.normalize("NFC", str(row[0]).strip()) for _, row in lines]
+        twice = (
+            sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+        )
+        require(not twice, "the names that stand twice", twice, "give each option one of its own")
+        values = [[float(entry) for entry in row[1:]] for _, row in lines]
+        return cls(names, columns, torch.tensor(values, dtype=torch.float64))
+
+    def scaled(self, first: int) -> Tensor:
+        """The features as a model sees them, by the ranges of the ``first`` options, (K, d_x)."""
+        low, high = self.values[:first].aminmax(dim=0)
+        varies = high > low
+        remedy = "no feature varies: give one that tells options apart"
+        require(bool(varies.any()), "the columns", self.columns, remedy)
+        return ((self.values - low) / (high - low))[:, varies]
+
+
+def _is_number(entry: Any) -> bool:
+    """Whether ``entry`` is a finite number, or text that is one; an underscore is for programmers."""
+    try:
+        return math.isfinite(float(entry)) and "_" not in str(entry) and str(entry).isascii()
+    except (TypeError, ValueError):
+        return False
+
+
+class Standing(NamedTuple):
+    """Where one option stands, in your units: its ``pulls`` and their ``mean``, the model's ``estimate``, and the
+    interval from ``low`` to ``high``, whose upper end decides what is tried next; ``certificate`` is by how much it is
+    at most worse than the best, where there is a guard. NaN where nothing is known."""
+
+    option: str
+    pulls: int
+    mean: float
+    estimate: float
+    low: float
+    high: float
+    certificate: float
+    retired: bool
+
+
+@dataclass
+class _Kept:
+    """All that the file holds; options are known by their names."""
+
+    about: dict[str, Any]  # what is fixed when the study begins
+    columns: list[str]
+    options: dict[str, list[float]]
+    begun: int  # with how many options
+    retired: list[str] = field(default_factory=list)
+    open: list[tuple[str, str]] = field(default_factory=list)  # asked for and not told: option, site
+    told: list[tuple[str, str, float]] = field(default_factory=list)  # option, site, reward
+    plan: list[str] = field(default_factory=list)  # what is asked for next
+    until: int = 0  # how many have been told when it is planned anew
+    weights: list[float] = field(default_factory=list)  # ŵ₀ of the paper's method
+
+
+class Study:
+    """The study kept at ``path``, begun with ``options`` if no file is there; every change is saved at once.
+
+    ``options`` are a CSV or a pandas frame: a header, then names and numbers; rows may be added at its end at any time,
+    and a study that is there needs none. ``trials`` are about how many you can afford, and more may follow; ``noise``
+    is σ of a reward: pull one option five times and take the standard deviation. The ``method`` is "advised", "ucb1",
+    "every arm once", "fed-go-ucb" (the paper's, around a network fitted once), or a `Surrogate` of your own, played
+    like the advised one. ``sites`` name who tries, if several do. With ``reach``, a bound on |f − ``centre``|, it is
+    guarded: every option has a certificate. ``centre`` and ``spread`` are what you expect of a usual reward, and by how
+    much options differ; without them they follow from the first rewards where they are needed at all. These are fixed
+    when the study begins. A ``ValueError`` names what does not fit, and nothing is changed by it.
+    """
+
+    @on_cpu
+    def __init__(
+        self,
+        path: str | Path,
+        options: Any = None,
+        *,
+        trials: int | None = None,
+        noise: float | None = None,
+        method: str | Surrogate = "advised",
+        sites: Sequence[str] = (),
+        centre: float | None = None,
+        spread: float | None = None,
+        reach: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.path = Path(path)
+        self._last: tuple[Any, Fitted | Model | None, str] = (None, None, "")
+        given: dict[str, Any] = {"trials": trials, "noise": noise, "sites": list(sites) or None}
+        given |= {"centre": centre, "spread": spread, "reach": reach, "seed": seed or None}
+        self._own = None if isinstance(method, str) else replace(ADVISED, surrogate=method)
+        name = method if isinstance(method, str) else f"a {type(method).__name__} of your own"
+        table = None if options is None else Options.of(options)
+        with self._changing(missing=True):
+            if self.path.exists():
+                about = self._kept.about
+                different = {k: v for k, v in given.items() if v is not None and v != about[k]}
+                if self._own is not None or method != "advised":
+                    different |= {} if name == about["method"] else {"method": name}
+                before = {k: about[k] for k in different}
+                require(not different, f"what {self.path} was begun with", before, f"not {different}")
+                remedy = "give the same surrogate again: a file cannot hold it"
+                require(self._own is not None or not about["own"], "the method", about["method"], remedy)
+                self._extend(table)
+            else:
+                require(table is not None, "options", None, f"there is no study at {self.path}: begin one")
+                self._begin(table, given | {"method": name, "own": self._own is not None})
+
+    def _begin(self, table: Options | None, about: dict[str, Any]) -> None:
+        assert table is not None
+        count("trials", about["trials"], "give how many trials you can afford")
+        about["noise"] = number("noise", about["noise"], "give σ > 0, the noise of a reward", above=0)
+        for name in ("spread", "reach"):
+            if about[name] is not None:
+                about[name] = number(name, about[name], "give a positive number in your units", above=0)
+        if about["reach"] is not None:
+            number(
+                "centre", about["centre"], "give the middle of what is possible: reach is counted from there"
+            )
+        about["sites"], about["seed"] = about["sites"] or [], about["seed"] or 0
+        known = about["own"] or about["method"] in (*METHODS, PRINTED)
+        require(known, "method", about["method"], f"choose one of {[*METHODS, PRINTED]}, or give a Surrogate")
+        if about["method"] == PRINTED:
+            warnings.warn(
+                "fed-go-ucb is the paper's algorithm, kept for comparison: over the book's map its regret is several"
+                " times that of the advised method, which is the default",
+                stacklevel=4,
+            )
+        table.scaled(len(table.names))
+        options = dict(zip(table.names, table.values.tolist(), strict=True))
+        self._kept = _Kept(about, table.columns, options, len(options))
+        self._kept.plan = [table.names[arm] for arm in self._first()]
+        self._kept.until = len(self._kept.plan)
+
+    def _first(self) -> list[int]:
+        """The options that begin: distinct ones, or uniform draws for the paper's method."""
+        about, arms = self._kept.about, self._kept.begun
+        if about["method"] == PRINTED:
+            draws: list[int] = self._printed_plan.first.tolist()
+            return draws
+        length = self._how.first(1, arms, about["trials"])
+        first: list[int] = distinct(arms, length, generator(about["seed"], 0, "each arm")).tolist()
+        return first
+
+    def _extend(self, table: Options | None) -> None:
+        """Take in what was added at the end of the ``table``."""
+        if table is None:
+            return
+        kept, known = self._kept, list(self._kept.options)
+        require(table.columns == kept.columns, "the columns", table.columns, f"the study has {kept.columns}")
+        same = table.names[: len(known)] == known
+        require(same, "the names", table.names, f"the first are {known}; add rows at the end")
+        old = torch.tensor(list(kept.options.values()), dtype=torch.float64)
+        changed = (table.values[: len(known)] != old).any(1).nonzero().flatten().tolist()
+        names = [known[row] for row in changed]
+        require(not names, "the options with other numbers", names, "give a changed option a name of its own")
+        if len(table.names) > len(known):
+            kept.options = dict(zip(table.names, table.values.tolist(), strict=True))
+            kept.until = min(kept.until, len(kept.told)) if self._past_first else kept.until
+
+    # asking and telling
+
+    def ask(self, site: str | None = None) -> str:
+        """The option to try next: the one that is open at ``site``, if any, else a new one."""
+        return self.batch(1, site)[0]
+
+    @on_cpu
+    def batch(self, size: int, site: str | None = None) -> list[str]:
+        """The options of ``size`` trials to be made at once: those that are open at ``site``, then new ones."""
+        count("size", size, "give how many trials at once")
+        with self._changing():
+            kept, place = self._kept, self._place(site)
+            there = [option for option, at in kept.open if at == place][:size]
+            while len(there) < size:
+                there.append(self._next())
+                kept.open.append((there[-1], place))
+        return there
+
+    @on_cpu
+    def tell(self, option: str, reward: float, site: str | None = None) -> None:
+        """Learn that ``option``, asked for or not, gave ``reward``."""
+        value = number("reward", reward, f"give a number within ±{_MOST:g}", above=-_MOST, below=_MOST)
+        with self._changing():
+            kept, place = self._kept, self._place(site)
+            self._require_known(option)
+            self._ask_about(option, value)
+            if (option, place) in kept.open:
+                kept.open.remove((option, place))
+            kept.told.append((option, place, value))
+
+    def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
+        """Take back the last reward, of ``option`` or at ``site`` if given; what it was."""
+        with self._changing():
+            kept = self._kept
+            for row in range(len(kept.told) - 1, -1, -1):
+                name, place, reward = kept.told[row]
+                if option in (None, name) and site in (None, place):
+                    del kept.told[row]
+                    kept.weights = []
+                    kept.until = min(kept.until, len(kept.told)) if self._past_first else kept.until
+                    return name, reward
+        require(False, "the reward to take back", option, "there is none")
+        raise AssertionError
+
+    def drop(self, option: str, site: str | None = None) -> None:
+        """Give up an open trial of ``option``, whose reward will not come."""
+        with self._changing():
+            trial = (option, self._place(site))
+            require(trial in self._kept.open, "the trial to drop", trial, f"open are {self._kept.open}")
+            self._kept.open.remove(trial)
+
+    def retire(self, option: str, retired: bool = True) -> None:
+        """Never propose ``option`` again, or again after all; what was learnt of it stays."""
+        with self._changing():
+            kept = self._kept
+            self._require_known(option)
+            kept.retired = [name for name in kept.retired if name != option] + [option] * retired
+            remain = len(kept.options) - len(kept.retired)
+            require(remain > 0, "the options that remain", remain, "keep at least one")
+
+    def _place(self, site: str | None) -> str:
+        sites = self._kept.about["sites"]
+        require(site in sites if sites else site is None, "site", site, f"choose one of {sites or [None]}")
+        return site or ""
+
+    def _require_known(self, option: str) -> None:
+        names = list(self._kept.options)
+        if option not in self._kept.options:
+            near = get_close_matches(str(option), names) or names[:3]
+            require(False, "option", option, f"did you mean one of {near}?")
+
+    def _ask_about(self, option: str, reward: float) -> None:
+        """Warn of a ``reward`` that is far from all that is expected or has been seen."""
+        centre, spread = self._units()
+        if spread > 0 and abs(reward - centre) > _FAR * spread:
+            warnings.warn(
+                f"the reward of {option!r} is {reward:g}, more than {_FAR:g} spreads of {spread:.3g} from"
+                f" {centre:.3g}: if it is a mistake, untell it",
+                stacklevel=4,
+            )
+
+    def _units(self) -> tuple[float, float]:
+        """Centre and spread: as given, else the mean and the standard deviation of the first rewards, if enough."""
+        about, first = self._kept.about, [reward for _, _, reward in self._kept.told[: self._kept.begun]]
+        rewards = torch.tensor(first, dtype=torch.float64)
+        varies = len(rewards) >= 5 and bool((rewards != rewards[0]).any())
+        centre = about["centre"] if about["centre"] is not None else float(rewards.mean()) if varies else 0.0
+        estimated = max(float(rewards.std()), about["noise"]) if varies else 0.0
+        return centre, about["spread"] if about["spread"] is not None else estimated
+
+    @property
+    def open(self) -> list[tuple[str, str]]:
+        """The trials that were asked for and not told: option and site ("" without sites)."""
+        return list(self._kept.open)
+
+    # the model
+
+    @property
+    def _how(self) -> Advised:
+        return self._own or METHODS[self._kept.about["method"]]
+
+    @property
+    def _past_first(self) -> bool:
+        return len(self._kept.told) >= len(self._first())
+
+    def _sums(self, told: Sequence[tuple[str, str, float]]) -> Tally:
+        """Counts and sums (K,) of what was ``told``."""
+        number_of = {name: arm for arm, name in enumerate(self._kept.options)}
+        tally = torch.zeros(2, len(number_of), dtype=torch.float64)
+        for option, _, reward in told:
+            tally[:, number_of[option]] += torch.tensor([1.0, reward], dtype=torch.float64)
+        return Tally(*tally)
+
+    @property
+    def _arms(self) -> Tensor:
+        values = torch.tensor(list(self._kept.options.values()), dtype=torch.float64)
+        return Options([], self._kept.columns, values).scaled(self._kept.begun)
+
+    @property
+    def _alive(self) -> Tensor:
+        """Which options are not retired, (K,) bool."""
+        retired = set(self._kept.retired)
+        return torch.tensor([name not in retired for name in self._kept.options])
+
+    @property
+    def _guarantee(self) -> Guarantee | None:
+        about = self._kept.about
+        return None if about["reach"] is None else Guarantee(about["reach"], about["noise"])
+
+    def _interval(self) -> Interval | None:
+        """Under a guard the intervals of Theorem G′ around what is above the centre after each reward, (n, K)."""
+        guarantee, told = self._guarantee, self._kept.told
+        if guarantee is None:
+            return None
+        number_of = {name: arm for arm, name in enumerate(self._kept.options)}
+        step = torch.zeros(len(told) + 1, len(number_of), dtype=torch.float64)
+        sums = step.clone()
+        for row, (option, _, reward) in enumerate(told, 1):
+            step[row, number_of[option]] = 1
+            sums[row, number_of[option]] = reward - self._kept.about["centre"]
+        known = Tally(step.cumsum(0), sums.cumsum(0))
+        return guarantee.intervals(1).after(known, torch.zeros(len(step)), shared=known)
+
+    def _fitted(self) -> tuple[Fitted | Model | None, str]:
+        """The model of all that was told, or None and why; it is made once for the same data."""
+        kept = self._kept
+        made_of = (tuple(kept.told), tuple(kept.options))
+        if self._last[0] != made_of:
+            try:
+                model: Fitted | Model | None = None
+                if kept.about["method"] == PRINTED:
+                    model = self._printed() if self._past_first else None
+                elif kept.told:
+                    data = self._sums(kept.told)
+                    model = fitted(self._how.surrogate, self._arms, data, kept.about["noise"])
+                self._last = (made_of, model, "" if model else "there are too few rewards")
+            except (ImportError, MemoryError):
+                raise
+            except Exception as error:  # whatever a library raises where it finds no optimum
+                self._last = (made_of, None, str(error))
+        return self._last[1:]
+
+    @property
+    def _printed_plan(self) -> Plan:
+        about, arms = self._kept.about, self._arms
+        network = Network(arms.shape[1], 25)
+        length = phase_one_length(1, about["trials"])
+        return Plan(arms[: self._kept.begun], _ALONE, 1, network, length, seed=about["seed"])
+
+    def _printed(self) -> Model:
+        """The paper's model around the ŵ₀ of the uniform trials, in units of centre and spread."""
+        kept, first = self._kept, len(self._first())
+        centre, spread = self._units()
+        spread = spread or 1.0
+        whole = replace(self._printed_plan, arms=self._arms)
+        assert whole.network is not None
+
+        def scaled(told: Sequence[tuple[str, str, float]]) -> Tensor:
+            counts, sums = self._sums(told)
+            return torch.stack([counts, (sums - centre * counts) / spread])
+
+        if not kept.weights:
+            kept.weights = whole.oracle(scaled(kept.told[:first])).tolist()
+        w0 = torch.tensor(kept.weights, dtype=torch.float64)
+        counts, sums = scaled(kept.told[first:])
+        return around(whole, w0, torch.stack([counts, sums - counts * whole.network.values(w0, whole.arms)]))
+
+    # what is tried
+
+    def _next(self) -> str:
+        """A new trial: the next of the plan, or under a guard, where that is not certified, the most optimistic one."""
+        kept, guarantee = self._kept, self._guarantee
+        kept.plan = [name for name in kept.plan if name not in kept.retired]
+        if not kept.plan or len(kept.told) >= kept.until:
+            self._plan()
+        intervals = self._interval()
+        if guarantee is not None and intervals is not None and self._past_first:
+            names, now = list(kept.options), Interval(*(part[-1] for part in intervals))
+            proposed = torch.tensor(names.index(kept.plan[0]))
+            if now.certificate(proposed) > guarantee.kappa * (now.upper - now.lower)[proposed]:
+                return names[int(now.upper.masked_fill(~self._alive, -math.inf).argmax())]
+        return kept.plan.pop(0)
+
+    def _plan(self) -> None:
+        """Plan an epoch. While nothing can be fitted it is one trial, of an option with the fewest, at random."""
+        kept, names, alive = self._kept, list(self._kept.options), self._alive
+        source = generator(kept.about["seed"], 0, "order of ties")
+        ties = torch.rand(len(names), generator=source, dtype=torch.float64)
+        opened = [names.index(option) for option, _ in kept.open]
+        data, model = self._sums(kept.told), self._fitted()[0]
+        if model is None:
+            tried = data.counts + torch.bincount(
+                torch.tensor(opened, dtype=torch.int64), minlength=len(names)
+            )
+            arms = [int((tried + ties).masked_fill(~alive, math.inf).argmin())]
+        elif isinstance(model, Model):
+            for arm in opened:
+                model = model.learned(torch.tensor(arm), model.estimate().mean[arm])
+            arms = [model.best(~alive, ties)]
+        else:
+            arms = self._epoch(model, data.counts, opened, ties)
+        kept.plan, kept.until = [names[arm] for arm in arms], len(kept.told) + len(arms)
+
+    def _epoch(self, fit: Fitted, counts: Tensor, opened: list[int], ties: Tensor) -> list[int]:
+        """The arms of the next epoch, planned as if those that are ``opened`` were told first."""
+        how, told, sigma = self._how, len(self._kept.told), self._kept.about["noise"]
+        kappa = torch.where(counts > 0, how.kappa, how.untried)
+        mean, variance = fit.mean.masked_fill(~self._alive, -math.inf), fit.variance.clamp(min=0)
+        among = rivals(mean.unsqueeze(0), variance.unsqueeze(0), kappa.unsqueeze(0))
+        among = torch.cat([among[0], torch.tensor(opened, dtype=torch.int64)]).unique().unsqueeze(0)
+        length = max(how.until.least, math.ceil(told * (how.until.factor - 1)))
+        variance, columns, _ = moments([fit], among, variance[among])
+        begun = [int((among[0] == arm).nonzero()) for arm in opened]
+        pulls = len(begun) + length
+        planned, _ = plan(
+            mean[among], variance, columns, ties[among], sigma**2, kappa[among], pulls, begun=begun
+        )
+        arms: list[int] = among[0, planned[0, len(begun) :]].tolist()
+        return arms
+
+    # what is known
+
+    @on_cpu
+    def standings(self) -> list[Standing]:
+        """Every option, the best estimate first."""
+        self._kept = self._read()
+        kept, (counts, sums), (model, _) = self._kept, self._sums(self._kept.told), self._fitted()
+        estimate = low = high = certificate = torch.full_like(sums, torch.nan)
+        how = ADVISED if kept.about["method"] == PRINTED else self._how
+        kappa = torch.where(counts > 0, how.kappa, how.untried)
+        if isinstance(model, Model):
+            (centre, spread), found = self._units(), model.estimate()
+            half = found.upper - found.mean
+            each = torch.stack([found.mean, found.mean - half, found.upper])
+            estimate, low, high = centre + (spread or 1.0) * each
+        elif isinstance(model, InUnits):
+            estimate, low, high = model.interval(kappa)
+        elif model is not None:
+            half = kappa * model.variance.clamp(min=0).sqrt()
+            estimate, low, high = model.mean, model.mean - half, model.mean + half
+        intervals = self._interval()
+        if intervals is not None:
+            certificate = Interval(*(part[-1] for part in intervals)).price
+            left = Interval(intervals.lower.amax(0), intervals.upper.amin(0), intervals.gain[-1])
+            if bool(left.refuted):  # all of them hold at once, or the bounds are no bounds
+                certificate = torch.full_like(sums, torch.nan)
+        columns = (
+            counts.long(),
+            sums / counts,
+            estimate,
+            low,
+            high,
+            certificate,
+            ~self._alive,
+        )
+        rows = zip(kept.options, *(column.tolist() for column in columns), strict=True)
+        standings = [Standing(*row) for row in rows]
+        return standings if model is None else sorted(standings, key=lambda row: -row.estimate)
+
+    def verdict(self) -> str:
+        """One sentence to stop by: with a guard its certificate, else what the model thinks, which promises nothing."""
+        rows = self.standings()
+        there = [row for row in rows if not row.retired]
+        model, why = self._fitted()
+        if self._guarantee is not None:
+            best = min(there, key=lambda row: row.certificate)
+            if math.isnan(best.certificate):
+                return "The rewards refute noise or reach: no certificate holds."
+            grown = len(rows) / self._kept.begun  # an option that is added costs δ/K more
+            share = 1 - self._guarantee.delta * (1 + math.log(grown))
+            return (
+                f"With probability {share:.3g}, {best.option} is at most {best.certificate:.3g} below the best option,"
+                " if noise and reach are true bounds."
+            )
+        if model is None:
+            return f"Nothing can be said yet: {why}."
+        best, others = there[0], [row.high for row in there[1:]]
+        gap = max(0.0, max(others, default=best.estimate) - best.estimate)
+        return f"By the model, which promises nothing, no option is better than {best.option} by more than {gap:.3g}."
+
+    def to_frame(self) -> Any:
+        """The standings as a pandas frame, a row for each option."""
+        import pandas as pd
+
+        return pd.DataFrame(self.standings()).set_index("option")
+
+    def _repr_html_(self) -> str:
+        html: str = self.to_frame().to_html(float_format=lambda value: f"{value:.3g}", na_rep="")
+        return f"{html}<p>{self.verdict()}</p>"
+
+    def plot(self, axes: Any = None) -> Any:
+        """Estimates with their intervals, the means of what was told with their number, and certificates if guarded."""
+        import matplotlib.pyplot as plt
+
+        rows = self.standings()
+        axes = axes or plt.subplots(figsize=(7, 0.3 * len(rows) + 1.2), layout="constrained")[1]
+        place = range(len(rows))[::-1]
+        estimates = [row.estimate for row in rows]
+        ends = [[row.estimate - row.low for row in rows], [row.high - row.estimate for row in rows]]
+        axes.errorbar(estimates, place, xerr=ends, fmt="o", capsize=3, label="estimate")
+        axes.plot([row.mean for row in rows], place, "s", fillstyle="none", label="mean of its trials")
+        if self._guarantee is not None:
+            top = [row.estimate + row.certificate for row in rows]
+            axes.plot(top, place, "|", markersize=12, label="certificate: at most so far below the best")
+        axes.set_yticks(place, [f"{row.option} ({row.pulls})" for row in rows])
+        axes.set(xlabel="reward", title=fill(self.verdict(), 60))
+        axes.legend()
+        return axes
+
+    # the file
+
+    @contextmanager
+    def _changing(self, missing: bool = False) -> Iterator[None]:
+        """Read the file, let it be changed, and write it, alone; after an error everything is as before."""
+        try:
+            from filelock import FileLock
+        except ImportError as error:
+            raise ImportError("a study needs more than torch: pip install 'fedgo[study]'") from error
+        with FileLock(self.path.with_name(f".{self.path.name}.lock")):
+            if self.path.exists() or not missing:
+                self._kept = self._read()
+            try:
+                yield
+                self._write()
+            except BaseException:
+                if self.path.exists():
+                    self._kept = self._read()
+                raise
+
+    def _read(self) -> _Kept:
+        with _files.refused_by_name(self.path, "the study", "a study that was begun with this version"):
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+            require(found.pop("fedgo study") == _VERSION, "the version", found, f"this one writes {_VERSION}")
+            found |= {name: [tuple(row) for row in found[name]] for name in ("open", "told")}
+            return _Kept(**found)
+
+    def _write(self) -> None:
+        content = {"fedgo study": _VERSION} | {
+            part.name: getattr(self._kept, part.name) for part in fields(_Kept)
+        }
+        lines = [
+            f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in content.items()
+        ]
+        with _files.whole(self.path, "the study") as file:
+            file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
+
+
+def table(standings: Sequence[Standing]) -> str:
+    """The standings as lines of text; what is not known is a dash."""
+    size = max(len(row.option) for row in standings)
+    guarded = any(row.certificate == row.certificate for row in standings)
+    head = f"{'option':{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
+    lines = []
+    for row in standings:
+        mean, estimate, low, high, certificate = (f"{value:.3g}".replace("nan", "-") for value in row[2:7])
+        last = f"{f'{low} ... {high}':17}  {certificate}" if guarded else f"{low} ... {high}"
+        line = f"{row.option:{size}}  {row.pulls:5d}  {mean:>7}  {estimate:>8}  {last}"
+        lines.append(line + "  retired" * row.retired)
+    return "\n".join([head, *lines])

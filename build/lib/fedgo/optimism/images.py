@@ -1,0 +1,144 @@
+"""What an arm sees of the parameters: θ = A_x w, and the image of the ball (eq. 4) in it.
+
+f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ sees w only through θ = A_x w = (z, W₂, c₂), 2H + 1 numbers with zⱼ = W₁ⱼ·x + c₁ⱼ. A_x maps
+the ball onto {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ. The rank of C_x − A_xA_xᵀ/λ is at most
+the number m of arms pulled, which is small: with g_k their gradients, only A_x g_k and the Gram matrix are needed.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo.confidence import Tally
+from fedgo.network import Network
+
+
+class View(NamedTuple):
+    """What the arms see from ŵ₀: ``theta`` A_x ŵ₀ (..., K, 2H + 1) and what makes up the gradients.
+
+    A_x g_k = (``inner``_xk · ``slope``_k, ``unit``_k, 1) with slopes W₂ⱼσ'(zⱼ) and units σ(zⱼ) (..., K, H), inner
+    products 1 + x·x_k (..., K, K); ``gram`` GGᵀ (..., K, K).
+    """
+
+    theta: Tensor
+    slope: Tensor
+    unit: Tensor
+    inner: Tensor
+    gram: Tensor
+
+    @property
+    def size(self) -> Tensor:
+        """1 + |x|² of every arm, (..., K)."""
+        return self.inner.diagonal(dim1=-2, dim2=-1)
+
+
+def view(network: Network, w0: Tensor, arms: Tensor) -> View:
+    """The view of ``arms`` (..., K, d_x) from ŵ₀ = ``w0`` (..., d_w), computed once for all of Phase II."""
+    layers = network.split(w0)
+    z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
+    outer = torch.cat([layers.w2, layers.c2.unsqueeze(-1)], -1).unsqueeze(-2)
+    unit = torch.sigmoid(z)
+    slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)
+    inner = (1 + arms @ arms.mT).expand(*z.shape[:-1], -1)
+    gram = inner * (slope @ slope.mT) + unit @ unit.mT + 1
+    return View(torch.cat([z, outer.expand(*z.shape[:-1], -1)], -1), slope, unit, inner, gram)
+
+
+class Images(NamedTuple):
+    """The balls of M learners of each of V views, in terms of their m pulled arms ``pulled`` (V, M, m).
+
+    ``counts`` n and ``sums`` S (V, M, K); ``weight`` (V, M, m, m) and ``centre`` (V, M, m) with C_x = A_xA_xᵀ/λ −
+    A_xGᵀ·weight·GA_xᵀ and ŵ = ŵ₀ + Gᵀ·centre for the rows G of the pulled arms; ``spare`` (V, M) = β − ‖ŵ − ŵ₀‖²_Σ +
+    Σ_k S_k²/n_k.
+    """
+
+    view: View
+    lam: float
+    beta: float
+    counts: Tensor
+    sums: Tensor
+    pulled: Tensor
+    weight: Tensor
+    centre: Tensor
+    spare: Tensor
+
+
+class Rows(NamedTuple):
+    """The images of n (learner, arm) pairs: θ̂ ``centre`` and diag A_xA_xᵀ/λ ``scale`` (n, 2H + 1), and C_x =
+    diag(scale) − ``low``ᵀ ``heavy``, both (n, m, 2H + 1)."""
+
+    centre: Tensor
+    scale: Tensor
+    low: Tensor
+    heavy: Tensor
+
+    def times(self, h: Tensor) -> Tensor:
+        """C_x h for h (n, 2H + 1)."""
+        return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
+
+    def of(self, part: Tensor) -> "Rows":
+        """The rows where ``part`` (n,) is true."""
+        return Rows(*(field[part] for field in self))
+
+
+def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
+    """The images of the balls of ``tally`` (V, M, K), from one m × m factorisation of I + √n GGᵀ√n/λ per learner."""
+    pulled = tally.counts > 0
+    most = max(1, int(pulled.sum(-1).max()))
+    index = pulled.byte().sort(dim=-1, descending=True, stable=True).indices[..., :most]
+    counts, sums = (part.gather(-1, index) for part in tally)
+    which = torch.arange(len(index)).view(-1, 1, 1, 1)
+    gram = view.gram[which, index.unsqueeze(-1), index.unsqueeze(-2)]
+    root = counts.sqrt()
+    kernel = root.unsqueeze(-1) * gram * root.unsqueeze(-2) / lam
+    kernel.diagonal(dim1=-2, dim2=-1).add_(1)
+    factor = torch.linalg.cholesky(kernel)
+    half = torch.linalg.solve_triangular(factor, torch.diag_embed(root), upper=False)
+    mean = torch.where(counts > 0, sums / counts, 0.0)
+    centre = root * torch.cholesky_solve((root * mean).unsqueeze(-1), factor).squeeze(-1) / lam
+    spare = beta + lam * (mean * centre).sum(-1)  # Sᵀ(S/n − GGᵀ·centre) = λ Sᵀcentre/n
+    return Images(view, lam, beta, *tally, index, half.mT @ half / lam**2, centre, spare)
+
+
+def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
+    """The images that the arms ``at`` (view, learner, arm; n of each) see."""
+    v, m, k = at
+    view, index = images.view, images.pulled[v, m]
+    which = v.unsqueeze(-1)
+    low = seen_gradients(
+        view.slope[which, index], view.unit[which, index], view.inner[v, k].gather(-1, index)
+    )
+    centre = view.theta[v, k] + (images.centre[v, m].unsqueeze(-2) @ low).squeeze(-2)
+    scale = scaled(torch.ones_like(centre), view.size[v, k]) / images.lam
+    return Rows(centre, scale, low, images.weight[v, m] @ low)
+
+
+def seen_gradients(slope: Tensor, unit: Tensor, inner: Tensor) -> Tensor:
+    """A_x g_k (n, m, 2H + 1) of m arms k with ``slope`` and ``unit`` (n, m, H) and 1 + x·x_k ``inner`` (n, m)."""
+    return torch.cat([inner.unsqueeze(-1) * slope, unit, torch.ones_like(unit[..., :1])], -1)
+
+
+def scaled(theta: Tensor, size: Tensor) -> Tensor:
+    """A_xA_xᵀθ, where A_xA_xᵀ = diag(s², …, s², 1, …, 1) and s² = ``size``."""
+    z, outer = theta.tensor_split([theta.shape[-1] // 2], -1)
+    return torch.cat([z * size.unsqueeze(-1), outer], -1)
+
+
+def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """z and W₂ (..., H) and c₂ (...) of ``theta`` (..., 2H + 1)."""
+    hidden = theta.shape[-1] // 2
+    return theta[..., :hidden], theta[..., hidden:-1], theta[..., -1]
+
+
+def value(theta: Tensor) -> Tensor:
+    """f = Σ_j W₂ⱼσ(zⱼ) + c₂ (...) at ``theta`` (..., 2H + 1)."""
+    z, w2, c2 = layers(theta)
+    return (w2 * torch.sigmoid(z)).sum(-1) + c2
+
+
+def slope(theta: Tensor) -> Tensor:
+    """h = ∂f/∂θ = (W₂σ'(z), σ(z), 1), (..., 2H + 1)."""
+    z, w2, c2 = layers(theta)
+    unit = torch.sigmoid(z)
+    return torch.cat([w2 * unit * (1 - unit), unit, torch.ones_like(c2).unsqueeze(-1)], -1)

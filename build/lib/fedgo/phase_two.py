@@ -1,0 +1,200 @@
+"""Phase II for features g_x (Algorithm 1, lines 3–10): optimistic arm, ridge statistics, event-triggered sync.
+
+Each client holds Σ and b of the data it knows, in arm space. Client i synchronises everybody when
+(|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ; then every ΔΣ, Δb goes up, the sums come
+down, and every client's Δ is reset (a reset that the printed algorithm leaves out). A patience m takes m off the
+number of pulls; with m ≥ 1 the printed bound on the number of synchronisations is true.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, number, require_kind
+from fedgo.confidence import Estimates, Posterior, Tally, condition, first_order, require_prior
+from fedgo.messages import Encoding, check_encoding, scalars
+from fedgo.problem import Problem
+from fedgo.star import Message, Star, When
+
+AnyState = TypeVar("AnyState", bound="tuple[Any, ...]")
+Index = Callable[[Estimates, Tally], Tensor]
+_AFRESH = 100  # pulls after which a posterior is computed from its data again: rank-one updates drift
+
+
+@dataclass(frozen=True)
+class Settings:
+    """λ = ``lam``, the squared radius β = ``beta``, the threshold γ = ``gamma`` (0: always, inf: never synchronise).
+
+    β may be a tensor (S, 1, 1), one for each run: settings that differ in nothing else are then played in one batch.
+
+    ``encoding`` is the form in which statistics are sent, the paper's dense one unless said; it decides what is
+    charged and nothing else. ``patience`` is how many of a client's pulls since the last synchronisation the event of
+    Algorithm 1 does not count, as printed none; with 1, P ≤ √(TΛ/γ) on every run.
+    """
+
+    lam: float = 1.0
+    beta: float | Tensor = 1.0
+    gamma: float = 1.0
+    encoding: Encoding = "dense"
+    patience: int = 0
+
+    def __post_init__(self) -> None:
+        number("lam", self.lam, "give a positive regularisation weight λ", above=0)
+        for beta in self.beta.flatten().tolist() if isinstance(self.beta, Tensor) else [self.beta]:
+            number("beta", beta, "give a finite squared radius β, at least 0", least=0)
+        number("gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)", least=0, infinite=True)
+        check_encoding(self.encoding)
+        count("patience", self.patience, "give the number of own pulls not counted, 0 as printed", least=0)
+
+
+_ANY = Settings()
+
+
+def require_run(problem: Problem, clients: int, steps: int, settings: Settings = _ANY) -> None:
+    """The arguments that all algorithms without a Phase I share are of their kinds and in range."""
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    count("clients", clients, "give N, at least one client")
+    count("steps", steps, "give at least one step")
+    require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
+
+
+class State(NamedTuple):
+    """``posterior`` of every learner, its own data since the last sync (``fresh``, log-ratio ``gain``), all (S, M, …);
+    the ``server``'s tally of everything synchronised, (S, K)."""
+
+    posterior: Estimates
+    fresh: Tally
+    gain: Tensor
+    server: Tally
+
+    @property
+    def known(self) -> Tally:
+        """D_{t,i}: all the data in each learner's model, (S, M, K)."""
+        return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
+
+
+def drifted(fresh: Tally, turn: Tensor | float = 1.0) -> Tensor:
+    """Whether after so many own pulls (...), of which the last was now if ``turn`` (...) is 1, a posterior is to be
+    computed from its data again."""
+    return fresh.counts.sum(-1) % _AFRESH < turn
+
+
+@dataclass(frozen=True)
+class EventTriggered:
+    """M = ``learners`` ridge learners per run on ``features`` (S, 1 or M, K, r) with ``offsets`` (S, 1 or M, K).
+
+    ``dimension`` d_w is that of the statistics sent; ``optimism`` gives the index, the first-order one unless said.
+    ``in_place`` `learn` and `synchronise` use up the posterior of the state that they get: for whoever, as `simulate`,
+    keeps the last state only.
+    """
+
+    learners: int
+    features: Tensor
+    offsets: Tensor
+    dimension: int
+    settings: Settings
+    optimism: Index | None = None
+    in_place: bool = field(default=False, kw_only=True)
+
+    def statistics(self, tally: Tally) -> Message[Tally]:
+        """The message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, ..., K) that determines it."""
+        pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
+        return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
+
+    def begin(self) -> State:
+        """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
+        runs, _, arms, _ = self.features.shape
+        return self.resume(Tally.blank(runs, arms))
+
+    def resume(self, server: Tally) -> State:
+        """The state of learners that know what is at the ``server`` (S, K), and have pulled nothing since."""
+        require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
+        runs, arms = server.counts.shape
+        known = Tally(*(part.unsqueeze(1) for part in server))
+        posterior = self.posterior(torch.arange(runs), known).of_each(self.learners)
+        gain = torch.zeros(runs, self.learners, dtype=torch.float64)
+        # a copy, as it may be updated in place
+        return State(posterior, Tally.blank(runs, self.learners, arms), gain, server.of(torch.arange(runs)))
+
+    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Estimates:
+        """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.
+
+        An engine may make use of the state ``before`` a synchronisation.
+        """
+        return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
+
+    def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
+        """The posterior of the learners with ``turn`` 1 after their pull, as `learn` says."""
+        assert isinstance(state.posterior, Posterior)
+        return state.posterior.absorb(arm, reward, turn, self.in_place)
+
+    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+        """ln(det Σ/det(Σ − ΔΣ)) after the pull."""
+        return state.gain + turn * state.posterior.gain(arm)
+
+    def index(self, state: State) -> Tensor:
+        """Line 3: the optimistic value of every arm."""
+        if self.optimism is None:
+            return first_order(state.posterior, self.settings.beta)
+        return self.optimism(state.posterior, state.known)
+
+    def fires(self, state: State, arm: Tensor) -> Tensor:
+        """Line 6, for the statistics after the pull."""
+        pulls = state.fresh.counts.sum(-1) + 1 - self.settings.patience
+        return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
+
+    def pulled(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Lines 4–5, of any leading dimensions: one client alone has none."""
+        residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        gain = self.gain(state, arm, turn)
+        posterior = self.absorb(state, arm, reward, turn)
+        return State(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
+
+    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+        """Lines 4–5, and now and then the posteriors from all their data."""
+        after = self.pulled(state, arm, reward, turn)
+        due = drifted(after.fresh, turn)
+        return self._afresh(after, due) if due.any() else after
+
+    def _afresh(self, state: State, due: Tensor) -> State:
+        """``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
+        assert isinstance(state.posterior, Posterior)
+        known = state.known
+        rows = due.nonzero(as_tuple=True)
+        features = self.features.expand(*due.shape, *self.features.shape[2:])[rows]
+        offsets = self.offsets.expand_as(known.sums)[rows]
+        exact = condition(features, offsets, self.settings.lam, Tally(*(part[rows] for part in known)))
+        posterior = state.posterior if self.in_place else state.posterior.copy()
+        for part, new in zip(posterior, exact, strict=True):
+            part.index_put_(rows, new)
+        return state._replace(posterior=posterior)
+
+    def synchronise(self, state: State, star: Star, when: When) -> State:
+        """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
+        run = when.run
+        fresh = state.fresh.of(run)
+        sent = star.collect(self.statistics(fresh), when)
+        news = sent.summed()
+        # the server sends the news of this epoch; dense, that is as large as the total of the printed line 9
+        total = state.server.of(run) + star.broadcast(self.statistics(news), when)
+        received = Tally(*(part.unsqueeze(1) for part in total))
+        posterior = self.posterior(run, received, state)
+        blank = Tally.blank(*fresh.counts.shape)
+        new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
+        return place(state, run, new, self.in_place)
+
+
+def place(state: AnyState, run: Tensor, new: AnyState, in_place: bool = False) -> AnyState:
+    """``state`` (a tuple of tensors or such tuples) with the rows ``run`` of each first axis replaced by ``new``;
+    ``in_place`` in the memory of ``state``, which is then used up."""
+    return type(state)(*(_placed(old, run, part, in_place) for old, part in zip(state, new, strict=True)))
+
+
+def _placed(old: Any, run: Tensor, new: Any, in_place: bool) -> Any:
+    if not isinstance(old, Tensor):
+        return place(old, run, new, in_place)
+    rows = new.expand(-1, *old.shape[1:])
+    return old.index_copy_(0, run, rows) if in_place else old.index_copy(0, run, rows)

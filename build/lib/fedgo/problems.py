@@ -1,0 +1,155 @@
+"""The problems of the paper's experiments (Section 6, appendix D): BoTorch's functions and the clustered data.
+
+MagicTelescope and Shuttle have one arm x_k for each k-means cluster C_k of the scaled rows (section "Real-world
+dataset", after Filippi et al. 2010), in files that the repository's ``data/uci_arms.py`` computes:
+
+    x_k = mean of the rows in C_k,   f(x_k) = share of the positive class in C_k,   k = 1, ..., 20
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedgo._checks import extra, on_cpu, require
+from fedgo.problem import Problem, run_numbers, uniform_arms
+
+FOLDER = Path(__file__).parent / "data"
+
+
+@on_cpu
+def hartmann6(
+    runs: int | Sequence[int] = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1
+) -> Problem:
+    """Hartmann's function on [0,1]⁶, reward −f₁ = Σ ᾱ exp(−Σ Ā(x − P̄)²) ∈ (0, 3.33] (Section 6, appendix D).
+
+    The paper's table of P̄ lacks its factor 1e-4; BoTorch's function has it.
+    """
+    function = botorch_function("Hartmann", dim=6)
+    return uniform_arms(
+        "Hartmann6", lambda x: -function.evaluate_true(x), (0.0, 1.0), 6, runs, arms, seed, sigma
+    )
+
+
+@on_cpu
+def cosine8(
+    runs: int | Sequence[int] = 10,
+    *,
+    arms: int = 50,
+    seed: int = 0,
+    sigma: float = 0.1,
+    negated: bool = True,
+) -> Problem:
+    """The cosine mixture on [−1,1]⁸: reward −f₂ as the appendix says, or f₂ itself with ``negated=False``.
+
+    f₂ = 0.1 Σ cos(5πx) − Σ x² has its maximum 0.8 at 0; −f₂ is largest at the corners of the cube.
+    """
+    function = botorch_function("Cosine8")
+    sign = -1.0 if negated else 1.0
+    name = "Cosine8" if negated else "Cosine8 as printed"
+    return uniform_arms(
+        name, lambda x: sign * function.evaluate_true(x), (-1.0, 1.0), 8, runs, arms, seed, sigma
+    )
+
+
+def botorch_function(name: str, **options: Any) -> Any:
+    """BoTorch's test function ``name``, in double precision.
+
+    Its tables are in the default dtype, whatever ``dtype`` says: Hartmann's would be wrong by 4e-8.
+    """
+    with extra("study"):
+        from botorch.test_functions import synthetic
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        return getattr(synthetic, name)(dtype=torch.float64, **options)
+    finally:
+        torch.set_default_dtype(before)
+
+
+class Source(NamedTuple):
+    """A published data set of UCI's Machine Learning Repository."""
+
+    title: str
+    attribution: str
+    doi: str
+    licence: str
+    totals: dict[str, int]  # rows of each class, from UCI's documentation
+    positive: str  # the class that is a reward of 1
+
+
+SOURCES = {
+    "magic": Source(
+        title="MagicTelescope",
+        attribution="R. Bock (2004). MAGIC Gamma Telescope. UCI Machine Learning Repository.",
+        doi="10.24432/C52C8B",
+        licence="CC BY 4.0",
+        totals={"g": 12_332, "h": 6_688},
+        positive="g",
+    ),
+    "shuttle": Source(
+        title="Shuttle",
+        attribution="NASA. Statlog (Shuttle). UCI Machine Learning Repository.",
+        doi="10.24432/C5WS31",
+        licence="CC BY 4.0",
+        totals={"1": 45_586, "2": 50, "3": 171, "4": 8_903, "5": 3_267, "6": 10, "7": 13},
+        positive="1",
+    ),
+}
+
+
+@on_cpu
+def clustered(
+    name: Literal["magic", "shuttle"],
+    runs: int | Sequence[int] = 10,
+    *,
+    seed: int = 0,
+    sigma: float = 0.1,
+    reward: Literal["gaussian", "bernoulli"] = "gaussian",
+) -> Problem:
+    """MagicTelescope or Shuttle as 20 arms: cluster centroids and their share of the positive class.
+
+    The arms are the same in every run (only the noise differs); see `shipped_arms`.
+    """
+    numbers = run_numbers(runs)
+    table = shipped_arms(name)
+    arms = torch.from_numpy(table.features).expand(len(numbers), -1, -1)
+    means = torch.from_numpy(table.means).expand(len(numbers), -1)
+    return Problem(SOURCES[name].title, arms, means, numbers, seed, sigma, reward)
+
+
+class Arms(NamedTuple):
+    """The arms of a data set, sorted by their features from left to right."""
+
+    features: NDArray[np.float64]  # (clusters, d_x), in [0, 1]
+    means: NDArray[np.float64]  # (clusters,), the mean rewards, in [0, 1]
+    sizes: NDArray[np.int64]  # (clusters,), how many rows each cluster holds
+
+
+def shipped_arms(name: str) -> Arms:
+    """The 20 arms of "magic" or "shuttle" as shipped: features (20, 10), means (20,), sizes (20,).
+
+    A ``ValueError`` for an unknown name, and for a file that is damaged.
+    """
+    require(name in SOURCES, "name", name, f"choose one of {tuple(SOURCES)}")
+    table = shipped(FOLDER / f"{name}.csv")
+    return Arms(table[:, 2:], table[:, 1], table[:, 0].astype(np.int64))
+
+
+def shipped(path: Path) -> NDArray[np.float64]:
+    """The numbers of a file that ``data/uci_arms.py`` wrote; a ``ValueError`` if they are not those it wrote."""
+    text = path.read_text(encoding="utf-8")
+    table = np.loadtxt(text.splitlines(), delimiter=",", comments="#", ndmin=2)
+    remedy = "the file says another: restore it, or compute it with the repository's data/uci_arms.py"
+    stated = f"# sha256 of the numbers below: {digest(table)}"
+    require(stated in text.splitlines(), f"the sha256 of the numbers in {path.name}", digest(table), remedy)
+    return table
+
+
+def digest(numbers: NDArray[np.float64]) -> str:
+    """The sha256 of ``numbers``, row by row as little-endian doubles: how they are written down does not matter."""
+    return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()

@@ -1,0 +1,91 @@
+"""The analysis of the confidence set: information, the squared radius β_{t,i} and its printed form.
+
+A function with ``_printed`` is the paper's statement, kept to be tested; the one without is proved in the book.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, require
+from fedgo.theory.assumptions import Assumptions, check_probability, check_regularisation
+from fedgo.theory.phase_one import squared_distance_printed
+
+
+def information_bound(dimension: int, pulls: float, slope: float, lam: float) -> float:
+    """R = d ln(1 + nC_g²/(dλ)) ≥ ln det Σ/det λI (lemma "log-det"); d = min(K, d_w) with K arms."""
+    check_regularisation(lam)
+    return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
+
+
+class Terms(NamedTuple):
+    """The three terms of a squared radius β."""
+
+    noise: float
+    regularisation: float
+    linearisation: float
+
+
+def radius_printed(
+    a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float, lost: bool = False
+) -> Terms:
+    """β_t of the confidence lemma in the explicit form of its proof: three terms of (a + b + c)² ≤ 4(a² + b² + c²).
+
+    4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ², C_h²ρ⁴ n d_wι″ with ρ² = `squared_distance_printed` and
+    ι″ = 2 ln(1 + nC_g²/(d_wλ)). The proof loses the factor 2 of ln(1/δ_t²); ``lost`` leaves it out as well.
+    """
+    check_probability(delta)
+    rho2 = squared_distance_printed(a, exploration, delta)
+    information = information_bound(a.dimension, pulls, a.slope, lam)
+    union = (1 if lost else 2) * math.log(math.pi**2 * step**2 / (3 * delta))
+    return Terms(
+        4 * a.noise**2 * (information + union),
+        4 * lam * rho2,
+        a.curvature**2 * rho2**2 * pulls * 2 * information,
+    )
+
+
+def noise_radius(
+    information: Tensor, syncs: Tensor | int | None, *, members: int, sigma: float, delta: float
+) -> Tensor:
+    """σ√(Λ + 2 ln(π²M(p + 1)²/(6δ))), which bounds all self-normalised sums of the noise with probability 1 − δ.
+
+    Λ = ``information`` is each one's log-ratio; the union is over p = ``syncs`` and M = ``members``: the N clients, or
+    the N clients times K arms where every arm has a sum of its own. Without ``syncs`` the sums are of all data, one
+    sequence for each of M members, and it is σ√(Λ + 2 ln(M/δ)).
+    """
+    check_probability(delta)
+    if syncs is None:
+        return sigma * (information + 2 * math.log(members / delta)).sqrt()
+    union = 2 * math.log(math.pi**2 * members / (6 * delta))
+    epoch = torch.as_tensor(syncs + 1, dtype=torch.float64)  # the logarithm of an int64 would be a float32
+    return sigma * (information + (union + 4 * epoch.log())).sqrt()
+
+
+def radius(
+    information: Tensor,
+    pulls: Tensor,
+    syncs: Tensor | int,
+    *,
+    clients: int,
+    lam: float,
+    sigma: float,
+    distance: Tensor | float,
+    curvature: Tensor | float,
+    delta: float,
+) -> Tensor:
+    """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (the paper's confidence lemma).
+
+    √β = σ√(ln det Σ/det λI + 2 ln(π²N(p+1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|, with ``information`` the log-ratio,
+    ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*|, which only a simulation knows, and ``curvature`` C_h.
+    """
+    check_probability(delta)
+    check_regularisation(lam)
+    count("clients", clients, "give N, at least one client", most=math.inf)
+    for name, values in (("sigma", sigma), ("distance", distance), ("curvature", curvature)):
+        least = float(torch.as_tensor(values).min())
+        require(least >= 0, name, least, "give a bound, at least 0")
+    noise = noise_radius(information, syncs, members=clients, sigma=sigma, delta=delta / 2)
+    return (noise + math.sqrt(lam) * distance + curvature / 2 * distance**2 * pulls.sqrt()).square()

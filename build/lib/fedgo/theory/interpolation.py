@@ -1,0 +1,40 @@
+"""A w* of Assumption 1 for arms in finite number: f_x(w*) equals the mean reward of every arm x.
+
+With fewer arms than parameters there are many. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + μI)⁻¹ r from ŵ₀ find one near
+it, where J is the matrix of the gradients at w and r the vector of the mean rewards less f_x(w).
+"""
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import require
+from fedgo.network import Parametric
+
+_MOST_STEPS = 1000
+
+
+def interpolate(
+    model: Parametric, start: Tensor, arms: Tensor, means: Tensor, tolerance: float = 1e-10
+) -> Tensor:
+    """w* (R, d_w) near ``start`` with |f_x(w*) − ``means``| ≤ ``tolerance`` on ``arms`` (R, K, d_x), ``means`` (R, K).
+
+    It need not be the nearest. An ``ArithmeticError`` if a run does not get there, as with more arms than parameters; a
+    ``ValueError`` where a mean is not finite.
+    """
+    w, missing = start, means - model.values(start, arms)
+    finite, most = bool(missing.isfinite().all()), missing.abs().max().item()
+    require(finite, "the largest |r|", most, "give finite means and ŵ₀")
+    identity = torch.eye(arms.shape[-2], dtype=torch.float64)
+    damping = torch.ones_like(missing[..., :1])
+    for _ in range(_MOST_STEPS):
+        if missing.abs().max() <= tolerance:
+            return w
+        slopes = model.gradients(w, arms)
+        factor = torch.linalg.cholesky(slopes @ slopes.mT + damping.unsqueeze(-1) * identity)
+        trial = w + (slopes.mT @ torch.cholesky_solve(missing.unsqueeze(-1), factor)).squeeze(-1)
+        left = means - model.values(trial, arms)
+        better = left.norm(dim=-1, keepdim=True) < missing.norm(dim=-1, keepdim=True)
+        w, missing = torch.where(better, trial, w), torch.where(better, left, missing)
+        damping = (damping * torch.where(better, 0.3, 3.0)).clamp(1e-13, 1e13)
+    most = missing.abs().max().item()
+    raise ArithmeticError(f"no parameter fits all arms to {tolerance}: {most:.1e} is left")

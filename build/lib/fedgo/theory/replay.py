@@ -1,0 +1,89 @@
+"""What the analysis of Phase II speaks about, rebuilt from a trace: widths, log-determinants, epochs of every step.
+
+From the counts that each client knew (`knowledge`) follow its Σ_{t−1,i} and the width of its arm, and those of the
+analysis' agent who sees every pull. Log-determinants are running sums, ln det(Σ + ggᵀ)/det Σ = ln(1 + gᵀΣ⁻¹g).
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import require
+from fedgo.confidence import Tally, compress, precision_factor
+from fedgo.phase_one import Start
+from fedgo.theory.intervals import knowledge
+from fedgo.trace import Trace
+
+
+class Replay(NamedTuple):
+    """One entry for every step t of Phase II, (S, NT), of the client i = i_t whose turn it is.
+
+    ``local`` ‖g_t‖² in Σ_{t−1,i}⁻¹ and ``central`` in Σ_{t−1}⁻¹; ``gain`` ln det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i}) and
+    ``since`` the client's pulls since the last synchronisation, both with this pull; ``information`` ln det Σ_{t,i}/det
+    λI and ``total`` ln det Σ_t/det λI; ``epoch`` p, the synchronisations before t, int64. ``known`` is D_{t,i}, the
+    data in the client's model after the pull, with the residuals y − f_x(ŵ₀) as sums, (S, NT, K).
+    """
+
+    local: Tensor
+    central: Tensor
+    gain: Tensor
+    since: Tensor
+    information: Tensor
+    total: Tensor
+    epoch: Tensor
+    known: Tally
+
+    def by_epoch(self, values: Tensor) -> Tensor:
+        """The sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1) with P the most of any run."""
+        out = values.new_zeros(len(values), int(self.epoch.max()) + 1)
+        return out.scatter_add(1, self.epoch, values)
+
+
+def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
+    """Replay Phase II of ``trace``, which Fed-GO-UCB made from ``start`` on ``arms`` (S, K, d_x) with λ = ``lam``.
+
+    The synchronisations are the trace's, whatever event made them. A ``ValueError`` where the arms are not the start's.
+    """
+    require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
+    shape = tuple(start.w0.shape)
+    require(shape[1] == 1, "the shape of w0", shape, "give a shared_start: all Σ must be around one ŵ₀")
+    remedy = "give the arms of the problem that the start was made on"
+    require(torch.equal(arms, start.problem.arms), "the shape of arms", tuple(arms.shape), remedy)
+    w0, network = start.w0[:, 0], start.network
+    features = compress(network.gradients(w0, arms)).features
+    residual = trace.reward - network.values(w0, arms).gather(1, trace.arm)
+    arm, sync = (part[:, trace.phase_one :] for part in (trace.arm, trace.sync))
+    pulled = torch.nn.functional.one_hot(arm, arms.shape[1]).double()
+    everybody = pulled.cumsum(1) - pulled
+    known = Tally.blank(*pulled.shape)
+    local, central, gain, since = (torch.zeros(arm.shape, dtype=torch.float64) for _ in range(4))
+    for before in knowledge(replace(trace, reward=residual), arms.shape[1]):
+        step, own = before.step - trace.phase_one, pulled[:, before.step - trace.phase_one]
+        known.counts[:, step] = before.tally.counts + own
+        known.sums[:, step] = before.tally.sums + own * residual[:, before.step].unsqueeze(-1)
+        local[:, step] = _widths(features, lam, before.tally.counts, arm[:, step])
+        central[:, step] = _widths(features, lam, everybody[:, step], arm[:, step])
+        gain[:, step] = _since_sync(local[:, step].log1p(), before.syncs)
+        since[:, step] = _since_sync(torch.ones_like(local[:, step]), before.syncs)
+    epoch, total = sync.cumsum(1) - sync.long(), central.log1p().cumsum(1)
+    reached = torch.where(sync, total, 0.0).cummax(1).values  # by the server at the last synchronisation
+    information = gain + torch.nn.functional.pad(reached, (1, 0))[:, :-1]
+    return Replay(local, central, gain, since, information, total, epoch, known)
+
+
+def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
+    """‖g‖²_{Σ⁻¹} of ``arm`` (S, L) with Σ of the ``counts`` (S, L, K), (S, L), from ``features`` (S, K, r)."""
+    factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
+    rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])
+    half = torch.linalg.solve_triangular(factor, features.gather(1, rows).unsqueeze(-1), upper=False)
+    squares: Tensor = half.square().sum((-2, -1))
+    return squares
+
+
+def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
+    """Running sums of one client's ``values`` ≥ 0 (S, L), begun anew where its ``syncs`` (S, L) have grown."""
+    sums = values.cumsum(1)
+    new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
+    return sums - torch.where(new, sums - values, 0.0).cummax(1).values

@@ -1,0 +1,110 @@
+"""Worlds in which the theory can be checked: problems that are realizable (Assumption 1), whose w* is known.
+
+Of any network, and of one unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, of which all constants have a closed form.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, number, on_cpu, require
+from fedgo._streams import generator, normal_tape
+from fedgo.network import Parametric
+from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.theory.assumptions import Assumptions
+
+
+@dataclass(frozen=True)
+class SingleUnit:
+    """The class f_x(w) = tanh(wᵀx) with d_w = d_x: small enough for every bound of the paper to say something.
+
+    |f| ≤ 1, ‖∇f‖ ≤ |x| and ‖∇²f‖ ≤ 4|x|²/(3√3) for every w, and w* is identified by d_x independent arms.
+    """
+
+    d_x: int
+
+    def __post_init__(self) -> None:
+        count("d_x", self.d_x, "give the arms' dimension, at least 1")
+
+    @property
+    def size(self) -> int:
+        """d_w = d_x."""
+        return self.d_x
+
+    def values(self, w: Tensor, x: Tensor) -> Tensor:
+        """f_x(w), shape (..., K), for ``w`` (..., d_x) at the points ``x`` (..., K, d_x)."""
+        return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
+
+    def gradients(self, w: Tensor, x: Tensor) -> Tensor:
+        """∇f_x(w) = (1 − tanh²)x, shape (..., K, d_x)."""
+        return (1 - self.values(w, x).square()).unsqueeze(-1) * x
+
+    def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Network.squared_loss`."""
+        value = self.values(w, x)
+        error = (value - y) * mask
+        slope = 2 * error * (1 - value.square())
+        return error.square().sum(-1), (slope.unsqueeze(-2) @ x).squeeze(-2)
+
+
+def single_unit(
+    runs: int | Sequence[int],
+    dimension: int = 5,
+    arms: int = 50,
+    *,
+    seed: int = 0,
+    sigma: float = 0.1,
+    scale: float = 1.0,
+    source: torch.Generator | None = None,
+) -> Problem:
+    """f = f_{w*} of `SingleUnit` with d_w = d_x = ``dimension`` on ``arms`` arms uniform in s·[−½, ½]^d, s = ``scale``.
+
+    So the arms have both signs. w* (S, d_w) is uniform in [0.2, 0.8]^d, the interior of W; each run draws its own,
+    unless one ``source`` draws them all in turn.
+    """
+    require(dimension >= 1, "dimension", dimension, "give d_w = d_x, at least 1")
+    require(0 < scale < math.inf, "scale", scale, "give a finite scale > 0 of the arms")
+    blank = uniform_arms("single unit", lambda x: x.sum(-1), (-0.5, 0.5), dimension, runs, arms, seed, sigma)
+    sources = blank.generators("inside") if source is None else [source] * len(blank.runs)
+    share = torch.stack([torch.rand(dimension, generator=each, dtype=torch.float64) for each in sources])
+    points, truth = scale * blank.arms, 0.2 + 0.6 * share
+    return replace(blank, arms=points, means=SingleUnit(dimension).values(truth, points), truth=truth)
+
+
+def single_unit_assumptions(problem: Problem) -> Assumptions:
+    """Assumptions 2 and 3 of `SingleUnit` on the arms (S, K, d_x) of ``problem``: of its runs the worst constants.
+
+    With r_x = max |wᵀx| over W: F = max tanh r_x, attained at a corner; C_g = max |x|, attained at w = 0; C_h =
+    4C_g²/(3√3), a bound for all w. By the mean value theorem |f_x(w) − f_x(w*)| ≥ m_x|(w − w*)ᵀx| with m_x =
+    1 − tanh² r_x, so L(w) ≥ ½μ|w − w*|² on all of W, whatever w* ∈ W is, with μ = 2λ_min(Σ_x m_x²xxᵀ/K) and no tail.
+    """
+    x = problem.arms
+    reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
+    steep = (1 - reach.tanh().square()).unsqueeze(-1) * x
+    growth = 2 * torch.linalg.eigvalsh(steep.mT @ steep / x.shape[1])[:, 0]
+    slope = x.norm(dim=-1).max().item()
+    value, curvature = reach.tanh().max().item(), 4 * slope**2 / (3 * math.sqrt(3))
+    return Assumptions(x.shape[2], value, slope, curvature, problem.sigma, growth.min().item())
+
+
+@on_cpu
+def realizable(
+    network: Parametric,
+    runs: int | Sequence[int] = 10,
+    *,
+    arms: int = 50,
+    seed: int = 0,
+    sigma: float = 0.1,
+    scale: float = 1.0,
+) -> Problem:
+    """f = f_{w*} and uniform arms in [0,1]^d_x: Assumption 1 holds exactly; w* ~ N(0, s²I), s = ``scale``."""
+    numbers = run_numbers(runs)
+    count("seed", seed, "give a seed of at least 0", least=0)
+    number("scale", scale, "give the standard deviation of w*")
+    drawn = [normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]
+    truth, box, d_x = torch.stack(drawn).mul(scale), (0.0, 1.0), network.d_x
+    problem = uniform_arms("realizable", lambda x: x.sum(-1), box, d_x, numbers, arms, seed, sigma)
+    return replace(problem, means=network.values(truth, problem.arms), truth=truth)

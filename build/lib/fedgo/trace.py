@@ -1,0 +1,150 @@
+"""What an experiment did, step by step, and its file: regret R_t and communication C_t (Section 3) are sums over it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedgo import _files
+from fedgo._checks import count, require, require_each, require_kind
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """What an experiment did, all arrays (S, steps): Phase I in the first ``phase_one`` steps, then Phase II.
+
+    ``arm`` int64, ``reward``, ``regret`` f(x*) − f(x_t) float64, ``up`` and ``down`` scalars int64, ``sync`` bool;
+    ``notes`` by name what the learner had to say of each step, if anything. Two traces are equal if every entry of
+    every array is.
+    """
+
+    algorithm: str
+    problem: str
+    clients: int
+    phase_one: int
+    arm: Tensor
+    reward: Tensor
+    regret: Tensor
+    up: Tensor
+    down: Tensor
+    sync: Tensor
+    notes: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        for name, values in (
+            arrays | {f"the note {name!r}": note for name, note in self.notes.items()}
+        ).items():
+            require_kind(isinstance(values, Tensor), name, values, "give a tensor")
+            shape, dtype = tuple(values.shape), _ARRAYS.get(name, values.dtype)
+            require(values.dtype == dtype, f"the dtype of {name}", values.dtype, f"give {dtype}")
+            fits = len(shape) == 2 and shape == self.arm.shape
+            require(
+                fits, f"the shape of {name}", shape, f"give (S, steps), as of arm: {tuple(self.arm.shape)}"
+            )
+        for name in ("algorithm", "problem"):
+            require_kind(isinstance(getattr(self, name), str), name, getattr(self, name), "give a name")
+        count("clients", self.clients, "give N, at least one client")
+        steps = self.arm.shape[1]
+        count("phase_one", self.phase_one, f"give T₀, 0 to {steps} = steps", least=0, most=steps)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        mine, theirs = self._entries(), other._entries()
+        return mine.keys() == theirs.keys() and all(
+            torch.equal(a, theirs[name]) if isinstance(a, Tensor) else a == theirs[name]
+            for name, a in mine.items()
+        )
+
+    def _entries(self) -> dict[str, Any]:
+        """Every field by its name, and every note by the name that it has in a file."""
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
+        return named | {_NOTE + name: values for name, values in self.notes.items()}
+
+    @property
+    def cumulative_regret(self) -> Tensor:
+        """R_t, Phase I included (S, steps)."""
+        return self.regret.cumsum(1)
+
+    @property
+    def communication(self) -> Tensor:
+        """C_t: scalars sent up and down until step t, the oracle included (S, steps)."""
+        return (self.up + self.down).cumsum(1)
+
+    def first(self, runs: int) -> "Trace":
+        """The first ``runs`` runs."""
+        there = len(self.arm)
+        require(count("runs", runs, f"there are {there}") <= there, "runs", runs, f"there are {there}")
+        part: dict[str, Any] = {name: getattr(self, name)[:runs] for name in _ARRAYS}
+        return replace(self, **part, notes={name: values[:runs] for name, values in self.notes.items()})
+
+    @classmethod
+    def join(cls, traces: Sequence["Trace"]) -> "Trace":
+        """The runs of several traces of one experiment as one trace."""
+        require(len(traces) >= 1, "traces", traces, "give at least one trace")
+        kinds = {
+            (t.algorithm, t.problem, t.clients, t.phase_one, t.arm.shape[1], *sorted(t.notes)) for t in traces
+        }  # the steps with them, and what there are notes of
+        require(len(kinds) == 1, "the experiments", sorted(kinds), "join the runs of one experiment only")
+        whole: dict[str, Any] = {
+            name: torch.cat([getattr(trace, name) for trace in traces]) for name in _ARRAYS
+        }
+        notes = {name: torch.cat([trace.notes[name] for trace in traces]) for name in traces[0].notes}
+        return replace(traces[0], **whole, notes=notes)
+
+    def to_frame(self) -> Any:
+        """One row for each run, for pandas: the final ``regret``, ``late_regret``, that of a step in the last tenth of
+        them, ``stuck``, no pull of the best arm in that tenth; the ``scalars`` sent, those of Phase II and those of
+        its second half, and the synchronisations."""
+        import pandas
+
+        steps, sent = self.arm.shape[1], self.up + self.down
+        tenth = math.ceil(steps / 10)
+        half = self.phase_one + (steps - self.phase_one) // 2
+        columns = {
+            "regret": self.cumulative_regret[:, -1],
+            "late_regret": self.regret[:, -tenth:].mean(1),
+            "stuck": (self.regret[:, -(steps // 10) :] > 0).all(1),
+            "scalars": sent.sum(1),
+            "scalars_phase_two": sent[:, self.phase_one :].sum(1),
+            "scalars_late": sent[:, half:].sum(1),
+            "synchronisations": self.sync.sum(1),
+        }
+        about = {"problem": self.problem, "algorithm": self.algorithm, "run": range(len(self.arm))}
+        return pandas.DataFrame(about | {name: values.numpy() for name, values in columns.items()})
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one ``.npz`` file; the file that was there stays whole until the new one is."""
+        entries = self._entries()
+        arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
+        _files.write(path, "the trace", entries, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Trace":
+        """Read what ``save`` wrote; a ``ValueError`` that names the file where it is something else."""
+        with _files.refused_by_name(path, "the trace", "a saved Trace"):
+            about, arrays = _files.read(path, "the trace", _ARRAYS)
+            notes = {
+                name.removeprefix(_NOTE): values for name, values in arrays.items() if name.startswith(_NOTE)
+            }
+            trace = cls(**about | {name: arrays[name] for name in _ARRAYS}, notes=notes)
+            for name, least in {"arm": 0, "up": 0, "down": 0, "regret": 0, "reward": -math.inf}.items():
+                values = arrays[name]
+                require_each(values.isfinite() & (values >= least), name, values, "the file is damaged")
+            return trace
+
+
+_NOTE = "note: "  # before the name of a note in a file
+_ARRAYS = {
+    "arm": torch.int64,
+    "reward": torch.float64,
+    "regret": torch.float64,
+    "up": torch.int64,
+    "down": torch.int64,
+    "sync": torch.bool,
+}
