@@ -356,3 +356,17 @@ def test_the_more_evident_of_two_speaks_and_each_remembers_its_own_fit():
         again = ByEvidence(order).fit(arms, data, 0.1, first)
         kept = [one.fit(arms, data, 0.1, fit) for one, fit in zip(order, alone, strict=True)]
         assert [fit.evidence for fit in again.rivals] == [fit.evidence for fit in kept]
+
+
+def no_optimum(points, means, variances):
+    raise RuntimeError("no optimum")
+
+
+def test_a_rival_whose_fit_fails_leaves_the_word_to_the_others():
+    data = data_of(PROBLEM, 0, [3, 1, 2, 0, 5, 1, 0, 2, 1])
+    arms, network, failing = PROBLEM.arms[0], Relinearised(Network(2, 3), 1), GaussianProcess(no_optimum)
+    alone = network.fit(arms, data, 0.1)
+    for order in ((network, failing), (failing, network)):
+        assert torch.equal(ByEvidence(order).fit(arms, data, 0.1).mean, alone.mean)
+    with pytest.raises(RuntimeError, match="no optimum"):
+        ByEvidence((failing, failing)).fit(arms, data, 0.1)

@@ -490,7 +490,8 @@ class Rivals(NamedTuple):
 
 @dataclass(frozen=True)
 class ByEvidence:
-    """Several ``surrogates`` whose fits have an evidence, a `GaussianProcess` and a `Relinearised`: all are fitted."""
+    """Several ``surrogates`` whose fits have an evidence, a `GaussianProcess` and a `Relinearised`: all are fitted, and
+    one whose fit fails says nothing this time."""
 
     surrogates: tuple[GaussianProcess | Relinearised, ...]
 
@@ -505,10 +506,18 @@ class ByEvidence:
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Rivals:
         """As `Surrogate` says."""
         last = before.rivals if isinstance(before, Rivals) else (None,) * len(self.surrogates)
-        fits: tuple[Any, ...] = tuple(
-            one.fit(arms, data, sigma, old) for one, old in zip(self.surrogates, last, strict=True)
-        )
-        return Rivals(fits, max(range(len(fits)), key=lambda number: fits[number].evidence))
+        fits: list[Any] = []
+        evidence = []
+        for one, old in zip(self.surrogates, last, strict=True):
+            try:
+                fits.append(one.fit(arms, data, sigma, old))
+                evidence.append(fits[-1].evidence)
+            except Exception:  # whatever a library raises where it finds no optimum: the others speak
+                if len(fits) + 1 == len(self.surrogates) and not any(map(math.isfinite, evidence)):
+                    raise
+                fits.append(old)
+                evidence.append(-math.inf)
+        return Rivals(tuple(fits), max(range(len(fits)), key=lambda number: evidence[number]))
 
 
 def _layers(network: Parametric) -> Tensor:
