@@ -28,16 +28,17 @@ from fedgo.star import answer
 class Fitting:
     """A ``surrogate`` in epochs as `fedgo.beyond.epochs.surrogate_ucb` plays it, T = ``rounds`` of each client.
 
-    Unless told otherwise it is what this book advises (`fedgo.beyond.advised.ADVISED`), with σ = ``sigma``. A "joint"
-    plan is made by the server, which sends each client its share; with another ``planning``, or with a guard around it
-    where there is a ``guarantee``, counts and sums of all come down, and clients fit. ``distinct`` says that Phase I
-    pulls no arm twice before all were pulled; else it is uniform.
+    Unless told otherwise it is what this book advises (`fedgo.beyond.advised.Advised`), with σ = ``sigma``; UCB1 has
+    ``IndependentArms()``, κ = 2, and the same ``untried``. A "joint" plan is made by the server, which sends each
+    client its share; with another ``planning``, or with a guard around it where there is a ``guarantee``, counts and
+    sums of all come down, and clients fit. Where ``distinct``, Phase I pulls no arm twice before all were pulled; else
+    it is uniform.
     """
 
     sigma: float
     rounds: int
-    surrogate: Surrogate = ADVISED.surrogate
-    until: Growing | Event = ADVISED.until
+    surrogate: Surrogate = field(default_factory=lambda: ADVISED.surrogate)
+    until: Growing | Event = field(default_factory=lambda: ADVISED.until)
     planning: Planning = "joint"
     kappa: float = ADVISED.kappa
     untried: float | None = ADVISED.untried
