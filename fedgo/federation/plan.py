@@ -36,8 +36,8 @@ class Fitting:
 
     sigma: float
     rounds: int
-    surrogate: Surrogate = ADVISED.surrogate
-    until: Growing | Event = ADVISED.until
+    surrogate: Surrogate = field(default_factory=lambda: ADVISED.surrogate)
+    until: Growing | Event = field(default_factory=lambda: ADVISED.until)
     planning: Planning = "joint"
     kappa: float = ADVISED.kappa
     untried: float | None = ADVISED.untried

@@ -24,6 +24,7 @@ from torch.nn.functional import pad
 
 from fedgo import _files
 from fedgo._checks import on_cpu, require, require_kind
+from fedgo.confidence import Tally
 from fedgo.federation.model import Course, course
 from fedgo.federation.plan import Plan
 from fedgo.federation.wire import Kind, Letter, checksum, decode, must, number_of, pack, unpack
@@ -93,6 +94,11 @@ class Server:
         """Whether Phase I, which ends with the first exchange, is over."""
         last = self.number - self.desk.open
         return self.plan.length == 0 or last > number_of(self.plan.known_exchange)
+
+    @property
+    def known(self) -> Tally:
+        """Pulls of every arm and sums of their rewards, with a network of residuals, by all clients; (K,) each."""
+        return Tally(*self.desk.total)
 
     @property
     def scalars(self) -> tuple[int, int]:
@@ -209,11 +215,9 @@ class Server:
         remedy = "Phase I or an exchange goes on: add later"
         require(self.started and not desk.open, "the exchange", self.number, remedy)
         self.plan.require_extended_by(plan)
-        links = (
-            Link(*link[:4], *(data if data is None else pad(data, more) for data in link[4:]))
-            for link in desk.links
-        )
-        server.desk = desk._replace(total=pad(desk.total, more), links=tuple(links))
+        several = [[data if data is None else pad(data, more) for data in link[4:]] for link in desk.links]
+        links = tuple(Link(*link[:4], *data) for link, data in zip(desk.links, several, strict=True))
+        server.desk = desk._replace(total=pad(desk.total, more), links=links)
         server.ledger = self.ledger
         return server
 
