@@ -61,11 +61,6 @@ class Fitting:
         how = METHODS[method]
         return cls(sigma, rounds, how.surrogate, how.until, kappa=how.kappa, untried=how.untried, few=how.few)
 
-    @property
-    def served(self) -> bool:
-        """Whether the server plans."""
-        return self.planning == "joint" and self.guarantee is None
-
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -130,8 +125,9 @@ class Plan:
 
     @property
     def served(self) -> bool:
-        """Whether clients are sent a plan in place of counts and sums."""
-        return self.fitting is not None and self.fitting.served
+        """Whether the server plans, and clients are sent their shares in place of counts and sums."""
+        how = self.fitting
+        return how is not None and how.planning == "joint" and how.guarantee is None
 
     @property
     def known_exchange(self) -> int:

@@ -189,7 +189,7 @@ class Server:
         if fits:  # lines 1–2: Phase I is over, and every client is sent ŵ₀
             everything = reduce(torch.add, [reply.data for reply in inbox.values()])
             planned = planned._replace(weights=self.plan.oracle(everything))
-        elif how is not None and how.served and inbox:
+        elif how is not None and self.plan.served and inbox:
             planned = course(self.plan, how, planned.weights, total, self.number - 2)
         desk = desk._replace(planned=planned, total=total, inbox={}, open=False)
         named, links = _named(self.number, desk), list(desk.links)
