@@ -96,7 +96,7 @@ def test_the_printed_method_says_what_the_map_says_of_it(csv):
 
 def test_trials_are_open_at_several_sites_and_told_in_any_order(csv):
     study = opened(csv, **PLAIN, sites=("A", "B"))
-    with pytest.raises(ValueError, match="site is None: choose one of"):
+    with pytest.raises(ValueError, match="site is None: give the site"):
         study.ask()
     here, there = study.batch(3, "A"), study.batch(2, "B")
     assert len({*here, *there}) == 5 and study.batch(2, "A") == here[:2]  # the first trials are distinct
@@ -143,6 +143,20 @@ def test_rewards_that_are_all_alike_end_nothing(csv, reward):
     assert go_on(opened(csv), 12, random.Random(0))[-1] == "some"
 
 
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_a_reward_that_is_far_off_ends_nothing_and_is_named(csv):
+    study = opened(csv)
+    study.tell("plain", 2.0)
+    with pytest.warns(UserWarning, match=r"reward of 'hot' is 1e\+09"):
+        study.tell("hot", 1e9)
+    for option in ("sweet", "both", "some") * 6:
+        study.tell(option, TASTE[option])
+        study.ask()
+    assert "hot" in study.verdict()
+    study.untell("hot")
+    assert go_on(study, 12, random.Random(0))[-1] == "some"
+
+
 def test_one_trial_is_a_study_too(csv):
     study = opened(csv, **PLAIN | {"trials": 1})
     assert "too few" in study.verdict() or "two arms" in study.verdict()
@@ -179,11 +193,12 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
         ([*LINES, "", "odd,0,x,7"], r"row 8 of .*\['odd', '0', 'x', '7'\]: give a name and 3 finite numbers"),
         ([*LINES, "odd,0,nan,7"], "row 7 of .*give a name and 3 finite numbers"),
         ([*LINES, "odd,0,1_000,7"], "row 7 of .*give a name and 3 finite numbers"),
-        ([*LINES, "plain,0,1,7"], r"stand twice is \['plain'\]: give each option one of its own"),
-        ([*LINES, "süß,0,1,7", "süß,0,1,7"], r"stand twice is \['süß'\]"),
+        ([*LINES, "plain,0,1,7"], r"stands twice is \['plain'\]: give each option one of its own"),
+        ([*LINES, "süß,0,1,7", "süß,0,1,7"], r"stands twice is \['süß'\]"),
         (LINES[1:], "the header of .*give the columns names first"),
         (["name,fixed", "plain,7", "sweet,7"], r"the columns is \['fixed'\]: no feature varies"),
         ([], "the table is .*give a header"),
+        (["name;sugar", "plain;1,5"], "separate by commas"),
     ],
 )
 def test_a_table_that_is_none_is_refused(csv, lines, reason):
@@ -211,7 +226,7 @@ def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
         "certificate" in study._repr_html_()
         and study.plot().get_title().replace("\n", " ") == study.verdict()
     )
-    wrong = opened(csv, "wrong.json", **GUARDED | {"noise": 0.001, "reach": 0.5})
+    wrong = opened(csv, "wrong.json", **GUARDED | {"noise": 0.001, "reach": 0.5, "spread": 1.0})
     go_on(wrong, 30, random.Random(1))
     assert "refute" in wrong.verdict() and all(math.isnan(row.certificate) for row in wrong.standings())
 
@@ -249,7 +264,7 @@ def test_what_does_not_fit_the_study_is_refused(csv):
             ValueError,
             "method is 'best': choose one of",
         ),
-        (lambda: Study(csv.parent / "new.json"), ValueError, "there is no study at"),
+        (lambda: Study(csv.parent / "new.json"), ValueError, "new.json.: it is not there: begin it"),
         (lambda: Study(csv), ValueError, "options.csv': .*; give a study"),
     ):
         with pytest.raises(kind, match=reason):
@@ -270,7 +285,9 @@ def test_the_command_line_is_a_dialogue(csv):
     assert "5 options. Next: fedgo ask" in said("begin", str(csv), "--trials", "30", "--noise", "0.1")
     first = said("ask").strip()
     assert said("ask", "--count", "2").splitlines()[0] == first
-    assert said("tell", first, "2.5") == "" and "taken back: 2.5" in said("untell")
+    assert said("tell", first, "-2.5") == f"{first}: -2.5; 1 results\n" and "taken back: -2.5" in said(
+        "untell"
+    )
     assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean one of")
     assert "is not a valid float" in said("tell", first, "much", code=2)
     for name, value in TASTE.items():
@@ -284,4 +301,6 @@ def test_the_command_line_is_a_dialogue(csv):
     said("drop", said("ask").strip())
     said("retire", "some")
     assert "retired" in said("show", "--top", "1") and said("ask").strip() != "some"
-    assert said("show", code=0) and "Error: there is no study" not in shown
+    written(csv, [*LINES, "more,14,150,7"])
+    assert "1 added to 5 options. Next: fedgo ask" in said("begin", str(csv))
+    said("show", "--top", "0", code=2)

@@ -54,11 +54,10 @@ def main(context: click.Context, path: Path) -> None:
 
 @main.command()
 @click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--trials", type=int, required=True, help="About how many you can afford.")
+@click.option("--trials", type=int, help="About how many you can afford.")
 @click.option(
-    "--noise", type=float, required=True,
-    help="Standard deviation of a result: try one option five times to find it.",
-)  # fmt: skip
+    "--noise", type=float, help="Standard deviation of a result: try one option five times to find it."
+)
 @click.option("--method", type=click.Choice([*METHODS, PRINTED]), default="advised", show_default=True)
 @click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
 @click.option("--centre", type=float, help="A usual result; needed with --reach.")
@@ -68,16 +67,20 @@ def main(context: click.Context, path: Path) -> None:
 )
 @click.pass_obj
 def begin(
-    path: Path, options: Path, trials: int, noise: float, method: str, sites: tuple[str, ...],
+    path: Path, options: Path, trials: int | None, noise: float | None, method: str, sites: tuple[str, ...],
     centre: float | None, spread: float | None, reach: float | None,
 ) -> None:  # fmt: skip
-    """Begin a study, or take in what was added at the end of the table OPTIONS."""
+    """Begin a study; or, if it is there, take in what was added at the end of the table OPTIONS: no more is needed."""
     with _in_one_line():
+        known = len(Study(path).standings()) if path.exists() else 0
         study = Study(
             path, options, trials=trials, noise=noise, method=method, sites=sites, centre=centre,
             spread=spread, reach=reach,
         )  # fmt: skip
-        click.echo(f"{path}: {len(study.standings())} options. Next: fedgo ask")
+        now, where = len(study.standings()), " --site NAME" * bool(study.sites)
+        click.echo(
+            f"{path}: {f'{now - known} added to {known}' if known else now} options. Next: fedgo ask{where}"
+        )
 
 
 @main.command()
@@ -90,15 +93,17 @@ def ask(path: Path, count: int, site: str | None) -> None:
         click.echo("\n".join(Study(path).batch(count, site)))
 
 
-@main.command()
+@main.command(context_settings={"ignore_unknown_options": True})  # -3 is a reward
 @click.argument("option")
 @click.argument("reward", type=float)
 @_site
 @click.pass_obj
 def tell(path: Path, option: str, reward: float, site: str | None) -> None:
-    """Tell the result REWARD of a trial of OPTION. A negative one stands after --: fedgo tell -- NAME -3."""
+    """Tell the result REWARD of a trial of OPTION; a name with blanks stands in quotes."""
     with _in_one_line():
-        Study(path).tell(option, reward, site)
+        study = Study(path)
+        study.tell(option, reward, site)
+        click.echo(f"{option}: {reward:g}; {len(study.told)} results")
 
 
 @main.command()
@@ -133,7 +138,7 @@ def retire(path: Path, option: str, again: bool) -> None:
 
 
 @main.command()
-@click.option("--top", type=int, help="Only the best so many.")
+@click.option("--top", type=click.IntRange(min=1), help="Only the best so many.")
 @click.pass_obj
 def show(path: Path, top: int | None) -> None:
     """The options, the best estimate first, what is open, and when to stop."""

@@ -43,6 +43,7 @@ PRINTED = "fed-go-ucb"
 _ALONE = Settings(lam=0.01, beta=0.1, gamma=math.inf, encoding="counts")  # of the printed method
 _MOST = 1e100  # of a reward: its square has to be a number
 _VERSION = 1  # of the file
+_UNSEEN = 200.0  # times the noise, the spread while there are few rewards
 _FAR = 5.0  # spreads from the centre beyond which a reward is asked about
 
 
@@ -79,6 +80,8 @@ class Options(NamedTuple):
     def _checked(cls, where: str, header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> "Options":
         columns = [str(name) for name in header[1:]]
         lines = [(line, row) for line, row in enumerate(rows, 2) if len(row)]
+        remedy = "separate by commas, with decimal points"
+        require(not any(";" in str(name) for name in header), "the header", list(header), remedy)
         require(len(columns) > 0 and len(lines) > 0, "the table", where, "give a header, names and numbers")
         heads = [name for name in columns if _is_number(name)]
         require(not heads, f"the header of {where}", heads, "these are numbers: give the columns names first")
@@ -90,7 +93,7 @@ class Options(NamedTuple):
         twice = (
             sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         )
-        require(not twice, "the names that stand twice", twice, "give each option one of its own")
+        require(not twice, "a name that stands twice", twice[:1], "give each option one of its own")
         values = [[float(entry) for entry in row[1:]] for _, row in lines]
         return cls(names, columns, torch.tensor(values, dtype=torch.float64))
 
@@ -189,7 +192,9 @@ class Study:
                 require(self._own is not None or not about["own"], "the method", about["method"], remedy)
                 self._extend(table)
             else:
-                require(table is not None, "options", None, f"there is no study at {self.path}: begin one")
+                require(
+                    table is not None, "the study", str(self.path), "it is not there: begin it with options"
+                )
                 self._begin(table, given | {"method": name, "own": self._own is not None})
 
     def _begin(self, table: Options | None, about: dict[str, Any]) -> None:
@@ -256,6 +261,8 @@ class Study:
         count("size", size, "give how many trials at once")
         with self._changing():
             kept, place = self._kept, self._place(site)
+            most = kept.about["trials"]
+            require(size <= most, "size", size, f"the study was begun for {most} trials")
             there = [option for option, at in kept.open if at == place][:size]
             while len(there) < size:
                 there.append(self._next())
@@ -306,7 +313,8 @@ class Study:
 
     def _place(self, site: str | None) -> str:
         sites = self._kept.about["sites"]
-        require(site in sites if sites else site is None, "site", site, f"choose one of {sites or [None]}")
+        remedy = f"give the site (--site in a shell), one of {sites}" if sites else "this study has no sites"
+        require(site in sites if sites else site is None, "site", site, remedy)
         return site or ""
 
     def _require_known(self, option: str) -> None:
@@ -317,27 +325,38 @@ class Study:
 
     def _ask_about(self, option: str, reward: float) -> None:
         """Warn of a ``reward`` that is far from all that is expected or has been seen."""
-        centre, spread = self._units()
-        if spread > 0 and abs(reward - centre) > _FAR * spread:
+        centre, spread = self._units(_UNSEEN * self._kept.about["noise"])
+        if self._kept.told and abs(reward - centre) > _FAR * spread:
             warnings.warn(
                 f"the reward of {option!r} is {reward:g}, more than {_FAR:g} spreads of {spread:.3g} from"
                 f" {centre:.3g}: if it is a mistake, untell it",
                 stacklevel=4,
             )
 
-    def _units(self) -> tuple[float, float]:
-        """Centre and spread: as given, else the mean and the standard deviation of the first rewards, if enough."""
+    def _units(self, unseen: float = 1.0) -> tuple[float, float]:
+        """Centre and spread: as given, else the mean and the standard deviation of the first rewards; ``unseen`` is the
+        spread of fewer than five."""
         about, first = self._kept.about, [reward for _, _, reward in self._kept.told[: self._kept.begun]]
         rewards = torch.tensor(first, dtype=torch.float64)
         varies = len(rewards) >= 5 and bool((rewards != rewards[0]).any())
-        centre = about["centre"] if about["centre"] is not None else float(rewards.mean()) if varies else 0.0
-        estimated = max(float(rewards.std()), about["noise"]) if varies else 0.0
+        centre = about["centre"] if about["centre"] is not None else float(rewards.mean()) if first else 0.0
+        estimated = max(float(rewards.std()), about["noise"]) if varies else unseen
         return centre, about["spread"] if about["spread"] is not None else estimated
 
     @property
     def open(self) -> list[tuple[str, str]]:
         """The trials that were asked for and not told: option and site ("" without sites)."""
         return list(self._kept.open)
+
+    @property
+    def told(self) -> list[tuple[str, str, float]]:
+        """What was told: option, site and reward."""
+        return list(self._kept.told)
+
+    @property
+    def sites(self) -> list[str]:
+        """Those who try; none unless the study was begun with sites."""
+        return list(self._kept.about["sites"])
 
     # the model
 
@@ -417,7 +436,6 @@ class Study:
         """The paper's model around the ŵ₀ of the uniform trials, in units of centre and spread."""
         kept, first = self._kept, len(self._first())
         centre, spread = self._units()
-        spread = spread or 1.0
         whole = replace(self._printed_plan, arms=self._arms)
         assert whole.network is not None
 
@@ -455,17 +473,22 @@ class Study:
         opened = [names.index(option) for option, _ in kept.open]
         data, model = self._sums(kept.told), self._fitted()[0]
         if model is None:
-            tried = data.counts + torch.bincount(
-                torch.tensor(opened, dtype=torch.int64), minlength=len(names)
-            )
-            arms = [int((tried + ties).masked_fill(~alive, math.inf).argmin())]
+            arms = [self._in_turn(data.counts, opened, ties)]
         elif isinstance(model, Model):
             for arm in opened:
                 model = model.learned(torch.tensor(arm), model.estimate().mean[arm])
             arms = [model.best(~alive, ties)]
         else:
-            arms = self._epoch(model, data.counts, opened, ties)
+            try:
+                arms = self._epoch(model, data.counts, opened, ties)
+            except ValueError:  # a reward so far off that no index is a number
+                arms = [self._in_turn(data.counts, opened, ties)]
         kept.plan, kept.until = [names[arm] for arm in arms], len(kept.told) + len(arms)
+
+    def _in_turn(self, counts: Tensor, opened: list[int], ties: Tensor) -> int:
+        """An arm with the fewest trials, open ones among them."""
+        tried = counts + torch.bincount(torch.tensor(opened, dtype=torch.int64), minlength=len(counts))
+        return int((tried + ties).masked_fill(~self._alive, math.inf).argmin())
 
     def _epoch(self, fit: Fitted, counts: Tensor, opened: list[int], ties: Tensor) -> list[int]:
         """The arms of the next epoch, planned as if those that are ``opened`` were told first."""
@@ -498,7 +521,7 @@ class Study:
             (centre, spread), found = self._units(), model.estimate()
             half = found.upper - found.mean
             each = torch.stack([found.mean, found.mean - half, found.upper])
-            estimate, low, high = centre + (spread or 1.0) * each
+            estimate, low, high = centre + spread * each
         elif isinstance(model, InUnits):
             estimate, low, high = model.interval(kappa)
         elif model is not None:
@@ -541,6 +564,9 @@ class Study:
         if model is None:
             return f"Nothing can be said yet: {why}."
         best, others = there[0], [row.high for row in there[1:]]
+        if not all(map(math.isfinite, [best.estimate, *others])):
+            option, _, reward = max(self._kept.told, key=lambda row: abs(row[2]))
+            return f"Nothing can be said: {reward:g} of {option} is far from all others; untell it if it is wrong."
         gap = max(0.0, max(others, default=best.estimate) - best.estimate)
         return f"By the model, which promises nothing, no option is better than {best.option} by more than {gap:.3g}."
 
@@ -582,6 +608,7 @@ class Study:
             from filelock import FileLock
         except ImportError as error:
             raise ImportError("a study needs more than torch: pip install 'fedgo[study]'") from error
+        require(self.path.parent.is_dir(), "the folder of the study", str(self.path.parent), "make it first")
         with FileLock(self.path.with_name(f".{self.path.name}.lock")):
             if self.path.exists() or not missing:
                 self._kept = self._read()
@@ -594,9 +621,14 @@ class Study:
                 raise
 
     def _read(self) -> _Kept:
-        with _files.refused_by_name(self.path, "the study", "a study that was begun with this version"):
+        with _files.refused_by_name(
+            self.path, "the study", "a study, or a copy of it if this one is damaged"
+        ):
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            require(found.pop("fedgo study") == _VERSION, "the version", found, f"this one writes {_VERSION}")
+            version = found.pop("fedgo study", None) if isinstance(found, dict) else None
+            require(
+                version == _VERSION, "the version", version, "this is no study, or one of another version"
+            )
             found |= {name: [tuple(row) for row in found[name]] for name in ("open", "told")}
             return _Kept(**found)
 
@@ -613,7 +645,7 @@ class Study:
 
 def table(standings: Sequence[Standing]) -> str:
     """The standings as lines of text; what is not known is a dash."""
-    size = max(len(row.option) for row in standings)
+    size = max((len(row.option) for row in standings), default=6)
     guarded = any(row.certificate == row.certificate for row in standings)
     head = f"{'option':{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
     lines = []
