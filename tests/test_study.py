@@ -221,10 +221,9 @@ def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
     study = opened(csv, **GUARDED)
     go_on(study, 40, random.Random(1))
     assert all(TASTE["some"] - TASTE[row.option] <= row.certificate <= 6 for row in study.standings())
-    assert study.verdict().startswith("With probability 0.9, some is at most") and len(study.to_frame()) == 5
+    assert study.verdict().startswith("some is at most") and len(study.to_frame()) == 5
     assert (
-        "certificate" in study._repr_html_()
-        and study.plot().get_title().replace("\n", " ") == study.verdict()
+        "certificate" in study._repr_html_() and study.plot().get_title().split() == study.verdict().split()
     )
     wrong = opened(csv, "wrong.json", **GUARDED | {"noise": 0.001, "reach": 0.5, "spread": 1.0})
     go_on(wrong, 30, random.Random(1))
@@ -246,7 +245,7 @@ def test_nothing_is_lost_by_two_processes_and_nothing_counted_that_was_not_kept(
 def test_what_does_not_fit_the_study_is_refused(csv):
     study = opened(csv)
     for call, kind, reason in (
-        (lambda: study.tell("other", 3.0), ValueError, "option is 'other': did you mean one of"),
+        (lambda: study.tell("other", 3.0), ValueError, "option is 'other': did you mean"),
         (lambda: study.tell(study.ask(), "good"), TypeError, "reward is 'good'"),
         (lambda: study.ask("A"), ValueError, "site is 'A'"),
         (lambda: opened(csv, **PLAIN | {"noise": 0.2}), ValueError, "begun with is {'noise': 0.1}: not"),
@@ -288,14 +287,14 @@ def test_the_command_line_is_a_dialogue(csv):
     assert said("tell", first, "-2.5") == f"{first}: -2.5; 1 results\n" and "taken back: -2.5" in said(
         "untell"
     )
-    assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean one of")
+    assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean")
     assert "is not a valid float" in said("tell", first, "much", code=2)
     for name, value in TASTE.items():
         if name != "more":
             said("tell", name, str(value))
     said("ask")
     shown = said("show")
-    assert shown.splitlines()[1].startswith("some") and "open: " in shown and "promises nothing" in shown
+    assert shown.splitlines()[1].startswith("some") and "open: " in shown and "which may err" in shown
     picture = csv.parent / "study.png"
     assert said("plot", str(picture)).strip() == str(picture) and picture.stat().st_size > 5000
     said("drop", said("ask").strip())

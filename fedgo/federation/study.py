@@ -320,8 +320,8 @@ class Study:
     def _require_known(self, option: str) -> None:
         names = list(self._kept.options)
         if option not in self._kept.options:
-            near = get_close_matches(str(option), names) or names[:3]
-            require(False, "option", option, f"did you mean one of {near}?")
+            near = get_close_matches(str(option), names, 2) or names[:2]
+            require(False, "option", option, f"did you mean {' or '.join(map(repr, near))}?")
 
     def _ask_about(self, option: str, reward: float) -> None:
         """Warn of a ``reward`` that is far from all that is expected or has been seen."""
@@ -558,8 +558,8 @@ class Study:
             grown = len(rows) / self._kept.begun  # an option that is added costs δ/K more
             share = 1 - self._guarantee.delta * (1 + math.log(grown))
             return (
-                f"With probability {share:.3g}, {best.option} is at most {best.certificate:.3g} below the best option,"
-                " if noise and reach are true bounds."
+                f"{best.option} is at most {best.certificate:.3g} below the best, with probability {share:.3g},\n"
+                "if noise and reach are true bounds."
             )
         if model is None:
             return f"Nothing can be said yet: {why}."
@@ -568,7 +568,7 @@ class Study:
             option, _, reward = max(self._kept.told, key=lambda row: abs(row[2]))
             return f"Nothing can be said: {reward:g} of {option} is far from all others; untell it if it is wrong."
         gap = max(0.0, max(others, default=best.estimate) - best.estimate)
-        return f"By the model, which promises nothing, no option is better than {best.option} by more than {gap:.3g}."
+        return f"No option beats {best.option} by more than {gap:.3g}, says the model, which may err."
 
     def to_frame(self) -> Any:
         """The standings as a pandas frame, a row for each option."""
