@@ -107,7 +107,9 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
     "changes", [{"_DENSE": 0}, {"_LOOK": 10**9}, {"_BLOCK": 4}, {"_DENSE": 0, "_BLOCK": 64}], ids=str
 )
 @pytest.mark.parametrize(
-    "surrogate", [GaussianProcess(warp=True), IndependentArms(), Relinearised(Network(3, 4))], ids=repr
+    "surrogate",
+    [GaussianProcess(warp=True), IndependentArms(), Relinearised(Network(3, 4))],
+    ids=lambda one: type(one).__name__,
 )
 def test_a_plan_is_the_same_by_columns_without_an_end_and_with_little_memory(monkeypatch, surrogate, changes):
     problem = skewed(3, 2, 30, 3)

@@ -57,7 +57,9 @@ def test_on_a_problem_of_the_paper_too():
     assert trace == surrogate_ucb(problem, surrogate, 3, rounds, planning="own", guarantee=guarantee)
 
 
-@pytest.mark.parametrize("surrogate", [GaussianProcess(warp=True), IndependentArms(), RIDGE], ids=repr)
+@pytest.mark.parametrize(
+    "surrogate", [GaussianProcess(warp=True), IndependentArms(), RIDGE], ids=lambda one: type(one).__name__
+)
 @pytest.mark.parametrize(("clients", "arms", "rounds"), [(3, 9, 24), (4, 30, 6), (5, 40, 8)])
 def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds):
     problem = realizable(Network(2, 2), 1, arms=arms, seed=rounds, sigma=0.3)
