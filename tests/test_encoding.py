@@ -168,6 +168,48 @@ def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
     assert torch.equal(start.w0, dense.w0) and torch.equal(start.loss, dense.loss)
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("kind", ["network", "one unit", "line"])
+def test_one_go_ucb_sends_every_pull_alone(kind, encoding):
+    (network, problem), clients = model(kind), 4
+    start = shared_start(problem, network, clients, 3, BRIEF, encoding=encoding)
+    trace = one_go_ucb(problem, start, Settings(0.3, 0.5, encoding=encoding))
+    each = scalars(encoding, network.size, 1, 4)
+    assert (trace.up[:, trace.phase_one :] == each).all()
+    assert (trace.down[:, trace.phase_one :] == clients * each).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("d_x", [1, 2, 4])
+def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
+    problem, clients, arms = realizable(SingleUnit(d_x), 2, arms=5, seed=3, sigma=0.3), 3, 5
+    dense, trace = (
+        fed_glb_ucb(problem, clients, 60, Settings(0.3, 0.5, 2.0, e), "logistic") for e in ("dense", encoding)
+    )
+    assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9
+    for row in range(2):
+        fresh = [0] * clients
+        for t in range(60):
+            fresh[t % clients] += 1
+            up = down = 0
+            if trace.sync[row, t]:
+                rounds, left = divmod(int(dense.up[row, t]) - clients * d_x**2, clients * d_x)
+                assert rounds >= 1 and left == 0
+                for pulls in fresh:
+                    # the fit over the star needs ΔA alone; with counts the sums go up as well, and no round follows
+                    if names_arms(encoding):
+                        up += scalars("counts", d_x, pulls, arms)
+                    else:
+                        up += scalars(encoding, d_x, pulls, arms, 0) + rounds * d_x
+                for _ in range(clients):
+                    down += scalars(encoding, d_x, sum(fresh), arms, 0) + d_x
+                    down += d_x if encoding == "dense" else 0  # b, which follows from A and θ
+                    down += 0 if names_arms(encoding) else rounds * d_x
+                fresh = [0] * clients
+            assert (trace.up[row, t], trace.down[row, t]) == (up, down)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("d_x", [1, 3])
@@ -198,3 +240,14 @@ def test_the_bill_of_the_nystroem_kernel_counted_again(d_x, encoding):
                 down = clients * (datum * members + scalars(form, members, sum(pulls), arms))
                 fresh = [0] * clients
             assert (trace.up[row, t], trace.down[row, t]) == (up, down)
+
+
+@pytest.mark.parametrize("d_x", [1, 2])
+def test_what_is_sent_at_once_is_the_datum_or_the_number_of_its_arm(d_x):
+    # of kernel UCB: x and y, or the arm and y, and with the cheapest also which of them, if that is less
+    sizes = {"dense": d_x + 1, "triangle": d_x + 1, "rows": d_x + 1, "counts": 2, "cheapest": min(3, d_x + 1)}
+    for encoding, size in sizes.items():
+        kernel, ucb1 = (played(name, encoding, d_x) for name in ("Kernel UCB, at once", "UCB1, shared"))
+        assert (kernel.up == size).all() and (kernel.down == 3 * size).all()
+        assert (ucb1.up == 2).all() and (ucb1.down == 6).all()
+        assert not played("N-GO-UCB", encoding).communication.any()
