@@ -1,1 +1,0 @@
-"""Ways to the optimistic arm of line 3: as printed, by ascent over the ball; and for many arms."""
