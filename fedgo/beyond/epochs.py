@@ -16,6 +16,7 @@ digit for this, as they do on machines that are alike. With the planner "server"
 sums go up, and each client is sent its share of a joint plan, and one scalar that says when it calls.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
@@ -58,6 +59,10 @@ class Growing:
         remedy = "give a factor above 1 by which the pulls grow"
         require(1 < number("factor", self.factor, remedy) < float("inf"), "factor", self.factor, remedy)
         count("least", self.least, "give the least pulls of an epoch, at least 1")
+
+    def length(self, pulls: int) -> int:
+        """That of an epoch after so many ``pulls``."""
+        return max(self.least, math.ceil(pulls * (self.factor - 1)))
 
 
 @dataclass(frozen=True)
@@ -231,8 +236,7 @@ class Epochs:
         """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
         if isinstance(self.until, Event):
             return torch.full(pulls.shape, 4 * self.learners)
-        growth = (pulls * (self.until.factor - 1)).ceil().long()
-        return growth.clamp(min=self.until.least)
+        return torch.tensor([self.until.length(int(made)) for made in pulls])
 
     def _plan(
         self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, syncs: Tensor, counts: Tensor

@@ -247,7 +247,7 @@ class Study:
         require(not names, "the options with other numbers", names, "give a changed option a name of its own")
         if len(table.names) > len(known):
             kept.options = dict(zip(table.names, table.values.tolist(), strict=True))
-            kept.until = min(kept.until, len(kept.told)) if self._past_first else kept.until
+            self._plan_anew()
 
     # asking and telling
 
@@ -290,7 +290,7 @@ class Study:
                 if option in (None, name) and site in (None, place):
                     del kept.told[row]
                     kept.weights = []
-                    kept.until = min(kept.until, len(kept.told)) if self._past_first else kept.until
+                    self._plan_anew()
                     return name, reward
         require(False, "the reward to take back", option, "there is none")
         raise AssertionError
@@ -310,6 +310,11 @@ class Study:
             kept.retired = [name for name in kept.retired if name != option] + [option] * retired
             remain = len(kept.options) - len(kept.retired)
             require(remain > 0, "the options that remain", remain, "keep at least one")
+
+    def _plan_anew(self) -> None:
+        """Leave what is planned for the next trial, unless the first ones go on."""
+        if self._past_first:
+            self._kept.until = min(self._kept.until, len(self._kept.told))
 
     def _place(self, site: str | None) -> str:
         sites = self._kept.about["sites"]
@@ -368,9 +373,14 @@ class Study:
     def _past_first(self) -> bool:
         return len(self._kept.told) >= len(self._first())
 
+    @property
+    def _numbers(self) -> dict[str, int]:
+        """The arm that every option is."""
+        return {name: arm for arm, name in enumerate(self._kept.options)}
+
     def _sums(self, told: Sequence[tuple[str, str, float]]) -> Tally:
         """Counts and sums (K,) of what was ``told``."""
-        number_of = {name: arm for arm, name in enumerate(self._kept.options)}
+        number_of = self._numbers
         tally = torch.zeros(2, len(number_of), dtype=torch.float64)
         for option, _, reward in told:
             tally[:, number_of[option]] += torch.tensor([1.0, reward], dtype=torch.float64)
@@ -397,7 +407,7 @@ class Study:
         guarantee, told = self._guarantee, self._kept.told
         if guarantee is None:
             return None
-        number_of = {name: arm for arm, name in enumerate(self._kept.options)}
+        number_of = self._numbers
         step = torch.zeros(len(told) + 1, len(number_of), dtype=torch.float64)
         sums = step.clone()
         for row, (option, _, reward) in enumerate(told, 1):
@@ -497,7 +507,7 @@ class Study:
         mean, variance = fit.mean.masked_fill(~self._alive, -math.inf), fit.variance.clamp(min=0)
         among = rivals(mean.unsqueeze(0), variance.unsqueeze(0), kappa.unsqueeze(0))
         among = torch.cat([among[0], torch.tensor(opened, dtype=torch.int64)]).unique().unsqueeze(0)
-        length = max(how.until.least, math.ceil(told * (how.until.factor - 1)))
+        length = how.until.length(told)
         variance, columns, _ = moments([fit], among, variance[among])
         begun = [int((among[0] == arm).nonzero()) for arm in opened]
         pulls = len(begun) + length
