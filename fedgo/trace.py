@@ -80,8 +80,12 @@ class Trace:
         """The first ``runs`` runs."""
         there = len(self.arm)
         require(count("runs", runs, f"there are {there}") <= there, "runs", runs, f"there are {there}")
-        part: dict[str, Any] = {name: getattr(self, name)[:runs] for name in _ARRAYS}
-        return replace(self, **part, notes={name: values[:runs] for name, values in self.notes.items()})
+        return self.part(slice(runs))
+
+    def part(self, runs: slice) -> "Trace":
+        """The runs in the places ``runs``."""
+        arrays: dict[str, Any] = {name: getattr(self, name)[runs] for name in _ARRAYS}
+        return replace(self, **arrays, notes={name: values[runs] for name, values in self.notes.items()})
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":

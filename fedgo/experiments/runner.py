@@ -29,7 +29,6 @@ from fedgo._checks import require
 from fedgo.experiments.halving import Halving, Rung, halve, together
 from fedgo.experiments.players import Player, Setting, World
 from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
-from fedgo.experiments.traces import split
 from fedgo.messages import Encoding
 from fedgo.trace import Trace
 
@@ -101,7 +100,8 @@ def _played(player: Player, world: World, settings: list[Setting]) -> list[Trace
     beta = torch.tensor([setting["beta"] for setting in settings], dtype=torch.float64)
     of_each = beta.repeat_interleave(len(world.problem.runs)).view(-1, 1, 1)
     trace = player.play(world.repeated(len(settings)), {**settings[0], "beta": of_each})
-    return split(trace, len(settings))
+    runs = len(world.problem.runs)
+    return [trace.part(slice(first, first + runs)) for first in range(0, len(trace.arm), runs)]
 
 
 @dataclass(frozen=True)
