@@ -32,9 +32,6 @@ from fedgo.experiments.roster import (
     PLAYERS,
     VARIANTS,
     WITH_MANY,
-    YARDSTICK,
-    YARDSTICK_ON,
-    YARDSTICKS,
 )
 from fedgo.experiments.runner import Job, Regimes, Study, known, read
 from fedgo.experiments.searches import SEARCHES
@@ -51,21 +48,20 @@ CLAIMED = ("regret", "scalars", "scalars_phase_two", "scalars_late")
 # --- The paper's comparison: a setting for each algorithm on each problem
 
 RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
-SHORT_RUNGS = (Rung(12, 2), Rung(4, 6), Rung(2, 15))  # of GP-UCB, which takes seconds for a few steps
 
 
 def _each_alone(name: str) -> list[Regimes]:
-    """Every experiment has a setting of its own; the yardstick has one experiment."""
-    return [(regime,) for e, regime in EXPERIMENTS.items() if name != YARDSTICK or e == YARDSTICK_ON]
+    """Every experiment has a setting of its own."""
+    return [(regime,) for regime in EXPERIMENTS.values()]
 
 
 TUNE = Study(
     "tune",
     "successive halving for every algorithm of the paper's comparison on its four problems",
-    ALGORITHMS | YARDSTICKS,
+    ALGORITHMS,
     ("regret", "seconds"),
     chosen_on=_each_alone,
-    rungs=lambda name: SHORT_RUNGS if name == YARDSTICK else RUNGS,
+    rungs=lambda name: RUNGS,
     batch=100,
     digits=1,
 )
