@@ -23,7 +23,6 @@ from fedgo import (
     shared_start,
     shared_ucb1,
 )
-from fedgo.experiments.packing import pack_rows, pack_triangle
 from fedgo.messages import names_arms, scalars
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
@@ -47,8 +46,8 @@ def packed(arms, dimension, pulls, vectors=1):
     short = torch.stack([counts, sums]) if pulls > arms else torch.stack([arm.double(), residual])
     return {
         "dense": torch.cat([matrix.flatten(), vector]),
-        "triangle": pack_triangle(matrix, vector),
-        "rows": pack_rows(gradients, residual),
+        "triangle": torch.cat([upper, vector]),
+        "rows": torch.cat([gradients, residual.unsqueeze(-1)], -1),
         "counts": short,
     }
 

@@ -8,10 +8,10 @@ from fedgo.experiments.figures import (
     STYLES,
     plain_ticks,
 )
-from fedgo.experiments.roster import ALGORITHMS, YARDSTICKS
+from fedgo.experiments.roster import ALGORITHMS
 
 
-@pytest.mark.parametrize("name", ALGORITHMS | YARDSTICKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_algorithm_has_a_colour_and_a_marker_that_no_other_has(name):
     assert name in STYLES  # what has none is drawn in black, and near a dark grey nobody can tell it
     others = [style for other, style in STYLES.items() if other != name]

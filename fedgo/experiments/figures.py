@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from torch import Tensor
 
-from fedgo.experiments.roster import ALGORITHMS, PLAYERS, YARDSTICKS
+from fedgo.experiments.roster import ALGORITHMS, PLAYERS
 from fedgo.experiments.summaries import mean_error
 from fedgo.trace import Trace
 
 STYLES: Mapping[str, tuple[str, str]] = {
-    name: player.style for name, player in (ALGORITHMS | YARDSTICKS).items() if player.style
+    name: player.style for name, player in ALGORITHMS.items() if player.style
 }
 BEYOND: Mapping[str, tuple[str, str]] = {  # the part beyond the paper, in the same colours on every page
     name: player.style

@@ -16,7 +16,6 @@ from torch import Tensor
 from fedgo._checks import require
 from fedgo.algorithms.controls import uniform_random
 from fedgo.algorithms.go_ucb import fed_go_ucb, private_start
-from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.beyond.advised import Advised
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import each_arm, surrogate_ucb
@@ -40,7 +39,6 @@ Together = Literal["", "world", "batch"]
 
 HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 MANY = 100  # arms from which the engine for many arms is used
-YARDSTICK_STEPS = 150
 GUARD_GAMMA = 0.3  # with which a guard synchronises about as often as Fed-GO-UCB with γ = 1
 
 
@@ -188,12 +186,6 @@ def from_scratch(run: Callable[..., Trace], *own: str) -> Play:
 def uniform(world: World, setting: Setting) -> Trace:
     """Uniform play."""
     return uniform_random(world.problem, world.clients, world.steps)
-
-
-@wraps(gp_ucb)
-def yardstick(world: World, setting: Setting) -> Trace:
-    """Centralised Bayesian optimisation, too slow for more than the first steps."""
-    return gp_ucb(world.problem, world.clients, YARDSTICK_STEPS, setting["beta"])
 
 
 @wraps(optimistic_ucb1)

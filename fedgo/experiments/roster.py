@@ -97,16 +97,10 @@ LINE_THREE: dict[str, Player] = {
     "One-GO-UCB, line 3": Player(from_start(one_go_ucb, argmax="ascent"), _SMALL, together="world"),
 }
 
-# Centralised Bayesian optimisation as a yardstick, too slow for whole experiments: on its first steps of one of them.
-YARDSTICK, YARDSTICK_ON = "GP-UCB (BoTorch)", "hartmann6"
-YARDSTICKS: dict[str, Player] = {
-    YARDSTICK: Player(play.yardstick, _decades(3, -1, 12), style=("#008080", ">"))
-}
-
 GUARDED = Player(play.guarded)  # Fed-GO-UCB in a guard, and UCB1 on the guard's event
 COUNTED = Player(play.ucb1)
 
-EVERY: Mapping[str, Player] = ALGORITHMS | LINE_THREE | YARDSTICKS
+EVERY: Mapping[str, Player] = ALGORITHMS | LINE_THREE
 
 
 def process(world: World) -> Surrogate:

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from fedgo._checks import require
 from fedgo.algorithms.controls import exact_kernel_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.surrogates import GaussianProcess
+from fedgo.experiments import readings
 from fedgo.experiments.elsewhere import LIBRARIES, OPTUNA
 from fedgo.experiments.elsewhere import measure as elsewhere
 from fedgo.experiments.halving import Rung
@@ -30,11 +32,8 @@ from fedgo.experiments.roster import (
     PLAYERS,
     VARIANTS,
     WITH_MANY,
-    YARDSTICK,
-    YARDSTICK_ON,
-    YARDSTICKS,
 )
-from fedgo.experiments.runner import Job, Regimes, Study, read
+from fedgo.experiments.runner import Job, Regimes, Study, known, read
 from fedgo.experiments.searches import SEARCHES
 from fedgo.langevin import Langevin
 from fedgo.network import Network
@@ -49,21 +48,20 @@ CLAIMED = ("regret", "scalars", "scalars_phase_two", "scalars_late")
 # --- The paper's comparison: a setting for each algorithm on each problem
 
 RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
-SHORT_RUNGS = (Rung(12, 2), Rung(4, 6), Rung(2, 15))  # of GP-UCB, which takes seconds for a few steps
 
 
 def _each_alone(name: str) -> list[Regimes]:
-    """Every experiment has a setting of its own; the yardstick has one experiment."""
-    return [(regime,) for e, regime in EXPERIMENTS.items() if name != YARDSTICK or e == YARDSTICK_ON]
+    """Every experiment has a setting of its own."""
+    return [(regime,) for regime in EXPERIMENTS.values()]
 
 
 TUNE = Study(
     "tune",
     "successive halving for every algorithm of the paper's comparison on its four problems",
-    ALGORITHMS | YARDSTICKS,
+    ALGORITHMS,
     ("regret", "seconds"),
     chosen_on=_each_alone,
-    rungs=lambda name: SHORT_RUNGS if name == YARDSTICK else RUNGS,
+    rungs=lambda name: RUNGS,
     batch=100,
     digits=1,
 )
@@ -91,6 +89,28 @@ IN_SAMPLE = Study(
     tuning_seed=CLAIM_SEED,
     encoding="dense",
     batch=30,
+)
+
+
+def _tuned(name: str, algorithm: str) -> Setting:
+    """The winner of `TUNE` on the experiment ``name``."""
+    found = TUNE.chosen(known("tune"), algorithm, EXPERIMENTS[name])
+    require(found is not None, "algorithm", algorithm, "it has no setting yet; make study NAME=tune")
+    return found or {}
+
+
+def _played_readings(name: str) -> list[Regimes]:
+    return [(EXPERIMENTS[readings.READINGS[name][0] if name in readings.READINGS else "hartmann6"],)]
+
+
+READINGS = Study(
+    "readings",
+    "other readings of the setup, and other constants of Fed-GO-UCB, at the settings tuned for the book's own",
+    readings.players(_tuned),
+    ("regret",),
+    chosen_on=_played_readings,
+    rungs=lambda name: (Rung(3, 10) if name in readings.READINGS else Rung(1, 20),),
+    tuning_seed=0,
 )
 
 # --- The regime map: a base regime for every problem, and one factor moved at a time
@@ -324,5 +344,6 @@ ELSEWHERE = Study(
 )
 
 STUDIES: Mapping[str, Study] = {
-    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, MAP, ABLATION, COSTS, SEARCHES, ELSEWHERE)
+    study.name: study
+    for study in (TUNE, LINE3, IN_SAMPLE, READINGS, MAP, ABLATION, COSTS, SEARCHES, ELSEWHERE)
 }

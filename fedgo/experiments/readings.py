@@ -1,0 +1,113 @@
+"""Other readings of the setup, and other constants of Fed-GO-UCB: would they have changed the comparison?
+
+Each is played with the settings that are tuned for the book's own reading.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fedgo.algorithms.go_ucb import fed_go_ucb
+from fedgo.experiments.players import HIDDEN, Player, Setting, World, grid
+from fedgo.experiments.roster import ALGORITHMS
+from fedgo.langevin import Langevin
+from fedgo.network import Network
+from fedgo.phase_one import shared_start
+from fedgo.phase_two import Settings
+from fedgo.problem import Problem
+from fedgo.problems import cosine8, hartmann6
+from fedgo.trace import Trace
+
+TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # fast, and far apart in kind
+OWN = "as in the book"  # of the constants
+LEAST = 10  # pulls of the shortest Phase I
+
+Change = Callable[[Problem], Problem]
+Tuned = Callable[[str, str], Setting]  # of an experiment and an algorithm
+
+
+def _as_it_is(problem: Problem) -> Problem:
+    return problem
+
+
+def _sign_as_printed(problem: Problem) -> Problem:
+    return cosine8(problem.runs, seed=problem.seed, negated=False)
+
+
+def _arms_of(run: int) -> Change:
+    """Hartmann6 with the arms of one ``run`` in all, so that only the noise differs."""
+
+    def change(problem: Problem) -> Problem:
+        one = hartmann6((run,), seed=problem.seed)
+        arms, means = (part.repeat_interleave(len(problem.runs), 0) for part in (one.arms, one.means))
+        return replace(problem, arms=arms, means=means)
+
+    return change
+
+
+def _coins(problem: Problem) -> Problem:
+    return replace(problem, reward="bernoulli")
+
+
+def _other_class(problem: Problem) -> Problem:
+    return replace(problem, means=1 - problem.means)
+
+
+def _standardised(problem: Problem) -> Problem:
+    """The columns of the arms with mean 0 and deviation 1/√d_x, so that the mean of |x|² is 1."""
+    spread = problem.arms.std(1, keepdim=True, correction=0) * problem.arms.shape[-1] ** 0.5
+    return replace(problem, arms=(problem.arms - problem.arms.mean(1, keepdim=True)) / spread)
+
+
+# The experiment of each, and what becomes of its problem.
+READINGS: Mapping[str, tuple[str, Change]] = {
+    "Cosine8": ("cosine8", _as_it_is),
+    "Cosine8, sign as printed": ("cosine8", _sign_as_printed),
+    "Hartmann6": ("hartmann6", _as_it_is),
+    **{f"Hartmann6, arms of run {run + 1}": ("hartmann6", _arms_of(run)) for run in range(3)},
+    "MagicTelescope": ("magic", _as_it_is),
+    "MagicTelescope, Bernoulli": ("magic", _coins),
+    "MagicTelescope, other class": ("magic", _other_class),
+    "MagicTelescope, z-scores": ("magic", _standardised),
+}
+
+# On Hartmann6: the length of Phase I, the units of the network, the oracle, the noise.
+CONSTANTS: Mapping[str, Mapping[str, Any]] = {
+    OWN: {},
+    **{f"T₀ = {length}": {"length": length} for length in (LEAST, 20, 90, 180, 360)},
+    **{f"{units} hidden units": {"hidden": units} for units in (5, 10, 50)},
+    "n = 6,000": {"langevin": Langevin(6000, 0.3)},
+    "τ₁ = 0.1": {"langevin": Langevin(2000, 0.1)},
+    "τ₁ = 0.1, n = 6,000": {"langevin": Langevin(6000, 0.1)},
+    **{f"σ = {sigma:g}": {"sigma": sigma} for sigma in (0.01, 0.3, 1.0)},
+}
+
+
+def players(tuned: Tuned) -> dict[str, Player]:
+    """Every reading and every constant, each with the algorithms that play it as they are ``tuned``."""
+    found = {name: _reading(*about, tuned) for name, about in READINGS.items()}
+    return found | {name: _constant(tuned, **values) for name, values in CONSTANTS.items()}
+
+
+def _reading(experiment: str, change: Change, tuned: Tuned) -> Player:
+    def play(world: World, setting: Setting) -> Trace:
+        algorithm = setting["algorithm"]
+        other = replace(world, problem=change(world.problem))
+        return ALGORITHMS[algorithm].play(other, tuned(experiment, algorithm))
+
+    return Player(play, grid(algorithm=TRIO))
+
+
+def _constant(tuned: Tuned, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
+    """The trace ends where that of the shortest Phase I does: after as many pulls for all."""
+
+    def play(world: World, setting: Setting) -> Trace:
+        problem = replace(world.problem, sigma=sigma)
+        network = Network(problem.arms.shape[-1], hidden)
+        start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
+        trace = fed_go_ucb(problem, start, Settings(**tuned("hartmann6", "Fed-GO-UCB")))
+        pulls = LEAST + world.clients * world.rounds
+        parts = ("arm", "reward", "regret", "up", "down", "sync")
+        return replace(trace, **{part: getattr(trace, part)[:, :pulls] for part in parts})
+
+    return Player(play, grid(algorithm=TRIO[:1]))
