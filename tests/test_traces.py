@@ -8,7 +8,7 @@ import pytest
 from fedgo.experiments import traces
 from fedgo.experiments.players import Player, World
 from fedgo.experiments.results import evaluate, tuned
-from fedgo.experiments.roster import ALGORITHMS, VARIANTS
+from fedgo.experiments.roster import ALGORITHMS, PLAYERS
 from fedgo.problems import clustered, hartmann6
 
 FEW = ["Uniform", "DisLinUCB"]
@@ -123,7 +123,7 @@ def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(f
 def test_what_nobody_knows_the_code_of_is_not_kept(folder):
     mine = Player(lambda world, setting: ALGORITHMS["Uniform"].play(world, setting))
     mine.run(small(), {})
-    VARIANTS["UCB1"].run(small(), {"kappa": 1.0})
+    PLAYERS["UCB1"].run(small(), {"b": 1.0})
     assert len([*folder.glob("*-*")]) == 1  # the second
 
 

@@ -35,7 +35,6 @@ from fedgo.experiments.roster import (
     YARDSTICKS,
 )
 from fedgo.experiments.runner import Job, Regimes, Study, read
-from fedgo.experiments.searches import SEARCHES
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -191,7 +190,7 @@ MAP = Study(
     tail=DECIDE,
 )
 
-# --- "Linearising again"
+# --- "The map": what each part is worth
 
 FEW, WITH_500 = Regime("hartmann6", 50), Regime("hartmann6", 500)
 ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
@@ -324,5 +323,5 @@ ELSEWHERE = Study(
 )
 
 STUDIES: Mapping[str, Study] = {
-    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, MAP, ABLATION, COSTS, SEARCHES, ELSEWHERE)
+    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, MAP, ABLATION, COSTS, ELSEWHERE)
 }
