@@ -30,7 +30,7 @@ from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.optimist import exact_go_ucb
-from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised, Surrogate
+from fedgo.beyond.surrogates import GaussianProcess, LinearisedOnce, Relinearised, Surrogate
 from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
 
 SETTINGS = Settings(0.2, 0.3, 0.5)
@@ -108,12 +108,10 @@ LEARNERS = {
     ),
     "Fitted kernel": fitted_kernel_ucb,
     "Gaussian process": epochs(lambda problem: GaussianProcess()),
-    "Gaussian process, sampled": epochs(lambda problem: GaussianProcess(), planning="thompson"),
     "Gaussian process, on the event": epochs(
         lambda problem: GaussianProcess(), planning="own", until=Event(0.5)
     ),
     "Network once": epochs(linearised_once, until=Growing(1.5)),
     "Network again": epochs(lambda problem: Relinearised(network(problem))),
-    "By evidence": epochs(lambda problem: ByEvidence((GaussianProcess(), Relinearised(network(problem))))),
     "Network, guarded": epochs(lambda problem: Relinearised(network(problem)), guarantee=Guarantee(3.0, 0.1)),
 }

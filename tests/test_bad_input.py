@@ -40,12 +40,11 @@ from fedgo import (
     theory,
     uniform_random,
 )
-from fedgo.beyond.continuum import Cube, search
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
 from fedgo.beyond.optimist import exact_go_ucb
-from fedgo.beyond.surrogates import ByEvidence, GaussianProcess, LinearisedOnce, Relinearised
+from fedgo.beyond.surrogates import GaussianProcess, LinearisedOnce, Relinearised
 from fedgo.confidence import Posterior, Tally, ball, first_order
 from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
 from fedgo.experiments.regimes import world
@@ -75,7 +74,6 @@ PACKED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK, encoding="counts")
 PRIVATE = private_start(PROBLEM, NETWORK, 2, 2, QUICK)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
 LINEAR = Plan(ARMS[0], Settings(encoding="counts"), 2)
-CUBE = Cube("c", 2, lambda x: x.sum(-1))
 
 
 def but(values, value, *place):
@@ -185,18 +183,14 @@ CASES = [
     *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED),
     *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp", ("gp", "gp"))), sigma=bad(0.0)),
     *row(Fitting, FITTED, **PLANNED, sigma=ABOVE_0),
-    *row(Fitting, FITTED, untried=bad(-1, INF), surrogate=bad(GaussianProcess(refit=False), kinds=("gp",))),
+    *row(Fitting, FITTED, untried=bad(-1, INF), surrogate=bad(kinds=("gp",))),
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
     *row(Event, gamma=THRESHOLD),
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
     *row(GaussianProcess, model=bad(kinds=("matern",))),
     *row(Relinearised, {"network": NETWORK}, network=bad(kinds=(25,)), starts=WHOLE),
     *row(LinearisedOnce, {"network": NETWORK, "w0": SHARED.w0[0, 0]}, w0=bad(MEANS[0]), lam=bad(0.0)),
-    *row(ByEvidence, surrogates=bad((), kinds=(["gp"],))),
     *row(GaussianProcess().fit, {"arms": ARMS[0], "data": Tally(ONES, MEANS[0])}, sigma=bad(0.0)),
-    *row(Cube, {"name": "c", "dimension": 2, "value": len}, dimension=WHOLE, sigma=bad(0.0)),
-    *row(search, {"cube": CUBE, "clients": 2, "epochs": 2}, cube=ANOTHER, clients=WHOLE, epochs=WHOLE),
-    *row(search, {"cube": CUBE, "clients": 2, "epochs": 2}, first=bad(1), choice=NAME, kappa=FROM_0),
     *row(
         fn_ucb, SIZES | {"lam": 1.0, "optimism": 1.0}, **PLAYED, lam=ABOVE_0, optimism=FROM_0, descent=WHOLE
     ),
@@ -289,7 +283,6 @@ def fit(counts, sums, surrogate=GaussianProcess()):  # noqa: B008
     return surrogate.fit(ARMS[0], tally, 0.1)
 
 
-CONSTANT = Cube("constant", 2, lambda x: torch.full((len(x),), 1e20).double())
 TWICE = ARMS[0, [0, 1, 1]]  # a gradient that stands twice
 HUGE, TINY, COUNTS = problem(arms=1e160 * ARMS), Settings(lam=1e-300), Settings(encoding="counts")
 COLLECT = partial(Star(2, Ledger.blank(1, 1)).collect, Message(0, 1), When(BLANK[0, :1], BLANK[0, :1]))
@@ -347,9 +340,6 @@ TOGETHER = [
     (lambda: fit([1, 2, 0], [2, 4, 0], Relinearised(NETWORK)), "mean reward of every arm"),
     (lambda: fit([1, 2, 0], [2, NAN, 0]), "sums"),
     (lambda: fit([1, 2, -1], [2, 1, 0]), "counts"),
-    (lambda: search(CONSTANT, 3, 4), "mean reward of every arm"),
-    (lambda: search(Cube("x", 2, lambda x: x[:, 0] * NAN), 3, 4), "value"),
-    (lambda: search(Cube("x", 2, lambda x: x), 3, 4), "shape of value"),
     # theory
     (
         lambda: theory.theorem.theorem(

@@ -14,7 +14,6 @@ from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import (
-    ByEvidence,
     GaussianProcess,
     IndependentArms,
     LinearisedOnce,
@@ -25,14 +24,13 @@ from fedgo.confidence import Tally
 from fedgo.federation import Client, Fitting, Plan, Server, at_random, converse, play
 from fedgo.phase_one import phase_one_length
 
-BOTH = ByEvidence((GaussianProcess(), RIDGE))
 CASES = [
     (RIDGE, "own", Growing(), None),
     (GaussianProcess(), "joint", Event(2.0), None),
     (GaussianProcess(), "own", Event(2.0), None),
-    (BOTH, "own", Growing(1.5, 6), GUARANTEE),
+    (GaussianProcess(), "own", Growing(1.5, 6), GUARANTEE),
     (RIDGE, "joint", Growing(), GUARANTEE),
-    (RIDGE, "thompson", Event(1.0), GUARANTEE),
+    (RIDGE, "joint", Event(1.0), GUARANTEE),
     (GaussianProcess(), "joint", Event(2.0), replace(GUARANTEE, gamma=0.0, patience=1)),
 ]
 
@@ -108,18 +106,18 @@ def test_a_fit_that_fails_is_replaced_by_one_of_independent_arms():
 
 
 def test_the_next_fit_begins_where_the_last_one_ended_also_from_a_file(tmp_path):
-    problem, plan, _ = with_surrogate(BOTH)
+    problem, plan, _ = with_surrogate(RIDGE)
     clients, server = started(problem, plan)
     for t in range(12):
         pull(problem, clients[t % 3])
     converse(server, clients)
     clients[1].save(tmp_path / "client.npz")
     again = Client.load(tmp_path / "client.npz", plan)
-    fits = [client._model.state.fits[0].rivals[1].w for client in (*clients, again)]
+    fits = [client._model.state.fits[0].w for client in (*clients, again)]
     assert all(torch.equal(fit, fits[0]) for fit in fits)
-    assert len(again.memory.weights) == RIDGE.network.size  # a process brings nothing
-    cold = BOTH.fit(plan.arms, Tally(*again.memory.base), 0.3)
-    assert not torch.equal(cold.rivals[1].w, fits[0])
+    assert len(again.memory.weights) == RIDGE.network.size
+    cold = RIDGE.fit(plan.arms, Tally(*again.memory.base), 0.3)
+    assert not torch.equal(cold.w, fits[0])
 
 
 @dataclass(frozen=True)
@@ -157,9 +155,7 @@ def test_whoever_is_busy_goes_on_calling_when_its_epoch_is_over(planning):
         assert calls == [seat + 3 * k >= 11 for k in range(7)]  # an epoch of 12 pulls, of which 4 are its own
 
 
-@pytest.mark.parametrize(
-    ("planning", "guarantee"), [("own", None), ("thompson", None), ("joint", GUARANTEE), ("own", GUARANTEE)]
-)
+@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("joint", GUARANTEE), ("own", GUARANTEE)])
 def test_a_retired_arm_is_replaced_by_the_most_promising_one(planning, guarantee):
     problem, plan, _ = with_surrogate(planning=planning, guarantee=guarantee)
     client, gone = started(problem, plan)[0][0], []
@@ -184,7 +180,7 @@ def test_a_retired_arm_of_a_share_is_passed_over():
     assert client.ask() == 5
 
 
-@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("thompson", None), ("own", GUARANTEE)])
+@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("own", GUARANTEE)])
 def test_the_interval_is_the_fits_as_wide_as_kappa_says(planning, guarantee):
     problem, plan, _ = with_surrogate(planning=planning, guarantee=guarantee, kappa=2.0)
     client = started(problem, plan)[0][0]
@@ -221,8 +217,8 @@ def test_a_setting_has_a_name():
         Fitting.by("best", 0.3, 20)
 
 
-def named(points, means, variances, before=None):
-    return single_task_gp(points, means, variances, before)
+def named(points, means, variances):
+    return single_task_gp(points, means, variances)
 
 
 def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
@@ -234,7 +230,6 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
         GaussianProcess(),
         GaussianProcess(named),
         GaussianProcess(functools.partial(single_task_gp, kernel=named)),
-        BOTH,
         LinearisedOnce(Network(2, 2), w0),
         LinearisedOnce(Network(2, 2), w0 + 1e-9),
     ]

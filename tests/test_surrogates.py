@@ -14,13 +14,10 @@ from reference import epochs as reference
 from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
-from fedgo._streams import generator
 from fedgo.beyond.epochs import Event, Growing, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, guard_regret
 from fedgo.beyond.surrogates import (
-    ByEvidence,
     GaussianProcess,
-    Gelu,
     LinearisedOnce,
     Observed,
     Relinearised,
@@ -62,15 +59,10 @@ def transcribed(trace, problem, row, fit, sigma, kappa, until, planning, informe
     ties = [order_of_ties(problem, n)[row] for n in (1, trace.clients)]
     reward_of = rewards(problem, row, first + steps)
 
-    def normals(p):
-        source = generator(problem.seed, problem.runs[row], f"samples {p}")
-        while True:
-            yield torch.randn(problem.means.shape[1], generator=source, dtype=torch.float64).numpy()
-
     plain = ("event", until.gamma) if isinstance(until, Event) else ("growing", until.factor, until.least)
     return reference.play(
         fit, pairs if informed else [], lambda arm, t: reward_of(arm, first + t), trace.clients, steps,
-        sigma, kappa, plain, planning, torch.cat(ties).numpy(), normals,
+        sigma, kappa, plain, planning, torch.cat(ties).numpy(),
     )  # fmt: skip
 
 
@@ -190,16 +182,6 @@ def test_a_fit_is_the_same_whoever_makes_it_and_whatever_was_drawn_before():
     two = fitted(GaussianProcess(), PROBLEM.arms[0], DATA, 0.1)
     assert torch.equal(one.mean, two.mean) and torch.equal(one.variance, two.variance)
     assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_without_a_refit_the_hyperparameters_stay_and_the_data_do_not():
-    more = DATA + data_of(PROBLEM, 0, [50] * 9, seed=1)
-    first = fitted(GaussianProcess(), PROBLEM.arms[0], DATA, 0.1)
-    kept = fitted(GaussianProcess(refit=False), PROBLEM.arms[0], more, 0.1, first)
-    anew = fitted(GaussianProcess(), PROBLEM.arms[0], more, 0.1, first)
-    scales = [fit.model.covar_module.lengthscale.detach() for fit in (first, kept, anew)]
-    assert torch.equal(scales[0], scales[1]) and not torch.allclose(scales[0], scales[2])
-    assert (kept.variance <= 0.01 / 50).all() and (kept.mean - PROBLEM.means[0]).abs().max() < 0.1
 
 
 def test_each_arm_is_pulled_before_one_is_pulled_again():
@@ -323,50 +305,3 @@ def test_without_botorch_all_but_the_process_works():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pip install 'fedgo[study]'" in shown
-
-
-# Rivals
-
-
-def test_gelu_units_are_torchs_and_their_gradients_are_right():
-    network = Gelu(3, 4)
-    source = torch.Generator().manual_seed(0)
-    w, x = (torch.randn(*size, generator=source, dtype=torch.float64) for size in ((network.size,), (5, 3)))
-    parts = network.split(w)
-    units = torch.nn.functional.gelu(x @ parts.w1.mT + parts.c1)
-    assert torch.allclose(network.values(w, x), units @ parts.w2 + parts.c2, atol=1e-14)
-    jacobian = torch.autograd.functional.jacobian(lambda v: network.values(v, x), w)
-    assert torch.allclose(network.gradients(w, x), jacobian, atol=1e-12)
-    y, mask = torch.arange(5.0, dtype=torch.float64), double([1, 1, 0, 1, 1])
-    loss, gradient = network.squared_loss(w, x, y, mask)
-    assert torch.allclose(loss, ((network.values(w, x) - y).square() * mask).sum())
-    assert torch.allclose(gradient, 2 * ((network.values(w, x) - y) * mask) @ jacobian, atol=1e-11)
-
-
-def test_the_more_evident_of_two_speaks_and_each_remembers_its_own_fit():
-    data = data_of(PROBLEM, 0, [3, 1, 2, 0, 5, 1, 0, 2, 1])
-    arms, rivals = PROBLEM.arms[0], (GaussianProcess(refit=False), Relinearised(Network(2, 3), 1))
-    for order in (rivals, rivals[::-1]):
-        first = ByEvidence(order).fit(arms, data, 0.1)
-        alone = [one.fit(arms, data, 0.1) for one in order]
-        best = max(alone, key=lambda fit: fit.evidence)
-        among = torch.tensor([1, 4])
-        assert torch.equal(first.mean, best.mean) and torch.equal(first.variance, best.variance)
-        assert torch.equal(first.covariance(among), best.covariance(among))
-        again = ByEvidence(order).fit(arms, data, 0.1, first)
-        kept = [one.fit(arms, data, 0.1, fit) for one, fit in zip(order, alone, strict=True)]
-        assert [fit.evidence for fit in again.rivals] == [fit.evidence for fit in kept]
-
-
-def no_optimum(points, means, variances):
-    raise RuntimeError("no optimum")
-
-
-def test_a_rival_whose_fit_fails_leaves_the_word_to_the_others():
-    data = data_of(PROBLEM, 0, [3, 1, 2, 0, 5, 1, 0, 2, 1])
-    arms, network, failing = PROBLEM.arms[0], Relinearised(Network(2, 3), 1), GaussianProcess(no_optimum)
-    alone = network.fit(arms, data, 0.1)
-    for order in ((network, failing), (failing, network)):
-        assert torch.equal(ByEvidence(order).fit(arms, data, 0.1).mean, alone.mean)
-    with pytest.raises(RuntimeError, match="no optimum"):
-        ByEvidence((failing, failing)).fit(arms, data, 0.1)

@@ -5,15 +5,13 @@ a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > �
 pulls are planned
 
 - "joint", as GP-BUCB does: argmax of mean + κ√variance, the mean as fitted, the variance as if the pulls planned
-  before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402),
-- "thompson", each the argmax of a sample of its own from the fitted posterior (Kandasamy et al., AISTATS 2018,
-  https://arxiv.org/abs/1705.09236), or
+  before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402), or
 - "own", by each client for itself, whose mean and variance are conditioned on what it pulls.
 
-A joint plan or the seeds of the samples are common knowledge, and so is who pulls which arm: only sums are sent, one
-scalar for every arm that a client touched, and down for every arm that anybody did. The fits have to agree to the last
-digit for this, as they do on machines that are alike. With the planner "server" they are made there alone: counts and
-sums go up, and each client is sent its share of a joint plan, and one scalar that says when it calls.
+A joint plan is common knowledge, and so is who pulls which arm: only sums are sent, one scalar for every arm that a
+client touched, and down for every arm that anybody did. The fits have to agree to the last digit for this, as they do
+on machines that are alike. With the planner "server" they are made there alone: counts and sums go up, and each client
+is sent its share of a joint plan, and one scalar that says when it calls.
 """
 
 import math
@@ -25,7 +23,6 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_kind
-from fedgo._streams import generator
 from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
 from fedgo.beyond.optimist import check_event, counts_and_sums
 from fedgo.beyond.surrogates import ByColumns, Fitted, Surrogate, fitted
@@ -38,7 +35,7 @@ from fedgo.simulation import largest, order_of_ties, simulate
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
-Planning = Literal["joint", "thompson", "own"]
+Planning = Literal["joint", "own"]
 Planner = Literal["clients", "server"]
 
 _DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
@@ -112,13 +109,12 @@ class Epochs:
     """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
 
     κ = ``kappa``, in a joint plan ``untried`` for arms that nobody has pulled, if given; σ = ``sigma``; ``order``
-    (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; samples are those of the ``runs`` of ``seed``. With
-    the ``planner`` "server" the plans are sent.
+    (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; ``runs`` are the numbers of the runs. With the
+    ``planner`` "server" the plans are sent.
     """
 
     learners: int
     arms: Tensor
-    seed: int
     runs: tuple[int, ...]
     surrogates: tuple[Surrogate, ...]
     first: Tally
@@ -245,18 +241,13 @@ class Epochs:
         untried = self.kappa if self.untried is None else self.untried
         kappa = torch.where(counts > 0, self.kappa, untried)
         variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
-        among = torch.arange(mean.shape[1]).expand_as(mean)
-        if self.planning == "joint":
-            among = rivals(mean, variance, kappa)
+        among = rivals(mean, variance, kappa)
         mean, kappa, variance = mean.gather(1, among), kappa.gather(1, among), variance.gather(1, among)
         order = self.order[run].squeeze(1).gather(1, among)
-        variance, columns, covariance = moments(fits, among, variance, dense=self.planning == "thompson")
+        variance, columns = moments(fits, among, variance)
         while True:
             pulls = min(int(length.max()), self.steps)
-            samples = (
-                self._samples(run, mean, covariance, pulls, syncs) if self.planning == "thompson" else None
-            )
-            arm, variances = plan(mean, variance, columns, order, self.sigma**2, kappa, pulls, samples)
+            arm, variances = plan(mean, variance, columns, order, self.sigma**2, kappa, pulls)
             if isinstance(self.until, Growing):
                 break
             fired = self._fired(variances)
@@ -275,19 +266,6 @@ class Epochs:
         fired: Tensor = own * torch.arange(1, own.shape[1] + 1).unsqueeze(-1) > self.until.gamma
         return fired.flatten(1)[:, :pulls]
 
-    def _samples(self, run: Tensor, mean: Tensor, covariance: Tensor, pulls: int, syncs: Tensor) -> Tensor:
-        """A sample of the arms' values for each of ``pulls``, κ times as far from the mean (R, L, K)."""
-        jitter = 1e-8 * covariance.diagonal(dim1=-2, dim2=-1).amax(-1)
-        unit = torch.eye(mean.shape[1], dtype=mean.dtype)
-        root = torch.linalg.cholesky(covariance + jitter.view(-1, 1, 1) * unit)
-        draws = []
-        for r, p in zip(run.tolist(), syncs.tolist(), strict=True):
-            source = generator(self.seed, self.runs[r], f"samples {p}")
-            rows = [torch.randn(len(unit), generator=source, dtype=mean.dtype) for _ in range(pulls)]
-            draws.append(torch.stack(rows))  # row by row: the first are the same, however many follow
-        samples: Tensor = mean.unsqueeze(1) + self.kappa * torch.stack(draws) @ root.mT
-        return samples
-
 
 Columns = Callable[[Tensor], Tensor]  # of the fitted covariance, those of the arms (R,): (R, C)
 
@@ -300,16 +278,14 @@ def rivals(mean: Tensor, variance: Tensor, kappa: Tensor) -> Tensor:
     return upper.topk(int(among.sum(-1).max()), -1).indices.sort(-1).values
 
 
-def moments(
-    fits: Sequence[Fitted], among: Tensor, variance: Tensor, dense: bool = False
-) -> tuple[Tensor, Columns, Tensor]:
-    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C), columns, and the covariance (R, C, C), which
-    is made if ``dense``, or C is not large, or a fit has no single columns; else it is empty, ``variance`` as given."""
+def moments(fits: Sequence[Fitted], among: Tensor, variance: Tensor) -> tuple[Tensor, Columns]:
+    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C) and columns, of the whole covariance where C
+    is not large, or a fit has no single columns; else ``variance`` is as given."""
     by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
-    if not dense and among.shape[1] > _DENSE and len(by_columns) == len(fits):
-        return variance, _on_demand(by_columns, among), torch.empty(0)
+    if among.shape[1] > _DENSE and len(by_columns) == len(fits):
+        return variance, _on_demand(by_columns, among)
     covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
-    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), _rows_of(covariance), covariance
+    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), _rows_of(covariance)
 
 
 def _rows_of(covariance: Tensor) -> Columns:
@@ -336,27 +312,26 @@ def plan(
     noise: float,
     kappa: Tensor,
     pulls: int,
-    samples: Tensor | None = None,
     begun: Sequence[int] = (),
 ) -> tuple[Tensor, Tensor]:
     """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (R, L).
 
-    By the largest mean + κ√variance, or the largest of the ``samples`` (R, L, C), from ``mean``, ``variance``,
-    ``kappa`` and ``order`` of ties (R, C) and the ``columns`` of the covariance. Each pull takes from the variances as
-    if it were observed, O(C) for each pull before it, but not for more than some `_BLOCK` or 2C; where one rival is
-    left, it has all further pulls. The first are those of ``begun``, if they are decided already.
+    By the largest mean + κ√variance, from ``mean``, ``variance``, ``kappa`` and ``order`` of ties (R, C) and the
+    ``columns`` of the covariance. Each pull takes from the variances as if it were observed, O(C) for each pull before
+    it, but not for more than some `_BLOCK` or 2C; where one rival is left, it has all further pulls. The first are
+    those of ``begun``, if they are decided already.
     """
     vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
     arms, variances = [], []
     for k in range(pulls):
-        index = mean + kappa * variance.sqrt() if samples is None else samples[..., k, :]
+        index = mean + kappa * variance.sqrt()
         arm = largest(index, order).unsqueeze(-1)
         if k < len(begun):
             arm = torch.full_like(arm, begun[k])
         arms.append(arm)
         variances.append(variance.gather(-1, arm))
         left = pulls - k - 1
-        if samples is None and k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
+        if k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
             arms.append(arm.expand(-1, left))
             variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
             break
@@ -488,7 +463,7 @@ def surrogate_ucb(
         if guarantee is None:
             exploration, first = exchange(exploration, clients, arms, told, down=not served)
     learner = Epochs(
-        clients, problem.arms, problem.seed, problem.runs, each, first, order_of_ties(problem, 1),
+        clients, problem.arms, problem.runs, each, first, order_of_ties(problem, 1),
         sigma, kappa, until, planning, clients * rounds, begun, untried, planner,
     )  # fmt: skip
     if served:

@@ -46,17 +46,15 @@ def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
     return square.clamp(min=0).div(-2).exp()
 
 
-def squared_exponential(
-    arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor, before: ProcessFit | None = None
-) -> ProcessFit:
+def squared_exponential(arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor) -> ProcessFit:
     """The posterior on ``arms`` (K, d_x) of the cube given the ``means`` of those ``seen``, with ``variances``, (n,).
 
-    The length scales are at the mode of their posterior, or those of the fit ``before``.
+    The length scales are at the mode of their posterior.
     """
     centre, scale = means.mean(), means.std()
     values, noise = (means - centre) / scale, variances / scale**2
     points = arms[seen]
-    log_scales = _mode(points, values, noise) if before is None else before.log_scales
+    log_scales = _mode(points, values, noise)
     inputs = arms / log_scales.exp()
     factor = torch.linalg.cholesky(_kernel(inputs[seen], inputs[seen]) + noise.diag())
     half = torch.linalg.solve_triangular(factor, _kernel(inputs[seen], inputs), upper=False)

@@ -6,12 +6,10 @@
 arm about another. `Relinearised` is the paper's network fitted anew to all data and linearised there, the linearised
 Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
 https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021, https://arxiv.org/abs/2008.08400).
-`LinearisedOnce` is the paper's: the model of eqs. 4–6 around a ŵ₀ that stays. `ByEvidence` takes the likeliest of
-several. With finitely many public arms counts and sums are all that a fit needs, so whoever has them can fit, and
-nothing else is sent.
+`LinearisedOnce` is the paper's: the model of eqs. 4–6 around a ŵ₀ that stays. With finitely many public arms counts and
+sums are all that a fit needs, so whoever has them can fit, and nothing else is sent.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -20,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, require, require_each, require_kind
-from fedgo.beyond.process import InUnits, InUnitsByColumns, ProcessFit, Warp, squared_exponential
+from fedgo.beyond.process import InUnits, InUnitsByColumns, Warp, squared_exponential
 from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
@@ -121,12 +119,11 @@ def single_task_gp(
     points: Tensor,
     means: Tensor,
     variances: Tensor,
-    before: Any = None,
     kernel: Callable[[int], Any] | None = None,
 ) -> Any:
     """BoTorch's SingleTaskGP with the means' own noise, all (n, …), hyperparameters by their posterior mode.
 
-    With a model ``before`` its hyperparameters are kept. BoTorch's kernel, or ``kernel(d_x)``.
+    BoTorch's kernel, or ``kernel(d_x)``.
     """
     from botorch.fit import fit_gpytorch_mll
     from botorch.models import SingleTaskGP
@@ -136,13 +133,9 @@ def single_task_gp(
     own = kernel(points.shape[-1]) if kernel else None
     transform = Standardize(1)
     model = SingleTaskGP(points, means, variances, covar_module=own, outcome_transform=transform)
-    if before is None:
-        with torch.random.fork_rng():  # a fit that fails is begun again elsewhere, at random
-            torch.manual_seed(0)
-            fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    else:
-        kept = {name: v for name, v in before.state_dict().items() if "outcome_transform" not in name}
-        model.load_state_dict(kept, strict=False)
+    with torch.random.fork_rng():  # a fit that fails is begun again elsewhere, at random
+        torch.manual_seed(0)
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     return model.eval()
 
 
@@ -161,16 +154,6 @@ class FittedModel(NamedTuple):
             found = model.posterior(arms)
             return cls(model, arms, found.mean.squeeze(-1), found.variance.squeeze(-1))
 
-    @property
-    def evidence(self) -> float:
-        """The log-density of the standardised means that the model was given, without −(n/2)·ln 2π."""
-        targets = self.model.train_targets
-        self.model.train()
-        with torch.no_grad():
-            density = self.model.likelihood(self.model(*self.model.train_inputs)).log_prob(targets).item()
-        self.model.eval()
-        return float(density + len(targets) * math.log(2 * math.pi) / 2)
-
     def covariance(self, among: Tensor) -> Tensor:
         """As `Fitted` says."""
         with torch.no_grad():
@@ -180,17 +163,15 @@ class FittedModel(NamedTuple):
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A Gaussian process on the cube that holds the arms, refitted each time unless ``refit`` says otherwise.
+    """A Gaussian process on the cube that holds the arms, refitted each time.
 
     ``model(points, means, variances)`` of shapes (n, d_x), (n, 1), (n, 1) returns a fitted model of BoTorch;
-    `single_task_gp` unless given. To keep a model as it is without ``refit`` it takes the one before as a fourth
-    argument. With ``warp`` it sees rewards drawn in by the power under which they are likeliest normal (`Warp`), and
-    `single_task_gp` is computed in closed form (`squared_exponential`), O(n³ + n²K) a fit, without BoTorch; while all
-    arms that were pulled have one mean, as coins may, which has no scale, the arms are independent.
+    `single_task_gp` unless given. With ``warp`` it sees rewards drawn in by the power under which they are likeliest
+    normal (`Warp`), and `single_task_gp` is computed in closed form (`squared_exponential`), O(n³ + n²K) a fit, without
+    BoTorch; while all arms that were pulled have one mean, as coins may, which has no scale, the arms are independent.
     """
 
     model: Callable[..., Any] = single_task_gp
-    refit: bool = True
     warp: bool = False
 
     def __post_init__(self) -> None:
@@ -212,28 +193,26 @@ class GaussianProcess:
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """As `Surrogate` says."""
-        last = None if self.refit else before
         if self.closed and _alike(data):
             return IndependentArms().fit(arms, data, sigma)
         seen = observed(data, sigma)
         low, high = arms.amin(0), arms.amax(0)
         cube = (arms - low) / torch.where(high > low, high - low, 1.0)
         if not self.warp:
-            return self._posterior(cube, seen, last)
+            return self._posterior(cube, seen)
         warp = Warp.likeliest(seen.means, seen.variances)
         warped = Observed(seen.at, warp(seen.means), seen.variances * warp.slope(seen.means).square())
-        fit = self._posterior(cube, warped, last.fit if isinstance(last, InUnits) else None)
+        fit = self._posterior(cube, warped)
         leader = fit.mean[seen.at].argmax()
         reward = seen.means[leader]
         units = InUnitsByColumns if isinstance(fit, ByColumns) else InUnits
         return units(fit, warp, warped.means[leader].item(), reward.item(), warp.slope(reward).item())
 
-    def _posterior(self, cube: Tensor, seen: Observed, last: Fitted | None) -> Fitted:
-        """On the ``cube`` (K, d_x) given what was ``seen``, with the hyperparameters of the ``last`` fit if given."""
+    def _posterior(self, cube: Tensor, seen: Observed) -> Fitted:
+        """On the ``cube`` (K, d_x) given what was ``seen``."""
         if self.closed:
-            return squared_exponential(cube, *seen, last if isinstance(last, ProcessFit) else None)
-        keep = (last.model,) if isinstance(last, FittedModel) else ()
-        model = self.model(cube[seen.at], seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1), *keep)
+            return squared_exponential(cube, *seen)
+        model = self.model(cube[seen.at], seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1))
         return FittedModel.of(model, cube)
 
 
@@ -283,7 +262,7 @@ class IndependentArms:
 
 class Linear(NamedTuple):
     """N(mean, FFᵀ + τ²I − CᵀC) on the arms: ``features`` F (K, r), ``effect`` τ², ``half`` C (n, K); the network was
-    linearised at ``w`` with weight ``decay``, (d_w,); ``evidence`` as that of a `FittedModel`."""
+    linearised at ``w`` with weight ``decay``, (d_w,)."""
 
     mean: Tensor
     features: Tensor
@@ -291,7 +270,6 @@ class Linear(NamedTuple):
     effect: float
     w: Tensor
     decay: Tensor
-    evidence: float = float("nan")
 
     @classmethod
     def kept(cls, w: Tensor) -> "Linear":
@@ -391,7 +369,6 @@ class Relinearised:
             features=found.features * scale,
             half=found.half * scale,
             effect=tau * scale.item() ** 2,
-            evidence=evidence[best].item(),
         )
 
     def _starts(self, before: Fitted | None) -> Tensor:
@@ -435,89 +412,6 @@ class Relinearised:
                 spread = effect - effect.square() * inverse.diagonal(dim1=-2, dim2=-1)
                 effect = (own.square() + spread).mean(-1, keepdim=True)
         return w, decay, effect.squeeze(-1), evidence
-
-
-@dataclass(frozen=True)
-class Gelu(Network):
-    """The two-layer network with GELU units z·Φ(z) (Hendrycks and Gimpel, https://arxiv.org/abs/1606.08415)."""
-
-    def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """As `Network.values` says."""
-        layers = self.split(w)
-        unit = torch.nn.functional.gelu(x @ layers.w1.mT + layers.c1.unsqueeze(-2))
-        return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
-
-    def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """As `Network.gradients` says; (Φ(z)z)′ = Φ(z) + z·φ(z)."""
-        layers = self.split(w)
-        z = x @ layers.w1.mT + layers.c1.unsqueeze(-2)
-        density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
-        slope = layers.w2.unsqueeze(-2) * (torch.special.ndtr(z) + z * density)
-        first = (slope.unsqueeze(-1) * x.expand(*slope.shape[:-1], self.d_x).unsqueeze(-2)).flatten(-2)
-        unit = torch.nn.functional.gelu(z)
-        return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
-
-    def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Network.squared_loss` says."""
-        error = (self.values(w, x) - y) * mask
-        gradient = 2 * (error.unsqueeze(-2) @ self.gradients(w, x)).squeeze(-2)
-        return error.square().sum(-1), gradient
-
-
-class Rivals(NamedTuple):
-    """The fits of all ``rivals``, of which the one of the largest evidence, number ``best``, speaks."""
-
-    rivals: tuple[Any, ...]
-    best: int
-
-    @property
-    def mean(self) -> Tensor:
-        """(K,)."""
-        found: Tensor = self.rivals[self.best].mean
-        return found
-
-    @property
-    def variance(self) -> Tensor:
-        """(K,)."""
-        found: Tensor = self.rivals[self.best].variance
-        return found
-
-    def covariance(self, among: Tensor) -> Tensor:
-        """As `Fitted` says."""
-        found: Tensor = self.rivals[self.best].covariance(among)
-        return found
-
-
-@dataclass(frozen=True)
-class ByEvidence:
-    """Several ``surrogates`` whose fits have an evidence, a `GaussianProcess` and a `Relinearised`: all are fitted, and
-    one whose fit fails says nothing this time."""
-
-    surrogates: tuple[GaussianProcess | Relinearised, ...]
-
-    def __post_init__(self) -> None:
-        kinds = all(
-            isinstance(one, Relinearised) or (isinstance(one, GaussianProcess) and not one.warp)
-            for one in self.surrogates
-        )
-        require_kind(kinds, "surrogates", self.surrogates, "give a GaussianProcess and a Relinearised, say")
-        count("the number of surrogates", len(self.surrogates), "give at least one")
-
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Rivals:
-        """As `Surrogate` says."""
-        last = before.rivals if isinstance(before, Rivals) else (None,) * len(self.surrogates)
-        fits: list[Any] = []
-        evidence = []
-        for one, old in zip(self.surrogates, last, strict=True):
-            try:
-                fits.append(one.fit(arms, data, sigma, old))
-                evidence.append(fits[-1].evidence)
-            except Exception:  # whatever a library raises where it finds no optimum: the others speak
-                if len(fits) + 1 == len(self.surrogates) and not any(map(math.isfinite, evidence)):
-                    raise
-                fits.append(old)
-                evidence.append(-math.inf)
-        return Rivals(tuple(fits), max(range(len(fits)), key=lambda number: evidence[number]))
 
 
 def _layers(network: Parametric) -> Tensor:

@@ -4,7 +4,6 @@ A setting has λ and β by their names, or is in units of the noise: with w ~ N(
 optimism λ = (σ/s)² and β = (κσ)². The entries themselves are in `fedgo.experiments.roster`.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
@@ -261,10 +260,3 @@ def advised(**options: Any) -> Play:
         return Advised(**{**options, **setting}).play(world.problem, world.clients, world.rounds)
 
     return _named(play, Advised.play, options)
-
-
-@wraps(optimistic_ucb1)
-def ucb1_by_width(world: World, setting: Setting) -> Trace:
-    """UCB1 whose width after all steps is κσ/√n."""
-    beta = (setting["kappa"] * world.problem.sigma) ** 2 / (2 * math.log(world.steps))
-    return optimistic_ucb1(world.problem, world.clients, world.steps, beta)

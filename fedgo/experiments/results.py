@@ -10,17 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import torch
 from joblib import Parallel, delayed, effective_n_jobs
 
 from fedgo._checks import count, on_cpu, require, require_kind
-from fedgo.beyond.surrogates import GaussianProcess, Relinearised, Surrogate
-from fedgo.confidence import Tally
 from fedgo.experiments.players import GUARD_GAMMA, Player, Setting, World
 from fedgo.experiments.regimes import EXPERIMENTS, TUNING_SEED, Regime
 from fedgo.experiments.roster import ALGORITHMS, COUNTED, EVERY, GUARDED, LINE_THREE, PLAYERS
 from fedgo.experiments.runner import Regimes, key, known, read
-from fedgo.experiments.studies import MAIN, MAP, REGIMES, STUDIES
+from fedgo.experiments.studies import MAIN, REGIMES, STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.trace import Trace
 
@@ -250,14 +247,28 @@ def uniform(regime: Regime) -> float:
     return float((means.amax(1) - means.mean(1)).mean())
 
 
-def share(regime: Regime, player: str) -> float:
-    """The mean regret of ``player`` over that of uniform play in as many steps."""
-    return float(cells()[regime, player].regret.mean()) / (uniform(regime) * regime.world(1).steps)
-
-
 def stuck(regime: Regime, player: str) -> npt.NDArray[np.bool_]:
     """Which runs still lose, in the last tenth of the steps, more than `STUCK` of what uniform play does, (S,) bool."""
     return np.asarray(cells()[regime, player].late_regret > STUCK * uniform(regime))
+
+
+class Across(NamedTuple):
+    """What a player does on a group of regimes: the geometric means of its mean ``regret`` and of its worst ``tenth``,
+    both over what uniform play loses in as many steps, and how many of its ``runs`` still ``lose`` at the end."""
+
+    regret: float
+    tenth: float
+    lose: int
+    runs: int
+
+
+def across(group: Sequence[Regime], player: str) -> Across:
+    """What ``player`` does on the regimes of ``group``."""
+    regrets = [cells()[regime, player].regret / uniform(regime) / regime.world(1).steps for regime in group]
+    logs = np.log([[each.mean(), worst(each)] for each in regrets])
+    regret, tenth = np.exp(logs.mean(0)).tolist()
+    flags = np.concatenate([stuck(regime, player) for regime in group])
+    return Across(regret, tenth, int(flags.sum()), len(flags))
 
 
 def paired(regime: Regime, ours: str, other: str) -> tuple[Array, Array]:
@@ -291,46 +302,3 @@ def alike(regime: Regime) -> list[str]:
     first = leader(regime)
     others = [name for name in players(regime) if name != first]
     return [first, *(name for name in others if difference(regime, name, first)[1] <= 0)]
-
-
-def absent() -> dict[tuple[str, str], list[Regime]]:
-    """The regimes on which a player is not played, by the player and the reason."""
-    found: dict[tuple[str, str], list[Regime]] = {}
-    for name, regime in product(PLAYERS, REGIMES):
-        if reason := PLAYERS[name].not_on(regime):
-            found.setdefault((name, reason), []).append(regime)
-    return found
-
-
-class Belief(NamedTuple):
-    """What a surrogate believes at the end of a ``run`` with this ``regret``.
-
-    The best arm was pulled ``pulls`` times; its mean reward is ``error`` of the surrogate's standard deviations above
-    the surrogate's mean for it; and it takes κ = ``needed`` for the optimist to prefer it to the largest mean.
-    """
-
-    run: int
-    regret: float
-    pulls: int
-    error: float
-    needed: float
-
-
-def beliefs(regime: Regime, player: str, picked: Sequence[int], **changes: float) -> list[Belief]:
-    """The runs ``picked`` of a surrogate's cell played again, with ``changes`` of its setting, and what it believes."""
-    world: World = regime.world(picked, encoding=MAP.encoding)
-    trace = PLAYERS[player].play(world, chosen("map", player, regime) | changes)
-    arms = world.problem.means.shape[1]
-    surrogate: Surrogate = GaussianProcess() if player == "process" else Relinearised(world.network)
-    found = []
-    for at, run in enumerate(picked):
-        counts = torch.bincount(trace.arm[at], minlength=arms).double()
-        sums = torch.bincount(trace.arm[at], weights=trace.reward[at], minlength=arms)
-        fit = surrogate.fit(world.problem.arms[at], Tally(counts, sums), world.problem.sigma)
-        truth = world.problem.means[at]
-        best = int(truth.argmax())
-        spread = fit.variance[best].clamp(min=1e-12).sqrt()
-        error, needed = (truth[best] - fit.mean[best], fit.mean.max() - fit.mean[best])
-        regret, pulls = float(trace.regret[at].sum()), int(counts[best])
-        found.append(Belief(run, regret, pulls, float(error / spread), float(needed / spread)))
-    return found

@@ -34,7 +34,6 @@ from fedgo.experiments.roster import (
     WITH_MANY,
 )
 from fedgo.experiments.runner import Job, Regimes, Study, known, read
-from fedgo.experiments.searches import SEARCHES
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -211,7 +210,7 @@ MAP = Study(
     tail=DECIDE,
 )
 
-# --- "Linearising again"
+# --- "The map": what each part is worth
 
 FEW, WITH_500 = Regime("hartmann6", 50), Regime("hartmann6", 500)
 ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
@@ -344,6 +343,5 @@ ELSEWHERE = Study(
 )
 
 STUDIES: Mapping[str, Study] = {
-    study.name: study
-    for study in (TUNE, LINE3, IN_SAMPLE, READINGS, MAP, ABLATION, COSTS, SEARCHES, ELSEWHERE)
+    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, READINGS, MAP, ABLATION, COSTS, ELSEWHERE)
 }

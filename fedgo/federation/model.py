@@ -17,7 +17,7 @@ from fedgo.beyond.advised import UCB1
 from fedgo.beyond.epochs import Epochs, Own
 from fedgo.beyond.guard import Guard, TabularIntervals
 from fedgo.beyond.optimist import Optimist
-from fedgo.beyond.surrogates import ByEvidence, Fitted, Linear, Relinearised, Rivals, Surrogate
+from fedgo.beyond.surrogates import Fitted, Linear
 from fedgo.confidence import Tally, compress
 from fedgo.federation.plan import Fitting, Plan
 from fedgo.federation.wire import each_pull
@@ -165,26 +165,13 @@ def _begun(
     server, syncs = Tally(*data.unsqueeze(1)), torch.tensor([synchronisations])
     unknown, ties = Tally.blank(1, len(plan.arms)), plan.order_of_ties
     learner = Epochs(
-        plan.clients, plan.arms.unsqueeze(0), plan.seed, (plan.run,), (how.surrogate,), unknown, ties[None, :1],
+        plan.clients, plan.arms.unsqueeze(0), (plan.run,), (how.surrogate,), unknown, ties[None, :1],
         how.sigma, how.kappa, how.until, how.planning, plan.clients * how.rounds, plan.length, how.untried,
     )  # fmt: skip
     turn = (server.counts.sum(-1).long() - plan.length) % plan.clients  # who is next where all take turns
-    return learner, learner.resume(server, syncs, turn, [_fit_with(how.surrogate, weights)])
+    return learner, learner.resume(server, syncs, turn, [Linear.kept(weights) if len(weights) else None])
 
 
 def _weights_of(fit: Fitted) -> Tensor:
-    """Those from which the next fit begins (n,): ŵ of a `Linear`, those of all `Rivals`, of others none."""
-    if isinstance(fit, Rivals):
-        return torch.cat([_weights_of(each) for each in fit.rivals])
+    """Those from which the next fit begins (n,): ŵ of a `Linear`, of others none."""
     return fit.w if isinstance(fit, Linear) else torch.zeros(0, dtype=torch.float64)
-
-
-def _fit_with(surrogate: Surrogate, weights: Tensor) -> Fitted | None:
-    """A fit of no arms that has the ``weights``; None where there are none."""
-    if not len(weights):
-        return None
-    if isinstance(surrogate, ByEvidence):
-        sizes = [each.network.size if isinstance(each, Relinearised) else 0 for each in surrogate.surrogates]
-        several = zip(surrogate.surrogates, weights.split(sizes), strict=True)
-        return Rivals(tuple(_fit_with(each, own) for each, own in several), 0)
-    return Linear.kept(weights)

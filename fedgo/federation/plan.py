@@ -15,7 +15,7 @@ from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, METHODS
 from fedgo.beyond.epochs import Event, Growing, Planning, distinct, require_epochs
 from fedgo.beyond.guard import Guarantee
-from fedgo.beyond.surrogates import GaussianProcess, Surrogate
+from fedgo.beyond.surrogates import Surrogate
 from fedgo.federation.wire import each_pull
 from fedgo.langevin import Langevin, langevin_rounds, last
 from fedgo.network import Parametric
@@ -50,9 +50,6 @@ class Fitting:
             [self.surrogate], self.rounds, self.until, self.planning, self.kappa, self.sigma, self.guarantee,
             self.untried,
         )  # fmt: skip
-        unchanged = isinstance(self.surrogate, GaussianProcess) and not self.surrogate.refit
-        remedy = "a client's file does not hold its hyperparameters: give refit=True"
-        require(not unchanged, "the surrogate", self.surrogate, remedy)
 
     @classmethod
     def by(cls, method: str, sigma: float, rounds: int) -> "Fitting":

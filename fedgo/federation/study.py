@@ -508,7 +508,7 @@ class Study:
         among = rivals(mean.unsqueeze(0), variance.unsqueeze(0), kappa.unsqueeze(0))
         among = torch.cat([among[0], torch.tensor(opened, dtype=torch.int64)]).unique().unsqueeze(0)
         length = how.until.length(told)
-        variance, columns, _ = moments([fit], among, variance[among])
+        variance, columns = moments([fit], among, variance[among])
         begun = [int((among[0] == arm).nonzero()) for arm in opened]
         pulls = len(begun) + length
         planned, _ = plan(

@@ -24,8 +24,8 @@ def conditioned(mean, covariance, arm, y, sigma):
     return mean + gain * (y - mean[arm]), covariance - np.outer(gain, covariance[arm])
 
 
-def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, normals, untried=None):
-    """``until`` is ("growing", factor, least) or ("event", γ); ``normals(p)`` yields the z of the p-th epoch's samples.
+def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, untried=None):
+    """``until`` is ("growing", factor, least) or ("event", γ).
 
     ``untried`` is the κ of arms that nobody has pulled, of a joint plan.
     ``ties`` (1 + N, K): the places of the arms in the order of ties of a plan, and of each client.
@@ -43,13 +43,10 @@ def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, t
             fresh = [SimpleNamespace(n=np.zeros(arms), s=np.zeros(arms), gain=0.0) for _ in range(clients)]
             mean, covariance = fit(server_n, server_s)
             own = [(mean, covariance)] * clients
-            z, taken, begun_with = normals(syncs), 0, server_n.sum()
-            root = np.linalg.cholesky(covariance + 1e-8 * covariance.diagonal().max() * np.eye(arms))
+            taken, begun_with = 0, server_n.sum()
         here_mean, here = own[i] if planning == "own" else (mean, covariance)
         widths = np.where(server_n > 0, kappa, kappa if untried is None else untried)
         index = here_mean + widths * np.sqrt(np.clip(here.diagonal(), 0, None))
-        if planning == "thompson":
-            index = mean_as_fitted(own) + kappa * root @ next(z)
         order = ties[1 + i] if planning == "own" else ties[0]
         best = index.max()
         arm = max(
@@ -82,8 +79,3 @@ def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, t
         for name, value in zip(("arm", "up", "down", "sync"), (arm, up, down, fired), strict=True):
             getattr(out, name).append(value)
     return out
-
-
-def mean_as_fitted(own):
-    """Nobody's own rewards enter the mean of a sample."""
-    return own[0][0]
