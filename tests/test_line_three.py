@@ -7,9 +7,9 @@ import torch
 from reference import go_ucb as reference
 
 from fedgo import Network
-from fedgo.confidence import Tally, ball, compress
+from fedgo.confidence import Tally, ball
 from fedgo.optimism.images import view
-from fedgo.optimism.line_three import LineThree, line_three, points
+from fedgo.optimism.line_three import LineThree, line_three
 
 
 def setting(hidden=4, arms=7, d_x=3, seed=0):
@@ -19,7 +19,15 @@ def setting(hidden=4, arms=7, d_x=3, seed=0):
     w0 = torch.randn(2, 1, network.size, generator=draw, dtype=torch.float64)
     counts = torch.randint(0, 3, (2, 5, arms), generator=draw).double()
     tally = Tally(counts, 0.2 * counts * torch.randn(2, 5, arms, generator=draw, dtype=torch.float64))
-    return network, x, w0, compress(network.gradients(w0, x)), tally
+    return network, x, w0, tally
+
+
+def points(network, x, confidence, u):
+    """The parameters w = ŵ + Σ⁻¹A_xᵀu of the dual points ``u``, by dense algebra."""
+    inputs = u[..., : network.hidden].unsqueeze(-1) * x.unsqueeze(-2)
+    lifted = torch.cat([inputs.flatten(-2), u], -1)
+    moved = torch.cholesky_solve(lifted.mT, torch.linalg.cholesky(confidence.sigma))
+    return confidence.centre.unsqueeze(-2) + moved.mT
 
 
 BALLS = [(1.0, 0.01), (1.0, 0.3), (0.1, 1.0), (0.01, 0.5), (2.0, 0.0)]
@@ -29,10 +37,10 @@ WIDE = [(0.1, 1.0), (0.01, 0.5), (1e-4, 1.0)]
 @pytest.mark.parametrize(("lam", "beta"), BALLS)
 @pytest.mark.parametrize("hidden", [1, 4])
 def test_every_point_lies_in_its_ball_and_has_the_value_returned(lam, beta, hidden):
-    network, x, w0, coordinates, tally = setting(hidden)
+    network, x, w0, tally = setting(hidden)
     found = line_three(view(network, w0, x), lam, beta, tally, rule_out=False)
-    w = points(network, x, w0, coordinates, lam, tally, found.u)
     confidence = ball(network.gradients(w0, x).expand(-1, 5, -1, -1), w0.expand(-1, 5, -1), lam, beta, tally)
+    w = points(network, x, confidence, found.u)
     inside = confidence._replace(centre=confidence.centre.unsqueeze(-2), sigma=confidence.sigma.unsqueeze(-3))
     assert (inside.distance(w) <= beta * (1 + 1e-9) + 1e-18).all()
     at_point = network.values(w, x.unsqueeze(-2)).squeeze(-1)
@@ -41,7 +49,7 @@ def test_every_point_lies_in_its_ball_and_has_the_value_returned(lam, beta, hidd
 
 @pytest.mark.parametrize(("lam", "beta"), BALLS[:3])
 def test_it_is_never_below_the_linear_solution_and_ends_where_the_gradient_points_out_of_the_ball(lam, beta):
-    network, x, w0, coordinates, tally = setting()
+    network, x, w0, tally = setting()
     seen = view(network, w0, x)
     found = line_three(seen, lam, beta, tally, rule_out=False)
     gradients = network.gradients(w0, x).expand(-1, 5, -1, -1)
@@ -53,7 +61,7 @@ def test_it_is_never_below_the_linear_solution_and_ends_where_the_gradient_point
     start = network.values(linear, x.unsqueeze(-2)).squeeze(-1)
     assert (found.value >= start - 1e-10).all()
     # stationary on the sphere: Σ^{-½}∇f(w) parallel to Σ^{½}(w − ŵ)
-    w = points(network, x, w0, coordinates, lam, tally, found.u)
+    w = points(network, x, confidence, found.u)
     steepest = network.gradients(w, x.expand(2, 5, -1, -1).unsqueeze(-2))
     out = torch.linalg.solve_triangular(factor, steepest.mT, upper=False).squeeze(-1)
     away = (factor.mT @ (w - confidence.centre.unsqueeze(-2)).unsqueeze(-1)).squeeze(-1)
@@ -65,7 +73,7 @@ def test_it_is_never_below_the_linear_solution_and_ends_where_the_gradient_point
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("lam", "beta"), [*BALLS, WIDE[2]])
 def test_ruling_arms_out_changes_no_choice(lam, beta, seed):
-    network, x, w0, _, tally = setting(arms=20, seed=seed)
+    network, x, w0, tally = setting(arms=20, seed=seed)
     every = line_three(view(network, w0, x), lam, beta, tally, rule_out=False)
     assert every.ascended.all()
     for own in (w0, w0.expand(-1, 5, -1)):  # learners that share their cuts, and with cuts of their own
@@ -81,7 +89,7 @@ def test_ruling_arms_out_changes_no_choice(lam, beta, seed):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("lam", "beta"), [*BALLS[:4], WIDE[2]])
 def test_no_point_of_the_ball_has_a_value_above_the_upper_bound(lam, beta, seed):
-    network, x, w0, _, tally = setting(arms=20, seed=seed)
+    network, x, w0, tally = setting(arms=20, seed=seed)
     seen = view(network, w0, x)
     upper = line_three(seen, lam, beta, tally).upper
     every = line_three(seen, lam, beta, tally, rule_out=False)
@@ -114,7 +122,7 @@ def pulls(tally, beta, lam, seen, steps):
 @pytest.mark.parametrize(("lam", "beta"), WIDE)
 def test_the_ascent_begins_at_the_linear_solution_or_where_the_last_one_ended(lam, beta):
     """Against the plain ascent in parameter space, arm for arm, in balls that rule no arm out."""
-    network, x, w0, _, tally = setting(hidden=2, arms=3)
+    network, x, w0, tally = setting(hidden=2, arms=3)
     seen, gradients, u, last, others = view(network, w0, x), network.gradients(w0, x), None, {}, 0
     for known, _ in pulls(tally, beta, lam, seen, 5):
         confidence = ball(gradients.expand(-1, 5, -1, -1), w0.expand(-1, 5, -1), lam, beta, known)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.confidence import Coordinates, Estimates, Tally, precision_factor
-from fedgo.network import Network
+from fedgo.confidence import Estimates, Tally
 from fedgo.optimism.cuts import Cuts, bounds, prior_cuts, tighten
 from fedgo.optimism.images import Images, Rows, View, images, rows, slope, value
 
@@ -253,23 +252,3 @@ def _ascend(below: Rows, climb: Climb, root: float) -> Climb:
             torch.where(better, 2 * climb.step, climb.step / 8),
         )
     return climb
-
-
-def points(
-    network: Network,
-    arms: Tensor,
-    w0: Tensor,
-    coordinates: Coordinates,
-    lam: float,
-    tally: Tally,
-    u: Tensor,
-) -> Tensor:
-    """The parameters w = ŵ + Σ⁻¹A_xᵀu (..., K, d_w) of the dual points ``u`` of an `Optimum`."""
-    features, basis = coordinates
-    inverse = torch.cholesky_inverse(precision_factor(features, lam, tally))
-    shift = inverse @ (features.mT @ tally.sums.unsqueeze(-1))
-    z = u[..., : network.hidden]
-    lifted = torch.cat([(z.unsqueeze(-1) * arms.unsqueeze(-2)).flatten(-2), u], -1)
-    seen = lifted @ basis
-    centre = w0.unsqueeze(-2) + (basis @ shift).mT
-    return centre + lifted / lam + (seen @ inverse - seen / lam) @ basis.mT
