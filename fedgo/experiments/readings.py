@@ -1,14 +1,16 @@
-"""Other readings of the setup, and other constants of Fed-GO-UCB: would they have changed the comparison?
+"""Other readings of the setup, other constants of Fed-GO-UCB, other thresholds: would they have changed the comparison?
 
 Each is played with the settings that are tuned for the book's own reading.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.experiments.players import HIDDEN, Player, Setting, World, grid
+from fedgo.experiments.regimes import EXPERIMENTS
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.langevin import Langevin
 from fedgo.network import Network
@@ -82,6 +84,11 @@ CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     **{f"σ = {sigma:g}": {"sigma": sigma} for sigma in (0.01, 0.3, 1.0)},
 }
 
+# Who sends anything, in both bills: with these γ, or without a choice of γ.
+GAMMAS = (0.1, 1.0, 10.0, math.inf)
+WITH_GAMMA = ("Fed-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")
+SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB1, shared")
+
 
 def players(tuned: Tuned) -> dict[str, Player]:
     """Every reading and every constant, each with the algorithms that play it as they are ``tuned``."""
@@ -111,3 +118,25 @@ def _constant(tuned: Tuned, hidden: int = HIDDEN, sigma: float = 0.1, **phase_on
         return replace(trace, **{part: getattr(trace, part)[:, :pulls] for part in parts})
 
     return Player(play, grid(algorithm=TRIO[:1]))
+
+
+def senders(tuned: Tuned) -> dict[str, Player]:
+    """Every algorithm of `SENDERS` as it is ``tuned`` for the experiment, but for the threshold."""
+    return {
+        name: Player(
+            _sender(name, tuned),
+            grid(threshold=GAMMAS if name in WITH_GAMMA else (1.0,)),
+            dense=True,
+            together="world",
+        )
+        for name in SENDERS
+    }
+
+
+def _sender(algorithm: str, tuned: Tuned) -> Callable[[World, Setting], Trace]:
+    def play(world: World, setting: Setting) -> Trace:
+        (name,) = (e for e, regime in EXPERIMENTS.items() if regime.entry.title == world.problem.name)
+        gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
+        return ALGORITHMS[algorithm].play(world, {**tuned(name, algorithm), **gamma})
+
+    return play

@@ -111,6 +111,16 @@ READINGS = Study(
     rungs=lambda name: (Rung(3, 10) if name in readings.READINGS else Rung(1, 20),),
     tuning_seed=0,
 )
+BILLS = Study(
+    "bills",
+    "regret, and the scalars sent as packed as may be and as matrices, by threshold",
+    readings.senders(_tuned),
+    ("regret", "scalars", "scalars_dense"),
+    chosen_on=_each_alone,
+    rungs=lambda name: (Rung(len(readings.GAMMAS) if name in readings.WITH_GAMMA else 1, 10),),
+    tuning_seed=0,
+    encoding="cheapest",
+)
 
 # --- The regime map: a base regime for every problem, and one factor moved at a time
 
@@ -343,5 +353,5 @@ ELSEWHERE = Study(
 )
 
 STUDIES: Mapping[str, Study] = {
-    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, READINGS, MAP, ABLATION, COSTS, ELSEWHERE)
+    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, READINGS, BILLS, MAP, ABLATION, COSTS, ELSEWHERE)
 }
