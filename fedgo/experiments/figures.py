@@ -151,9 +151,9 @@ def players_by_regime(
             axes.plot([max(low, least), high], [y, y], color=colour, linewidth=1)
             axes.plot(mean, y, mark, color=colour, markersize=4, label=PLAYERS[name].title or name)
         axes.axhline(place - 0.5, color="#888888", linewidth=0.3)
-        top = place - 0.28 if narrow else place
-        for x, text in ((1.02, f"{regime.pulls:g}"), (0.02, regime.title if narrow else "")):
-            axes.text(x, top, text, va="center", fontsize=9, transform=right)
+        axes.text(1.02, place + 0.2 * narrow, f"{regime.pulls:g}", va="center", fontsize=9, transform=right)
+        if narrow:
+            axes.text(0.01, place - 0.28, regime.title, va="center", fontsize=9, transform=right)
     axes.set(xscale="log", xlim=(least, 2), ylim=(len(shares) - 0.5, -0.5))
     axes.set_xlabel("regret over uniform play's")
     axes.grid(axis="y", visible=False)
