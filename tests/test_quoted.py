@@ -10,6 +10,7 @@ from sphinx.application import Sphinx
 from fedgo.experiments import tables
 
 FIGURE = {"mystnb": {"figure": {"name": "fig-a", "caption": "A caption."}, "image": {"alt": "A dot."}}}
+NARROW = {"tags": ["narrow"], "mystnb": {"image": {"alt": "A dot, narrow."}}}
 
 
 @pytest.fixture
@@ -28,8 +29,12 @@ def shown(tmp_path, monkeypatch):
         tables.quote(both=tables.table(("x", "$y$"), [("1", "2")]))
         cells = [
             nbformat.v4.new_code_cell(outputs=outputs),
-            nbformat.v4.new_code_cell(
-                metadata=FIGURE, outputs=[nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"})]
+            *(
+                nbformat.v4.new_code_cell(
+                    metadata=drawn,
+                    outputs=[nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"})],
+                )
+                for drawn in (NARROW, FIGURE)
             ),
             nbformat.v4.new_markdown_cell("# A\n\nHere {n}`regret`."),
         ]
@@ -61,6 +66,8 @@ def test_a_page_shows_the_numbers_phrases_tables_and_pictures_of_another(shown):
     assert not said
     assert '<span class="pasted-text">−1234.6</span>, one <em>of</em> two.' in read["index"]
     assert "<table" in read["index"] and 'alt="A dot."' in read["index"] and "A caption" not in read["index"]
+    narrow = read["index"].index('alt="A dot, narrow."')
+    assert read["index"].rindex("tag_narrow", 0, narrow) < narrow < read["index"].index('alt="A dot."')
     assert 'Here <span class="pasted-text">−1234.6</span>.' in read["book/_executed/a"]
 
 

@@ -2,7 +2,8 @@
 
 {n}`regret` is what this chapter quotes as "regret", {n}`results:regret` what the chapter "results" does (`quote` in
 `fedgo.experiments.tables`, which gives it its format). {again} shows a table that a chapter has quoted, or, by its
-label, the picture of one of its figures; caption and number stay with the figure:
+label, the picture of one of its figures, with the one for a phone if the cell before it, which has the tag `narrow`,
+draws one (the style sheet shows one of the two); caption and number stay with the figure:
 
 ```{again} results:final-regret
 ```
@@ -33,21 +34,24 @@ class Shown(NamedTuple):
     kind: str = ""
     text: str = ""
     alt: str = ""
+    narrow: Any = None  # the same for a phone
 
 
 @cache
 def read(path: Path, changed: int) -> dict[str, Shown]:
     """Everything that is quoted, and every figure, in the executed notebook at ``path``, by its name."""
-    found = {}
+    found, narrow = {}, None
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         drawn = cell["metadata"].get("mystnb", {})
         for output in cell.get("outputs", []):
             if quoted := output.get("metadata", {}).get("scrapbook"):
                 ((kind, text),) = output["data"].items()
                 found[quoted["name"]] = Shown(kind, "".join(text))
-            elif "figure" in drawn and "image/svg+xml" in output.get("data", {}):
-                svg = "".join(output["data"]["image/svg+xml"])
-                found[drawn["figure"]["name"]] = Shown("svg", svg, drawn.get("image", {}).get("alt", ""))
+            elif svg := "".join(output.get("data", {}).get("image/svg+xml", "")):
+                picture = Shown("svg", svg, drawn.get("image", {}).get("alt", ""), narrow)
+                narrow = picture if "narrow" in cell["metadata"].get("tags", []) else None
+                if "figure" in drawn:
+                    found[drawn["figure"]["name"]] = picture
     return found
 
 
@@ -69,7 +73,7 @@ class Quoted(SphinxRole):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """A number as it is, a phrase as Markdown."""
-        kind, text, _ = look_up(self.env, self.text, self.get_location())
+        kind, text, *_ = look_up(self.env, self.text, self.get_location())
         if kind.endswith("markdown"):
             parsed, said = self.inliner.parse(text, self.lineno, self.inliner, self.inliner.parent)
             return list(parsed), said
@@ -83,19 +87,22 @@ class Again(SphinxDirective):
     option_spec: ClassVar[dict[str, Any]] = {"class": directives.class_option}
 
     def run(self) -> list[nodes.Node]:
-        """The table, or the picture, written where `dark` finds it."""
-        what = self.arguments[0]
-        kind, text, alt = look_up(self.env, what, self.get_location())
-        shown = nodes.container(classes=self.options.get("class", []))
-        if kind != "svg":
-            self.state.nested_parse(StringList(text.splitlines(), what), 0, shown)
+        """The table, or the picture, and the one for a phone before it, written where `dark` finds them."""
+        what, style = self.arguments[0], self.options.get("class", [])
+        found = look_up(self.env, what, self.get_location())
+        if found.kind != "svg":
+            shown = nodes.container(classes=style)
+            self.state.nested_parse(StringList(found.text.splitlines(), what), 0, shown)
             return [shown]
-        path = Path(self.env.srcdir, "_build/again", f"{what.rpartition(':')[2]}.svg")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        shown["classes"].append("shown-again")
-        shown += nodes.image(uri=f"/_build/again/{path.name}", alt=alt)
-        return [shown]
+        pictures = []
+        for picture, kind in (found.narrow, "tag_narrow"), (found, "shown-again"):
+            if picture:
+                path = Path(self.env.srcdir, "_build/again", f"{what.rpartition(':')[2]}-{kind}.svg")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(picture.text, encoding="utf-8")
+                image = nodes.image(uri=f"/_build/again/{path.name}", alt=picture.alt)
+                pictures.append(nodes.container("", image, classes=[kind, *style]))
+        return pictures
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,13 +1,13 @@
 """The paper's empirical claims as data (`CLAIMS`), each decided by a statistic of executed runs.
 
-A claim has parts (a problem, an algorithm to compare with, a caption). A part holds if its whole 95 % bootstrap
-interval over the runs is on the claimed side of the threshold. The verdict counts the parts: all hold, "reproduced";
-some, "partly"; none, "not reproduced". A sentence that no run can decide is "not testable".
+A claim has parts (a problem, an algorithm to compare with). A part holds if its whole 95 % bootstrap interval over the
+runs is on the claimed side of the threshold. The verdict counts the parts: all hold, "reproduced"; some, "partly";
+none, "not reproduced".
 
 The runs are a frame with a row for each: problem, player, run, and the columns of `Trace.to_frame`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -17,23 +17,22 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
-from fedgo.experiments.regimes import PROBLEMS, world
+from fedgo.experiments.regimes import PROBLEMS
 from fedgo.experiments.results import tuned
 from fedgo.experiments.runner import facts
 from fedgo.experiments.studies import STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
-from fedgo.experiments.tables import in_symbols, quote, share_of_parts, table
+from fedgo.experiments.tables import in_symbols, quote, table
 from fedgo.trace import Trace
 
 Quantity = Literal["regret", "scalars"]
 Side = Literal["below", "above"]
-Verdict = Literal["reproduced", "partly", "not reproduced", "not testable"]
+Verdict = Literal["reproduced", "partly", "not reproduced"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Part(NamedTuple):
-    """One comparison of a claim: the estimate with its 95 % interval, and whether it ``holds`` against ``limit``,
-    the claim's threshold or the number that it states."""
+    """One comparison of a claim: the estimate with its 95 % interval, and whether it ``holds`` against ``limit``."""
 
     label: str
     estimate: float
@@ -47,49 +46,25 @@ class Part(NamedTuple):
 class Claim:
     """A sentence of the paper: where and in which words, what decides it, and the verdict expected.
 
-    ``decide`` is a function of this file with all arguments but the runs; where no run can, ``instead`` says why.
-    ``chapter`` shows the runs.
+    ``decide`` is a function of this file with all arguments but the runs.
     """
 
     name: str
     place: str
     quote: str
-    decide: partial[list[Part]] | None
+    decide: partial[list[Part]]
     expected: Verdict
-    chapter: str = "results"
-    instead: str = ""
 
     @property
-    def decided_by(self) -> Callable[..., list[Part]] | None:
-        """The function in ``decide``."""
-        return self.decide.func if self.decide else None
-
-    @property
-    def statistic(self) -> str:
-        """What decides it, in words."""
-        if self.decide is None:
-            return self.instead
+    def rule(self) -> str:
+        """What decides it, in words, and the threshold that a part has to keep to."""
         how = self.decide.keywords
-        if self.decided_by is sizes:
-            return "$d_w = 25 d_x + 51$ of the network that Section 6 describes"
-        if self.decided_by is orders:
-            return r"$\log_{10}$ of $d_w^2$ and of $d_x^2$, rounded"
-        if self.decided_by is late_share:
-            return f"share of Phase II's scalars that {how['algorithm']} sends in its second half (linear growth: 1/2)"
-        what = {"regret": "final regret", "scalars": "scalars"}[how["quantity"]]
-        ours, others = " or ".join(how["ours"]), "; ".join(how["others"])
-        where = ", ".join(PROBLEMS[problem].title for problem in how["problems"])
-        return f"mean {what} of {ours} over that of {others} (on {where})"
-
-    @property
-    def threshold(self) -> str:
-        """What a part has to keep to."""
-        how = self.decide.keywords if self.decide else {}
-        if self.decided_by in (ratios, late_share):
-            return f"whole interval {how.get('side', 'below')} {Fraction(how['limit'])}"
-        if self.decided_by is orders:
-            return "{d_w} and {d_x}".format(**how)
-        return "equal to the caption" if self.decided_by is sizes else "–"
+        if self.decide.func is late_share:
+            what = f"share of Phase II's scalars that {how['algorithm']} sends in its second half"
+        else:
+            quantity = {"regret": "final regret", "scalars": "scalars"}[how["quantity"]]
+            what = f"mean {quantity} of {' or '.join(how['ours'])} over that of {'; '.join(how['others'])}"
+        return f"{what}; whole interval {how.get('side', 'below')} {Fraction(how['limit'])}"
 
 
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
@@ -106,8 +81,6 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[Part]]:
     """The verdict on ``claim`` from ``runs``, and the parts it rests on."""
-    if claim.decide is None:
-        return "not testable", []
     parts = claim.decide(runs)
     holding = sum(part.holds for part in parts)
     return ("reproduced" if holding == len(parts) else "partly" if holding else "not reproduced"), parts
@@ -115,8 +88,6 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[Part]]:
 
 def on(claim: Claim, problems: Sequence[str]) -> Claim | None:
     """``claim`` with its parts on ``problems`` alone; None where none of its parts is a run on these."""
-    if claim.decide is None or claim.decided_by not in (ratios, late_share):
-        return None
     kept = tuple(name for name in claim.decide.keywords["problems"] if name in problems)
     return replace(claim, decide=partial(claim.decide, problems=kept)) if kept else None
 
@@ -146,7 +117,7 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Change]:
     names = others["problem"].unique()
     here = runs[runs["problem"].isin(names)]
     for claim in filter(None, (on(part, tuple(names)) for part in CLAIMS)):
-        keywords = claim.decide.keywords if claim.decide else {}
+        keywords = claim.decide.keywords
         about = keywords["ours"] if "ours" in keywords else (keywords["algorithm"],)
         new = others if baselines else others[others["player"].isin(about)]
         replaced = {*zip(new["problem"], new["player"], strict=True)}
@@ -191,21 +162,6 @@ def late_share(runs: Any, problems: Sequence[str], algorithm: str, limit: float)
     return parts
 
 
-def sizes(runs: Any, stated: Mapping[str, int]) -> list[Part]:
-    """d_w of the paper's network on each problem, against the number that a caption states."""
-    return [_exact(name, world(name, 1).network.size, value) for name, value in stated.items()]
-
-
-def orders(runs: Any, problems: Sequence[str], d_w: int, d_x: int) -> list[Part]:
-    """log₁₀ of d_w² and d_x², rounded, against the stated powers of ten."""
-    parts = []
-    for name in problems:
-        network = world(name, 1).network
-        for label, size, power in (("d_w", network.size, d_w), ("d_x", network.d_x, d_x)):
-            parts.append(_exact(f"{name}: log10 {label}²", round(2 * np.log10(size)), power))
-    return parts
-
-
 def _ratio(ours: Array, other: Array, axis: int) -> Any:
     return ours.mean(axis) / other.mean(axis)
 
@@ -216,24 +172,7 @@ def _against(label: str, found: tuple[float, float, float], side: Side, limit: f
     return Part(label, *found, limit, holds=high < limit if side == "below" else low > limit)
 
 
-def _exact(label: str, found: float, stated: float) -> Part:
-    return Part(f"{label} (stated: {stated})", found, found, found, stated, holds=found == stated)
-
-
-# --- Verdicts and regrets beside each other: as tuned, and with other settings or another index
-
-
-def verdicts_compared(found: Sequence[Change], before: str, after: str) -> Markdown:
-    """A row for every claim with its verdicts ``before`` and ``after``, the parts beside each, and whether it stays."""
-    rows = []
-    for change in found:
-        verdicts = [
-            f"{verdict} {share_of_parts([part.holds for part in parts])}"
-            for verdict, parts in (change.before, change.after)
-        ]
-        quoted = f"{change.claim.place}: “{change.claim.quote}”"
-        rows.append((quoted, *verdicts, "yes" if change.stable else "**no**"))
-    return table(("the paper's words", before, after, "stable"), rows, "llll")
+# --- Regrets beside each other: as tuned, and with other settings or another index
 
 
 def regrets_compared(
@@ -334,14 +273,6 @@ CLAIMS = [
         expected="reproduced",
     ),
     Claim(
-        name="statistics-size",
-        place="Section 6, synthetic",
-        quote=r"statistics of size $d_w^2 \approx 10^4$ (compared with $d_x^2 \approx 10^2$ for the baselines)",
-        decide=partial(orders, problems=_SYNTHETIC, d_w=4, d_x=2),
-        chapter="problem",
-        expected="partly",
-    ),
-    Claim(
         name="cheaper-than-one",
         place="Section 6, synthetic",
         quote="the communication cost of Fed-GO-UCB is significantly lower than One-GO-UCB",
@@ -356,16 +287,6 @@ CLAIMS = [
         expected="reproduced",
     ),
     Claim(
-        name="conforms",
-        place="Section 6, synthetic",
-        quote="which conforms with our theoretical results in Theorem 1",
-        decide=None,
-        instead="none: the experiments lie outside the theorem's conditions ($T_0 = 45 < d_w = 201$, and fewer arms "
-        "than parameters leave no strong convexity)",
-        chapter="phase_one",
-        expected="not testable",
-    ),
-    Claim(
         name="outperforms",
         place="Section 6, real data",
         quote="Fed-GO-UCB outperforms the baselines",
@@ -378,22 +299,6 @@ CLAIMS = [
         quote="with relatively low communication cost",
         decide=_compared("scalars", _REAL, _OURS, ("One-GO-UCB", *_FEDERATED), "below", 1.0),
         expected="partly",
-    ),
-    Claim(
-        name="caption-synthetic",
-        place="Caption of Figure 2",
-        quote="Hartmann function f₁ ($d_x=6, d_w=201$ …), Cosine8 function f₂ ($d_x=8, d_w=301$ …)",
-        decide=partial(sizes, stated={"hartmann6": 201, "cosine8": 301}),
-        chapter="problem",
-        expected="partly",
-    ),
-    Claim(
-        name="caption-real",
-        place="Caption of Figure 3",
-        quote="Magic Telescope ($d_x=10, d_w=201$ …), Shuttle ($d_x=10, d_w=201$ …)",
-        decide=partial(sizes, stated={"magic": 201, "shuttle": 201}),
-        chapter="problem",
-        expected="not reproduced",
     ),
     Claim(
         name="conclusion",

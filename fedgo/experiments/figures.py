@@ -1,8 +1,8 @@
 """Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fedgo.experiments.regimes import Regime
 from fedgo.experiments.roster import ALGORITHMS, PLAYERS
-from fedgo.experiments.summaries import mean_error
-from fedgo.trace import Trace
+from fedgo.experiments.summaries import interval, mean_error
 
 STYLES: Mapping[str, tuple[str, str]] = {
     name: player.style for name, player in ALGORITHMS.items() if player.style
@@ -81,59 +80,6 @@ def plain_ticks(axis: Axis, steps: Sequence[int] = (1, 2, 5)) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def regret_and_communication(rows: Mapping[str, Iterable[Trace]]) -> Figure:
-    """The layout of the paper's Figures 2 and 3: a row per problem, regret left, communication right.
-
-    Every curve has its algorithm's name at its right end.
-    """
-    figure, grid = plt.subplots(len(rows), 2, figsize=(9.5, 3.4 * len(rows)), squeeze=False)
-    for (title, traces), (left, right) in zip(rows.items(), grid, strict=True):
-        sent = []
-        for trace in traces:
-            band(left, trace.algorithm, trace.cumulative_regret)
-            band(right, trace.algorithm, trace.communication)
-            sent += trace.communication[:, -1].tolist()
-        # logarithmic above the smallest total, so that an algorithm that sends nothing has its line at 0
-        least = 10.0 ** np.floor(np.log10(min([total for total in sent if total > 0], default=1)))
-        left.set(title=title, xlabel="steps", ylabel="cumulative regret")
-        right.set(title=title, xlabel="steps", ylabel="scalars sent")
-        right.set_yscale("symlog", linthresh=least)
-        right.set_ylim(bottom=-0.1 * least)
-        for axis in (left.xaxis, left.yaxis, right.xaxis):
-            plain_ticks(axis)
-    for axes in grid.flat:
-        name_ends(axes)
-    return figure
-
-
-def name_ends(axes: Axes) -> None:
-    """Write the label of every curve beside its right end; where labels would overlap they are moved apart."""
-    named = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
-    last = [np.asarray(line.get_xydata())[-1] for line in named]
-    axes.set_xlim(right=max(float(x) for x, _ in last))
-    axes.figure.canvas.draw()  # panels then have the height that they keep
-    within = axes.transData + axes.transAxes.inverted()
-    ends = [float(within.transform(point)[1]) for point in last]
-    order = sorted(range(len(named)), key=ends.__getitem__)
-    step = 11 * axes.figure.dpi / 72 / axes.bbox.height  # a line of the labels, as a share of the panel
-    places: list[float] = []
-    for k in order:
-        places.append(max(ends[k], 0.0, places[-1] + step if places else 0.0))
-    for back in range(len(order)):
-        places[-1 - back] = min(places[-1 - back], 1 - step * back)
-    for k, place in zip(order, places, strict=True):
-        rule = {
-            "arrowstyle": "-",
-            "color": named[k].get_color(),
-            "linewidth": 1.2,
-            "shrinkA": 0,
-            "shrinkB": 0,
-            "relpos": (0, 0.5),  # to where the name begins: a line to its middle would cross other names
-        }
-        name, at = str(named[k].get_label()), (1, ends[k])
-        axes.annotate(name, at, (1.05, place), "axes fraction", fontsize=9, va="center", arrowprops=rule)
-
-
 def players_by_regime(
     shares: Mapping[Regime, Mapping[str, tuple[float, float, float]]], narrow: bool = False
 ) -> Figure:
@@ -173,41 +119,35 @@ class Outcome(NamedTuple):
     packed: float
 
 
-def regret_against_scalars(rows: Mapping[str, Mapping[str, Outcome]]) -> Figure:
-    """Final regret over scalars sent, a panel for each problem, every algorithm by its colour and marker.
+def regret_against_scalars(outcomes: Mapping[str, Outcome], uniform: float, narrow: bool = False) -> Figure:
+    """Final regret over scalars sent, both logarithmic, every algorithm by its colour, its marker and its name.
 
-    Filled at the mean regret and the dense bill; an arrow leads to the packed bill, hollow, where that is another. A
-    thin line goes from the mean to the median, which has a dash. What sends nothing stands at 0.
+    Filled at the mean regret, with its 95 % interval, and the dense bill; an arrow leads to the packed bill, hollow,
+    where that is another. A dotted line is the regret of ``uniform`` play. ``narrow`` is for a phone.
     """
-    high = math.ceil(len(rows) / 2)
-    figure, grid = plt.subplots(high, 2, figsize=(9.5, 4.1 * high), squeeze=False)
-    figure.set_layout_engine("constrained", hspace=0.08)
-    sent = [bill for by in rows.values() for each in by.values() for bill in (each.dense, each.packed)]
-    least = 10.0 ** math.floor(math.log10(min([bill for bill in sent if bill > 0], default=1)))
-    for axes, (title, by) in zip(grid.flat, rows.items(), strict=False):
-        for name, each in by.items():
-            colour, marker = STYLES.get(name, _FALLBACK)
-            mean, median = float(each.regret.mean()), float(each.regret.median())
-            axes.plot([each.dense] * 2, [mean, median], color=colour, linewidth=0.8)
-            axes.plot(each.dense, median, "_", color=colour, markersize=7)
-            if each.packed != each.dense:
-                arrow = {"arrowstyle": "->", "color": colour, "linewidth": 0.9, "shrinkB": 4}
-                axes.annotate("", (each.packed, mean), (each.dense, mean), arrowprops=arrow)
-                axes.plot(each.packed, mean, marker, color=colour, markersize=7, markerfacecolor="white")
-            axes.plot(each.dense, mean, marker, color=colour, markersize=7, label=name)
-        best = min(by, key=lambda name: float(by[name].regret.mean()))
-        axes.set(title=f"{title} (lowest: {best})", yscale="log", xlim=(-0.5 * least, 30 * max(sent)))
-        axes.set_xscale("symlog", linthresh=least, linscale=0.5)
-        exponents = range(round(math.log10(least)) + 1, math.ceil(math.log10(max(sent))) + 1, 2)
-        axes.set_xticks([0, *(10.0**exponent for exponent in exponents)])
-        heights = [height for each in by.values() for height in (each.regret.mean(), each.regret.median())]
-        narrow = max(heights) < 100 * min(heights)
-        plain_ticks(axes.yaxis, (1, 2, 5) if narrow else (1,))
-        axes.margins(y=0.12)
-    for axes in grid[-1]:
-        axes.set_xlabel("scalars sent")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("final regret")
-    most = max(grid.flat, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
-    figure.legend(*most.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    figure, axes = plt.subplots(figsize=(3.6, 3.8) if narrow else (7.2, 4.2))
+    size = 9 if narrow else 11
+    text: Any = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": size}
+    lowest = min(outcomes.values(), key=lambda each: float(each.regret.mean()))
+    for name, each in outcomes.items():
+        colour, marker = {**STYLES, **BEYOND}.get(name, _FALLBACK)
+        mean, low, high = interval(np.mean, each.regret.numpy())
+        ends = (
+            {each.packed: "white", each.dense: colour}
+            if each.packed != each.dense
+            else {each.packed: "white"}
+        )
+        arrow: Any = {"arrowstyle": "->", "color": colour, "linewidth": 1.6, "shrinkB": 0.6 * size}
+        axes.annotate("", (each.packed, mean), (each.dense, mean), arrowprops=arrow)
+        for bill, filling in ends.items():
+            axes.plot([bill] * 2, [low, high], color=colour)
+            axes.plot(bill, mean, marker, color=colour, markerfacecolor=filling, markersize=size, zorder=3)
+        side = -1.4 if each is lowest else 1.4
+        axes.annotate(name, (math.sqrt(each.dense * each.packed), mean), (0, side * size), **text)
+    axes.axhline(uniform, color="0.4", linestyle=":")
+    right: Any = {**text, "ha": "right", "xycoords": axes.get_yaxis_transform()}
+    axes.annotate("uniform play", (1, uniform), (0, -0.9 * size), **right)
+    axes.set(xscale="log", yscale="log", xlabel="scalars sent", ylabel="final regret")
+    plain_ticks(axes.yaxis)
+    axes.margins(x=0.12, y=0.14)
     return figure

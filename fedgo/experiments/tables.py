@@ -79,8 +79,6 @@ def in_symbols(setting: Mapping[str, float | str]) -> str:
 
 def share_of_parts(holds: Sequence[bool]) -> str:
     """A bar with a square for each part of a claim, filled where it holds, in fives; and the same in words."""
-    if not holds:
-        return "–"
     squares = "■" * sum(holds) + "□" * (len(holds) - sum(holds))
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
     return f"{fives} {sum(holds)}\u00a0of\u00a0{len(holds)}"
