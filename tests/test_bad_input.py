@@ -156,7 +156,7 @@ CASES = [
     *row(fed_go_ucb, GIVEN, **STARTED, argmax=NAME, space=NAME),
     *row(one_go_ucb, GIVEN, **STARTED, argmax=NAME),
     *row(n_go_ucb, GIVEN | {"start": PRIVATE}, **STARTED, argmax=NAME),
-    *row(dis_lin_ucb, CHOSEN, **PLAYED, settings=ANOTHER, theorem_delta=DELTA),
+    *row(dis_lin_ucb, CHOSEN, **PLAYED, settings=ANOTHER),
     *row(fed_glb_ucb, CHOSEN, **PLAYED, settings=ANOTHER, link=NAME),
     *row(approx_dis_kernel_ucb, CHOSEN, **PLAYED, settings=ANOTHER),
     *row(approx_dis_kernel_ucb, CHOSEN, lengthscale=ABOVE_0, oversampling=ABOVE_0),

@@ -6,37 +6,32 @@ from types import SimpleNamespace
 import numpy as np
 
 
-def theorem_radius(d_x, known, lam, sigma, delta):
-    return sigma * math.sqrt(d_x * math.log(1 + known / (d_x * lam)) + 2 * math.log(1 / delta)) + math.sqrt(
-        lam
-    )
-
-
-def plain_dis_lin_ucb(arms, reward_of, clients, steps, lam, gamma, alpha):
-    """One client after the other; ``alpha(n)`` is the radius of a client that knows n data."""
+def plain_dis_lin_ucb(arms, reward_of, clients, steps, settings):
+    """One client after the other."""
+    lam, beta, gamma = settings.lam, settings.beta, settings.gamma
     d = arms.shape[1]
-    a, b, known = [lam * np.eye(d)] * clients, [np.zeros(d)] * clients, [0] * clients
+    a, b = [lam * np.eye(d)] * clients, [np.zeros(d)] * clients
     new_a, new_b, new = [np.zeros((d, d))] * clients, [np.zeros(d)] * clients, [0] * clients
-    server_a, server_b, total = lam * np.eye(d), np.zeros(d), 0
+    server_a, server_b = lam * np.eye(d), np.zeros(d)
     out = SimpleNamespace(arm=[], sync=[], up=[], down=[])
     for t in range(steps):
         i = t % clients
         inverse = np.linalg.inv(a[i])
         theta = inverse @ b[i]
-        index = [x @ theta + alpha(known[i]) * np.sqrt(x @ inverse @ x) for x in arms]
+        index = [x @ theta + math.sqrt(beta) * np.sqrt(x @ inverse @ x) for x in arms]
         arm = int(np.argmax(index))
         x, y = arms[arm], reward_of(arm, t)
-        a[i], b[i], known[i] = a[i] + np.outer(x, x), b[i] + y * x, known[i] + 1
+        a[i], b[i] = a[i] + np.outer(x, x), b[i] + y * x
         new_a[i], new_b[i], new[i] = new_a[i] + np.outer(x, x), new_b[i] + y * x, new[i] + 1
         fired = bool(new[i] * np.log(np.linalg.det(a[i]) / np.linalg.det(a[i] - new_a[i])) > gamma)
         up = down = 0
         if fired:
             for j in range(clients):
                 up += new_a[j].size + new_b[j].size
-                server_a, server_b, total = server_a + new_a[j], server_b + new_b[j], total + new[j]
+                server_a, server_b = server_a + new_a[j], server_b + new_b[j]
             for j in range(clients):
                 down += server_a.size + server_b.size
-                a[j], b[j], known[j] = server_a, server_b, total
+                a[j], b[j] = server_a, server_b
                 new_a[j], new_b[j], new[j] = np.zeros((d, d)), np.zeros(d), 0
         for name, value in (("arm", arm), ("sync", fired), ("up", up), ("down", down)):
             getattr(out, name).append(value)
