@@ -29,8 +29,7 @@ def uniform_radius(
 ) -> Tensor:
     """√β with which |m − f|_A ≤ √β for any Q and f₀, (...): ``bias`` is |f − f₀|_{Q⁻¹} or a bound on it.
 
-    ``counts`` (..., K) are all pulls in the model, and l = 1. Instead of the lemma's factor 1 + l it has
-    1 + l/min n_x over the arms pulled, which is less.
+    ``counts`` (..., K) are all pulls in the model, and l = 1.
     """
     require(bool((counts >= 0).all()), "counts", counts.min().item(), "give numbers of pulls, at least 0")
     fewest = torch.where(counts > 0, counts, torch.inf).amin(-1)
