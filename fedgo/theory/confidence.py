@@ -29,17 +29,17 @@ class Terms(NamedTuple):
 
 
 def radius_printed(
-    a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float, lost: bool = False
+    a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float
 ) -> Terms:
     """β_t of the confidence lemma in the explicit form of its proof: three terms of (a + b + c)² ≤ 4(a² + b² + c²).
 
     4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ², C_h²ρ⁴ n d_wι″ with ρ² = `squared_distance_printed` and
-    ι″ = 2 ln(1 + nC_g²/(d_wλ)). The proof loses the factor 2 of ln(1/δ_t²); ``lost`` leaves it out as well.
+    ι″ = 2 ln(1 + nC_g²/(d_wλ)). The factor 2 of ln(1/δ_t²), which the proof loses, is in it.
     """
     check_probability(delta)
     rho2 = squared_distance_printed(a, exploration, delta)
     information = information_bound(a.dimension, pulls, a.slope, lam)
-    union = (1 if lost else 2) * math.log(math.pi**2 * step**2 / (3 * delta))
+    union = 2 * math.log(math.pi**2 * step**2 / (3 * delta))
     return Terms(
         4 * a.noise**2 * (information + union),
         4 * lam * rho2,
