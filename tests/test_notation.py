@@ -26,7 +26,7 @@ def rows() -> list[list[str]]:
 
 
 def test_every_symbol_of_the_papers_table_has_a_row() -> None:
-    first = [row[0] for row in rows() if len(row) == 2]  # those of three cells are of the letters that collide
+    first = [row[0] for row in rows() if len(row) == 2]  # of three cells are the letters that collide
     there = {plain(symbol) for cell in first for symbol in re.findall(r"\$([^$]+)\$", cell)}
     assert {plain(symbol) for symbol in re.split(r"\n|  ", TABLE) if symbol} <= there
 
