@@ -40,6 +40,7 @@ from fedgo import (
     theory,
     uniform_random,
 )
+from fedgo.beyond.advised import Advised
 from fedgo.beyond.continuum import Cube, search
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
@@ -99,6 +100,11 @@ def row(call, /, *good, **arguments):
         for name, values in arguments.items()
         for value, kind in values
     ]
+
+
+def planned(**how):
+    """A plan's setting that is not the advised one."""
+    return Fitting(0.3, 10, Advised(**how))
 
 
 WHOLE = bad(0, -1, kinds=(2.0, "3", None, True))  # at least one of something
@@ -184,8 +190,9 @@ CASES = [
     *row(guarded_fed_go_ucb, GIVEN | {"guarantee": SAFE}, **STARTED, guarantee=ANOTHER),
     *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED),
     *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp", ("gp", "gp"))), sigma=bad(0.0)),
-    *row(Fitting, FITTED, **PLANNED, sigma=ABOVE_0),
-    *row(Fitting, FITTED, untried=bad(-1, INF), surrogate=bad(GaussianProcess(refit=False), kinds=("gp",))),
+    *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=ANOTHER),
+    *row(planned, untried=bad(-1, INF), kappa=FROM_0, until=ANOTHER),
+    *row(planned, surrogate=bad(GaussianProcess(refit=False), kinds=("gp",))),
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
     *row(Event, gamma=THRESHOLD),
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
@@ -392,7 +399,6 @@ TOGETHER = [
     (lambda: converse(Server(LINEAR), [Client(LINEAR)]), "the clients"),
     (lambda: play(PROBLEM.only(0), LINEAR, 4, torch.tensor([0, 1])), "turns"),
     (lambda: play(PROBLEM.only(0), LINEAR, 2, torch.tensor([0, -1])), "turns"),
-    (lambda: Client(LINEAR).extended(Plan(ARMS[1], COUNTS, 2)), "new plan"),
     (lambda: Server(LINEAR).merge(), "exchange"),
     (lambda: COLLECT(3), "senders"),
     (lambda: scalars("dense", 10**10, 1, 3), "dimension"),

@@ -1,7 +1,7 @@
 """What server and clients agree on before anything is sent: the arms, the algorithm with its settings, and seeds."""
 
 import hashlib
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from inspect import ismodule
 from numbers import Real
@@ -12,10 +12,9 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED, METHODS
-from fedgo.beyond.epochs import Event, Growing, Planning, distinct, require_epochs
-from fedgo.beyond.guard import Guarantee
-from fedgo.beyond.surrogates import GaussianProcess, Surrogate
+from fedgo.beyond.advised import ADVISED, METHODS, Advised
+from fedgo.beyond.epochs import distinct, require_epochs
+from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.federation.wire import each_pull
 from fedgo.langevin import Langevin, langevin_rounds, last
 from fedgo.network import Parametric
@@ -26,40 +25,31 @@ from fedgo.star import answer
 
 @dataclass(frozen=True)
 class Fitting:
-    """A ``surrogate`` in epochs as `fedgo.beyond.epochs.surrogate_ucb` plays it, T = ``rounds`` of each client.
+    """A surrogate in epochs that the server plans and fits, T = ``rounds`` of each client, σ = ``sigma``.
 
-    Unless told otherwise it is what this book advises (`fedgo.beyond.advised.ADVISED`), with σ = ``sigma``. A "joint"
-    plan is made by the server, which sends each client its share; with another ``planning``, or with a guard around it
-    where there is a ``guarantee``, counts and sums of all come down, and clients fit. ``distinct`` says that Phase I
-    pulls no arm twice before all were pulled, and once each where they are at most ``few``·√(NT); else it is uniform.
+    It is played as this book advises unless ``how`` says otherwise, and each client is sent its share of the plan. As
+    `fedgo.beyond.epochs.surrogate_ucb` with planner="server", with the fit of a network beginning at the last ŵ.
     """
 
     sigma: float
     rounds: int
-    surrogate: Surrogate = field(default_factory=lambda: ADVISED.surrogate)
-    until: Growing | Event = field(default_factory=lambda: ADVISED.until)
-    planning: Planning = "joint"
-    kappa: float = ADVISED.kappa
-    untried: float | None = ADVISED.untried
-    guarantee: Guarantee | None = None
-    distinct: bool = True
-    few: float = ADVISED.few
+    how: Advised = ADVISED
 
     def __post_init__(self) -> None:
+        how = self.how
+        require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
         require_epochs(
-            [self.surrogate], self.rounds, self.until, self.planning, self.kappa, self.sigma, self.guarantee,
-            self.untried,
-        )  # fmt: skip
-        unchanged = isinstance(self.surrogate, GaussianProcess) and not self.surrogate.refit
-        remedy = "a client's file does not hold its hyperparameters: give refit=True"
-        require(not unchanged, "the surrogate", self.surrogate, remedy)
+            [how.surrogate], self.rounds, how.until, "joint", how.kappa, self.sigma, None, how.untried
+        )
+        unchanged = isinstance(how.surrogate, GaussianProcess) and not how.surrogate.refit
+        remedy = "a server's file does not hold its hyperparameters: give refit=True"
+        require(not unchanged, "the surrogate", how.surrogate, remedy)
 
     @classmethod
     def by(cls, method: str, sigma: float, rounds: int) -> "Fitting":
         """The setting of `fedgo.beyond.advised.METHODS` with the name ``method``, "ucb1" for instance."""
         require(method in METHODS, "method", method, f"choose one of {list(METHODS)}")
-        how = METHODS[method]
-        return cls(sigma, rounds, how.surrogate, how.until, kappa=how.kappa, untried=how.untried, few=how.few)
+        return cls(sigma, rounds, METHODS[method])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +99,7 @@ class Plan:
         remedy = "give one of the two: a surrogate brings its own network"
         require(self.network is None or self.fitting is None, "network and fitting", "both", remedy)
         if self.fitting is not None and self.length == 0:
-            how = replace(ADVISED, few=self.fitting.few)
-            advised = how.first(self.clients, len(self.arms), self.fitting.rounds)
+            advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", advised)
         if self.network is None and self.fitting is None:
             require(self.length == 0, "length", self.length, "without a network there is no Phase I: give 0")
@@ -124,12 +113,6 @@ class Plan:
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
 
     @property
-    def served(self) -> bool:
-        """Whether the server plans, and clients are sent their shares in place of counts and sums."""
-        how = self.fitting
-        return how is not None and how.planning == "joint" and how.guarantee is None
-
-    @property
     def known_exchange(self) -> int:
         """The last exchange that all know before a letter is sent: 1 where there is no ŵ₀ to wait for, else 0."""
         return int(self.network is None) << 32
@@ -141,17 +124,11 @@ class Plan:
         words = _in_words([getattr(self, name) for name in names])
         return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
 
-    def require_extended_by(self, plan: "Plan") -> None:
-        """A ``ValueError`` unless ``plan`` is this one with arms added at the end."""
-        same = replace(plan, arms=plan.arms[: len(self.arms)]).fingerprint == self.fingerprint
-        remedy = "add arms at the end, dataclasses.replace(plan, arms=…), and leave all else as it is"
-        require(same, "the new plan", tuple(plan.arms.shape), remedy)
-
     @cached_property
     def first(self) -> Tensor:
         """The arms of Phase I, (T₀,)."""
         arms, length = len(self.arms), self.length
-        if self.fitting is not None and self.fitting.distinct:
+        if self.fitting is not None:
             return distinct(arms, length, generator(self.seed, self.run, "each arm"))
         return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
 

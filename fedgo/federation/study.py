@@ -13,7 +13,7 @@ import math
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -27,20 +27,18 @@ from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, METHODS, Advised
-from fedgo.beyond.epochs import distinct, moments, plan, rivals
+from fedgo.beyond.epochs import Growing, distinct
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.process import InUnits
-from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
+from fedgo.beyond.surrogates import Fitted, LinearisedOnce, Surrogate, fitted
 from fedgo.confidence import Tally
-from fedgo.federation.model import Model, around
 from fedgo.federation.plan import Plan
 from fedgo.network import Network
 from fedgo.phase_one import phase_one_length
-from fedgo.phase_two import Settings
 from fedgo.theory.intervals import Interval
 
 PRINTED = "fed-go-ucb"
-_ALONE = Settings(lam=0.01, beta=0.1, gamma=math.inf, encoding="counts")  # of the printed method
+_LAM, _BETA = 0.01, 0.1  # of the printed method, whose index is the mean + √β·width, in units of the spread
 _MOST = 1e100  # of a reward: its square has to be a number
 _VERSION = 1  # of the file
 _UNSEEN = 200.0  # times the noise, the spread while there are few rewards
@@ -174,7 +172,7 @@ class Study:
         seed: int = 0,
     ) -> None:
         self.path = Path(path)
-        self._last: tuple[Any, Fitted | Model | None, str] = (None, None, "")
+        self._last: tuple[Any, Fitted | None, str] = (None, None, "")
         given: dict[str, Any] = {"trials": trials, "noise": noise, "sites": list(sites) or None}
         given |= {"centre": centre, "spread": spread, "reach": reach, "seed": seed or None}
         self._own = None if isinstance(method, str) else replace(ADVISED, surrogate=method)
@@ -367,7 +365,11 @@ class Study:
 
     @property
     def _how(self) -> Advised:
-        return self._own or METHODS[self._kept.about["method"]]
+        about = self._kept.about
+        if about["method"] != PRINTED:
+            return self._own or METHODS[about["method"]]
+        kappa = math.sqrt(_BETA) * self._units()[1] / about["noise"]
+        return Advised(kappa=kappa, untried=kappa, until=Growing(1 + 1e-9, 1))  # one trial at a time
 
     @property
     def _past_first(self) -> bool:
@@ -416,19 +418,18 @@ class Study:
         known = Tally(step.cumsum(0), sums.cumsum(0))
         return guarantee.intervals(1).after(known, torch.zeros(len(step)), shared=known)
 
-    def _fitted(self) -> tuple[Fitted | Model | None, str]:
-        """The model of all that was told, or None and why; it is made once for the same data."""
+    def _fitted(self) -> tuple[Fitted | None, str]:
+        """The fit of all that was told, or None and why; it is made once for the same data."""
         kept = self._kept
         made_of = (tuple(kept.told), tuple(kept.options))
         if self._last[0] != made_of:
             try:
-                model: Fitted | Model | None = None
+                fit: Fitted | None = None
                 if kept.about["method"] == PRINTED:
-                    model = self._printed() if self._past_first else None
+                    fit = self._printed() if self._past_first else None
                 elif kept.told:
-                    data = self._sums(kept.told)
-                    model = fitted(self._how.surrogate, self._arms, data, kept.about["noise"])
-                self._last = (made_of, model, "" if model else "there are too few rewards")
+                    fit = fitted(self._how.surrogate, self._arms, self._sums(kept.told), kept.about["noise"])
+                self._last = (made_of, fit, "" if fit else "there are too few rewards")
             except (ImportError, MemoryError):
                 raise
             except Exception as error:  # whatever a library raises where it finds no optimum
@@ -438,26 +439,26 @@ class Study:
     @property
     def _printed_plan(self) -> Plan:
         about, arms = self._kept.about, self._arms
-        network = Network(arms.shape[1], 25)
-        length = phase_one_length(1, about["trials"])
-        return Plan(arms[: self._kept.begun], _ALONE, 1, network, length, seed=about["seed"])
+        network, length = Network(arms.shape[1], 25), phase_one_length(1, about["trials"])
+        return Plan(arms[: self._kept.begun], network=network, length=length, seed=about["seed"])
 
-    def _printed(self) -> Model:
-        """The paper's model around the ŵ₀ of the uniform trials, in units of centre and spread."""
+    def _printed(self) -> Fitted:
+        """The paper's model around the ŵ₀ of the uniform trials, both fitted in units of centre and spread."""
         kept, first = self._kept, len(self._first())
-        centre, spread = self._units()
-        whole = replace(self._printed_plan, arms=self._arms)
-        assert whole.network is not None
+        (centre, spread), noise = self._units(), kept.about["noise"]
+        plan = replace(self._printed_plan, arms=self._arms)
+        assert plan.network is not None
 
-        def scaled(told: Sequence[tuple[str, str, float]]) -> Tensor:
+        def scaled(told: Sequence[tuple[str, str, float]]) -> Tally:
             counts, sums = self._sums(told)
-            return torch.stack([counts, (sums - centre * counts) / spread])
+            return Tally(counts, (sums - centre * counts) / spread)
 
         if not kept.weights:
-            kept.weights = whole.oracle(scaled(kept.told[:first])).tolist()
-        w0 = torch.tensor(kept.weights, dtype=torch.float64)
-        counts, sums = scaled(kept.told[first:])
-        return around(whole, w0, torch.stack([counts, sums - counts * whole.network.values(w0, whole.arms)]))
+            kept.weights = plan.oracle(torch.stack(scaled(kept.told[:first]))).tolist()
+        once = LinearisedOnce(plan.network, torch.tensor(kept.weights, dtype=torch.float64), _LAM)
+        fit = once.fit(plan.arms, scaled(kept.told[first:]), noise / spread)
+        mean, features, half = centre + spread * fit.mean, spread * fit.features, spread * fit.half
+        return fit._replace(mean=mean, features=features, half=half)
 
     # what is tried
 
@@ -481,41 +482,13 @@ class Study:
         source = generator(kept.about["seed"], 0, "order of ties")
         ties = torch.rand(len(names), generator=source, dtype=torch.float64)
         opened = [names.index(option) for option, _ in kept.open]
-        data, model = self._sums(kept.told), self._fitted()[0]
-        if model is None:
-            arms = [self._in_turn(data.counts, opened, ties)]
-        elif isinstance(model, Model):
-            for arm in opened:
-                model = model.learned(torch.tensor(arm), model.estimate().mean[arm])
-            arms = [model.best(~alive, ties)]
-        else:
-            try:
-                arms = self._epoch(model, data.counts, opened, ties)
-            except ValueError:  # a reward so far off that no index is a number
-                arms = [self._in_turn(data.counts, opened, ties)]
-        kept.plan, kept.until = [names[arm] for arm in arms], len(kept.told) + len(arms)
-
-    def _in_turn(self, counts: Tensor, opened: list[int], ties: Tensor) -> int:
-        """An arm with the fewest trials, open ones among them."""
+        counts, fit = self._sums(kept.told).counts, self._fitted()[0]
         tried = counts + torch.bincount(torch.tensor(opened, dtype=torch.int64), minlength=len(counts))
-        return int((tried + ties).masked_fill(~self._alive, math.inf).argmin())
-
-    def _epoch(self, fit: Fitted, counts: Tensor, opened: list[int], ties: Tensor) -> list[int]:
-        """The arms of the next epoch, planned as if those that are ``opened`` were told first."""
-        how, told, sigma = self._how, len(self._kept.told), self._kept.about["noise"]
-        kappa = torch.where(counts > 0, how.kappa, how.untried)
-        mean, variance = fit.mean.masked_fill(~self._alive, -math.inf), fit.variance.clamp(min=0)
-        among = rivals(mean.unsqueeze(0), variance.unsqueeze(0), kappa.unsqueeze(0))
-        among = torch.cat([among[0], torch.tensor(opened, dtype=torch.int64)]).unique().unsqueeze(0)
-        length = how.until.length(told)
-        variance, columns, _ = moments([fit], among, variance[among])
-        begun = [int((among[0] == arm).nonzero()) for arm in opened]
-        pulls = len(begun) + length
-        planned, _ = plan(
-            mean[among], variance, columns, ties[among], sigma**2, kappa[among], pulls, begun=begun
-        )
-        arms: list[int] = among[0, planned[0, len(begun) :]].tolist()
-        return arms
+        arms = (tried + ties).masked_fill(~alive, math.inf).argmin().unsqueeze(0)
+        if fit is not None:
+            with suppress(ValueError):  # a reward so far off that no index is a number
+                arms = self._how.epoch(fit, counts, kept.about["noise"], ties, opened, ~alive)
+        kept.plan, kept.until = [names[arm] for arm in arms.tolist()], len(kept.told) + len(arms)
 
     # what is known
 
@@ -525,14 +498,8 @@ class Study:
         self._kept = self._read()
         kept, (counts, sums), (model, _) = self._kept, self._sums(self._kept.told), self._fitted()
         estimate = low = high = certificate = torch.full_like(sums, torch.nan)
-        how = ADVISED if kept.about["method"] == PRINTED else self._how
-        kappa = torch.where(counts > 0, how.kappa, how.untried)
-        if isinstance(model, Model):
-            (centre, spread), found = self._units(), model.estimate()
-            half = found.upper - found.mean
-            each = torch.stack([found.mean, found.mean - half, found.upper])
-            estimate, low, high = centre + spread * each
-        elif isinstance(model, InUnits):
+        kappa = torch.where(counts > 0, self._how.kappa, self._how.untried)
+        if isinstance(model, InUnits):
             estimate, low, high = model.interval(kappa)
         elif model is not None:
             half = kappa * model.variance.clamp(min=0).sqrt()
