@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 try:
     import click
@@ -55,32 +56,21 @@ def main(context: click.Context, path: Path) -> None:
 @main.command()
 @click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--trials", type=int, help="About how many you can afford.")
-@click.option(
-    "--noise", type=float, help="Standard deviation of a result: try one option five times to find it."
-)
+@click.option("--noise", type=float, help="Standard deviation of a result: try one option five times.")
 @click.option("--method", type=click.Choice([*METHODS, PRINTED]), default="advised", show_default=True)
 @click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
 @click.option("--centre", type=float, help="A usual result; needed with --reach.")
 @click.option("--spread", type=float, help="By how much options differ: to be asked about what looks odd.")
-@click.option(
-    "--reach", type=float, help="No option is further than this from the centre: gives certificates."
-)
+@click.option("--reach", type=float, help="No option is further from the centre: gives certificates.")
 @click.pass_obj
-def begin(
-    path: Path, options: Path, trials: int | None, noise: float | None, method: str, sites: tuple[str, ...],
-    centre: float | None, spread: float | None, reach: float | None,
-) -> None:  # fmt: skip
+def begin(path: Path, /, options: Path, **how: Any) -> None:
     """Begin a study; or, if it is there, take in what was added at the end of the table OPTIONS: no more is needed."""
     with _in_one_line():
         known = len(Study(path).standings()) if path.exists() else 0
-        study = Study(
-            path, options, trials=trials, noise=noise, method=method, sites=sites, centre=centre,
-            spread=spread, reach=reach,
-        )  # fmt: skip
+        study = Study(path, options, **how)
         now, where = len(study.standings()), " --site NAME" * bool(study.sites)
-        click.echo(
-            f"{path}: {f'{now - known} added to {known}' if known else now} options. Next: fedgo ask{where}"
-        )
+        added = f"{now - known} added to {known}" if known else now
+        click.echo(f"{path}: {added} options. Next: fedgo ask{where}")
 
 
 @main.command()

@@ -26,12 +26,12 @@ from fedgo.federation.wire import (
     HUGE,
     Kind,
     Letter,
+    Refused,
     checksum,
     decode,
     must,
     number_of,
     pack,
-    refused_where,
     unpack,
 )
 
@@ -64,11 +64,6 @@ class Memory(NamedTuple):
     def own(self) -> Tensor:
         """All of its own that is not in ``base``."""
         return self.unsent + self.sent + self.used
-
-    @property
-    def checksum(self) -> int:
-        """Of the last answer."""
-        return checksum(self.reply)
 
 
 _OLDER = "it is late, or this side or the server is from an older file: load the last one"
@@ -187,8 +182,11 @@ class Client:
         must(exchange >= answered, f"out of order: exchange {exchange}, and {answered} is answered; {_OLDER}")
         must(exchange > applied, f"out of order: exchange {exchange}, and its news are here; {_OLDER}")
         if tells:
-            with refused_where("no model of these numbers"):
-                self._remember(self._started(letter) if kind == Kind.START else self._told(letter))
+            memory = self._started(letter) if kind == Kind.START else self._told(letter)
+            try:
+                self._remember(memory)
+            except (ValueError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+                raise Refused(f"no model of these numbers: {error}") from error
         elif letter.exchange != memory.answered:
             known = memory.pulls == 0 or letter.since == memory.confirmed or self._is_used(letter)
             reason = f"client {self.me} is out of order: exchange {exchange}, and {answered} is answered; "
@@ -202,7 +200,7 @@ class Client:
         """Whether a request says that the last answer was used, while the news of it were lost."""
         memory = self.memory
         last = number_of(letter.since) == number_of(memory.answered) > number_of(memory.applied)
-        return last and letter.used == memory.checksum
+        return last and letter.used == checksum(memory.reply)
 
     @property
     def _takes_part(self) -> bool:
@@ -229,12 +227,13 @@ class Client:
         return memory._replace(reply=reply, answered=exchange, confirmed=letter.since, calling=False)
 
     def _started(self, letter: Letter) -> Memory:
-        """The memory with ŵ₀."""
+        """The memory with ŵ₀: Phase I has done its part, and from now on residuals are summed."""
         weights, size = getattr(self.plan.network, "size", 0), len(letter.numbers)
         out_of_order = f"out of order: START of exchange {number_of(letter.exchange)}, and ŵ₀ is known"
         must(weights > 0 and self.exploring, out_of_order)
         must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
-        return self._with_weights(letter.exchange, letter.numbers)
+        memory = self.memory._replace(weights=letter.numbers, unsent=torch.zeros_like(self.memory.unsent))
+        return memory._replace(answered=letter.exchange, applied=letter.exchange, calling=False)
 
     def _told(self, letter: Letter) -> Memory:
         """The memory after the news of an exchange in which this client took part."""
@@ -244,27 +243,20 @@ class Client:
         reason += f"and this client answered {number_of(memory.answered)} on {number_of(memory.applied)}"
         must(self._takes_part and of_this, reason)
         reason = f"out of order: the server used another answer to exchange {exchange}; {_OLDER}"
-        must(letter.used == memory.checksum, reason)
+        must(letter.used == checksum(memory.reply), reason)
         wanted = Kind.PLAN if plan.fitting else Kind.NEWS
         must(letter.kind == wanted, f"kind {letter.kind.name}: this plan has {wanted.name}")
         if wanted == Kind.NEWS:
-            return self._with_news(letter.exchange, unpack(letter.numbers, len(plan.arms)))
-        share, calls = letter.numbers[:-1], letter.numbers[-1:]
-        whole = (letter.numbers == letter.numbers.floor()).all() & (letter.numbers >= 0).all()
-        fits = len(share) > 0 and bool(whole & (share < len(plan.arms)).all() & (calls >= 1).all())
-        must(fits, f"no plan: give arms below {len(plan.arms)}, and a number of pulls")
-        memory = self._with_news(letter.exchange, memory.used + memory.sent)
-        return memory._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
-
-    def _with_weights(self, exchange: int, w0: Tensor) -> Memory:
-        """Phase I has done its part, and from now on residuals are summed."""
-        memory = self.memory._replace(weights=w0, unsent=torch.zeros_like(self.memory.unsent))
-        return memory._replace(answered=exchange, applied=exchange, calling=False)
-
-    def _with_news(self, exchange: int, news: Tensor) -> Memory:
-        memory, nothing = self.memory, torch.zeros_like(news)
-        memory = memory._replace(base=memory.base + news, applied=exchange)
-        return memory._replace(sent=nothing, used=nothing, answered=exchange, confirmed=exchange)
+            news = unpack(letter.numbers, len(plan.arms))
+        else:
+            news, share, calls = memory.used + memory.sent, letter.numbers[:-1], letter.numbers[-1:]
+            whole = (letter.numbers == letter.numbers.floor()).all() & (letter.numbers >= 0).all()
+            fits = len(share) > 0 and bool(whole & (share < len(plan.arms)).all() & (calls >= 1).all())
+            must(fits, f"no plan: give arms below {len(plan.arms)}, and a number of pulls")
+            memory = memory._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
+        nothing = torch.zeros_like(news)
+        memory = memory._replace(base=memory.base + news, sent=nothing, used=nothing)
+        return memory._replace(applied=letter.exchange, answered=letter.exchange, confirmed=letter.exchange)
 
     # the file
 
