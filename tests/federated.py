@@ -28,13 +28,8 @@ def with_surrogate(surrogate=RIDGE, rounds=20, **how) -> tuple[Problem, Plan]:
 
 
 def setting(kind: str, surrogate=RIDGE) -> tuple[Problem, Plan]:
-    """The problem and a plan: with the paper's "network", "linear", or with a surrogate that is "planned"."""
-    if kind == "network":
-        return small(gamma=0.5)
-    if kind == "linear":
-        problem, plan = small(gamma=0.5)
-        return problem, Plan(problem.arms[0], plan.settings, 3)
-    return with_surrogate(surrogate, rounds=8)
+    """The problem and a plan: with the paper's "network", or with a surrogate that is "planned"."""
+    return small(gamma=0.5) if kind == "network" else with_surrogate(surrogate, rounds=8)
 
 
 def pull(problem: Problem, client: Client, pulls: int = 1) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from federated import RIDGE, explored, pull, started, with_surrogate
+from federated import RIDGE, explored, pull, small, started, with_surrogate
 
-from fedgo import Network, Settings, realizable
+from fedgo import Network, realizable
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.surrogates import (
@@ -56,7 +56,7 @@ def test_where_turns_are_not_in_order_nobody_waits_and_what_is_late_is_counted()
     for _ in range(2):
         converse(server, clients)
     assert server.known.counts.sum() == 60 and ends >= 4
-    assert [client.known.counts.sum() for client in clients] == [client.pulls for client in clients]
+    assert [client.memory.base[0].sum() for client in clients] == [client.pulls for client in clients]
     torch.testing.assert_close(sum(client.memory.base for client in clients), server.desk.total)
 
 
@@ -126,7 +126,7 @@ def test_phase_one_ends_with_a_letter_of_counts_and_nobody_gets_a_w0():
     problem, plan = with_surrogate()
     (client, *_), server = explored(problem, plan)
     assert client.exploring and not server.started
-    assert client.known.counts.sum() == len(range(0, plan.length, 3))
+    assert client.memory.own[0].sum() == len(range(0, plan.length, 3))
     server.begin()
     with pytest.raises(ValueError, match="no client answered"):
         server.merge()
@@ -168,7 +168,7 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
     prints = [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     assert prints == [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     prints += [with_surrogate(**change)[1].fingerprint for change in changes]
-    prints.append(Plan(with_surrogate()[1].arms, Settings(encoding="counts")).fingerprint)
+    prints.append(small()[1].fingerprint)
     assert len(set(prints)) == len(prints)
     ones = [with_surrogate(kappa=one)[1].fingerprint for one in (1, 1.0, np.float64(1), np.int64(1))]
     assert set(ones) == {prints[-2]}

@@ -90,8 +90,8 @@ class Client:
 
     @property
     def exploring(self) -> bool:
-        """Whether Phase I is not over: ŵ₀, what all have seen, or what the server plans is not known yet."""
-        return self.plan.length > 0 and self.memory.applied == self.plan.known_exchange
+        """Whether Phase I is not over: ŵ₀, or what the server plans, is not known yet."""
+        return self.memory.applied == self.plan.known_exchange
 
     @property
     def calling(self) -> bool:
@@ -154,14 +154,6 @@ class Client:
         last = len(self.plan.arms) - 1
         count("arm", arm, f"give the number of an arm, 0 to {last}", least=0, most=last)
 
-    @property
-    def known(self) -> Tally:
-        """Pulls of every arm and sums of their rewards, its own and what it was sent of the others'; (K,) each.
-
-        Those of Phase I are among them while it goes on, and where the server plans for good."""
-        counts, sums = self.memory.base + self.memory.own
-        return Tally(counts, sums if self._model is None else sums + counts * self._model.offsets)
-
     # letters
 
     @on_cpu
@@ -204,7 +196,7 @@ class Client:
 
     @property
     def _takes_part(self) -> bool:
-        """Whether it has what its counts and sums are of: nothing more, or ŵ₀."""
+        """Whether it has what its counts and sums are of, ŵ₀ with a network."""
         return self.plan.network is None or not self.exploring
 
     def _synchronised(self, letter: Letter) -> Memory:
@@ -275,7 +267,7 @@ class Client:
 
     def _remember(self, memory: Memory) -> None:
         """Take over ``memory``, and the model that follows from it."""
-        if self.plan.fitting is None and (memory.applied or not self.plan.length):
+        if len(memory.weights) > 0:
             model = self._model or Model.around(self.plan, memory.weights)
             self._model = model.knowing(memory.base, memory.own)
         self.memory = memory

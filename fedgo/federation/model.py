@@ -20,8 +20,8 @@ from fedgo.simulation import largest
 class Model:
     """`fedgo.phase_two.EventTriggered`, lines 3–6 of Algorithm 1, of one run and one client, around ŵ₀.
 
-    Without a network the arms are features. The ``offsets`` (K,) are taken from rewards before they are summed:
-    f_x(ŵ₀), or 0. The ``state`` has axes (1, 1, …) for the run and the client.
+    The ``offsets`` f_x(ŵ₀) (K,) are taken from rewards before they are summed. The ``state`` has axes (1, 1, …) for the
+    run and the client.
     """
 
     learner: EventTriggered
@@ -31,12 +31,10 @@ class Model:
     @classmethod
     def around(cls, plan: Plan, w0: Tensor) -> "Model":
         """On the coordinates of the arms' gradients at ŵ₀ = ``w0`` (d_w,), before any reward."""
-        assert plan.settings is not None
-        features, offsets, dimension = plan.arms, torch.zeros(len(plan.arms)).double(), plan.arms.shape[1]
-        if plan.network is not None:
-            features = compress(plan.network.gradients(w0, plan.arms)).features
-            offsets, dimension = plan.network.values(w0, plan.arms), plan.network.size
-        learner = EventTriggered(1, features[None, None], offsets[None, None], dimension, plan.settings)
+        assert plan.network is not None
+        features = compress(plan.network.gradients(w0, plan.arms)).features
+        offsets, size = plan.network.values(w0, plan.arms), plan.network.size
+        learner = EventTriggered(1, features[None, None], offsets[None, None], size, plan.settings)
         return cls(learner, offsets, learner.begin())
 
     def knowing(self, base: Tensor, own: Tensor) -> "Model":

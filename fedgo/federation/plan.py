@@ -56,15 +56,14 @@ class Fitting:
 class Plan:
     """What is public: ``arms`` (K, d_x) float64, N = ``clients``, what is played, and how Phase I goes.
 
-    That is a ``fitting``, or the paper's algorithm with a ``network``, the class F, or with explicit ``settings`` alone
-    DisLinUCB, whose features are the arms themselves and which has no Phase I. Letters are counts and sums, so the
-    settings' encoding has to be "counts". ``length`` is T₀, the pulls of Phase I, dealt to the clients in turn, with a
-    fitting as many as this book advises unless given; ``seed`` and ``run`` name the streams of random numbers, so that
-    a plan made twice is the same plan. A ``ValueError`` for what does not fit.
+    That is a ``fitting``, or the paper's algorithm with a ``network``, the class F, and ``settings``, whose encoding is
+    "counts" as letters are counts and sums. ``length`` is T₀, the pulls of Phase I, dealt to the clients in turn, with
+    a fitting as many as this book advises unless given; ``seed`` and ``run`` name the streams of random numbers, so
+    that a plan made twice is the same plan. A ``ValueError`` for what does not fit.
     """
 
     arms: Tensor
-    settings: Settings | None = None
+    settings: Settings = field(default_factory=lambda: Settings(encoding="counts"))
     clients: int = 1
     network: Parametric | None = None
     length: int = 0
@@ -79,14 +78,10 @@ class Plan:
         shape = tuple(self.arms.shape)
         require(self.arms.ndim == 2 and min(shape) >= 1, "the shape of arms", shape, "give (K, d_x)")
         require_finite("arms", self.arms)
-        nothing = self.settings is None and self.network is None and self.fitting is None
-        require(not nothing, "what to play", None, "give fitting=Fitting(sigma, rounds)")
         remedy = 'give Settings(lam, beta, gamma, encoding="counts")'
-        settings = Settings(encoding="counts") if self.settings is None else self.settings
-        require_kind(isinstance(settings, Settings), "settings", settings, remedy)
-        encoding = settings.encoding
+        require_kind(isinstance(self.settings, Settings), "settings", self.settings, remedy)
+        encoding = self.settings.encoding
         require(encoding == "counts", "encoding", encoding, f"letters are counts and sums: {remedy}")
-        object.__setattr__(self, "settings", settings)
         require_kind(isinstance(self.langevin, Langevin), "langevin", self.langevin, "give a Langevin")
         require_kind(isinstance(self.fitting, Fitting | None), "fitting", self.fitting, "give a Fitting")
         count("clients", self.clients, "give N, at least one client", most=2**32 - 1)
@@ -96,14 +91,12 @@ class Plan:
         self.fingerprint  # noqa: B018, so that what has none is refused here
 
     def _require_phase_one(self) -> None:
-        remedy = "give one of the two: a surrogate brings its own network"
-        require(self.network is None or self.fitting is None, "network and fitting", "both", remedy)
+        remedy = "give one of the two, Network(d_x) or Fitting(sigma, rounds)"
+        both = (self.network, self.fitting)
+        require((self.network is None) != (self.fitting is None), "network and fitting", both, remedy)
         if self.fitting is not None and self.length == 0:
             advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", advised)
-        if self.network is None and self.fitting is None:
-            require(self.length == 0, "length", self.length, "without a network there is no Phase I: give 0")
-            return
         least = 1 if self.network is None else self.clients
         count("length", self.length, f"give T₀, at least {least} pulls for N = {self.clients}", least=least)
         if self.network is not None:
@@ -134,7 +127,7 @@ class Plan:
 
     def first_share(self, client: int) -> tuple[Tensor, int]:
         """The arms of ``client`` in Phase I, and after how many pulls it calls: with a network after all of its own."""
-        if self.network is None and self.length > 0:
+        if self.network is None:
             return self.share(client, self.first, self.length, 0)
         own = self.first[client :: self.clients]
         return own, len(own)

@@ -91,7 +91,7 @@ class Server:
     def started(self) -> bool:
         """Whether Phase I, which ends with the first exchange, is over."""
         last = self.number - self.desk.open
-        return self.plan.length == 0 or last > number_of(self.plan.known_exchange)
+        return last > number_of(self.plan.known_exchange)
 
     @property
     def known(self) -> Tally:
