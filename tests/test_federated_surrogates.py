@@ -1,4 +1,4 @@
-"""Surrogates at a client and a server without a transport: equal to the simulator, with and without the guard."""
+"""Surrogates at a client and a server without a transport: the server plans as the simulator does."""
 
 import functools
 import random

@@ -18,7 +18,7 @@ from instances import sample
 from kept_run import STEPS
 
 import fedgo
-from fedgo import Langevin, Network, Settings
+from fedgo import Langevin, Network, Settings, _files
 from fedgo.beyond.surrogates import IndependentArms
 from fedgo.confidence import Tally, condition
 from fedgo.federation import (
@@ -532,6 +532,9 @@ def test_a_file_of_another_plan_or_party_or_of_an_earlier_version_is_refused(tmp
         (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-200])
         with pytest.raises(ValueError, match=rf"{name}.*give a saved"):
             load(tmp_path / name, plan)
+    _files.keep(tmp_path / "client.npz", "the client", plan.fingerprint, (0, print))
+    with pytest.raises(ValueError, match=r"client.npz.*give a saved"):  # a function is neither read nor run
+        Client.load(tmp_path / "client.npz", plan)
 
 
 @pytest.mark.slow

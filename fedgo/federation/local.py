@@ -27,11 +27,6 @@ class Answers(Protocol):
         ...
 
 
-def everybody_answers(client: int, number: int) -> bool:
-    """Nobody is silent."""
-    return False
-
-
 def at_random(share: float, seed: int = 0) -> Silence:
     """Every client is silent in every exchange with the probability ``share``, whatever happened before."""
     number("share", share, "give a probability", least=0, below=1 + 1e-12)
@@ -43,9 +38,7 @@ def at_random(share: float, seed: int = 0) -> Silence:
     return silent
 
 
-def converse(
-    server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers
-) -> dict[int, str]:
+def converse(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
     """The exchange that is due: a synchronisation, or the end of Phase I.
 
     ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it. Who refuses
@@ -59,16 +52,14 @@ def converse(
     return words
 
 
-def deliver(
-    server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers
-) -> dict[int, str]:
+def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
     """Hand the letters that are due to the clients, and their answers to the server; what was refused, as `converse`
     says."""
     require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
     words = {}
     for i, letter in server.letters().items():
         try:
-            reply = None if silent(i, server.number) else clients[i].answer(letter)
+            reply = None if silent and silent(i, server.number) else clients[i].answer(letter)
             if reply is not None:
                 server.accept(reply)
         except Refused as refusal:
@@ -91,7 +82,7 @@ def play(
     plan: Plan,
     steps: int,
     turns: Tensor | None = None,
-    silent: Silence = everybody_answers,
+    silent: Silence | None = None,
     together: bool = False,
 ) -> Trace:
     """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
@@ -124,7 +115,7 @@ def play(
         due = clients[i].tell(arm, reward) or due
         before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
         if t == first - 1 or (t >= first and due and ends):
-            converse(server, clients, silent if t >= first else everybody_answers)
+            converse(server, clients, silent if t >= first else None)
             sync[0, t], due = t >= first, False
         for booked, old, new in zip(ledger, before, server.scalars, strict=True):
             booked[0, t] = new - old

@@ -216,18 +216,16 @@ class Study:
             )
         table.scaled(len(table.names))
         self._kept = _Kept(about, table.columns, table.named, len(table.names))
-        self._kept.plan = [table.names[arm] for arm in self._first()]
+        self._kept.plan = [table.names[arm] for arm in self._first().tolist()]
         self._kept.until = len(self._kept.plan)
 
-    def _first(self) -> list[int]:
-        """The options that begin: distinct ones, or uniform draws for the paper's method."""
+    def _first(self) -> Tensor:
+        """The arms that begin: distinct ones, or uniform draws for the paper's method."""
         about, arms = self._kept.about, self._kept.begun
         if about["method"] == PRINTED:
-            draws: list[int] = self._printed_plan.first.tolist()
-            return draws
+            return self._printed_plan.first
         length = self._how.first(1, arms, about["trials"])
-        first: list[int] = distinct(arms, length, generator(about["seed"], 0, "each arm")).tolist()
-        return first
+        return distinct(arms, length, generator(about["seed"], 0, "each arm"))
 
     def _extend(self, table: Options | None) -> None:
         """Take in what was added at the end of the ``table``."""
@@ -318,8 +316,9 @@ class Study:
 
     def _require_known(self, option: str) -> None:
         names = list(self._kept.options)
-        near = get_close_matches(str(option), names, 2) or names[:2]
-        require(option in names, "option", option, f"did you mean {' or '.join(map(repr, near))}?")
+        if option not in names:
+            near = get_close_matches(str(option), names, 2) or names[:2]
+            require(False, "option", option, f"did you mean {' or '.join(map(repr, near))}?")
 
     def _ask_about(self, option: str, reward: float) -> None:
         """Warn of a ``reward`` that is far from all that is expected or has been seen."""
@@ -370,13 +369,11 @@ class Study:
     def _past_first(self) -> bool:
         return len(self._kept.told) >= len(self._first())
 
-    def _sums(self, told: Sequence[tuple[str, str, float]]) -> Tally:
-        """Counts and sums (K,) of what was ``told``."""
+    def _sums(self, told: Sequence[tuple[str, str, float]], centre: float = 0.0) -> Tally:
+        """Counts (K,) of what was ``told``, and sums of what is above ``centre``."""
         arm, reward = self._numbers(told)
-        blank = Tally.blank(len(self._kept.options))
-        return Tally(
-            blank.counts.index_add(0, arm, torch.ones_like(reward)), blank.sums.index_add(0, arm, reward)
-        )
+        none = torch.zeros(len(self._kept.options), dtype=torch.float64)
+        return Tally(none.index_add(0, arm, torch.ones_like(reward)), none.index_add(0, arm, reward - centre))
 
     def _numbers(self, told: Sequence[tuple[str, str, float]]) -> tuple[Tensor, Tensor]:
         """The arms and the rewards (n,) of what was ``told``."""
@@ -400,9 +397,9 @@ class Study:
         about = self._kept.about
         return None if about["reach"] is None else Guarantee(about["reach"], about["noise"])
 
-    def _intervals(self, guarantee: Guarantee) -> tuple[Interval, bool]:
-        """Those of Theorem G′ around what is above the centre, (K,), and whether there is nothing in all of them since
-        the first reward: they hold at once, or the bounds are no bounds."""
+    def _certificate(self, guarantee: Guarantee) -> Tensor:
+        """By how much each option is at most worse than the best one, (K,); NaN where the intervals of Theorem G′ since
+        the first reward have nothing in common: they hold all at once, or the bounds are no bounds."""
         arm, reward = self._numbers(self._kept.told)
         each = Tally.blank(len(arm) + 1, len(self._kept.options)).counts
         each[torch.arange(len(arm)) + 1, arm] = 1
@@ -410,7 +407,7 @@ class Study:
         known = Tally(each.cumsum(0), (each * above).cumsum(0))
         lower, upper, gain = guarantee.intervals(1).after(known, torch.zeros(len(each)), shared=known)
         left = Interval(lower.amax(0), upper.amin(0), gain[-1])
-        return Interval(lower[-1], upper[-1], gain[-1]), bool(left.refuted)
+        return Interval(lower[-1], upper[-1], gain[-1]).price.where(~left.refuted, torch.nan)
 
     def _fitted(self) -> tuple[Fitted | None, str]:
         """The fit of all that was told, or None and why; it is made once for the same data."""
@@ -463,7 +460,8 @@ class Study:
         if not kept.plan or len(kept.told) >= kept.until:
             self._plan()
         if guarantee is not None and self._past_first:
-            names, (now, _) = list(kept.options), self._intervals(guarantee)
+            names, known = list(kept.options), self._sums(kept.told, kept.about["centre"])
+            now = guarantee.intervals(1).after(known, torch.zeros(()), shared=known)
             proposed = torch.tensor(names.index(kept.plan[0]))
             if now.certificate(proposed) > guarantee.kappa * (now.upper - now.lower)[proposed]:
                 return names[int(now.upper.masked_fill(~self._alive, -math.inf).argmax())]
@@ -498,8 +496,7 @@ class Study:
             half = kappa * model.variance.clamp(min=0).sqrt()
             estimate, low, high = model.mean, model.mean - half, model.mean + half
         if self._guarantee is not None:
-            now, refuted = self._intervals(self._guarantee)
-            certificate = certificate if refuted else now.price
+            certificate = self._certificate(self._guarantee)
         columns = (counts.long(), sums / counts, estimate, low, high, certificate, ~self._alive)
         rows = zip(kept.options, *(column.tolist() for column in columns), strict=True)
         standings = [Standing(*row) for row in rows]
