@@ -120,9 +120,5 @@ def play(
         for booked, old, new in zip(ledger, before, server.scalars, strict=True):
             booked[0, t] = new - old
     record = (arms, rewards, problem.regret(arms), *ledger, sync)
-    return Trace(_name(plan), problem.name, plan.clients, first, *record)
-
-
-def _name(plan: Plan) -> str:
-    """What the simulator calls it."""
-    return f"{type(plan.fitting.how.surrogate).__name__}, joint" if plan.fitting else "Fed-GO-UCB"
+    name = f"{type(plan.fitting.how.surrogate).__name__}, joint" if plan.fitting else "Fed-GO-UCB"
+    return Trace(name, problem.name, plan.clients, first, *record)
