@@ -261,9 +261,6 @@ def test_in_phase_one_too():
     )
 
 
-# Loss, silence, turns
-
-
 # Every pull once, whatever happens
 
 MOST = 45  # pulls, of which pull k earns 2ᵏ⁻⁴⁵ beyond ŵ₀: of sums one can read which pulls are in them
