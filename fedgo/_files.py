@@ -1,4 +1,4 @@
-"""Files of arrays, ``.npz``: written whole or not at all, read without pickles, and refused by name."""
+"""Files of arrays, ``.npz``: written whole or not at all, refused by name, and nothing in them is ever run."""
 
 import json
 import os
@@ -6,9 +6,11 @@ import secrets
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import IO, Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from torch import Tensor
 from fedgo._checks import require
 
 _UNREADABLE = (
-    *(EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
+    *(EOFError, MemoryError, UnpicklingError, zipfile.BadZipFile, zlib.error),
     *(ValueError, TypeError, KeyError, AttributeError, RuntimeError),
 )
 _STALE = 3600  # seconds after which nobody is still writing
@@ -76,11 +78,6 @@ def read(path: str | Path, what: str, needed: Iterable[str]) -> tuple[dict[str, 
         return json.loads(str(file["about"])), arrays
 
 
-def require_plan(its: int, mine: int) -> None:
-    """A ``ValueError`` unless the fingerprint of the file is that of the plan."""
-    require(its == mine, "the plan", f"{its:016x}", f"the file is of another plan than {mine:016x}")
-
-
 @contextmanager
 def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
     """Turn whatever a damaged or foreign file raises into a ``ValueError`` that names it and what to ``give``."""
@@ -90,3 +87,20 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
         # numpy's own advice for what it cannot read is to allow pickles, which would run whatever is in them
         reason = "it is no .npz file" if "pickle" in str(error) else str(error)
         raise ValueError(f"{what} file is {str(path)!r}: {reason}; give {give}") from error
+
+
+def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
+    """Write the ``content``, tuples of tensors and numbers, that belongs to the plan with the fingerprint ``plan``."""
+    packed = BytesIO()
+    torch.save(content, packed)
+    write(path, what, {"plan": plan}, {what: torch.from_numpy(np.frombuffer(packed.getvalue(), "u1").copy())})
+
+
+def kept(path: str | Path, what: str, plan: int, kinds: Sequence[type]) -> Any:
+    """What ``keep`` wrote, of tuples of these ``kinds``; a ``ValueError`` that names the file where it is another's."""
+    with refused_by_name(path, what, f"a saved file of {what} with this plan"):
+        about, arrays = read(path, what, [what])
+        remedy = f"the file is of another plan than {plan:016x}"
+        require(about["plan"] == plan, "the plan", f"{about['plan']:016x}", remedy)
+        with torch.serialization.safe_globals(list(kinds)):
+            return torch.load(BytesIO(arrays[what].numpy().tobytes()), weights_only=True)

@@ -20,7 +20,7 @@ Reply = TypeVar("Reply")
 
 class Message(NamedTuple, Generic[Content]):
     """What is delivered, and what it costs: ``scalars`` is one number, one for each run (R,) where runs differ, or one
-    for each sender (R, senders) where clients do. The content may be held in another form than it is sent in."""
+    for each client (R, N) where clients do. The content may be held in another form than it is sent in."""
 
     content: Content
     scalars: int | Tensor
@@ -71,9 +71,10 @@ class Star(NamedTuple):
         return message.content
 
     def broadcast(self, message: Message[Content], when: When) -> Content:
-        """Server → all N clients: deliver one ``message`` per run, charged N times."""
+        """Server → all N clients: deliver one ``message`` per run, charged N times, or to each client its part."""
         if self.charged:
-            sent = torch.as_tensor(self.clients * message.scalars)
+            each = torch.as_tensor(message.scalars)
+            sent = each.sum(1) if each.ndim == 2 else self.clients * each
             self.ledger.down.index_put_(when, sent, accumulate=True)
         return message.content
 

@@ -3,14 +3,13 @@
 import pickle
 
 from fedgo import Langevin, Network, Problem, Settings, realizable
+from fedgo.beyond.advised import Advised
 from fedgo.beyond.epochs import Growing
-from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.surrogates import Relinearised
 from fedgo.federation import Client, Fitting, Plan, Server, converse
 from fedgo.phase_one import phase_one_length
 
 RIDGE = Relinearised(Network(2, 2), 1)
-GUARANTEE = Guarantee(4.0, 0.3)
 
 
 def small(gamma=1.0, clients=3, arms=6, length=7) -> tuple[Problem, Plan]:
@@ -20,25 +19,17 @@ def small(gamma=1.0, clients=3, arms=6, length=7) -> tuple[Problem, Plan]:
     return problem, Plan(problem.arms[0], settings, clients, Network(2, 2), length, Langevin(5, 0.05), seed=4)
 
 
-def with_surrogate(
-    surrogate=RIDGE, planning="own", until=None, guarantee=None, rounds=20, kappa=2.0
-) -> tuple[Problem, Plan, dict]:
-    """The same problem, a plan with a surrogate for three clients, and what the simulator needs besides."""
-    problem, how = small()[0], {"until": until or Growing(), "planning": planning, "kappa": kappa}
-    fitting = Fitting(0.3, rounds, surrogate, guarantee=guarantee, untried=None, distinct=False, **how)
+def with_surrogate(surrogate=RIDGE, rounds=20, **how) -> tuple[Problem, Plan]:
+    """The same problem, and a plan with a surrogate for three clients."""
+    problem, how = small()[0], {"until": Growing(), "kappa": 2.0, "untried": 2.0} | how
+    fitting = Fitting(0.3, rounds, Advised(surrogate, **how))
     plan = Plan(problem.arms[0], clients=3, length=phase_one_length(3, rounds), seed=4, fitting=fitting)
-    return problem, plan, how | {"guarantee": guarantee, "planner": "server" if plan.served else "clients"}
+    return problem, plan
 
 
 def setting(kind: str, surrogate=RIDGE) -> tuple[Problem, Plan]:
-    """The problem and a plan: with the paper's "network", "linear", with a surrogate "guarded", "joint" or "own"."""
-    if kind == "network":
-        return small(gamma=0.5)
-    if kind == "linear":
-        problem, plan = small(gamma=0.5)
-        return problem, Plan(problem.arms[0], plan.settings, 3)
-    how = {"guarantee": GUARANTEE} if kind == "guarded" else {"planning": kind}
-    return with_surrogate(surrogate, rounds=8, **how)[:2]
+    """The problem and a plan: with the paper's "network", or with a surrogate that is "planned"."""
+    return small(gamma=0.5) if kind == "network" else with_surrogate(surrogate, rounds=8)
 
 
 def pull(problem: Problem, client: Client, pulls: int = 1) -> bool:

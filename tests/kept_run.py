@@ -60,7 +60,7 @@ def go_on(folder, kind):
     noise = problem.tape(STEPS)
     resume(server, clients)
     for t in range(sum(client.pulls for client in clients), STEPS):
-        client = clients[t % plan.clients]
+        client = clients[(t if t < plan.length else t - plan.length) % plan.clients]
         arm = client.ask()
         with open(folder / "arms.txt", "a") as file:  # a diary; what was written twice must be the same
             file.write(f"{t} {arm}\n")

@@ -40,11 +40,19 @@ from fedgo import (
     theory,
     uniform_random,
 )
+from fedgo.beyond.advised import Advised
+from fedgo.beyond.continuum import Cube
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
 from fedgo.beyond.optimist import exact_go_ucb
-from fedgo.beyond.surrogates import GaussianProcess, LinearisedOnce, Relinearised
+from fedgo.beyond.surrogates import (
+    GaussianProcess,
+    IndependentArms,
+    LinearisedOnce,
+    Relinearised,
+    fitted,
+)
 from fedgo.confidence import Posterior, Tally, ball, first_order
 from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
 from fedgo.experiments.regimes import world
@@ -73,7 +81,9 @@ SHARED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK)
 PACKED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK, encoding="counts")
 PRIVATE = private_start(PROBLEM, NETWORK, 2, 2, QUICK)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
-LINEAR = Plan(ARMS[0], Settings(encoding="counts"), 2)
+PUBLIC = Plan(ARMS[0], Settings(encoding="counts"), 2, NETWORK, 4)
+GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}
+CUBE = Cube("c", 2, lambda x: x.sum(-1))
 
 
 def but(values, value, *place):
@@ -97,6 +107,11 @@ def row(call, /, *good, **arguments):
         for name, values in arguments.items()
         for value, kind in values
     ]
+
+
+def planned(**how):
+    """A plan's setting that is not the advised one."""
+    return Fitting(0.3, 10, Advised(**how))
 
 
 WHOLE = bad(0, -1, kinds=(2.0, "3", None, True))  # at least one of something
@@ -182,8 +197,9 @@ CASES = [
     *row(guarded_fed_go_ucb, GIVEN | {"guarantee": SAFE}, **STARTED, guarantee=ANOTHER),
     *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED),
     *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp", ("gp", "gp"))), sigma=bad(0.0)),
-    *row(Fitting, FITTED, **PLANNED, sigma=ABOVE_0),
-    *row(Fitting, FITTED, untried=bad(-1, INF), surrogate=bad(kinds=("gp",))),
+    *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=ANOTHER),
+    *row(planned, untried=bad(-1, INF), kappa=FROM_0, until=ANOTHER),
+    *row(planned, surrogate=bad(kinds=("gp",))),
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
     *row(Event, gamma=THRESHOLD),
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
@@ -198,25 +214,12 @@ CASES = [
     *row(fitted_kernel_ucb, {"problem": PROBLEM, "clients": 2, "rounds": 2}, kappa=FROM_0, clients=WHOLE),
     # the federation
     *row(Plan, arms=bad(ARMS, but(ARMS[0], NAN, 1, 2), kinds=(ARMS[0].numpy(),))),
-    *row(
-        Plan,
-        {"arms": ARMS[0], "settings": LINEAR.settings},
-        settings=bad(kinds=(0.1,)),
-        clients=WHOLE,
-        seed=SEED,
-        length=bad(5),
-    ),
-    *row(
-        Plan,
-        {"arms": ARMS[0], "network": NETWORK, "length": 4},
-        network=ANOTHER,
-        langevin=ANOTHER,
-        length=bad(0),
-    ),
-    *row(Client, {"plan": LINEAR}, plan=ANOTHER, me=bad(2, -1, kinds=("0",))),
-    *row(Client(LINEAR).tell, {"reward": 0.5}, arm=bad(3, -1, kinds=(1.0,))),
-    *row(Client(LINEAR).tell, {"arm": 0}, reward=bad(NAN, INF, 10**400, -1e101, kinds=("1", None))),
-    *row(Client(LINEAR).retire, arm=bad(3)),
+    *row(Plan, GRADED, settings=bad(kinds=(0.1,)), clients=WHOLE, seed=SEED, length=bad(0)),
+    *row(Plan, GRADED, network=ANOTHER, langevin=ANOTHER),
+    *row(Client, {"plan": PUBLIC}, plan=ANOTHER, me=bad(2, -1, kinds=("0",))),
+    *row(Client(PUBLIC).tell, {"reward": 0.5}, arm=bad(3, -1, kinds=(1.0,))),
+    *row(Client(PUBLIC).tell, {"arm": 0}, reward=bad(NAN, INF, 10**400, -1e101, kinds=("1", None))),
+    *row(Client(PUBLIC).retire, arm=bad(3)),
     *row(Server, plan=ANOTHER),
     *row(at_random, share=bad(1.5, NAN, kinds=("x",))),
     # experiments, theory, and what is kept
@@ -378,12 +381,13 @@ TOGETHER = [
         lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(0.3, 10)),
         "network and fitting",
     ),
-    (lambda: Plan(ARMS[0], clients=2), "what to play"),
-    (lambda: converse(Server(LINEAR), [Client(LINEAR)]), "the clients"),
-    (lambda: play(PROBLEM.only(0), LINEAR, 4, torch.tensor([0, 1])), "turns"),
-    (lambda: play(PROBLEM.only(0), LINEAR, 2, torch.tensor([0, -1])), "turns"),
-    (lambda: Client(LINEAR).extended(Plan(ARMS[1], COUNTS, 2)), "new plan"),
-    (lambda: Server(LINEAR).merge(), "exchange"),
+    (lambda: Plan(ARMS[0], clients=2), "network and fitting"),
+    (lambda: converse(Server(PUBLIC), [Client(PUBLIC)]), "the clients"),
+    (lambda: play(PROBLEM.only(0), PUBLIC, 4, torch.tensor([0, 1])), "turns"),
+    (lambda: play(PROBLEM.only(0), PUBLIC, 2, torch.tensor([0, -1])), "turns"),
+    (lambda: Server(PUBLIC).merge(), "exchange"),
+    (lambda: fitted(IndependentArms(), ARMS[0], Tally(torch.ones(4), torch.ones(4)), 0.3), "counts"),
+    (lambda: fitted(IndependentArms(), ARMS[0], Tally(torch.eye(3)[0], ONES), 0.3), "sums"),
     (lambda: COLLECT(3), "senders"),
     (lambda: scalars("dense", 10**10, 1, 3), "dimension"),
     (lambda: Trace.join([Trace(**RECORD), Trace(**(RECORD | {"algorithm": "b"}))]), "experiments"),

@@ -1,18 +1,18 @@
-"""Surrogates at a client and a server without a transport: equal to the simulator, with and without the guard."""
+"""Surrogates at a client and a server without a transport: the server plans as the simulator does."""
 
 import functools
 import random
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
-from federated import GUARANTEE, RIDGE, explored, pull, started, with_surrogate
+from federated import RIDGE, explored, pull, small, started, with_surrogate
 
-from fedgo import Network, Settings, hartmann6, realizable
+from fedgo import Network, realizable
 from fedgo.beyond.advised import ADVISED
-from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
-from fedgo.beyond.guard import Guarantee
+from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.surrogates import (
     GaussianProcess,
     IndependentArms,
@@ -20,39 +20,8 @@ from fedgo.beyond.surrogates import (
     Relinearised,
     single_task_gp,
 )  # fmt: skip
-from fedgo.confidence import Tally
-from fedgo.federation import Client, Fitting, Plan, Server, at_random, converse, play
-from fedgo.phase_one import phase_one_length
-
-CASES = [
-    (RIDGE, "own", Growing(), None),
-    (GaussianProcess(), "joint", Event(2.0), None),
-    (GaussianProcess(), "own", Event(2.0), None),
-    (GaussianProcess(), "own", Growing(1.5, 6), GUARANTEE),
-    (RIDGE, "joint", Growing(), GUARANTEE),
-    (RIDGE, "joint", Event(1.0), GUARANTEE),
-    (GaussianProcess(), "joint", Event(2.0), replace(GUARANTEE, gamma=0.0, patience=1)),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("surrogate", "planning", "until", "guarantee"), CASES)
-def test_clients_and_server_do_what_the_simulator_does(surrogate, planning, until, guarantee):
-    problem, plan, how = with_surrogate(surrogate, planning, until, guarantee)
-    trace = play(problem, plan, 60)
-    assert trace == surrogate_ucb(problem, surrogate, 3, 20, **how) and 2 <= trace.sync.sum() < 60
-    assert bool(trace.notes) == (guarantee is not None)
-
-
-@pytest.mark.slow
-def test_on_a_problem_of_the_paper_too():
-    problem, rounds = hartmann6(1, seed=3), 4
-    surrogate = Relinearised(Network(6, 2), 1)
-    guarantee = Guarantee(2 * problem.means.abs().max().item(), problem.sigma)
-    fitting = Fitting(problem.sigma, rounds, surrogate, Growing(), "own", guarantee=guarantee, distinct=False)
-    plan = Plan(problem.arms[0], clients=3, length=phase_one_length(3, rounds), seed=3, fitting=fitting)
-    trace = play(problem, plan, 3 * rounds)
-    assert trace == surrogate_ucb(problem, surrogate, 3, rounds, planning="own", guarantee=guarantee)
+from fedgo.federation import Client, Fitting, Plan, Server, converse, play
+from fedgo.federation.model import course
 
 
 @pytest.mark.parametrize(
@@ -61,7 +30,7 @@ def test_on_a_problem_of_the_paper_too():
 @pytest.mark.parametrize(("clients", "arms", "rounds"), [(3, 9, 24), (4, 30, 6), (5, 40, 8)])
 def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds):
     problem = realizable(Network(2, 2), 1, arms=arms, seed=rounds, sigma=0.3)
-    fitting = Fitting(0.3, rounds, surrogate)
+    fitting = Fitting(0.3, rounds, replace(ADVISED, surrogate=surrogate))
     plan = Plan(problem.arms[0], clients=clients, seed=rounds, fitting=fitting)
     exploration = each_arm(problem, ADVISED.first(clients, arms, rounds))
     simulated = surrogate_ucb(
@@ -76,7 +45,7 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
 
 
 def test_where_turns_are_not_in_order_nobody_waits_and_what_is_late_is_counted():
-    problem, plan, _ = with_surrogate(planning="joint")
+    problem, plan = with_surrogate()
     clients, server = [Client(plan, i) for i in range(3)], Server(plan)
     chance, ends = random.Random(2), 0
     for _ in range(60):
@@ -86,16 +55,14 @@ def test_where_turns_are_not_in_order_nobody_waits_and_what_is_late_is_counted()
     for _ in range(2):
         converse(server, clients)
     assert server.known.counts.sum() == 60 and ends >= 4
-    assert [client.known.counts.sum() for client in clients] == [client.pulls for client in clients]
+    assert [client.memory.base[0].sum() for client in clients] == [client.pulls for client in clients]
     torch.testing.assert_close(sum(client.memory.base for client in clients), server.desk.total)
 
 
 def test_a_fit_that_fails_is_replaced_by_one_of_independent_arms():
-    problem, plan, _ = with_surrogate(Failing(), planning="joint")
+    problem, plan = with_surrogate(Failing())
     clients, server = explored(problem, plan)
-    with pytest.warns(
-        UserWarning, match=r"the fit of run 0, epoch 0 failed \(no optimum.*arms are independent"
-    ):
+    with pytest.warns(UserWarning, match=r"the fit failed \(no optimum.*arms are independent"):
         assert converse(server, clients) == {}
     assert not clients[0].exploring
     clients, server = [Client(plan, i) for i in range(3)], Server(plan)
@@ -106,18 +73,21 @@ def test_a_fit_that_fails_is_replaced_by_one_of_independent_arms():
 
 
 def test_the_next_fit_begins_where_the_last_one_ended_also_from_a_file(tmp_path):
-    problem, plan, _ = with_surrogate(RIDGE)
+    problem, plan = with_surrogate()
     clients, server = started(problem, plan)
+    first = server.desk.planned.weights
     for t in range(12):
         pull(problem, clients[t % 3])
-    converse(server, clients)
-    clients[1].save(tmp_path / "client.npz")
-    again = Client.load(tmp_path / "client.npz", plan)
-    fits = [client._model.state.fits[0].w for client in (*clients, again)]
-    assert all(torch.equal(fit, fits[0]) for fit in fits)
-    assert len(again.memory.weights) == RIDGE.network.size
-    cold = RIDGE.fit(plan.arms, Tally(*again.memory.base), 0.3)
-    assert not torch.equal(cold.w, fits[0])
+    server.save(tmp_path / "server.npz")
+    again = Server.load(tmp_path / "server.npz", plan)
+    for one in (server, again):
+        converse(one, [copy(client) for client in clients])
+    warm, total = server.desk.planned.weights, server.desk.total
+    assert torch.equal(again.desk.planned.weights, warm) and len(warm) == RIDGE.network.size
+    assert torch.equal(
+        course(plan, first, total).arms, server.desk.planned.arms
+    )  # whoever is told can compare
+    assert not torch.equal(course(plan, warm[:0], total).weights, warm)
 
 
 @dataclass(frozen=True)
@@ -129,48 +99,19 @@ class Failing:
 # Loss, silence, turns, arms
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("planning", ["own", "joint"])
-def test_certificates_hold_in_silence_and_any_order_of_turns(planning):
-    problem, plan, _ = with_surrogate(planning=planning, guarantee=GUARANTEE)
-    draw = torch.Generator().manual_seed(3)
-    turns = torch.multinomial(torch.tensor([10.0, 1, 1]), 60, True, generator=draw)
-    trace = play(problem, plan, 60, turns=turns, silent=at_random(0.5, 1))
-    assert (trace.regret <= trace.notes["certificate"] + 1e-12).all() and trace.sync.sum() >= 5
-
-
-@pytest.mark.parametrize("planning", ["own", "joint"])
-def test_whoever_is_busy_goes_on_calling_when_its_epoch_is_over(planning):
-    problem, plan, _ = with_surrogate(planning=planning, until=Growing(2.0, 12))
+def test_whoever_is_busy_goes_on_calling_when_its_epoch_is_over():
+    problem, plan = with_surrogate(until=Growing(2.0, 12))
     client = started(problem, plan)[0][1]
     memory, asked, calls = client.memory, [], []
     for _ in range(7):
         asked.append(client.ask())
         calls.append(pull(problem, client))
-    if planning == "joint":
-        seat, share = memory.calls, memory.share.tolist()
-        assert asked == (share * 2)[:7] and calls == [k + 1 >= seat for k in range(7)] and len(share) == 4
-    else:
-        seat = int(client._model.state.place) - 21
-        assert calls == [seat + 3 * k >= 11 for k in range(7)]  # an epoch of 12 pulls, of which 4 are its own
-
-
-@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("joint", GUARANTEE), ("own", GUARANTEE)])
-def test_a_retired_arm_is_replaced_by_the_most_promising_one(planning, guarantee):
-    problem, plan, _ = with_surrogate(planning=planning, guarantee=guarantee)
-    client, gone = started(problem, plan)[0][0], []
-    for _ in range(4):
-        gone.append(client.ask())
-        client.retire(gone[-1])
-        state = client._model.state
-        upper = client.estimate.upper if guarantee is None else state.counted.interval.upper[0, 0]
-        rest = [arm for arm in range(6) if arm not in gone]
-        assert client.ask() == max(rest, key=lambda arm: float(upper[arm]))
-    assert len(set(gone)) == 4
+    seat, share = memory.calls, memory.share.tolist()
+    assert asked == (share * 2)[:7] and calls == [k + 1 >= seat for k in range(7)] and len(share) == 4
 
 
 def test_a_retired_arm_of_a_share_is_passed_over():
-    problem, plan, _ = with_surrogate(planning="joint")
+    problem, plan = with_surrogate()
     client = started(problem, plan)[0][0]
     share = client.memory.share.tolist()
     for gone in range(5):
@@ -180,23 +121,11 @@ def test_a_retired_arm_of_a_share_is_passed_over():
     assert client.ask() == 5
 
 
-@pytest.mark.parametrize(("planning", "guarantee"), [("own", None), ("own", GUARANTEE)])
-def test_the_interval_is_the_fits_as_wide_as_kappa_says(planning, guarantee):
-    problem, plan, _ = with_surrogate(planning=planning, guarantee=guarantee, kappa=2.0)
-    client = started(problem, plan)[0][0]
-    state, estimate = client._model.state, client.estimate
-    fit = (state if guarantee is None else state.proposer).fits[0]
-    torch.testing.assert_close(estimate.mean, fit.mean)
-    torch.testing.assert_close(estimate.upper, fit.mean + 2.0 * fit.variance.sqrt())
-    if planning == "own" and guarantee is None:
-        assert client.ask() == int(estimate.upper.argmax())
-
-
 def test_phase_one_ends_with_a_letter_of_counts_and_nobody_gets_a_w0():
-    problem, plan, _ = with_surrogate()
+    problem, plan = with_surrogate()
     (client, *_), server = explored(problem, plan)
-    assert client.estimate is None and client.notes(0) == {} and not server.started
-    assert client.known.counts.sum() == len(range(0, plan.length, 3))
+    assert client.exploring and not server.started
+    assert client.memory.own[0].sum() == len(range(0, plan.length, 3))
     server.begin()
     with pytest.raises(ValueError, match="no client answered"):
         server.merge()
@@ -210,7 +139,7 @@ def test_phase_one_ends_with_a_letter_of_counts_and_nobody_gets_a_w0():
 
 def test_a_setting_has_a_name():
     assert Fitting.by("advised", 0.3, 20) == Fitting(0.3, 20)
-    assert Fitting.by("ucb1", 0.3, 20).surrogate == IndependentArms()
+    assert Fitting.by("ucb1", 0.3, 20).how.surrogate == IndependentArms()
     arms = torch.rand(50, 2, dtype=torch.float64)
     assert Plan(arms, clients=2, fitting=Fitting.by("every arm once", 0.3, 2)).length == 50
     with pytest.raises(ValueError, match="method is 'best': choose one of"):
@@ -233,11 +162,11 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
         LinearisedOnce(Network(2, 2), w0),
         LinearisedOnce(Network(2, 2), w0 + 1e-9),
     ]
-    changes = [{"guarantee": GUARANTEE}, {"planning": "joint"}, {"until": Event()}, {"kappa": 1.0}]
+    changes = [{"share": 0.4}, {"untried": 3.0}, {"until": Growing(1.5)}, {"kappa": 1.0}]
     prints = [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     assert prints == [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     prints += [with_surrogate(**change)[1].fingerprint for change in changes]
-    prints.append(Plan(with_surrogate()[1].arms, Settings(encoding="counts")).fingerprint)
+    prints.append(small()[1].fingerprint)
     assert len(set(prints)) == len(prints)
     ones = [with_surrogate(kappa=one)[1].fingerprint for one in (1, 1.0, np.float64(1), np.int64(1))]
     assert set(ones) == {prints[-2]}

@@ -25,9 +25,10 @@ def test_charges_add_up_only_senders_are_charged_and_messages_arrive_unchanged()
     star = Star(10, Ledger.blank(1, 1))
     assert star.broadcast(Message(content, 6), when) is content
     star.broadcast(Message(content, torch.tensor([5])), when)
+    star.broadcast(Message(content, torch.tensor([[4, 5, 6]])), when)  # to each client its part
     assert star.collect(Message(content, 6), when, senders=1) is content
     star.collect(Message(content, torch.tensor([[1, 2, 3]])), when)  # of each sender
-    assert (star.ledger.up.item(), star.ledger.down.item()) == (6 + 1 + 2 + 3, 10 * (6 + 5))
+    assert (star.ledger.up.item(), star.ledger.down.item()) == (6 + 1 + 2 + 3, 10 * (6 + 5) + 4 + 5 + 6)
     free = star._replace(charged=False)
     assert free.broadcast(Message(content, 6), when) is free.collect(Message(content, 6), when) is content
-    assert (star.ledger.up.item(), star.ledger.down.item()) == (12, 110)
+    assert (star.ledger.up.item(), star.ledger.down.item()) == (12, 125)

@@ -6,12 +6,15 @@ chapter "Should I use it?".
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
+from torch import Tensor
+
 from fedgo._checks import count
-from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
-from fedgo.beyond.surrogates import GaussianProcess, IndependentArms, Surrogate
+from fedgo.beyond.epochs import Growing, each_arm, moments, plan, rivals, surrogate_ucb
+from fedgo.beyond.surrogates import Fitted, GaussianProcess, IndependentArms, Surrogate
 from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
@@ -47,6 +50,31 @@ class Advised:
             problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until, kappa=self.kappa,
             untried=self.untried, sigma=sigma, exploration=each_arm(problem, first),
         )  # fmt: skip
+
+    def epoch(
+        self,
+        fit: Fitted,
+        counts: Tensor,
+        sigma: float,
+        order: Tensor,
+        begun: Sequence[int] = (),
+        retired: Tensor | None = None,
+    ) -> Tensor:
+        """The arms (L,) of the epoch after pulls ``counts`` (K,) with noise σ = ``sigma``, planned by a ``fit`` as if
+        those ``begun`` were told, and without those ``retired`` (K,); ``order`` (K,) decides ties."""
+        kappa, variance = torch.where(counts > 0, self.kappa, self.untried), fit.variance.clamp(min=0)
+        mean = fit.mean if retired is None else fit.mean.masked_fill(retired, -math.inf)
+        among = rivals(mean.unsqueeze(0), variance.unsqueeze(0), kappa.unsqueeze(0))
+        opened = torch.tensor(begun, dtype=torch.int64)
+        among = torch.cat([among[0], opened]).unique().unsqueeze(0)
+        variance, columns = moments([fit], among, variance[among])
+        places = torch.searchsorted(among[0], opened).tolist()
+        pulls = len(places) + self.until.length(int(counts.sum()))
+        planned, _ = plan(
+            mean[among], variance, columns, order[among], sigma**2, kappa[among], pulls, begun=places
+        )
+        arms: Tensor = among[0, planned[0, len(places) :]]
+        return arms
 
 
 ADVISED = Advised()

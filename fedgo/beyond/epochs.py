@@ -95,14 +95,6 @@ class State(NamedTuple):
     kept: Tensor
     plan: Tensor | Own
 
-    def of_client(self, client: int) -> "State":
-        """What of it client ``client`` has, with N = 1."""
-        one, plan = slice(client, client + 1), self.plan
-        if isinstance(plan, Own):
-            plan = Own(Posterior(*(part[:, one] for part in plan.posterior)), plan.gain[:, one])
-        fresh = Tally(*(part[:, one] for part in self.fresh))
-        return self._replace(fresh=fresh, place=self.place[:, one], plan=plan)
-
 
 @dataclass(frozen=True)
 class Epochs:
@@ -221,7 +213,7 @@ class Epochs:
         assert isinstance(state.plan, Tensor)
         left = state.length.clamp(max=state.plan.shape[1]).unsqueeze(1) - state.place
         shares = (-(-left // self.learners)).clamp(min=1) + 1
-        star.ledger.down.index_put_(when, shares.sum(1), accumulate=True)
+        star.broadcast(Message(state.plan, shares), when)
 
     def _message(self, tally: Tally) -> Message[Tally]:
         """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""

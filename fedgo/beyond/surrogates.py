@@ -67,6 +67,8 @@ def fitted(
     surrogate: Surrogate, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None
 ) -> Fitted:
     """``surrogate.fit``, `checked`."""
+    shape = tuple(data.counts.shape)
+    require(shape == (len(arms),), "the shape of counts", shape, f"give one for each of {len(arms)} arms")
     return checked(surrogate.fit(arms, data, sigma, before), len(arms), type(surrogate).__name__)
 
 
@@ -99,7 +101,8 @@ class Observed(NamedTuple):
 def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     """The means of ``data``; a ``ValueError`` unless they are of ``least`` arms, which are not all alike if two."""
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
-    require_each(data.sums.isfinite(), "sums", data.sums, "give finite rewards")
+    rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
+    require_each(rewarded, "sums", data.sums, "give finite rewards, and 0 where there are no counts")
     require(0 < sigma < float("inf"), "sigma", sigma, "give σ > 0, the noise of a reward")
     at = data.counts.nonzero().squeeze(-1)
     remedy = "a fit needs two arms at least: explore longer, or give LinearisedOnce"

@@ -2,9 +2,8 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 try:
     import click
@@ -17,21 +16,24 @@ from fedgo.federation.study import PRINTED, Study, table
 _site = click.option("--site", help="Who tries, in a study that was begun with --site.")
 
 
-@contextmanager
-def _in_one_line() -> Iterator[None]:
+class _InOneLine(click.Group):
     """Errors that a user can mend, and warnings, in a line each; the exit code is 1."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", UserWarning)
-        try:
-            yield
-        except (ValueError, TypeError, ImportError, OSError) as error:
-            raise click.ClickException(" ".join(str(error).split())) from error
-        finally:
-            for warning in found:
-                click.echo(f"Note: {warning.message}", err=True)
+
+    def invoke(self, context: click.Context) -> Any:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always", UserWarning)
+            try:
+                return super().invoke(context)
+            except (ValueError, TypeError, ImportError, OSError) as error:
+                raise click.ClickException(" ".join(str(error).split())) from error
+            finally:
+                for warning in found:
+                    click.echo(f"Note: {warning.message}", err=True)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_InOneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.option(
     "--study", "path", type=click.Path(path_type=Path), default="study.json", envvar="FEDGO_STUDY",
     show_default=True, show_envvar=True, help="The file that remembers all.",
@@ -55,32 +57,20 @@ def main(context: click.Context, path: Path) -> None:
 @main.command()
 @click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--trials", type=int, help="About how many you can afford.")
-@click.option(
-    "--noise", type=float, help="Standard deviation of a result: try one option five times to find it."
-)
+@click.option("--noise", type=float, help="Standard deviation of a result: see it by five trials of one.")
 @click.option("--method", type=click.Choice([*METHODS, PRINTED]), default="advised", show_default=True)
 @click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
 @click.option("--centre", type=float, help="A usual result; needed with --reach.")
 @click.option("--spread", type=float, help="By how much options differ: to be asked about what looks odd.")
-@click.option(
-    "--reach", type=float, help="No option is further than this from the centre: gives certificates."
-)
+@click.option("--reach", type=float, help="No option is further from the centre: gives certificates.")
 @click.pass_obj
-def begin(
-    path: Path, options: Path, trials: int | None, noise: float | None, method: str, sites: tuple[str, ...],
-    centre: float | None, spread: float | None, reach: float | None,
-) -> None:  # fmt: skip
+def begin(path: Path, /, options: Path, **how: Any) -> None:
     """Begin a study; or, if it is there, take in what was added at the end of the table OPTIONS: no more is needed."""
-    with _in_one_line():
-        known = len(Study(path).standings()) if path.exists() else 0
-        study = Study(
-            path, options, trials=trials, noise=noise, method=method, sites=sites, centre=centre,
-            spread=spread, reach=reach,
-        )  # fmt: skip
-        now, where = len(study.standings()), " --site NAME" * bool(study.sites)
-        click.echo(
-            f"{path}: {f'{now - known} added to {known}' if known else now} options. Next: fedgo ask{where}"
-        )
+    known = len(Study(path).standings()) if path.exists() else 0
+    study = Study(path, options, **how)
+    now, where = len(study.standings()), " --site NAME" * bool(study.sites)
+    added = f"{now - known} added to {known}" if known else now
+    click.echo(f"{path}: {added} options. Next: fedgo ask{where}")
 
 
 @main.command()
@@ -89,8 +79,7 @@ def begin(
 @click.pass_obj
 def ask(path: Path, count: int, site: str | None) -> None:
     """Say what to try next; the same again until its result is told."""
-    with _in_one_line():
-        click.echo("\n".join(Study(path).batch(count, site)))
+    click.echo("\n".join(Study(path).batch(count, site)))
 
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -3 is a reward
@@ -100,10 +89,9 @@ def ask(path: Path, count: int, site: str | None) -> None:
 @click.pass_obj
 def tell(path: Path, option: str, reward: float, site: str | None) -> None:
     """Tell the result REWARD of a trial of OPTION; a name with blanks stands in quotes."""
-    with _in_one_line():
-        study = Study(path)
-        study.tell(option, reward, site)
-        click.echo(f"{option}: {reward:g}; {len(study.told)} results")
+    study = Study(path)
+    study.tell(option, reward, site)
+    click.echo(f"{option}: {reward:g}; {len(study.told)} results")
 
 
 @main.command()
@@ -112,9 +100,8 @@ def tell(path: Path, option: str, reward: float, site: str | None) -> None:
 @click.pass_obj
 def untell(path: Path, option: str | None, site: str | None) -> None:
     """Take back the last result, or the last of OPTION."""
-    with _in_one_line():
-        name, reward = Study(path).untell(option, site)
-        click.echo(f"taken back: {reward:g} of {name}")
+    name, reward = Study(path).untell(option, site)
+    click.echo(f"taken back: {reward:g} of {name}")
 
 
 @main.command()
@@ -123,8 +110,7 @@ def untell(path: Path, option: str | None, site: str | None) -> None:
 @click.pass_obj
 def drop(path: Path, option: str, site: str | None) -> None:
     """Give up an open trial of OPTION."""
-    with _in_one_line():
-        Study(path).drop(option, site)
+    Study(path).drop(option, site)
 
 
 @main.command()
@@ -133,8 +119,7 @@ def drop(path: Path, option: str, site: str | None) -> None:
 @click.pass_obj
 def retire(path: Path, option: str, again: bool) -> None:
     """Never propose OPTION again."""
-    with _in_one_line():
-        Study(path).retire(option, not again)
+    Study(path).retire(option, not again)
 
 
 @main.command()
@@ -142,12 +127,11 @@ def retire(path: Path, option: str, again: bool) -> None:
 @click.pass_obj
 def show(path: Path, top: int | None) -> None:
     """The options, the best estimate first, what is open, and when to stop."""
-    with _in_one_line():
-        study = Study(path)
-        click.echo(table(study.standings()[:top]))
-        for option, site in study.open:
-            click.echo(f"open: {option}" + f" at {site}" * bool(site))
-        click.echo(study.verdict())
+    study = Study(path)
+    click.echo(table(study.standings()[:top]))
+    for option, site in study.open:
+        click.echo(f"open: {option}" + f" at {site}" * bool(site))
+    click.echo(study.verdict())
 
 
 @main.command()
@@ -155,12 +139,11 @@ def show(path: Path, top: int | None) -> None:
 @click.pass_obj
 def plot(path: Path, picture: Path) -> None:
     """Draw estimates and intervals to PICTURE."""
-    with _in_one_line():
-        import matplotlib
+    import matplotlib
 
-        matplotlib.use("Agg")
-        Study(path).plot().figure.savefig(picture)
-        click.echo(str(picture))
+    matplotlib.use("Agg")
+    Study(path).plot().figure.savefig(picture)
+    click.echo(str(picture))
 
 
 if __name__ == "__main__":

@@ -6,51 +6,50 @@ In the order of a step::
     if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
     reply = client.answer(letter)            # lines 7–10
 
-It holds its own rewards, and never a true mean. What it plays by is a `fedgo.federation.model.Model`, or, in Phase I
-and where the server plans, its share of a public plan: once it is used up, it goes on from its beginning. Save it
-before an answer leaves: a client from an older file is refused by name, as its pulls would be counted twice.
+It holds its own rewards, and never a true mean. The paper's algorithm it plays by a `fedgo.federation.model.Model`; in
+Phase I, and where the server plans, by its share of a public plan: once it is used up, it goes on from its beginning.
+Save it before an answer leaves: a client from an older file is refused by name, as its pulls would be counted twice.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.confidence import Tally
-from fedgo.federation.model import Estimate, Model, around, in_epochs
+from fedgo.federation.model import Model
 from fedgo.federation.plan import Plan
 from fedgo.federation.wire import (
     HUGE,
     Kind,
     Letter,
+    Refused,
     checksum,
     decode,
     must,
     number_of,
     pack,
-    refused_where,
     unpack,
 )
 
 
 class Memory(NamedTuple):
-    """All that a client's file holds. Counts and sums are (2, K), of residuals around ŵ₀, with a surrogate of rewards.
+    """All that a client's file holds. Counts and sums are (2, K), of residuals around ŵ₀, without a network of rewards.
 
     Each of its own pulls is in one of three parts, ``unsent``, ``sent`` and ``used``, until ``NEWS`` or a ``PLAN``
     bring it within ``base``. Exchanges are as in letters, 0 where there was none.
     """
 
-    weights: Tensor  # (n,), with which its model begins: ŵ₀, or those of a surrogate's last fit; empty before
+    weights: Tensor  # ŵ₀ (d_w,), empty before it is known
     base: Tensor  # what it has been sent, the pulls of all; where the server plans, its own that were used
     unsent: Tensor  # its own that no letter has carried; in Phase I all of them
     sent: Tensor  # its own that its last answer carries
     used: Tensor  # its own that the server says it has used, while the news of them were lost
     retired: Tensor  # (K,) bool
-    reply: Tensor  # the bytes of its last answer, uint8
+    reply: bytes  # its last answer
     share: Tensor  # (n,) int64: its arms, in Phase I or by the last PLAN
     calls: int  # after how many pulls with this share it calls
     answered: int  # the last exchange with an answer
@@ -66,15 +65,8 @@ class Memory(NamedTuple):
         """All of its own that is not in ``base``."""
         return self.unsent + self.sent + self.used
 
-    @property
-    def checksum(self) -> int:
-        """Of the last answer."""
-        return checksum(bytes(self.reply.numpy()))
-
 
 _OLDER = "it is late, or this side or the server is from an older file: load the last one"
-_BY_ARM = ("base", "unsent", "sent", "used", "retired")
-_ARRAYS = ("weights", "reply", "share", *_BY_ARM)
 
 
 class Client:
@@ -89,8 +81,8 @@ class Client:
         self.plan = plan
         remedy = f"number the clients 0 to {plan.clients - 1}"
         self.me = count("me", me, remedy, least=0, most=plan.clients - 1)
-        nothing, blank = torch.zeros(2, len(plan.arms), dtype=torch.float64), torch.zeros(0)
-        fixed = (blank.double(), nothing, nothing, nothing, nothing, nothing[0].bool(), blank.byte())
+        nothing = torch.zeros(2, len(plan.arms), dtype=torch.float64)
+        fixed = (torch.zeros(0).double(), nothing, nothing, nothing, nothing, nothing[0].bool(), b"")
         share, known = plan.first_share(self.me), plan.known_exchange
         self._remember(Memory(*fixed, *share, answered=known, applied=known))
 
@@ -98,8 +90,8 @@ class Client:
 
     @property
     def exploring(self) -> bool:
-        """Whether Phase I is not over: ŵ₀, what all have seen, or what the server plans is not known yet."""
-        return self.plan.length > 0 and self.memory.applied == self.plan.known_exchange
+        """Whether Phase I is not over: ŵ₀, or what the server plans, is not known yet."""
+        return self.memory.applied == self.plan.known_exchange
 
     @property
     def calling(self) -> bool:
@@ -162,35 +154,6 @@ class Client:
         last = len(self.plan.arms) - 1
         count("arm", arm, f"give the number of an arm, 0 to {last}", least=0, most=last)
 
-    @property
-    def known(self) -> Tally:
-        """Pulls of every arm and sums of their rewards, its own and what it was sent of the others'; (K,) each.
-
-        Those of Phase I are among them while it goes on, and with a surrogate for good."""
-        counts, sums = self.memory.base + self.memory.own
-        return Tally(counts, sums if self._model is None else sums + counts * self._model.offsets)
-
-    @property
-    def estimate(self) -> Estimate | None:
-        """What this client's model says of every arm; None where it has none."""
-        return None if self._model is None else self._model.estimate()
-
-    @on_cpu
-    def notes(self, arm: int) -> dict[str, Tensor]:
-        """Of a pull of ``arm`` a guard's ``certificate``, and whether it is the one ``proposed``; else nothing."""
-        return {} if self._model is None else self._model.notes(torch.tensor(arm))
-
-    @on_cpu
-    def extended(self, plan: Plan) -> "Client":
-        """This client under ``plan``, which has more arms and is else the same; allowed once ŵ₀ is known."""
-        remedy = "its pulls are drawn from the arms that there were: add later"
-        require(not self.exploring, "the phase", "I", remedy)
-        self.plan.require_extended_by(plan)
-        client, more = Client(plan, self.me), (0, len(plan.arms) - len(self.plan.arms))
-        grown: dict[str, Any] = {name: pad(getattr(self.memory, name), more) for name in _BY_ARM}
-        client._remember(self.memory._replace(**grown))
-        return client
-
     # letters
 
     @on_cpu
@@ -211,8 +174,11 @@ class Client:
         must(exchange >= answered, f"out of order: exchange {exchange}, and {answered} is answered; {_OLDER}")
         must(exchange > applied, f"out of order: exchange {exchange}, and its news are here; {_OLDER}")
         if tells:
-            with refused_where("no model of these numbers"):
-                self._remember(self._started(letter) if kind == Kind.START else self._told(letter))
+            memory = self._started(letter) if kind == Kind.START else self._told(letter)
+            try:
+                self._remember(memory)
+            except (ValueError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+                raise Refused(f"no model of these numbers: {error}") from error
         elif letter.exchange != memory.answered:
             known = memory.pulls == 0 or letter.since == memory.confirmed or self._is_used(letter)
             reason = f"client {self.me} is out of order: exchange {exchange}, and {answered} is answered; "
@@ -220,17 +186,17 @@ class Client:
             must(known and letter.exchange > memory.answered, f"{reason}; {_OLDER}")
             self.memory = self._synchronised(letter)
         self.memory = self.memory._replace(federation=letter.federation)
-        return None if tells else bytes(self.memory.reply.numpy())
+        return None if tells else self.memory.reply
 
     def _is_used(self, letter: Letter) -> bool:
         """Whether a request says that the last answer was used, while the news of it were lost."""
         memory = self.memory
         last = number_of(letter.since) == number_of(memory.answered) > number_of(memory.applied)
-        return last and letter.used == memory.checksum
+        return last and letter.used == checksum(memory.reply)
 
     @property
     def _takes_part(self) -> bool:
-        """Whether it has what its counts and sums are of: nothing more, or ŵ₀."""
+        """Whether it has what its counts and sums are of, ŵ₀ with a network."""
         return self.plan.network is None or not self.exploring
 
     def _synchronised(self, letter: Letter) -> Memory:
@@ -249,16 +215,17 @@ class Client:
             memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
             numbers = pack(memory.sent)
         answer = Letter(Kind.STATISTICS, self.me, exchange, memory.applied, numbers, letter.federation)
-        reply = torch.frombuffer(bytearray(answer.encode(self.plan.fingerprint)), dtype=torch.uint8)
+        reply = answer.encode(self.plan.fingerprint)
         return memory._replace(reply=reply, answered=exchange, confirmed=letter.since, calling=False)
 
     def _started(self, letter: Letter) -> Memory:
-        """The memory with ŵ₀."""
+        """The memory with ŵ₀: Phase I has done its part, and from now on residuals are summed."""
         weights, size = getattr(self.plan.network, "size", 0), len(letter.numbers)
         out_of_order = f"out of order: START of exchange {number_of(letter.exchange)}, and ŵ₀ is known"
         must(weights > 0 and self.exploring, out_of_order)
         must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
-        return self._with_weights(letter.exchange, letter.numbers)
+        memory = self.memory._replace(weights=letter.numbers, unsent=torch.zeros_like(self.memory.unsent))
+        return memory._replace(answered=letter.exchange, applied=letter.exchange, calling=False)
 
     def _told(self, letter: Letter) -> Memory:
         """The memory after the news of an exchange in which this client took part."""
@@ -268,57 +235,39 @@ class Client:
         reason += f"and this client answered {number_of(memory.answered)} on {number_of(memory.applied)}"
         must(self._takes_part and of_this, reason)
         reason = f"out of order: the server used another answer to exchange {exchange}; {_OLDER}"
-        must(letter.used == memory.checksum, reason)
-        wanted = Kind.PLAN if plan.served else Kind.NEWS
+        must(letter.used == checksum(memory.reply), reason)
+        wanted = Kind.PLAN if plan.fitting else Kind.NEWS
         must(letter.kind == wanted, f"kind {letter.kind.name}: this plan has {wanted.name}")
-        if not plan.served:
-            return self._with_news(letter.exchange, unpack(letter.numbers, len(plan.arms)))
-        share, calls = letter.numbers[:-1], letter.numbers[-1:]
-        whole = (letter.numbers == letter.numbers.floor()).all() & (letter.numbers >= 0).all()
-        fits = len(share) > 0 and bool(whole & (share < len(plan.arms)).all() & (calls >= 1).all())
-        must(fits, f"no plan: give arms below {len(plan.arms)}, and a number of pulls")
-        memory = self._with_news(letter.exchange, memory.used + memory.sent)
-        return memory._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
-
-    def _with_weights(self, exchange: int, w0: Tensor) -> Memory:
-        """Phase I has done its part, and from now on residuals are summed."""
-        memory = self.memory._replace(weights=w0, unsent=torch.zeros_like(self.memory.unsent))
-        return memory._replace(answered=exchange, applied=exchange, calling=False)
-
-    def _with_news(self, exchange: int, news: Tensor) -> Memory:
-        memory, nothing = self.memory, torch.zeros_like(news)
-        weights = memory.weights if self._model is None else self._model.weights
-        memory = memory._replace(weights=weights, base=memory.base + news, applied=exchange)
-        return memory._replace(sent=nothing, used=nothing, answered=exchange, confirmed=exchange)
+        if wanted == Kind.NEWS:
+            news = unpack(letter.numbers, len(plan.arms))
+        else:
+            news, share, calls = memory.used + memory.sent, letter.numbers[:-1], letter.numbers[-1:]
+            whole = (letter.numbers == letter.numbers.floor()).all() & (letter.numbers >= 0).all()
+            fits = len(share) > 0 and bool(whole & (share < len(plan.arms)).all() & (calls >= 1).all())
+            must(fits, f"no plan: give arms below {len(plan.arms)}, and a number of pulls")
+            memory = memory._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
+        nothing = torch.zeros_like(news)
+        memory = memory._replace(base=memory.base + news, sent=nothing, used=nothing)
+        return memory._replace(applied=letter.exchange, answered=letter.exchange, confirmed=letter.exchange)
 
     # the file
 
     def save(self, path: str | Path) -> None:
         """Write all that this client knows to one file, whole or not at all."""
-        numbers = self.memory._asdict()
-        arrays = {name: numbers.pop(name) for name in _ARRAYS}
-        about = {"client": self.me, "plan": self.plan.fingerprint}
-        _files.write(path, "the client", about | numbers, arrays)
+        _files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
 
     @classmethod
     @on_cpu
     def load(cls, path: str | Path, plan: Plan) -> "Client":
         """The client of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
-        with _files.refused_by_name(path, "the client", "a saved Client of this plan"):
-            about, arrays = _files.read(path, "the client", _ARRAYS)
-            _files.require_plan(about["plan"], plan.fingerprint)
-            client, content = cls(plan, about["client"]), about | arrays
-            client._remember(Memory(**{name: content[name] for name in Memory._fields}))
+        me, memory = _files.kept(path, "the client", plan.fingerprint, [Memory, bytes])
+        client = cls(plan, me)
+        client._remember(memory)
         return client
 
     def _remember(self, memory: Memory) -> None:
         """Take over ``memory``, and the model that follows from it."""
-        plan = self.plan
-        model = None
-        if plan.fitting is None:
-            if memory.applied or not plan.length:
-                model = around(plan, memory.weights, memory.base, self._model)
-        elif not plan.served and memory.applied > plan.known_exchange:
-            syncs = number_of(memory.applied) - 2  # exchange 1 counts as made before, and 2 ended Phase I
-            model = in_epochs(plan, plan.fitting, self.me, memory.weights, memory.base, syncs)
-        self.memory, self._model = memory, model.after(memory.own) if model else None
+        if len(memory.weights) > 0:
+            model = self._model or Model.around(self.plan, memory.weights)
+            self._model = model.knowing(memory.base, memory.own)
+        self.memory = memory

@@ -8,8 +8,8 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import Lock
 from typing import Any, cast
 
@@ -28,8 +28,7 @@ Reward = Callable[[int, int], float]  # of an arm at a step
 
 def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
     """The plan and the rewards that the function named "module:function" makes of ``options``."""
-    module, _, function = make.partition(":")
-    found: tuple[Plan, Reward] = getattr(import_module(module), function)(**options)
+    found: tuple[Plan, Reward] = resolve_name(make)(**options)
     return found
 
 

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_each, require_kind
 from fedgo._streams import generator
-from fedgo.beyond.optimist import with_trivial
 from fedgo.federation.client import Client
 from fedgo.federation.plan import Plan
 from fedgo.federation.server import Server
@@ -28,11 +27,6 @@ class Answers(Protocol):
         ...
 
 
-def everybody_answers(client: int, number: int) -> bool:
-    """Nobody is silent."""
-    return False
-
-
 def at_random(share: float, seed: int = 0) -> Silence:
     """Every client is silent in every exchange with the probability ``share``, whatever happened before."""
     number("share", share, "give a probability", least=0, below=1 + 1e-12)
@@ -44,9 +38,7 @@ def at_random(share: float, seed: int = 0) -> Silence:
     return silent
 
 
-def converse(
-    server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers
-) -> dict[int, str]:
+def converse(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
     """The exchange that is due: a synchronisation, or the end of Phase I.
 
     ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it. Who refuses
@@ -60,16 +52,14 @@ def converse(
     return words
 
 
-def deliver(
-    server: Server, clients: Sequence[Answers], silent: Silence = everybody_answers
-) -> dict[int, str]:
+def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
     """Hand the letters that are due to the clients, and their answers to the server; what was refused, as `converse`
     says."""
     require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
     words = {}
     for i, letter in server.letters().items():
         try:
-            reply = None if silent(i, server.number) else clients[i].answer(letter)
+            reply = None if silent and silent(i, server.number) else clients[i].answer(letter)
             if reply is not None:
                 server.accept(reply)
         except Refused as refusal:
@@ -92,17 +82,15 @@ def play(
     plan: Plan,
     steps: int,
     turns: Tensor | None = None,
-    silent: Silence = everybody_answers,
+    silent: Silence | None = None,
     together: bool = False,
 ) -> Trace:
     """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
 
     ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
     answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
-    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`, without a network to `fedgo.dis_lin_ucb`,
-    and with a fitting to `fedgo.beyond.epochs.surrogate_ucb`: arms, rewards, synchronisations, scalars, certificates;
-    for a joint plan give that one planner="server". Else one thing differs: where a plan is common knowledge, that one
-    is charged for sums alone, and letters, which have to bear silence and any order of turns, carry the counts too.
+    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`, and with a fitting to
+    `fedgo.beyond.epochs.surrogate_ucb` with planner="server": arms, rewards, synchronisations and scalars.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")
@@ -119,31 +107,18 @@ def play(
     noise = problem.tape(total)
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
     sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
-    guarantee = None if plan.fitting is None else plan.fitting.guarantee
-    kinds = {"certificate": torch.float64, "proposed": torch.bool, "refuted": torch.bool} if guarantee else {}
-    notes = {name: torch.zeros(1, total, dtype=dtype) for name, dtype in kinds.items()}
     due = False
     for t, i in enumerate(turns.tolist()):
         arm = clients[i].ask()
         reward = float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
         arms[0, t], rewards[0, t] = arm, reward
-        for name, value in clients[i].notes(arm).items():
-            notes[name][0, t] = value
         due = clients[i].tell(arm, reward) or due
         before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
         if t == first - 1 or (t >= first and due and ends):
-            converse(server, clients, silent if t >= first else everybody_answers)
+            converse(server, clients, silent if t >= first else None)
             sync[0, t], due = t >= first, False
         for booked, old, new in zip(ledger, before, server.scalars, strict=True):
             booked[0, t] = new - old
-    record = (arms, rewards, problem.regret(arms), *ledger, sync, notes)
-    trace = Trace(_name(plan), problem.name, plan.clients, first, *record)
-    return trace if guarantee is None else with_trivial(trace, guarantee.value)
-
-
-def _name(plan: Plan) -> str:
-    """What the simulator calls it."""
-    if plan.fitting is None:
-        return "DisLinUCB" if plan.network is None else "Fed-GO-UCB"
-    guarded = "" if plan.fitting.guarantee is None else ", guarded"
-    return f"{type(plan.fitting.surrogate).__name__}, {plan.fitting.planning}{guarded}"
+    record = (arms, rewards, problem.regret(arms), *ledger, sync)
+    name = f"{type(plan.fitting.how.surrogate).__name__}, joint" if plan.fitting else "Fed-GO-UCB"
+    return Trace(name, problem.name, plan.clients, first, *record)

@@ -1,7 +1,7 @@
 """What server and clients agree on before anything is sent: the arms, the algorithm with its settings, and seeds."""
 
 import hashlib
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from inspect import ismodule
 from numbers import Real
@@ -12,10 +12,8 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED, METHODS
-from fedgo.beyond.epochs import Event, Growing, Planning, distinct, require_epochs
-from fedgo.beyond.guard import Guarantee
-from fedgo.beyond.surrogates import Surrogate
+from fedgo.beyond.advised import ADVISED, METHODS, Advised
+from fedgo.beyond.epochs import distinct, require_epochs
 from fedgo.federation.wire import each_pull
 from fedgo.langevin import Langevin, langevin_rounds, last
 from fedgo.network import Parametric
@@ -26,52 +24,42 @@ from fedgo.star import answer
 
 @dataclass(frozen=True)
 class Fitting:
-    """A ``surrogate`` in epochs as `fedgo.beyond.epochs.surrogate_ucb` plays it, T = ``rounds`` of each client.
+    """A surrogate in epochs that the server plans and fits, T = ``rounds`` of each client, σ = ``sigma``.
 
-    Unless told otherwise it is what this book advises (`fedgo.beyond.advised.ADVISED`), with σ = ``sigma``. A "joint"
-    plan is made by the server, which sends each client its share; with another ``planning``, or with a guard around it
-    where there is a ``guarantee``, counts and sums of all come down, and clients fit. ``distinct`` says that Phase I
-    pulls no arm twice before all were pulled, and once each where they are at most ``few``·√(NT); else it is uniform.
+    It is played as this book advises unless ``how`` says otherwise, and each client is sent its share of the plan. As
+    `fedgo.beyond.epochs.surrogate_ucb` with planner="server", with the fit of a network beginning at the last ŵ.
     """
 
     sigma: float
     rounds: int
-    surrogate: Surrogate = field(default_factory=lambda: ADVISED.surrogate)
-    until: Growing | Event = field(default_factory=lambda: ADVISED.until)
-    planning: Planning = "joint"
-    kappa: float = ADVISED.kappa
-    untried: float | None = ADVISED.untried
-    guarantee: Guarantee | None = None
-    distinct: bool = True
-    few: float = ADVISED.few
+    how: Advised = ADVISED
 
     def __post_init__(self) -> None:
+        how = self.how
+        require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
         require_epochs(
-            [self.surrogate], self.rounds, self.until, self.planning, self.kappa, self.sigma, self.guarantee,
-            self.untried,
-        )  # fmt: skip
+            [how.surrogate], self.rounds, how.until, "joint", how.kappa, self.sigma, None, how.untried
+        )
 
     @classmethod
     def by(cls, method: str, sigma: float, rounds: int) -> "Fitting":
         """The setting of `fedgo.beyond.advised.METHODS` with the name ``method``, "ucb1" for instance."""
         require(method in METHODS, "method", method, f"choose one of {list(METHODS)}")
-        how = METHODS[method]
-        return cls(sigma, rounds, how.surrogate, how.until, kappa=how.kappa, untried=how.untried, few=how.few)
+        return cls(sigma, rounds, METHODS[method])
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What is public: ``arms`` (K, d_x) float64, N = ``clients``, what is played, and how Phase I goes.
 
-    That is a ``fitting``, or the paper's algorithm with a ``network``, the class F, or with explicit ``settings`` alone
-    DisLinUCB, whose features are the arms themselves and which has no Phase I. Letters are counts and sums, so the
-    settings' encoding has to be "counts". ``length`` is T₀, the pulls of Phase I, dealt to the clients in turn, with a
-    fitting as many as this book advises unless given; ``seed`` and ``run`` name the streams of random numbers, so that
-    a plan made twice is the same plan. A ``ValueError`` for what does not fit.
+    That is a ``fitting``, or the paper's algorithm with a ``network``, the class F, and ``settings``, whose encoding is
+    "counts" as letters are counts and sums. ``length`` is T₀, the pulls of Phase I, dealt to the clients in turn, with
+    a fitting as many as this book advises unless given; ``seed`` and ``run`` name the streams of random numbers, so
+    that a plan made twice is the same plan. A ``ValueError`` for what does not fit.
     """
 
     arms: Tensor
-    settings: Settings | None = None
+    settings: Settings = field(default_factory=lambda: Settings(encoding="counts"))
     clients: int = 1
     network: Parametric | None = None
     length: int = 0
@@ -86,14 +74,10 @@ class Plan:
         shape = tuple(self.arms.shape)
         require(self.arms.ndim == 2 and min(shape) >= 1, "the shape of arms", shape, "give (K, d_x)")
         require_finite("arms", self.arms)
-        nothing = self.settings is None and self.network is None and self.fitting is None
-        require(not nothing, "what to play", None, "give fitting=Fitting(sigma, rounds)")
         remedy = 'give Settings(lam, beta, gamma, encoding="counts")'
-        settings = Settings(encoding="counts") if self.settings is None else self.settings
-        require_kind(isinstance(settings, Settings), "settings", settings, remedy)
-        encoding = settings.encoding
+        require_kind(isinstance(self.settings, Settings), "settings", self.settings, remedy)
+        encoding = self.settings.encoding
         require(encoding == "counts", "encoding", encoding, f"letters are counts and sums: {remedy}")
-        object.__setattr__(self, "settings", settings)
         require_kind(isinstance(self.langevin, Langevin), "langevin", self.langevin, "give a Langevin")
         require_kind(isinstance(self.fitting, Fitting | None), "fitting", self.fitting, "give a Fitting")
         count("clients", self.clients, "give N, at least one client", most=2**32 - 1)
@@ -103,15 +87,12 @@ class Plan:
         self.fingerprint  # noqa: B018, so that what has none is refused here
 
     def _require_phase_one(self) -> None:
-        remedy = "give one of the two: a surrogate brings its own network"
-        require(self.network is None or self.fitting is None, "network and fitting", "both", remedy)
+        remedy = "give one of the two, Network(d_x) or Fitting(sigma, rounds)"
+        both = (self.network, self.fitting)
+        require((self.network is None) != (self.fitting is None), "network and fitting", both, remedy)
         if self.fitting is not None and self.length == 0:
-            how = replace(ADVISED, few=self.fitting.few)
-            advised = how.first(self.clients, len(self.arms), self.fitting.rounds)
+            advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", advised)
-        if self.network is None and self.fitting is None:
-            require(self.length == 0, "length", self.length, "without a network there is no Phase I: give 0")
-            return
         least = 1 if self.network is None else self.clients
         count("length", self.length, f"give T₀, at least {least} pulls for N = {self.clients}", least=least)
         if self.network is not None:
@@ -119,12 +100,6 @@ class Plan:
             require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
             d_x = self.arms.shape[1]
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
-
-    @property
-    def served(self) -> bool:
-        """Whether the server plans, and clients are sent their shares in place of counts and sums."""
-        how = self.fitting
-        return how is not None and how.planning == "joint" and how.guarantee is None
 
     @property
     def known_exchange(self) -> int:
@@ -138,23 +113,17 @@ class Plan:
         words = _in_words([getattr(self, name) for name in names])
         return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
 
-    def require_extended_by(self, plan: "Plan") -> None:
-        """A ``ValueError`` unless ``plan`` is this one with arms added at the end."""
-        same = replace(plan, arms=plan.arms[: len(self.arms)]).fingerprint == self.fingerprint
-        remedy = "add arms at the end, dataclasses.replace(plan, arms=…), and leave all else as it is"
-        require(same, "the new plan", tuple(plan.arms.shape), remedy)
-
     @cached_property
     def first(self) -> Tensor:
         """The arms of Phase I, (T₀,)."""
         arms, length = len(self.arms), self.length
-        if self.fitting is not None and self.fitting.distinct:
+        if self.fitting is not None:
             return distinct(arms, length, generator(self.seed, self.run, "each arm"))
         return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
 
     def first_share(self, client: int) -> tuple[Tensor, int]:
         """The arms of ``client`` in Phase I, and after how many pulls it calls: with a network after all of its own."""
-        if self.network is None and self.length > 0:
+        if self.network is None:
             return self.share(client, self.first, self.length, 0)
         own = self.first[client :: self.clients]
         return own, len(own)

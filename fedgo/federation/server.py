@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from fedgo import _files
 from fedgo._checks import on_cpu, require, require_kind
@@ -32,7 +31,6 @@ from fedgo.star import Ledger, Message, Star, When
 
 _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))  # all at one place
 _MOST = 2**31 - 1  # exchanges
-_PLAIN = ("federation", "exchange", "open")  # of a desk
 
 
 class Link(NamedTuple):
@@ -93,7 +91,7 @@ class Server:
     def started(self) -> bool:
         """Whether Phase I, which ends with the first exchange, is over."""
         last = self.number - self.desk.open
-        return self.plan.length == 0 or last > number_of(self.plan.known_exchange)
+        return last > number_of(self.plan.known_exchange)
 
     @property
     def known(self) -> Tally:
@@ -128,7 +126,7 @@ class Server:
                 continue
             if not desk.open and link.used == desk.exchange:
                 kind, since = Kind.NEWS, link.seen
-                if self.plan.served:
+                if self.plan.fitting is not None:
                     arms, calls = self.plan.share(i, *desk.planned[:3])
                     kind, numbers = Kind.PLAN, torch.cat([arms, torch.tensor([calls])]).double()
                 elif link.offer is not None:
@@ -185,16 +183,16 @@ class Server:
         several = [reply.data for reply in inbox.values() if reply.since > 0]
         news = reduce(torch.add, several) if several else None
         total = desk.total if news is None else desk.total + news
-        planned, how, fits = desk.planned, self.plan.fitting, self._fits
+        planned, fits, served = desk.planned, self._fits, self.plan.fitting is not None
         if fits:  # lines 1–2: Phase I is over, and every client is sent ŵ₀
             everything = reduce(torch.add, [reply.data for reply in inbox.values()])
             planned = planned._replace(weights=self.plan.oracle(everything))
-        elif how is not None and self.plan.served and inbox:
-            planned = course(self.plan, how, planned.weights, total, self.number - 2)
+        elif served and inbox:
+            planned = course(self.plan, planned.weights, total)
         desk = desk._replace(planned=planned, total=total, inbox={}, open=False)
         named, links = _named(self.number, desk), list(desk.links)
         for i, link in enumerate(links):  # lines 8–10: what of the sums every client has not got
-            later, reply = None if self.plan.served else _plus(link.later, news), inbox.get(i)
+            later, reply = None if served else _plus(link.later, news), inbox.get(i)
             if fits:
                 links[i] = link._replace(offered=named)
             elif reply is None:
@@ -203,68 +201,24 @@ class Server:
                 links[i] = Link(0, named, link.used, link.checksum, None, total)
             else:  # all where it has lost all that it knew; with the last offer where it has not got that
                 offers = {link.seen: _plus(link.offer, later), link.offered: later}
-                offer = None if self.plan.served else offers.get(reply.since, total)
+                offer = None if served else offers.get(reply.since, total)
                 links[i] = Link(reply.since, named, named, reply.checksum, offer, None)
         self.desk = desk._replace(exchange=named, links=tuple(links))
         self._charge()
 
-    @on_cpu
-    def extended(self, plan: Plan) -> "Server":
-        """This server under ``plan``, which has more arms and is else the same; allowed between two exchanges."""
-        desk, server, more = self.desk, Server(plan), (0, len(plan.arms) - len(self.plan.arms))
-        remedy = "Phase I or an exchange goes on: add later"
-        require(self.started and not desk.open, "the exchange", self.number, remedy)
-        self.plan.require_extended_by(plan)
-        several = [[data if data is None else pad(data, more) for data in link[4:]] for link in desk.links]
-        links = tuple(Link(*link[:4], *data) for link, data in zip(desk.links, several, strict=True))
-        server.desk = desk._replace(total=pad(desk.total, more), links=links)
-        server.ledger = self.ledger
-        return server
-
     # the file
 
-    @on_cpu
     def save(self, path: str | Path) -> None:
         """Write all that the server knows to one file, whole or not at all."""
-        desk = self.desk
-        # most clients are offered the same: a link names its data by their number, None is −1
-        several = [data for link in desk.links for data in link[4:] if data is not None]
-        distinct = list({id(data): data for data in several}.values())
-        number = {id(None): -1} | {id(data): k for k, data in enumerate(distinct)}
-        links = [[*link[:4], *(number[id(data)] for data in link[4:])] for link in desk.links]
-        inbox = [[client, *reply[:2]] for client, reply in desk.inbox.items()]
-        nothing = torch.zeros(0, *desk.total.shape, dtype=torch.float64)
-        arrays = {
-            "planned": desk.planned.arms,
-            "weights": desk.planned.weights,
-            "total": desk.total,
-            "links": torch.tensor(links),
-            "offers": torch.stack(distinct) if distinct else nothing,
-            "inbox": torch.tensor(inbox, dtype=torch.int64).view(-1, 3),
-            "replies": torch.stack([reply.data for reply in desk.inbox.values()]) if inbox else nothing,
-            "ledger": torch.cat(self.ledger),
-        }
-        about = {"plan": self.plan.fingerprint, "length": desk.planned.length, "turn": desk.planned.turn}
-        _files.write(path, "the server", about | {name: getattr(desk, name) for name in _PLAIN}, arrays)
+        _files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
 
     @classmethod
     @on_cpu
     def load(cls, path: str | Path, plan: Plan) -> "Server":
         """The server of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
-        needed = ("planned", "weights", "total", "links", "offers", "inbox", "replies", "ledger")
-        with _files.refused_by_name(path, "the server", "a saved Server of this plan"):
-            about, arrays = _files.read(path, "the server", needed)
-            _files.require_plan(about["plan"], plan.fingerprint)
-            server, offers = cls(plan), [*arrays["offers"], None]
-            rows = zip(arrays["inbox"].tolist(), arrays["replies"], strict=True)
-            server.desk = Desk(
-                Course(arrays["planned"], about["length"], about["turn"], arrays["weights"]),
-                arrays["total"],
-                tuple(Link(*row[:4], *(offers[k] for k in row[4:])) for row in arrays["links"].tolist()),
-                {client: Reply(since, check, data) for (client, since, check), data in rows},
-                *(about[name] for name in _PLAIN),
-            )
-            server.ledger = Ledger(*arrays["ledger"].chunk(2))
+        server = cls(plan)
+        kinds = [Course, Desk, Ledger, Link, Reply]
+        server.desk, server.ledger = _files.kept(path, "the server", plan.fingerprint, kinds)
         return server
 
 

@@ -12,9 +12,10 @@ import json
 import math
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import fill
@@ -27,20 +28,18 @@ from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, METHODS, Advised
-from fedgo.beyond.epochs import distinct, moments, plan, rivals
+from fedgo.beyond.epochs import Growing, distinct
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.process import InUnits
-from fedgo.beyond.surrogates import Fitted, Surrogate, fitted
+from fedgo.beyond.surrogates import Fitted, LinearisedOnce, Surrogate, fitted
 from fedgo.confidence import Tally
-from fedgo.federation.model import Model, around
 from fedgo.federation.plan import Plan
 from fedgo.network import Network
 from fedgo.phase_one import phase_one_length
-from fedgo.phase_two import Settings
 from fedgo.theory.intervals import Interval
 
 PRINTED = "fed-go-ucb"
-_ALONE = Settings(lam=0.01, beta=0.1, gamma=math.inf, encoding="counts")  # of the printed method
+_LAM, _BETA = 0.01, 0.1  # of the printed method, whose index is the mean + √β·width, in units of the spread
 _MOST = 1e100  # of a reward: its square has to be a number
 _VERSION = 1  # of the file
 _UNSEEN = 200.0  # times the noise, the spread while there are few rewards
@@ -90,12 +89,15 @@ class Options(NamedTuple):
             remedy = f"give a name and {len(columns)} finite numbers"
             require(fits, f"row {line} of {where}", list(row), remedy)
         names = [unicodedata.normalize("NFC", str(row[0]).strip()) for _, row in lines]
-        twice = (
-            sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-        )
+        twice = [name for name, times in Counter(names).items() if times > 1]
         require(not twice, "a name that stands twice", twice[:1], "give each option one of its own")
         values = [[float(entry) for entry in row[1:]] for _, row in lines]
         return cls(names, columns, torch.tensor(values, dtype=torch.float64))
+
+    @property
+    def named(self) -> dict[str, list[float]]:
+        """The values by the options' names."""
+        return dict(zip(self.names, self.values.tolist(), strict=True))
 
     def scaled(self, first: int) -> Tensor:
         """The features as a model sees them, by the ranges of the ``first`` options, (K, d_x)."""
@@ -174,40 +176,35 @@ class Study:
         seed: int = 0,
     ) -> None:
         self.path = Path(path)
-        self._last: tuple[Any, Fitted | Model | None, str] = (None, None, "")
+        self._last: tuple[Any, Fitted | None, str] = (None, None, "")
         given: dict[str, Any] = {"trials": trials, "noise": noise, "sites": list(sites) or None}
         given |= {"centre": centre, "spread": spread, "reach": reach, "seed": seed or None}
         self._own = None if isinstance(method, str) else replace(ADVISED, surrogate=method)
         name = method if isinstance(method, str) else f"a {type(method).__name__} of your own"
+        given["method"] = None if name == "advised" else name
         table = None if options is None else Options.of(options)
         with self._changing(missing=True):
             if self.path.exists():
                 about = self._kept.about
                 different = {k: v for k, v in given.items() if v is not None and v != about[k]}
-                if self._own is not None or method != "advised":
-                    different |= {} if name == about["method"] else {"method": name}
                 before = {k: about[k] for k in different}
                 require(not different, f"what {self.path} was begun with", before, f"not {different}")
                 remedy = "give the same surrogate again: a file cannot hold it"
                 require(self._own is not None or not about["own"], "the method", about["method"], remedy)
                 self._extend(table)
             else:
-                require(
-                    table is not None, "the study", str(self.path), "it is not there: begin it with options"
-                )
                 self._begin(table, given | {"method": name, "own": self._own is not None})
 
     def _begin(self, table: Options | None, about: dict[str, Any]) -> None:
-        assert table is not None
+        if table is None:
+            raise ValueError(f"the study is {str(self.path)!r}: it is not there: begin it with options")
         count("trials", about["trials"], "give how many trials you can afford")
         about["noise"] = number("noise", about["noise"], "give σ > 0, the noise of a reward", above=0)
         for name in ("spread", "reach"):
             if about[name] is not None:
                 about[name] = number(name, about[name], "give a positive number in your units", above=0)
         if about["reach"] is not None:
-            number(
-                "centre", about["centre"], "give the middle of what is possible: reach is counted from there"
-            )
+            number("centre", about["centre"], "give the middle: reach is counted from there")
         about["sites"], about["seed"] = about["sites"] or [], about["seed"] or 0
         known = about["own"] or about["method"] in (*METHODS, PRINTED)
         require(known, "method", about["method"], f"choose one of {[*METHODS, PRINTED]}, or give a Surrogate")
@@ -218,20 +215,17 @@ class Study:
                 stacklevel=4,
             )
         table.scaled(len(table.names))
-        options = dict(zip(table.names, table.values.tolist(), strict=True))
-        self._kept = _Kept(about, table.columns, options, len(options))
-        self._kept.plan = [table.names[arm] for arm in self._first()]
+        self._kept = _Kept(about, table.columns, table.named, len(table.names))
+        self._kept.plan = [table.names[arm] for arm in self._first().tolist()]
         self._kept.until = len(self._kept.plan)
 
-    def _first(self) -> list[int]:
-        """The options that begin: distinct ones, or uniform draws for the paper's method."""
+    def _first(self) -> Tensor:
+        """The arms that begin: distinct ones, or uniform draws for the paper's method."""
         about, arms = self._kept.about, self._kept.begun
         if about["method"] == PRINTED:
-            draws: list[int] = self._printed_plan.first.tolist()
-            return draws
+            return self._printed_plan.first
         length = self._how.first(1, arms, about["trials"])
-        first: list[int] = distinct(arms, length, generator(about["seed"], 0, "each arm")).tolist()
-        return first
+        return distinct(arms, length, generator(about["seed"], 0, "each arm"))
 
     def _extend(self, table: Options | None) -> None:
         """Take in what was added at the end of the ``table``."""
@@ -241,12 +235,12 @@ class Study:
         require(table.columns == kept.columns, "the columns", table.columns, f"the study has {kept.columns}")
         same = table.names[: len(known)] == known
         require(same, "the names", table.names, f"the first are {known}; add rows at the end")
-        old = torch.tensor(list(kept.options.values()), dtype=torch.float64)
-        changed = (table.values[: len(known)] != old).any(1).nonzero().flatten().tolist()
-        names = [known[row] for row in changed]
-        require(not names, "the options with other numbers", names, "give a changed option a name of its own")
-        if len(table.names) > len(known):
-            kept.options = dict(zip(table.names, table.values.tolist(), strict=True))
+        options = table.named
+        changed = [name for name in known if options[name] != kept.options[name]]
+        remedy = "give a changed option a name of its own"
+        require(not changed, "the options with other numbers", changed, remedy)
+        if len(options) > len(known):
+            kept.options = options
             self._plan_anew()
 
     # asking and telling
@@ -285,15 +279,13 @@ class Study:
         """Take back the last reward, of ``option`` or at ``site`` if given; what it was."""
         with self._changing():
             kept = self._kept
-            for row in range(len(kept.told) - 1, -1, -1):
-                name, place, reward = kept.told[row]
-                if option in (None, name) and site in (None, place):
-                    del kept.told[row]
-                    kept.weights = []
-                    self._plan_anew()
-                    return name, reward
-        require(False, "the reward to take back", option, "there is none")
-        raise AssertionError
+            trials = enumerate(kept.told)
+            rows = [k for k, (name, at, _) in trials if option in (None, name) and site in (None, at)]
+            require(len(rows) > 0, "the reward to take back", option, "there is none")
+            name, _, reward = kept.told.pop(rows[-1])
+            kept.weights = []
+            self._plan_anew()
+            return name, reward
 
     def drop(self, option: str, site: str | None = None) -> None:
         """Give up an open trial of ``option``, whose reward will not come."""
@@ -324,7 +316,7 @@ class Study:
 
     def _require_known(self, option: str) -> None:
         names = list(self._kept.options)
-        if option not in self._kept.options:
+        if option not in names:
             near = get_close_matches(str(option), names, 2) or names[:2]
             require(False, "option", option, f"did you mean {' or '.join(map(repr, near))}?")
 
@@ -351,40 +343,43 @@ class Study:
     @property
     def open(self) -> list[tuple[str, str]]:
         """The trials that were asked for and not told: option and site ("" without sites)."""
-        return list(self._kept.open)
+        return self._read().open
 
     @property
     def told(self) -> list[tuple[str, str, float]]:
         """What was told: option, site and reward."""
-        return list(self._kept.told)
+        return self._read().told
 
     @property
     def sites(self) -> list[str]:
         """Those who try; none unless the study was begun with sites."""
-        return list(self._kept.about["sites"])
+        return list(self._read().about["sites"])
 
     # the model
 
     @property
     def _how(self) -> Advised:
-        return self._own or METHODS[self._kept.about["method"]]
+        about = self._kept.about
+        if about["method"] != PRINTED:
+            return self._own or METHODS[about["method"]]
+        kappa = math.sqrt(_BETA) * self._units()[1] / about["noise"]
+        return Advised(kappa=kappa, untried=kappa, until=Growing(1 + 1e-9, 1))  # one trial at a time
 
     @property
     def _past_first(self) -> bool:
         return len(self._kept.told) >= len(self._first())
 
-    @property
-    def _numbers(self) -> dict[str, int]:
-        """The arm that every option is."""
-        return {name: arm for arm, name in enumerate(self._kept.options)}
+    def _sums(self, told: Sequence[tuple[str, str, float]], centre: float = 0.0) -> Tally:
+        """Counts (K,) of what was ``told``, and sums of what is above ``centre``."""
+        arm, reward = self._numbers(told)
+        none = torch.zeros(len(self._kept.options), dtype=torch.float64)
+        return Tally(none.index_add(0, arm, torch.ones_like(reward)), none.index_add(0, arm, reward - centre))
 
-    def _sums(self, told: Sequence[tuple[str, str, float]]) -> Tally:
-        """Counts and sums (K,) of what was ``told``."""
-        number_of = self._numbers
-        tally = torch.zeros(2, len(number_of), dtype=torch.float64)
-        for option, _, reward in told:
-            tally[:, number_of[option]] += torch.tensor([1.0, reward], dtype=torch.float64)
-        return Tally(*tally)
+    def _numbers(self, told: Sequence[tuple[str, str, float]]) -> tuple[Tensor, Tensor]:
+        """The arms and the rewards (n,) of what was ``told``."""
+        number_of = {name: arm for arm, name in enumerate(self._kept.options)}
+        arm = torch.tensor([number_of[option] for option, *_ in told], dtype=torch.int64)
+        return arm, torch.tensor([reward for *_, reward in told], dtype=torch.float64)
 
     @property
     def _arms(self) -> Tensor:
@@ -402,33 +397,30 @@ class Study:
         about = self._kept.about
         return None if about["reach"] is None else Guarantee(about["reach"], about["noise"])
 
-    def _interval(self) -> Interval | None:
-        """Under a guard the intervals of Theorem G′ around what is above the centre after each reward, (n, K)."""
-        guarantee, told = self._guarantee, self._kept.told
-        if guarantee is None:
-            return None
-        number_of = self._numbers
-        step = torch.zeros(len(told) + 1, len(number_of), dtype=torch.float64)
-        sums = step.clone()
-        for row, (option, _, reward) in enumerate(told, 1):
-            step[row, number_of[option]] = 1
-            sums[row, number_of[option]] = reward - self._kept.about["centre"]
-        known = Tally(step.cumsum(0), sums.cumsum(0))
-        return guarantee.intervals(1).after(known, torch.zeros(len(step)), shared=known)
+    def _certificate(self, guarantee: Guarantee) -> Tensor:
+        """By how much each option is at most worse than the best one, (K,); NaN where the intervals of Theorem G′ since
+        the first reward have nothing in common: they hold all at once, or the bounds are no bounds."""
+        arm, reward = self._numbers(self._kept.told)
+        each = Tally.blank(len(arm) + 1, len(self._kept.options)).counts
+        each[torch.arange(len(arm)) + 1, arm] = 1
+        above = torch.nn.functional.pad(reward - self._kept.about["centre"], (1, 0)).unsqueeze(-1)
+        known = Tally(each.cumsum(0), (each * above).cumsum(0))
+        lower, upper, gain = guarantee.intervals(1).after(known, torch.zeros(len(each)), shared=known)
+        left = Interval(lower.amax(0), upper.amin(0), gain[-1])
+        return Interval(lower[-1], upper[-1], gain[-1]).price.where(~left.refuted, torch.nan)
 
-    def _fitted(self) -> tuple[Fitted | Model | None, str]:
-        """The model of all that was told, or None and why; it is made once for the same data."""
+    def _fitted(self) -> tuple[Fitted | None, str]:
+        """The fit of all that was told, or None and why; it is made once for the same data."""
         kept = self._kept
         made_of = (tuple(kept.told), tuple(kept.options))
         if self._last[0] != made_of:
             try:
-                model: Fitted | Model | None = None
+                fit: Fitted | None = None
                 if kept.about["method"] == PRINTED:
-                    model = self._printed() if self._past_first else None
+                    fit = self._printed() if self._past_first else None
                 elif kept.told:
-                    data = self._sums(kept.told)
-                    model = fitted(self._how.surrogate, self._arms, data, kept.about["noise"])
-                self._last = (made_of, model, "" if model else "there are too few rewards")
+                    fit = fitted(self._how.surrogate, self._arms, self._sums(kept.told), kept.about["noise"])
+                self._last = (made_of, fit, "" if fit else "there are too few rewards")
             except (ImportError, MemoryError):
                 raise
             except Exception as error:  # whatever a library raises where it finds no optimum
@@ -438,26 +430,26 @@ class Study:
     @property
     def _printed_plan(self) -> Plan:
         about, arms = self._kept.about, self._arms
-        network = Network(arms.shape[1], 25)
-        length = phase_one_length(1, about["trials"])
-        return Plan(arms[: self._kept.begun], _ALONE, 1, network, length, seed=about["seed"])
+        network, length = Network(arms.shape[1], 25), phase_one_length(1, about["trials"])
+        return Plan(arms[: self._kept.begun], network=network, length=length, seed=about["seed"])
 
-    def _printed(self) -> Model:
-        """The paper's model around the ŵ₀ of the uniform trials, in units of centre and spread."""
+    def _printed(self) -> Fitted:
+        """The paper's model around the ŵ₀ of the uniform trials, both fitted in units of centre and spread."""
         kept, first = self._kept, len(self._first())
-        centre, spread = self._units()
-        whole = replace(self._printed_plan, arms=self._arms)
-        assert whole.network is not None
+        (centre, spread), noise = self._units(), kept.about["noise"]
+        plan = replace(self._printed_plan, arms=self._arms)
+        assert plan.network is not None
 
-        def scaled(told: Sequence[tuple[str, str, float]]) -> Tensor:
+        def scaled(told: Sequence[tuple[str, str, float]]) -> Tally:
             counts, sums = self._sums(told)
-            return torch.stack([counts, (sums - centre * counts) / spread])
+            return Tally(counts, (sums - centre * counts) / spread)
 
         if not kept.weights:
-            kept.weights = whole.oracle(scaled(kept.told[:first])).tolist()
-        w0 = torch.tensor(kept.weights, dtype=torch.float64)
-        counts, sums = scaled(kept.told[first:])
-        return around(whole, w0, torch.stack([counts, sums - counts * whole.network.values(w0, whole.arms)]))
+            kept.weights = plan.oracle(torch.stack(scaled(kept.told[:first]))).tolist()
+        once = LinearisedOnce(plan.network, torch.tensor(kept.weights, dtype=torch.float64), _LAM)
+        fit = once.fit(plan.arms, scaled(kept.told[first:]), noise / spread)
+        mean, features, half = centre + spread * fit.mean, spread * fit.features, spread * fit.half
+        return fit._replace(mean=mean, features=features, half=half)
 
     # what is tried
 
@@ -467,9 +459,9 @@ class Study:
         kept.plan = [name for name in kept.plan if name not in kept.retired]
         if not kept.plan or len(kept.told) >= kept.until:
             self._plan()
-        intervals = self._interval()
-        if guarantee is not None and intervals is not None and self._past_first:
-            names, now = list(kept.options), Interval(*(part[-1] for part in intervals))
+        if guarantee is not None and self._past_first:
+            names, known = list(kept.options), self._sums(kept.told, kept.about["centre"])
+            now = guarantee.intervals(1).after(known, torch.zeros(()), shared=known)
             proposed = torch.tensor(names.index(kept.plan[0]))
             if now.certificate(proposed) > guarantee.kappa * (now.upper - now.lower)[proposed]:
                 return names[int(now.upper.masked_fill(~self._alive, -math.inf).argmax())]
@@ -481,41 +473,13 @@ class Study:
         source = generator(kept.about["seed"], 0, "order of ties")
         ties = torch.rand(len(names), generator=source, dtype=torch.float64)
         opened = [names.index(option) for option, _ in kept.open]
-        data, model = self._sums(kept.told), self._fitted()[0]
-        if model is None:
-            arms = [self._in_turn(data.counts, opened, ties)]
-        elif isinstance(model, Model):
-            for arm in opened:
-                model = model.learned(torch.tensor(arm), model.estimate().mean[arm])
-            arms = [model.best(~alive, ties)]
-        else:
-            try:
-                arms = self._epoch(model, data.counts, opened, ties)
-            except ValueError:  # a reward so far off that no index is a number
-                arms = [self._in_turn(data.counts, opened, ties)]
-        kept.plan, kept.until = [names[arm] for arm in arms], len(kept.told) + len(arms)
-
-    def _in_turn(self, counts: Tensor, opened: list[int], ties: Tensor) -> int:
-        """An arm with the fewest trials, open ones among them."""
+        counts, fit = self._sums(kept.told).counts, self._fitted()[0]
         tried = counts + torch.bincount(torch.tensor(opened, dtype=torch.int64), minlength=len(counts))
-        return int((tried + ties).masked_fill(~self._alive, math.inf).argmin())
-
-    def _epoch(self, fit: Fitted, counts: Tensor, opened: list[int], ties: Tensor) -> list[int]:
-        """The arms of the next epoch, planned as if those that are ``opened`` were told first."""
-        how, told, sigma = self._how, len(self._kept.told), self._kept.about["noise"]
-        kappa = torch.where(counts > 0, how.kappa, how.untried)
-        mean, variance = fit.mean.masked_fill(~self._alive, -math.inf), fit.variance.clamp(min=0)
-        among = rivals(mean.unsqueeze(0), variance.unsqueeze(0), kappa.unsqueeze(0))
-        among = torch.cat([among[0], torch.tensor(opened, dtype=torch.int64)]).unique().unsqueeze(0)
-        length = how.until.length(told)
-        variance, columns = moments([fit], among, variance[among])
-        begun = [int((among[0] == arm).nonzero()) for arm in opened]
-        pulls = len(begun) + length
-        planned, _ = plan(
-            mean[among], variance, columns, ties[among], sigma**2, kappa[among], pulls, begun=begun
-        )
-        arms: list[int] = among[0, planned[0, len(begun) :]].tolist()
-        return arms
+        arms = (tried + ties).masked_fill(~alive, math.inf).argmin().unsqueeze(0)
+        if fit is not None:
+            with suppress(ValueError):  # a reward so far off that no index is a number
+                arms = self._how.epoch(fit, counts, kept.about["noise"], ties, opened, ~alive)
+        kept.plan, kept.until = [names[arm] for arm in arms.tolist()], len(kept.told) + len(arms)
 
     # what is known
 
@@ -525,33 +489,15 @@ class Study:
         self._kept = self._read()
         kept, (counts, sums), (model, _) = self._kept, self._sums(self._kept.told), self._fitted()
         estimate = low = high = certificate = torch.full_like(sums, torch.nan)
-        how = ADVISED if kept.about["method"] == PRINTED else self._how
-        kappa = torch.where(counts > 0, how.kappa, how.untried)
-        if isinstance(model, Model):
-            (centre, spread), found = self._units(), model.estimate()
-            half = found.upper - found.mean
-            each = torch.stack([found.mean, found.mean - half, found.upper])
-            estimate, low, high = centre + spread * each
-        elif isinstance(model, InUnits):
+        kappa = torch.where(counts > 0, self._how.kappa, self._how.untried)
+        if isinstance(model, InUnits):
             estimate, low, high = model.interval(kappa)
         elif model is not None:
             half = kappa * model.variance.clamp(min=0).sqrt()
             estimate, low, high = model.mean, model.mean - half, model.mean + half
-        intervals = self._interval()
-        if intervals is not None:
-            certificate = Interval(*(part[-1] for part in intervals)).price
-            left = Interval(intervals.lower.amax(0), intervals.upper.amin(0), intervals.gain[-1])
-            if bool(left.refuted):  # all of them hold at once, or the bounds are no bounds
-                certificate = torch.full_like(sums, torch.nan)
-        columns = (
-            counts.long(),
-            sums / counts,
-            estimate,
-            low,
-            high,
-            certificate,
-            ~self._alive,
-        )
+        if self._guarantee is not None:
+            certificate = self._certificate(self._guarantee)
+        columns = (counts.long(), sums / counts, estimate, low, high, certificate, ~self._alive)
         rows = zip(kept.options, *(column.tolist() for column in columns), strict=True)
         standings = [Standing(*row) for row in rows]
         return standings if model is None else sorted(standings, key=lambda row: -row.estimate)
@@ -613,7 +559,7 @@ class Study:
 
     @contextmanager
     def _changing(self, missing: bool = False) -> Iterator[None]:
-        """Read the file, let it be changed, and write it, alone; after an error everything is as before."""
+        """Read the file, let what it says be changed, and write it, alone; after an error it is as before."""
         try:
             from filelock import FileLock
         except ImportError as error:
@@ -622,35 +568,21 @@ class Study:
         with FileLock(self.path.with_name(f".{self.path.name}.lock")):
             if self.path.exists() or not missing:
                 self._kept = self._read()
-            try:
-                yield
-                self._write()
-            except BaseException:
-                if self.path.exists():
-                    self._kept = self._read()
-                raise
+            yield
+            self._write()
 
     def _read(self) -> _Kept:
-        with _files.refused_by_name(
-            self.path, "the study", "a study, or a copy of it if this one is damaged"
-        ):
+        with _files.refused_by_name(self.path, "the study", "a study, or a copy of it"):
             found = json.loads(self.path.read_text(encoding="utf-8"))
             version = found.pop("fedgo study", None) if isinstance(found, dict) else None
-            require(
-                version == _VERSION, "the version", version, "this is no study, or one of another version"
-            )
+            require(version == _VERSION, "the version", version, f"give a study of version {_VERSION}")
             found |= {name: [tuple(row) for row in found[name]] for name in ("open", "told")}
             return _Kept(**found)
 
     def _write(self) -> None:
-        content = {"fedgo study": _VERSION} | {
-            part.name: getattr(self._kept, part.name) for part in fields(_Kept)
-        }
-        lines = [
-            f"{json.dumps(name)}: {json.dumps(part, ensure_ascii=False)}" for name, part in content.items()
-        ]
+        content = {"fedgo study": _VERSION} | asdict(self._kept)
         with _files.whole(self.path, "the study") as file:
-            file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
+            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode())
 
 
 def table(standings: Sequence[Standing]) -> str:

@@ -19,8 +19,6 @@ speak can have rewards believed that nobody earned, or shut a client out, so the
 
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -45,17 +43,6 @@ def must(condition: bool, reason: str) -> None:
     """Raise ``Refused`` with ``reason`` unless ``condition`` holds."""
     if not condition:
         raise Refused(reason)
-
-
-@contextmanager
-def refused_where(what: str) -> Iterator[None]:
-    """``Refused`` in place of a ``ValueError`` about numbers that a letter brought."""
-    try:
-        yield
-    except Refused:
-        raise
-    except (ValueError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-        raise Refused(f"{what}: {error}") from error
 
 
 class Kind(IntEnum):
