@@ -1,4 +1,4 @@
-"""Stored traces equal computed ones, and go with the problem, the code and the libraries that made them."""
+"""Stored traces equal computed ones, are extended by the runs that are lacking, and go with the code that made them."""
 
 from dataclasses import replace
 from functools import wraps
@@ -8,7 +8,7 @@ import pytest
 from fedgo.experiments import traces
 from fedgo.experiments.players import Player, World
 from fedgo.experiments.results import evaluate, tuned
-from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.roster import ALGORITHMS, PLAYERS
 from fedgo.problems import clustered, hartmann6
 
 FEW = ["Uniform", "DisLinUCB"]
@@ -54,18 +54,28 @@ def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_stored_and_computed_traces_are_the_same(name, tmp_path, monkeypatch):
+    """At once, and in the pieces that the store makes of it."""
     setting = tuned("hartmann6", name)
     monkeypatch.delenv(traces.FOLDER, raising=False)
-    whole = ALGORITHMS[name].run(small(), setting)
+    whole = ALGORITHMS[name].run(small(3), setting)
     monkeypatch.setenv(traces.FOLDER, str(tmp_path))
-    for _ in range(2):
-        assert ALGORITHMS[name].run(small(), setting) == whole
+    for runs in (2, 3, 1):
+        assert ALGORITHMS[name].run(small(runs), setting) == whole.first(runs)
 
 
-def test_what_is_kept_is_not_computed_again(folder, computed):
+def test_only_what_is_lacking_is_computed(folder, computed):
     for runs in (2, 2, 1):
         evaluate("hartmann6", runs, algorithms=FEW)
-    assert computed == [(name, runs) for runs in ((0, 1), (0,)) for name in FEW]
+    assert computed == [(name, (0, 1)) for name in FEW]
+    evaluate("hartmann6", 4, algorithms=FEW)
+    assert computed[2:] == [(name, (2, 3)) for name in FEW]
+
+
+def test_a_run_is_found_wherever_it_is_asked_for(folder, computed):
+    problem = hartmann6(6, arms=8)
+    for positions in ((2, 3, 4), (3, 2), (0, 3, 5)):
+        ALGORITHMS["Uniform"].run(World(problem.only(*positions), 3, 6), {})
+    assert computed == [("Uniform", (2, 3, 4)), ("Uniform", (0, 5))]
 
 
 def other_arms(one):
@@ -99,28 +109,28 @@ def test_another_problem_is_not_taken_for_this(folder, other, monkeypatch):
     assert found == ALGORITHMS["DisLinUCB"].run(other(), setting)
 
 
-def test_other_code_or_libraries_compute_again(folder, computed, monkeypatch):
-    ALGORITHMS["Uniform"].run(small(), {})
+def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(folder, computed, monkeypatch):
+    for name in FEW:
+        ALGORITHMS[name].run(small(), {"lam": 0.1, "beta": 0.1} if name == "DisLinUCB" else {})
     monkeypatch.setattr(traces, "code", lambda modules, files: "0" * 16)
     ALGORITHMS["Uniform"].run(small(), {})
+    assert len(computed) == 3 and len([*folder.glob("*-*")]) == 2
     monkeypatch.setattr(traces, "version", lambda name: "99")
-    for _ in range(2):
-        ALGORITHMS["Uniform"].run(small(), {})
-    assert len(computed) == 3
+    ALGORITHMS["Uniform"].run(small(), {})
+    assert len(computed) == 4
 
 
 def test_what_nobody_knows_the_code_of_is_not_kept(folder):
-    played = []
-    mine = Player(lambda world, setting: played.append(1) or ALGORITHMS["Uniform"].play(world, setting))
-    for _ in range(2):
-        mine.run(small(), {})
-    assert len(played) == 2
+    mine = Player(lambda world, setting: ALGORITHMS["Uniform"].play(world, setting))
+    mine.run(small(), {})
+    PLAYERS["UCB1"].run(small(), {"b": 1.0})
+    assert len([*folder.glob("*-*")]) == 1  # the second
 
 
-def test_a_damaged_file_is_computed_again(folder, computed):
+@pytest.mark.parametrize("damage", [lambda p: p.write_bytes(p.read_bytes()[:500]), lambda p: p.unlink()])
+def test_a_damaged_file_is_computed_again(folder, computed, damage):
     ALGORITHMS["Uniform"].run(small(), {})
-    (kept,) = folder.rglob("output.pkl")
-    kept.write_bytes(kept.read_bytes()[:500])
+    damage(sorted(folder.glob("*/*.npz"))[0])
     for _ in range(2):
         ALGORITHMS["Uniform"].run(small(), {})
-    assert len(computed) == 2
+    assert [len(runs) for _, runs in computed] == [3, 1]

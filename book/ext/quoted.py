@@ -5,7 +5,7 @@
 label, the picture of one of its figures, with the one for a phone if the cell before it, which has the tag `narrow`,
 draws one (the style sheet shows one of the two); caption and number stay with the figure:
 
-```{again} results:final-regret
+```{again} results:final-table
 ```
 ```{again} results:fig-results-trade-off
 ```

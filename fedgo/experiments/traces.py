@@ -1,18 +1,21 @@
-"""Traces that chapters share: kept by joblib, under what was played, on what, with which settings and by which code.
+"""Traces that chapters share: run r of a seed is the same alone and in any batch, so each is kept by itself.
 
-They are kept in the folder that the environment variable ``FEDGO_TRACES`` names; without it, nothing is. Kept are the
-algorithms of the package that are wrapped under their own names: of others nobody can tell the code.
+They are kept in the folder that the environment variable ``FEDGO_TRACES`` names; without it, nothing is. A run is known
+by its arms, mean rewards and noise, by how it was played, and by the code that played it. Kept are the algorithms of
+the package that are wrapped under their own names: of others nobody can tell the code.
 """
 
+import json
 import os
+import shutil
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
-from joblib import Memory, hash
 
-from fedgo.experiments.code import code
+from fedgo.experiments.code import code, digest
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace
@@ -25,33 +28,48 @@ LIBRARIES = ("torch", "numpy", "botorch")  # another version may give other numb
 
 
 def stored(play: "Play", world: "World", setting: "Setting") -> Trace:
-    """The trace of all runs of ``world``: the one that is kept, or else it is played, and kept."""
+    """The trace of all runs of ``world``: those that are kept, and the others played in one batch and then kept."""
     folder = os.environ.get(FOLDER)
     algorithm = getattr(play, "__wrapped__", None)
     if not folder or algorithm is None or not algorithm.__module__.startswith("fedgo."):
         return play(world, setting)
-    about = {
+    how = {
         "algorithm": f"{play.__module__}.{play.__name__}",
         "setting": {"gamma": Settings().gamma} | dict(setting),
         "size": (world.clients, world.rounds, world.encoding, world.bound),
-        "problem": _known_by(world.problem),
-        "code": code((play.__module__,), ("experiments/players.py",)),
-        "libraries": [*map(version, LIBRARIES)],
     }
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    with FileLock(place / f"{hash(about)}.lock"):  # others that want the same wait meanwhile
-        kept: Trace = Memory(place, verbose=0).cache(_played, ignore=["play", "world", "setting"])(
-            about, play, world, setting
-        )
-    return kept
+    name = digest([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
+    place = Path(folder) / f"{name}-{code((play.__module__,), ('experiments/players.py',))}"
+    paths = [place / f"{run}.npz" for run in each_run(world.problem)]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(place.parent / f"{name}.lock"):  # others that want the same wait meanwhile
+        place.mkdir(exist_ok=True)
+        for other in place.parent.glob(f"{name}-*"):  # what older code has left
+            if other != place:
+                shutil.rmtree(other)
+        there = {k: trace for k, path in enumerate(paths) if (trace := _read(path)) is not None}
+        lacking = [k for k in range(len(paths)) if k not in there]
+        if lacking:  # if that is all, Phase I may be there already
+            some = replace(world, problem=world.problem.only(*lacking)) if there else world
+            played = play(some, setting)
+            for number, k in enumerate(lacking):
+                there[k] = played.part(slice(number, number + 1))
+                there[k].save(paths[k])
+    return Trace.join([there[k] for k in range(len(paths))])
 
 
-def _played(about: dict[str, Any], play: "Play", world: "World", setting: "Setting") -> Trace:
-    return play(world, setting)
+def each_run(problem: Problem) -> list[str]:
+    """A hash of every run: its arms and mean rewards, and what names its noise."""
+    about = (problem.name, problem.seed, problem.sigma, problem.reward)
+    return [
+        digest([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])
+        for run, arms, means in zip(problem.runs, problem.arms, problem.means, strict=True)
+    ]
 
 
-def _known_by(problem: Problem) -> tuple[Any, ...]:
-    """The arms and mean rewards of every run, and what names its noise."""
-    values = (problem.arms.numpy(), problem.means.numpy())
-    return (problem.name, problem.runs, problem.seed, problem.sigma, problem.reward, *values)
+def _read(path: Path) -> Trace | None:
+    """What is kept; nothing where the file is not what was written."""
+    try:
+        return Trace.load(path)
+    except (OSError, ValueError):
+        return None
