@@ -284,7 +284,7 @@ def test_the_command_line_is_a_dialogue(csv):
     assert "5 options. Next: fedgo ask" in said("begin", str(csv), "--trials", "30", "--noise", "0.1")
     first = said("ask").strip()
     assert said("ask", "--count", "2").splitlines()[0] == first
-    assert said("tell", first, "-2.5") == f"{first}: -2.5; 1 results\n" and "taken back: -2.5" in said(
+    assert said("tell", first, "-2.5") == f"{first}: -2.5; 1 result\n" and "taken back: -2.5" in said(
         "untell"
     )
     assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean")

@@ -91,7 +91,8 @@ def tell(path: Path, option: str, reward: float, site: str | None) -> None:
     """Tell the result REWARD of a trial of OPTION; a name with blanks stands in quotes."""
     study = Study(path)
     study.tell(option, reward, site)
-    click.echo(f"{option}: {reward:g}; {len(study.told)} results")
+    told = len(study.told)
+    click.echo(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
 
 
 @main.command()
