@@ -162,7 +162,7 @@ class Epochs:
             moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
             plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
         else:
-            length, plan = self._plan(run, fits, mean, length, syncs, server.counts)
+            length, plan = self._plan(run, fits, mean, length, server.counts)
         fresh = Tally.blank(runs, clients, arms)
         return State(fresh, server, syncs, seat, length, tuple(fits), kept, plan)
 
@@ -227,7 +227,7 @@ class Epochs:
         return torch.tensor([self.until.length(int(made)) for made in pulls])
 
     def _plan(
-        self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, syncs: Tensor, counts: Tensor
+        self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The lengths (R,) and the arms (R, L) of an epoch."""
         untried = self.kappa if self.untried is None else self.untried

@@ -132,11 +132,7 @@ def regret_against_scalars(outcomes: Mapping[str, Outcome], uniform: float, narr
     for name, each in outcomes.items():
         colour, marker = {**STYLES, **BEYOND}.get(name, _FALLBACK)
         mean, low, high = interval(np.mean, each.regret.numpy())
-        ends = (
-            {each.packed: "white", each.dense: colour}
-            if each.packed != each.dense
-            else {each.packed: "white"}
-        )
+        ends = {each.dense: colour} | {each.packed: "white"}  # one and hollow where the bills are equal
         arrow: Any = {"arrowstyle": "->", "color": colour, "linewidth": 1.6, "shrinkB": 0.6 * size}
         axes.annotate("", (each.packed, mean), (each.dense, mean), arrowprops=arrow)
         for bill, filling in ends.items():
