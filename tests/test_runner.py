@@ -169,7 +169,7 @@ def test_a_problem_of_ones_own_is_an_entry(tmp_path, monkeypatch):
 
 def tiny(**changes):
     """Three of the map's players on a small regime."""
-    names = ("UCB1", "DisLinUCB", "Fed-GO-UCB")
+    names = ("UCB1", "DisLinUCB", "Fed-GLB-UCB")
     return replace(
         STUDIES["map"],
         name="tiny",
@@ -185,7 +185,7 @@ def tiny(**changes):
 def test_rows_come_again_and_a_changed_one_is_found(tmp_path):
     table = run(tiny(), folder=tmp_path)
     found = check(tiny(), seed=3, folder=tmp_path)
-    assert list(found["player"]) == ["DisLinUCB", "Fed-GO-UCB", "UCB1"] and found["same"].all()
+    assert list(found["player"]) == ["DisLinUCB", "Fed-GLB-UCB", "UCB1"] and found["same"].all()
     rows = table[table["seed"] == 0].sample(6, random_state=1)
     again = afresh(tiny(), rows)
     assert (again.index == rows.index).all() and np.allclose(
