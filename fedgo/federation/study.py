@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fedgo import _files
-from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._checks import count, extra, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, METHODS, Advised
 from fedgo.beyond.epochs import Growing, distinct
@@ -55,28 +55,21 @@ class Options(NamedTuple):
 
     @classmethod
     def of(cls, source: Any) -> "Options":
-        """From a CSV's path, or a pandas frame: names in its index, or in the first column where it only counts."""
-        if isinstance(source, Options):
-            return source
+        """From a CSV's path, or a pandas frame: names in its index, or in the first column where it only counts; a
+        ``ValueError`` names the line and the remedy."""
         if isinstance(source, str | Path):
-            return cls.read(source)
-        require_kind(hasattr(source, "itertuples"), "options", source, "give a CSV's path, or a pandas frame")
-        counted = type(source.index).__name__ == "RangeIndex"
-        frame = source.set_index(source.columns[0]) if counted else source
-        return cls._checked("the frame", [None, *frame.columns], [list(row) for row in frame.itertuples()])
-
-    @classmethod
-    def read(cls, path: str | Path) -> "Options":
-        """The options of a CSV; a ``ValueError`` that names the line and the remedy."""
-        try:
-            with open(path, newline="", encoding="utf-8-sig") as file:
-                header, *rows = list(csv.reader(file)) or [[]]
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"the table is {str(path)!r}: it is no CSV in UTF-8 ({error})") from error
-        return cls._checked(str(path), header, rows)
-
-    @classmethod
-    def _checked(cls, where: str, header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> "Options":
+            where = str(source)
+            try:
+                with open(source, newline="", encoding="utf-8-sig") as file:
+                    header, *rows = list(csv.reader(file)) or [[]]
+            except (UnicodeDecodeError, csv.Error) as error:
+                raise ValueError(f"the table is {where!r}: it is no CSV in UTF-8 ({error})") from error
+        else:
+            remedy = "give a CSV's path, or a pandas frame"
+            require_kind(hasattr(source, "itertuples"), "options", source, remedy)
+            counted = type(source.index).__name__ == "RangeIndex"
+            frame = source.set_index(source.columns[0]) if counted else source
+            where, header, rows = "the frame", ["", *frame.columns], list(frame.itertuples())
         columns = [str(name) for name in header[1:]]
         lines = [(line, row) for line, row in enumerate(rows, 2) if len(row)]
         remedy = "separate by commas, with decimal points"
@@ -270,7 +263,13 @@ class Study:
         with self._changing():
             kept, place = self._kept, self._place(site)
             self._require_known(option)
-            self._ask_about(option, value)
+            centre, spread = self._units(_UNSEEN * kept.about["noise"])
+            if kept.told and abs(value - centre) > _FAR * spread:
+                warnings.warn(
+                    f"the reward of {option!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g} from"
+                    f" {centre:.3g}: if it is a mistake, untell it",
+                    stacklevel=3,
+                )
             if (option, place) in kept.open:
                 kept.open.remove((option, place))
             kept.told.append((option, place, value))
@@ -319,16 +318,6 @@ class Study:
         if option not in names:
             near = get_close_matches(str(option), names, 2) or names[:2]
             require(False, "option", option, f"did you mean {' or '.join(map(repr, near))}?")
-
-    def _ask_about(self, option: str, reward: float) -> None:
-        """Warn of a ``reward`` that is far from all that is expected or has been seen."""
-        centre, spread = self._units(_UNSEEN * self._kept.about["noise"])
-        if self._kept.told and abs(reward - centre) > _FAR * spread:
-            warnings.warn(
-                f"the reward of {option!r} is {reward:g}, more than {_FAR:g} spreads of {spread:.3g} from"
-                f" {centre:.3g}: if it is a mistake, untell it",
-                stacklevel=4,
-            )
 
     def _units(self, unseen: float = 1.0) -> tuple[float, float]:
         """Centre and spread: as given, else the mean and the standard deviation of the first rewards; ``unseen`` is the
@@ -560,16 +549,16 @@ class Study:
     @contextmanager
     def _changing(self, missing: bool = False) -> Iterator[None]:
         """Read the file, let what it says be changed, and write it, alone; after an error it is as before."""
-        try:
+        with extra("study"):
             from filelock import FileLock
-        except ImportError as error:
-            raise ImportError("a study needs more than torch: pip install 'fedgo[study]'") from error
         require(self.path.parent.is_dir(), "the folder of the study", str(self.path.parent), "make it first")
         with FileLock(self.path.with_name(f".{self.path.name}.lock")):
             if self.path.exists() or not missing:
                 self._kept = self._read()
             yield
-            self._write()
+            content = {"fedgo study": _VERSION} | asdict(self._kept)
+            with _files.whole(self.path, "the study") as file:
+                file.write(json.dumps(content, ensure_ascii=False, indent=1).encode())
 
     def _read(self) -> _Kept:
         with _files.refused_by_name(self.path, "the study", "a study, or a copy of it"):
@@ -578,11 +567,6 @@ class Study:
             require(version == _VERSION, "the version", version, f"give a study of version {_VERSION}")
             found |= {name: [tuple(row) for row in found[name]] for name in ("open", "told")}
             return _Kept(**found)
-
-    def _write(self) -> None:
-        content = {"fedgo study": _VERSION} | asdict(self._kept)
-        with _files.whole(self.path, "the study") as file:
-            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode())
 
 
 def table(standings: Sequence[Standing]) -> str:
