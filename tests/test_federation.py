@@ -31,9 +31,9 @@ from fedgo.federation import (
     at_random,
     converse,
     decode,
-    deliver,
     play,
 )
+from fedgo.federation.local import deliver
 from fedgo.federation.wire import OVERHEAD, pack, unpack
 from fedgo.messages import scalars
 

@@ -1,6 +1,5 @@
 """The command line of a study: ``fedgo begin options.csv --trials 100 --noise 0.3``, then ``ask`` and ``tell``."""
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -148,4 +147,4 @@ def plot(path: Path, picture: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -89,8 +89,7 @@ class Server:
     @property
     def started(self) -> bool:
         """Whether Phase I, which ends with the first exchange, is over."""
-        last = self.number - self.desk.open
-        return last > number_of(self.plan.known_exchange)
+        return self.number - self.desk.open > number_of(self.plan.known_exchange)
 
     @property
     def known(self) -> Tally:

@@ -34,13 +34,13 @@ from fedgo.beyond.process import InUnits
 from fedgo.beyond.surrogates import Fitted, LinearisedOnce, Surrogate, fitted
 from fedgo.confidence import Tally
 from fedgo.federation.plan import Plan
+from fedgo.federation.wire import HUGE
 from fedgo.network import Network
 from fedgo.phase_one import phase_one_length
 from fedgo.theory.intervals import Interval
 
 PRINTED = "fed-go-ucb"
 _LAM, _BETA = 0.01, 0.1  # of the printed method, whose index is the mean + √β·width, in units of the spread
-_MOST = 1e100  # of a reward: its square has to be a number
 _VERSION = 1  # of the file
 _UNSEEN = 200.0  # times the noise, the spread while there are few rewards
 _FAR = 5.0  # spreads from the centre beyond which a reward is asked about
@@ -245,11 +245,10 @@ class Study:
     @on_cpu
     def batch(self, size: int, site: str | None = None) -> list[str]:
         """The options of ``size`` trials to be made at once: those that are open at ``site``, then new ones."""
-        count("size", size, "give how many trials at once")
         with self._changing():
             kept, place = self._kept, self._place(site)
             most = kept.about["trials"]
-            require(size <= most, "size", size, f"the study was begun for {most} trials")
+            count("size", size, f"give how many trials at once; the study was begun for {most}", most=most)
             there = [option for option, at in kept.open if at == place][:size]
             while len(there) < size:
                 there.append(self._next())
@@ -259,7 +258,7 @@ class Study:
     @on_cpu
     def tell(self, option: str, reward: float, site: str | None = None) -> None:
         """Learn that ``option``, asked for or not, gave ``reward``."""
-        value = number("reward", reward, f"give a number within ±{_MOST:g}", above=-_MOST, below=_MOST)
+        value = number("reward", reward, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
         with self._changing():
             kept, place = self._kept, self._place(site)
             self._require_known(option)
@@ -420,13 +419,11 @@ class Study:
     def _printed_plan(self) -> Plan:
         about, arms = self._kept.about, self._arms
         network, length = Network(arms.shape[1], 25), phase_one_length(1, about["trials"])
-        return Plan(arms[: self._kept.begun], network=network, length=length, seed=about["seed"])
+        return Plan(arms, network=network, length=length, seed=about["seed"])
 
     def _printed(self) -> Fitted:
         """The paper's model around the ŵ₀ of the uniform trials, both fitted in units of centre and spread."""
-        kept, first = self._kept, len(self._first())
-        (centre, spread), noise = self._units(), kept.about["noise"]
-        plan = replace(self._printed_plan, arms=self._arms)
+        kept, plan, (centre, spread) = self._kept, self._printed_plan, self._units()
         assert plan.network is not None
 
         def scaled(told: Sequence[tuple[str, str, float]]) -> Tally:
@@ -434,9 +431,9 @@ class Study:
             return Tally(counts, (sums - centre * counts) / spread)
 
         if not kept.weights:
-            kept.weights = plan.oracle(torch.stack(scaled(kept.told[:first]))).tolist()
+            kept.weights = plan.oracle(torch.stack(scaled(kept.told[: plan.length]))).tolist()
         once = LinearisedOnce(plan.network, torch.tensor(kept.weights, dtype=torch.float64), _LAM)
-        fit = once.fit(plan.arms, scaled(kept.told[first:]), noise / spread)
+        fit = once.fit(plan.arms, scaled(kept.told[plan.length :]), kept.about["noise"] / spread)
         mean, features, half = centre + spread * fit.mean, spread * fit.features, spread * fit.half
         return fit._replace(mean=mean, features=features, half=half)
 
@@ -529,17 +526,16 @@ class Study:
         """Estimates with their intervals, the means of what was told with their number, and certificates if guarded."""
         import matplotlib.pyplot as plt
 
-        rows = self.standings()
+        rows = self.to_frame()
         axes = axes or plt.subplots(figsize=(7, 0.3 * len(rows) + 1.2), layout="constrained")[1]
         place = range(len(rows))[::-1]
-        estimates = [row.estimate for row in rows]
-        ends = [[row.estimate - row.low for row in rows], [row.high - row.estimate for row in rows]]
-        axes.errorbar(estimates, place, xerr=ends, fmt="o", capsize=3, label="estimate")
-        axes.plot([row.mean for row in rows], place, "s", fillstyle="none", label="mean of its trials")
+        ends = [rows["estimate"] - rows["low"], rows["high"] - rows["estimate"]]
+        axes.errorbar(rows["estimate"], place, xerr=ends, fmt="o", capsize=3, label="estimate")
+        axes.plot(rows["mean"], place, "s", fillstyle="none", label="mean of its trials")
         if self._guarantee is not None:
-            top = [row.estimate + row.certificate for row in rows]
+            top = rows["estimate"] + rows["certificate"]
             axes.plot(top, place, "|", markersize=12, label="certificate: at most so far below the best")
-        axes.set_yticks(place, [f"{row.option} ({row.pulls})" for row in rows])
+        axes.set_yticks(place, [f"{option} ({pulls})" for option, pulls in rows["pulls"].items()])
         axes.set(xlabel="reward", title=fill(self.verdict(), 60))
         axes.legend()
         return axes
