@@ -301,5 +301,5 @@ def test_the_command_line_is_a_dialogue(csv):
     said("retire", "some")
     assert "retired" in said("show", "--top", "1") and said("ask").strip() != "some"
     written(csv, [*LINES, "more,14,150,7"])
-    assert "1 added to 5 options. Next: fedgo ask" in said("begin", str(csv))
+    assert "6 options. Next: fedgo ask" in said("begin", str(csv))
     said("show", "--top", "0", code=2)
