@@ -13,7 +13,8 @@ import torch
 from federated import setting
 
 import fedgo._files
-from fedgo.federation import Client, Server, converse, resume
+from fedgo.federation import Client, Server, converse
+from fedgo.federation.local import deliver
 
 STEPS = 30
 
@@ -50,6 +51,14 @@ def loaded(role, path, *args):
     party = role.load(path, args[0]) if path.exists() else role(*args)
     party.path = path
     return party
+
+
+def resume(server, clients):
+    """Go on where server and clients, loaded from their files, were stopped."""
+    deliver(server, clients)
+    waits = server.plan.network is not None and not server.started  # until Phase I is over everywhere
+    if server.desk.open or (all if waits else any)(client.calling for client in clients):
+        converse(server, clients)
 
 
 def go_on(folder, kind):

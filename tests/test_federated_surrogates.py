@@ -11,7 +11,7 @@ import torch
 from federated import RIDGE, explored, pull, small, started, with_surrogate
 
 from fedgo import Network, realizable
-from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.advised import ADVISED, METHODS
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.surrogates import (
     GaussianProcess,
@@ -137,13 +137,10 @@ def test_phase_one_ends_with_a_letter_of_counts_and_nobody_gets_a_w0():
 # What a plan says
 
 
-def test_a_setting_has_a_name():
-    assert Fitting.by("advised", 0.3, 20) == Fitting(0.3, 20)
-    assert Fitting.by("ucb1", 0.3, 20).how.surrogate == IndependentArms()
+def test_phase_one_is_as_long_as_the_setting_says():
     arms = torch.rand(50, 2, dtype=torch.float64)
-    assert Plan(arms, clients=2, fitting=Fitting.by("every arm once", 0.3, 2)).length == 50
-    with pytest.raises(ValueError, match="method is 'best': choose one of"):
-        Fitting.by("best", 0.3, 20)
+    assert Plan(arms, clients=2, fitting=Fitting(0.3, 2, METHODS["every arm once"])).length == 50
+    assert Plan(arms, clients=2, fitting=Fitting(0.3, 2)).length == 2
 
 
 def named(points, means, variances):

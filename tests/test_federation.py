@@ -31,9 +31,9 @@ from fedgo.federation import (
     at_random,
     converse,
     decode,
-    deliver,
     play,
 )
+from fedgo.federation.local import deliver
 from fedgo.federation.wire import OVERHEAD, pack, unpack
 from fedgo.messages import scalars
 
@@ -563,6 +563,6 @@ def test_many_synchronisations_leave_nothing_behind():
         pull(problem, clients[t % 3])
         converse(server, clients)
         held = sum(value.numel() for value in clients[0].memory if isinstance(value, torch.Tensor))
-        offers = {id(data) for link in server.desk.links for data in (link.offer, link.later)}
+        offers = {id(data) for account in server.desk.accounts for data in account[-2:]}
         sizes.append((held, len(offers), len(server.desk.inbox)))
     assert set(sizes[200:]) <= set(sizes[3:100]) and server.number == 301

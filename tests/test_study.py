@@ -208,13 +208,13 @@ def test_a_table_that_is_none_is_refused(csv, lines, reason):
 
 
 def test_features_are_scaled_by_the_ranges_of_the_first_options(csv):
-    options = Options.read(csv)
+    options = Options.of(csv)
     expected = [[0, 0], [1, 0.1], [1 / 3, 1], [5 / 6, 0.9], [0.4, 0.4]]
     torch.testing.assert_close(options.scaled(5), torch.tensor(expected, dtype=torch.float64))
     assert options.scaled(2)[2].tolist() == pytest.approx([1 / 3, 10])
     csv.write_bytes("name,a\nb,1".encode("utf-16"))
     with pytest.raises(ValueError, match="no CSV in UTF-8"):
-        Options.read(csv)
+        Options.of(csv)
 
 
 def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
@@ -301,5 +301,5 @@ def test_the_command_line_is_a_dialogue(csv):
     said("retire", "some")
     assert "retired" in said("show", "--top", "1") and said("ask").strip() != "some"
     written(csv, [*LINES, "more,14,150,7"])
-    assert "1 added to 5 options. Next: fedgo ask" in said("begin", str(csv))
+    assert "6 options. Next: fedgo ask" in said("begin", str(csv))
     said("show", "--top", "0", code=2)

@@ -1,7 +1,7 @@
 """Fed-GO-UCB on clients of your own: a client and a server without a transport, and letters that are bytes."""
 
 from fedgo.federation.client import Client
-from fedgo.federation.local import at_random, converse, deliver, play, resume
+from fedgo.federation.local import at_random, converse, play
 from fedgo.federation.plan import Fitting, Plan
 from fedgo.federation.server import Server
 from fedgo.federation.study import Options, Standing, Study, table
@@ -21,8 +21,6 @@ __all__ = [
     "at_random",
     "converse",
     "decode",
-    "deliver",
     "play",
-    "resume",
     "table",
 ]

@@ -1,6 +1,5 @@
 """The command line of a study: ``fedgo begin options.csv --trials 100 --noise 0.3``, then ``ask`` and ``tell``."""
 
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -66,11 +65,9 @@ def main(context: click.Context, path: Path) -> None:
 @click.pass_obj
 def begin(path: Path, /, options: Path, **how: Any) -> None:
     """Begin a study; or, if it is there, take in what was added at the end of the table OPTIONS: no more is needed."""
-    known = len(Study(path).standings()) if path.exists() else 0
     study = Study(path, options, **how)
-    now, where = len(study.standings()), " --site NAME" * bool(study.sites)
-    added = f"{now - known} added to {known}" if known else now
-    click.echo(f"{path}: {added} options. Next: fedgo ask{where}")
+    where = " --site NAME" * bool(study.sites)
+    click.echo(f"{path}: {len(study.standings())} options. Next: fedgo ask{where}")
 
 
 @main.command()
@@ -148,4 +145,4 @@ def plot(path: Path, picture: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

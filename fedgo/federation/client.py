@@ -53,7 +53,7 @@ class Memory(NamedTuple):
     share: Tensor  # (n,) int64: its arms, in Phase I or by the last PLAN
     calls: int  # after how many pulls with this share it calls
     answered: int  # the last exchange with an answer
-    applied: int  # the exchange of the last START, NEWS or PLAN
+    applied: int  # the exchange of the last START, NEWS or PLAN; 0 until it has the ŵ₀ that it needs
     confirmed: int = 0  # the last exchange of which it knows that its answer was used
     federation: int = 0
     pulls: int = 0  # rewards that it was told, Phase I included
@@ -194,26 +194,21 @@ class Client:
         last = number_of(letter.since) == number_of(memory.answered) > number_of(memory.applied)
         return last and letter.used == checksum(memory.reply)
 
-    @property
-    def _takes_part(self) -> bool:
-        """Whether it has what its counts and sums are of, ŵ₀ with a network."""
-        return self.plan.network is None or not self.exploring
-
     def _synchronised(self, letter: Letter) -> Memory:
         """The memory with the answer of lines 7–8: counts and sums since the last one that the server has used.
 
         Without ŵ₀ they are those of Phase I, at its end, and none later."""
         memory, exchange, numbers = self.memory, letter.exchange, torch.zeros(0).double()
-        if not self._takes_part and number_of(exchange) == 1:
-            must(self.pulls == len(memory.share), "too early: Phase I goes on here")
-            numbers = pack(memory.unsent)
-        elif self._takes_part:
+        if memory.applied > 0:
             if self._is_used(letter):
                 memory = memory._replace(used=memory.used + memory.sent)
             else:
                 memory = memory._replace(unsent=memory.unsent + memory.sent)
             memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
             numbers = pack(memory.sent)
+        elif number_of(exchange) == 1:
+            must(self.pulls == len(memory.share), "too early: Phase I goes on here")
+            numbers = pack(memory.unsent)
         answer = Letter(Kind.STATISTICS, self.me, exchange, memory.applied, numbers, letter.federation)
         reply = answer.encode(self.plan.fingerprint)
         return memory._replace(reply=reply, answered=exchange, confirmed=letter.since, calling=False)
@@ -222,7 +217,7 @@ class Client:
         """The memory with ŵ₀: Phase I has done its part, and from now on residuals are summed."""
         weights, size = getattr(self.plan.network, "size", 0), len(letter.numbers)
         out_of_order = f"out of order: START of exchange {number_of(letter.exchange)}, and ŵ₀ is known"
-        must(weights > 0 and self.exploring, out_of_order)
+        must(self.memory.applied == 0, out_of_order)
         must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
         memory = self.memory._replace(weights=letter.numbers, unsent=torch.zeros_like(self.memory.unsent))
         return memory._replace(answered=letter.exchange, applied=letter.exchange, calling=False)
@@ -233,7 +228,7 @@ class Client:
         of_this = exchange == number_of(memory.answered) and letter.since == memory.applied
         reason = f"out of order: news of exchange {exchange} on {since}, "
         reason += f"and this client answered {number_of(memory.answered)} on {number_of(memory.applied)}"
-        must(self._takes_part and of_this, reason)
+        must(memory.applied > 0 and of_this, reason)
         reason = f"out of order: the server used another answer to exchange {exchange}; {_OLDER}"
         must(letter.used == checksum(memory.reply), reason)
         wanted = Kind.PLAN if plan.fitting else Kind.NEWS

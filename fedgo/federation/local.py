@@ -67,15 +67,6 @@ def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None =
     return words
 
 
-def resume(server: Server, clients: Sequence[Client]) -> dict[int, str]:
-    """Go on where server and clients, loaded from their files, were stopped; what was refused, as `converse` says."""
-    words = deliver(server, clients)
-    waits = server.plan.network is not None and not server.started  # until Phase I is over everywhere
-    if server.desk.open or (all if waits else any)(client.calling for client in clients):
-        words |= converse(server, clients)
-    return words
-
-
 @on_cpu
 def play(
     problem: Problem,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED, METHODS, Advised
+from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import distinct, require_epochs
 from fedgo.federation.wire import each_pull
 from fedgo.langevin import Langevin, langevin_rounds, last
@@ -40,12 +40,6 @@ class Fitting:
         require_epochs(
             [how.surrogate], self.rounds, how.until, "joint", how.kappa, self.sigma, None, how.untried
         )
-
-    @classmethod
-    def by(cls, method: str, sigma: float, rounds: int) -> "Fitting":
-        """The setting of `fedgo.beyond.advised.METHODS` with the name ``method``, "ucb1" for instance."""
-        require(method in METHODS, "method", method, f"choose one of {list(METHODS)}")
-        return cls(sigma, rounds, METHODS[method])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +77,6 @@ class Plan:
         count("clients", self.clients, "give N, at least one client", most=2**32 - 1)
         for name in ("seed", "run"):
             count(name, getattr(self, name), f"give a {name} of at least 0", least=0)
-        self._require_phase_one()
-        self.fingerprint  # noqa: B018, so that what has none is refused here
-
-    def _require_phase_one(self) -> None:
         remedy = "give one of the two, Network(d_x) or Fitting(sigma, rounds)"
         both = (self.network, self.fitting)
         require((self.network is None) != (self.fitting is None), "network and fitting", both, remedy)
@@ -100,6 +90,7 @@ class Plan:
             require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
             d_x = self.arms.shape[1]
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
+        self.fingerprint  # noqa: B018, so that what has none is refused here
 
     @property
     def known_exchange(self) -> int:
@@ -158,8 +149,6 @@ class Plan:
 def _in_words(content: Any) -> str:
     """``content`` in words that are the same in every process: functions by their names, tensors by their bytes, equal
     numbers alike. A ``ValueError`` for what has none."""
-    kind = type(content)
-    name = f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(content, Tensor):
         return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"
     if isinstance(content, list | tuple):
@@ -167,7 +156,8 @@ def _in_words(content: Any) -> str:
     if isinstance(content, partial):
         return f"partial{_in_words((content.func, *content.args, *sorted(content.keywords.items())))}"
     if is_dataclass(content) and not isinstance(content, type):
-        return f"{name}{_in_words([getattr(content, each.name) for each in fields(content)])}"
+        kind, parts = type(content), [getattr(content, each.name) for each in fields(content)]
+        return f"{kind.__module__}.{kind.__qualname__}{_in_words(parts)}"
     if isinstance(content, Real) and not isinstance(content, bool):
         exact = float(content)
         return repr(exact if exact % 1 else int(content))  # type: ignore[call-overload]

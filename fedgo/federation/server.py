@@ -14,7 +14,6 @@ missed, or its share of the plan of the day.
 
 import secrets
 import zlib
-from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,17 +32,17 @@ _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int
 _MOST = 2**31 - 1  # exchanges
 
 
-class Link(NamedTuple):
+class Account(NamedTuple):
     """What the server knows of one client: the exchange that it has ``seen`` the client apply, the last one that it
     was ``offered``, the last one in which its data were ``used``, and the ``checksum`` of that answer; the counts and
-    sums (2, K) in that ``offer``, None where it is ŵ₀ or a plan, and those that came ``later``, None if none did."""
+    sums (2, K) in that ``offer``, unless it is ŵ₀ or a plan, and those that came ``later``."""
 
     seen: int
     offered: int
-    used: int = 0
-    checksum: int = 0
-    offer: Tensor | None = None
-    later: Tensor | None = None
+    used: int
+    checksum: int
+    offer: Tensor
+    later: Tensor
 
 
 class Reply(NamedTuple):
@@ -57,12 +56,12 @@ class Reply(NamedTuple):
 
 class Desk(NamedTuple):
     """All that a server's file holds: what is ``planned`` (with its weights or ŵ₀, empty before they are fitted),
-    everybody's counts and sums ``total`` (2, K), a link for each client, the number of the ``federation``, and the
+    everybody's counts and sums ``total`` (2, K), an account of each client, the number of the ``federation``, and the
     ``exchange``, with the replies in its ``inbox`` while it is ``open``."""
 
     planned: Course
     total: Tensor
-    links: tuple[Link, ...]
+    accounts: tuple[Account, ...]
     inbox: dict[int, Reply]
     federation: int
     exchange: int
@@ -76,10 +75,10 @@ class Server:
     def __init__(self, plan: Plan) -> None:
         require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
         self.plan = plan
-        links = (Link(plan.known_exchange, plan.known_exchange),) * plan.clients
         none, nothing = torch.zeros(0), torch.zeros(2, len(plan.arms)).double()
+        accounts = (Account(plan.known_exchange, plan.known_exchange, 0, 0, nothing, nothing),) * plan.clients
         planned, drawn = Course(none.long(), 0, 0, none.double()), 1 + secrets.randbits(63)
-        self.desk = Desk(planned, nothing, links, {}, drawn, plan.known_exchange, False)
+        self.desk = Desk(planned, nothing, accounts, {}, drawn, plan.known_exchange, False)
         self.ledger = Ledger.blank(1, 1)
 
     @property
@@ -90,8 +89,7 @@ class Server:
     @property
     def started(self) -> bool:
         """Whether Phase I, which ends with the first exchange, is over."""
-        last = self.number - self.desk.open
-        return last > number_of(self.plan.known_exchange)
+        return self.number - self.desk.open > number_of(self.plan.known_exchange)
 
     @property
     def known(self) -> Tally:
@@ -120,20 +118,20 @@ class Server:
     def _letters(self) -> list[Letter]:
         desk, nothing = self.desk, torch.zeros(0, dtype=torch.float64)
         letters = []
-        for i, link in enumerate(desk.links):
-            kind, since, used, numbers = Kind.SYNCHRONISE, link.used, link.checksum, nothing
-            if i in desk.inbox if desk.open else link.offered != desk.exchange:
+        for i, account in enumerate(desk.accounts):
+            kind, since, numbers = Kind.SYNCHRONISE, account.used, nothing
+            if i in desk.inbox if desk.open else account.offered != desk.exchange:
                 continue
-            if not desk.open and link.used == desk.exchange:
-                kind, since = Kind.NEWS, link.seen
-                if self.plan.fitting is not None:
-                    arms, calls = self.plan.share(i, *desk.planned[:3])
-                    kind, numbers = Kind.PLAN, torch.cat([arms, torch.tensor([calls])]).double()
-                elif link.offer is not None:
-                    numbers = pack(link.offer)
-            elif not desk.open:
+            if not desk.open and account.used != desk.exchange:
                 kind, numbers = Kind.START, desk.planned.weights
-            letters.append(Letter(kind, i, desk.exchange, since, numbers, desk.federation, used))
+            elif not desk.open and self.plan.fitting is None:
+                kind, since, numbers = Kind.NEWS, account.seen, pack(account.offer)
+            elif not desk.open:
+                arms, calls = self.plan.share(i, *desk.planned[:3])
+                numbers = torch.cat([arms, torch.tensor([calls])]).double()
+                kind, since = Kind.PLAN, account.seen
+            letter = Letter(kind, i, desk.exchange, since, numbers, desk.federation, account.checksum)
+            letters.append(letter)
         return letters
 
     @property
@@ -159,9 +157,9 @@ class Server:
         if letter.client in desk.inbox:
             return False
         data, size = unpack(letter.numbers, len(plan.arms)), len(letter.numbers)
-        link, built = desk.links[letter.client], f"builds on exchange {number_of(letter.since)}"
+        account, built = desk.accounts[letter.client], f"builds on exchange {number_of(letter.since)}"
         reason = f"out of order: client {letter.client} {built}; it or the server is from an older file"
-        must(letter.since in (plan.known_exchange, link.seen, link.offered), reason)
+        must(letter.since in (plan.known_exchange, account.seen, account.offered), reason)
         if self._fits:
             pulls, share = int(data[0].sum()), len(plan.first_share(letter.client)[0])
             must(pulls == share, f"wrong shape: {pulls} pulls of Phase I, not {share}")
@@ -180,30 +178,29 @@ class Server:
         heard = self.started or len(desk.inbox) > 0
         require(heard, "the answers", 0, "no client answered: send the letters again")
         inbox = {i: desk.inbox[i] for i in sorted(desk.inbox)}  # one order of sums, whatever comes first
-        several = [reply.data for reply in inbox.values() if reply.since > 0]
-        news = reduce(torch.add, several) if several else None
-        total = desk.total if news is None else desk.total + news
-        planned, fits, served = desk.planned, self._fits, self.plan.fitting is not None
+        nothing = torch.zeros_like(desk.total)
+        news = sum((reply.data for reply in inbox.values() if reply.since > 0), nothing)
+        planned, fits, total = desk.planned, self._fits, desk.total + news
         if fits:  # lines 1–2: Phase I is over, and every client is sent ŵ₀
-            everything = reduce(torch.add, [reply.data for reply in inbox.values()])
+            everything = sum((reply.data for reply in inbox.values()), nothing)
             planned = planned._replace(weights=self.plan.oracle(everything))
-        elif served and inbox:
+        elif self.plan.fitting is not None and inbox:
             planned = course(self.plan, planned.weights, total)
         desk = desk._replace(planned=planned, total=total, inbox={}, open=False)
-        named, links = _named(self.number, desk), list(desk.links)
-        for i, link in enumerate(links):  # lines 8–10: what of the sums every client has not got
-            later, reply = None if served else _plus(link.later, news), inbox.get(i)
+        named, accounts = _named(self.number, desk), list(desk.accounts)
+        for i, account in enumerate(accounts):  # lines 8–10: what of the sums every client has not got
+            later, reply = account.later + news, inbox.get(i)
             if fits:
-                links[i] = link._replace(offered=named)
+                accounts[i] = account._replace(offered=named)
             elif reply is None:
-                links[i] = link._replace(later=later)
+                accounts[i] = account._replace(later=later)
             elif reply.since == 0:  # it has no ŵ₀ yet, or has lost all that it knew
-                links[i] = Link(0, named, link.used, link.checksum, None, total)
+                accounts[i] = Account(0, named, account.used, account.checksum, nothing, total)
             else:  # all where it has lost all that it knew; with the last offer where it has not got that
-                offers = {link.seen: _plus(link.offer, later), link.offered: later}
-                offer = None if served else offers.get(reply.since, total)
-                links[i] = Link(reply.since, named, named, reply.checksum, offer, None)
-        self.desk = desk._replace(exchange=named, links=tuple(links))
+                offers = {account.seen: account.offer + later, account.offered: later}
+                offer = offers.get(reply.since, total)
+                accounts[i] = Account(reply.since, named, named, reply.checksum, offer, nothing)
+        self.desk = desk._replace(exchange=named, accounts=tuple(accounts))
         self._charge()
 
     # the file
@@ -217,7 +214,7 @@ class Server:
     def load(cls, path: str | Path, plan: Plan) -> "Server":
         """The server of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
         server = cls(plan)
-        kinds = [Course, Desk, Ledger, Link, Reply]
+        kinds = [Account, Course, Desk, Ledger, Reply]
         server.desk, server.ledger = _files.kept(path, "the server", plan.fingerprint, kinds)
         return server
 
@@ -226,9 +223,3 @@ def _named(number: int, desk: Desk) -> int:
     """The exchange ``number``, with a checksum of what the server knows and of all exchanges before."""
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
     return number << 32 | zlib.crc32(known, desk.exchange & 0xFFFFFFFF)
-
-
-def _plus(one: Tensor | None, two: Tensor | None) -> Tensor | None:
-    if one is None or two is None:
-        return two if one is None else one
-    return one + two

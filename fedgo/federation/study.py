@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fedgo import _files
-from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._checks import count, extra, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, METHODS, Advised
 from fedgo.beyond.epochs import Growing, distinct
@@ -34,13 +34,13 @@ from fedgo.beyond.process import InUnits
 from fedgo.beyond.surrogates import Fitted, LinearisedOnce, Surrogate, fitted
 from fedgo.confidence import Tally
 from fedgo.federation.plan import Plan
+from fedgo.federation.wire import HUGE
 from fedgo.network import Network
 from fedgo.phase_one import phase_one_length
 from fedgo.theory.intervals import Interval
 
 PRINTED = "fed-go-ucb"
 _LAM, _BETA = 0.01, 0.1  # of the printed method, whose index is the mean + √β·width, in units of the spread
-_MOST = 1e100  # of a reward: its square has to be a number
 _VERSION = 1  # of the file
 _UNSEEN = 200.0  # times the noise, the spread while there are few rewards
 _FAR = 5.0  # spreads from the centre beyond which a reward is asked about
@@ -55,28 +55,21 @@ class Options(NamedTuple):
 
     @classmethod
     def of(cls, source: Any) -> "Options":
-        """From a CSV's path, or a pandas frame: names in its index, or in the first column where it only counts."""
-        if isinstance(source, Options):
-            return source
+        """From a CSV's path, or a pandas frame: names in its index, or in the first column where it only counts; a
+        ``ValueError`` names the line and the remedy."""
         if isinstance(source, str | Path):
-            return cls.read(source)
-        require_kind(hasattr(source, "itertuples"), "options", source, "give a CSV's path, or a pandas frame")
-        counted = type(source.index).__name__ == "RangeIndex"
-        frame = source.set_index(source.columns[0]) if counted else source
-        return cls._checked("the frame", [None, *frame.columns], [list(row) for row in frame.itertuples()])
-
-    @classmethod
-    def read(cls, path: str | Path) -> "Options":
-        """The options of a CSV; a ``ValueError`` that names the line and the remedy."""
-        try:
-            with open(path, newline="", encoding="utf-8-sig") as file:
-                header, *rows = list(csv.reader(file)) or [[]]
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"the table is {str(path)!r}: it is no CSV in UTF-8 ({error})") from error
-        return cls._checked(str(path), header, rows)
-
-    @classmethod
-    def _checked(cls, where: str, header: Sequence[Any], rows: Sequence[Sequence[Any]]) -> "Options":
+            where = str(source)
+            try:
+                with open(source, newline="", encoding="utf-8-sig") as file:
+                    header, *rows = list(csv.reader(file)) or [[]]
+            except (UnicodeDecodeError, csv.Error) as error:
+                raise ValueError(f"the table is {where!r}: it is no CSV in UTF-8 ({error})") from error
+        else:
+            remedy = "give a CSV's path, or a pandas frame"
+            require_kind(hasattr(source, "itertuples"), "options", source, remedy)
+            counted = type(source.index).__name__ == "RangeIndex"
+            frame = source.set_index(source.columns[0]) if counted else source
+            where, header, rows = "the frame", ["", *frame.columns], list(frame.itertuples())
         columns = [str(name) for name in header[1:]]
         lines = [(line, row) for line, row in enumerate(rows, 2) if len(row)]
         remedy = "separate by commas, with decimal points"
@@ -252,11 +245,10 @@ class Study:
     @on_cpu
     def batch(self, size: int, site: str | None = None) -> list[str]:
         """The options of ``size`` trials to be made at once: those that are open at ``site``, then new ones."""
-        count("size", size, "give how many trials at once")
         with self._changing():
             kept, place = self._kept, self._place(site)
             most = kept.about["trials"]
-            require(size <= most, "size", size, f"the study was begun for {most} trials")
+            count("size", size, f"give how many trials at once; the study was begun for {most}", most=most)
             there = [option for option, at in kept.open if at == place][:size]
             while len(there) < size:
                 there.append(self._next())
@@ -266,11 +258,17 @@ class Study:
     @on_cpu
     def tell(self, option: str, reward: float, site: str | None = None) -> None:
         """Learn that ``option``, asked for or not, gave ``reward``."""
-        value = number("reward", reward, f"give a number within ±{_MOST:g}", above=-_MOST, below=_MOST)
+        value = number("reward", reward, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
         with self._changing():
             kept, place = self._kept, self._place(site)
             self._require_known(option)
-            self._ask_about(option, value)
+            centre, spread = self._units(_UNSEEN * kept.about["noise"])
+            if kept.told and abs(value - centre) > _FAR * spread:
+                warnings.warn(
+                    f"the reward of {option!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g} from"
+                    f" {centre:.3g}: if it is a mistake, untell it",
+                    stacklevel=3,
+                )
             if (option, place) in kept.open:
                 kept.open.remove((option, place))
             kept.told.append((option, place, value))
@@ -319,16 +317,6 @@ class Study:
         if option not in names:
             near = get_close_matches(str(option), names, 2) or names[:2]
             require(False, "option", option, f"did you mean {' or '.join(map(repr, near))}?")
-
-    def _ask_about(self, option: str, reward: float) -> None:
-        """Warn of a ``reward`` that is far from all that is expected or has been seen."""
-        centre, spread = self._units(_UNSEEN * self._kept.about["noise"])
-        if self._kept.told and abs(reward - centre) > _FAR * spread:
-            warnings.warn(
-                f"the reward of {option!r} is {reward:g}, more than {_FAR:g} spreads of {spread:.3g} from"
-                f" {centre:.3g}: if it is a mistake, untell it",
-                stacklevel=4,
-            )
 
     def _units(self, unseen: float = 1.0) -> tuple[float, float]:
         """Centre and spread: as given, else the mean and the standard deviation of the first rewards; ``unseen`` is the
@@ -431,13 +419,11 @@ class Study:
     def _printed_plan(self) -> Plan:
         about, arms = self._kept.about, self._arms
         network, length = Network(arms.shape[1], 25), phase_one_length(1, about["trials"])
-        return Plan(arms[: self._kept.begun], network=network, length=length, seed=about["seed"])
+        return Plan(arms, network=network, length=length, seed=about["seed"])
 
     def _printed(self) -> Fitted:
         """The paper's model around the ŵ₀ of the uniform trials, both fitted in units of centre and spread."""
-        kept, first = self._kept, len(self._first())
-        (centre, spread), noise = self._units(), kept.about["noise"]
-        plan = replace(self._printed_plan, arms=self._arms)
+        kept, plan, (centre, spread) = self._kept, self._printed_plan, self._units()
         assert plan.network is not None
 
         def scaled(told: Sequence[tuple[str, str, float]]) -> Tally:
@@ -445,9 +431,9 @@ class Study:
             return Tally(counts, (sums - centre * counts) / spread)
 
         if not kept.weights:
-            kept.weights = plan.oracle(torch.stack(scaled(kept.told[:first]))).tolist()
+            kept.weights = plan.oracle(torch.stack(scaled(kept.told[: plan.length]))).tolist()
         once = LinearisedOnce(plan.network, torch.tensor(kept.weights, dtype=torch.float64), _LAM)
-        fit = once.fit(plan.arms, scaled(kept.told[first:]), noise / spread)
+        fit = once.fit(plan.arms, scaled(kept.told[plan.length :]), kept.about["noise"] / spread)
         mean, features, half = centre + spread * fit.mean, spread * fit.features, spread * fit.half
         return fit._replace(mean=mean, features=features, half=half)
 
@@ -540,17 +526,16 @@ class Study:
         """Estimates with their intervals, the means of what was told with their number, and certificates if guarded."""
         import matplotlib.pyplot as plt
 
-        rows = self.standings()
+        rows = self.to_frame()
         axes = axes or plt.subplots(figsize=(7, 0.3 * len(rows) + 1.2), layout="constrained")[1]
         place = range(len(rows))[::-1]
-        estimates = [row.estimate for row in rows]
-        ends = [[row.estimate - row.low for row in rows], [row.high - row.estimate for row in rows]]
-        axes.errorbar(estimates, place, xerr=ends, fmt="o", capsize=3, label="estimate")
-        axes.plot([row.mean for row in rows], place, "s", fillstyle="none", label="mean of its trials")
+        ends = [rows["estimate"] - rows["low"], rows["high"] - rows["estimate"]]
+        axes.errorbar(rows["estimate"], place, xerr=ends, fmt="o", capsize=3, label="estimate")
+        axes.plot(rows["mean"], place, "s", fillstyle="none", label="mean of its trials")
         if self._guarantee is not None:
-            top = [row.estimate + row.certificate for row in rows]
+            top = rows["estimate"] + rows["certificate"]
             axes.plot(top, place, "|", markersize=12, label="certificate: at most so far below the best")
-        axes.set_yticks(place, [f"{row.option} ({row.pulls})" for row in rows])
+        axes.set_yticks(place, [f"{option} ({pulls})" for option, pulls in rows["pulls"].items()])
         axes.set(xlabel="reward", title=fill(self.verdict(), 60))
         axes.legend()
         return axes
@@ -560,16 +545,16 @@ class Study:
     @contextmanager
     def _changing(self, missing: bool = False) -> Iterator[None]:
         """Read the file, let what it says be changed, and write it, alone; after an error it is as before."""
-        try:
+        with extra("study"):
             from filelock import FileLock
-        except ImportError as error:
-            raise ImportError("a study needs more than torch: pip install 'fedgo[study]'") from error
         require(self.path.parent.is_dir(), "the folder of the study", str(self.path.parent), "make it first")
         with FileLock(self.path.with_name(f".{self.path.name}.lock")):
             if self.path.exists() or not missing:
                 self._kept = self._read()
             yield
-            self._write()
+            content = {"fedgo study": _VERSION} | asdict(self._kept)
+            with _files.whole(self.path, "the study") as file:
+                file.write(json.dumps(content, ensure_ascii=False, indent=1).encode())
 
     def _read(self) -> _Kept:
         with _files.refused_by_name(self.path, "the study", "a study, or a copy of it"):
@@ -578,11 +563,6 @@ class Study:
             require(version == _VERSION, "the version", version, f"give a study of version {_VERSION}")
             found |= {name: [tuple(row) for row in found[name]] for name in ("open", "told")}
             return _Kept(**found)
-
-    def _write(self) -> None:
-        content = {"fedgo study": _VERSION} | asdict(self._kept)
-        with _files.whole(self.path, "the study") as file:
-            file.write(json.dumps(content, ensure_ascii=False, indent=1).encode())
 
 
 def table(standings: Sequence[Standing]) -> str:
