@@ -137,7 +137,7 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
     kept = trace.notes["kept_fit"][0]
     ends = trace.sync[0].nonzero().squeeze(-1)
     assert len(ends) > 3 and not kept[: ends[1] + 1].any() and kept[ends[2] + 1 :].all()
-    with pytest.raises(ValueError, match=r"the fit of run 0, epoch 0 failed \(no optimum.*explore longer"):
+    with pytest.raises(ValueError, match=r"the first fit of run 0 failed \(no optimum.*explore longer"):
         surrogate_ucb(problem, Failing([0, 0]), 2, 40)
 
 

@@ -24,6 +24,22 @@ from fedgo.federation import Client, Fitting, Plan, Server, converse, play
 from fedgo.federation.model import course
 
 
+def bill(trace, until, arms):
+    """Up counts and sums of every client, down its share of the plan, one arm at least, and when it calls."""
+    first, clients, steps = trace.phase_one, trace.clients, trace.arm.shape[1]
+    up, down = torch.zeros_like(trace.up), torch.zeros_like(trace.down)
+    before = 0
+    for end in (first, *(trace.sync[0].nonzero().squeeze(1) + 1).tolist()):
+        since = range(end) if end == first else range(before - first, end - first)
+        pulls = [sum(t % clients == i for t in since) for i in range(clients)]
+        up[0, end - 1] = sum(2 * min(own, arms) for own in pulls)
+        length, turn = min(until.length(end), steps - first), (end - first) % clients
+        shares = [len(range((i - turn) % clients, length, clients)) for i in range(clients)]
+        down[0, end - 1] = sum(max(1, share) + 1 for share in shares)
+        before = end
+    return up, down
+
+
 @pytest.mark.parametrize(
     "surrogate", [GaussianProcess(warp=True), IndependentArms(), RIDGE], ids=lambda one: type(one).__name__
 )
@@ -34,14 +50,11 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
     plan = Plan(problem.arms[0], clients=clients, seed=rounds, fitting=fitting)
     exploration = each_arm(problem, ADVISED.first(clients, arms, rounds))
     simulated = surrogate_ucb(
-        problem, surrogate, clients, rounds, until=Growing(1.6), untried=5.0, exploration=exploration,
-        planner="server",
-    )  # fmt: skip
-    assert play(problem, plan, clients * rounds) == simulated and simulated.sync.sum() >= 2
-    usual = surrogate_ucb(
         problem, surrogate, clients, rounds, until=Growing(1.6), untried=5.0, exploration=exploration
     )
-    assert torch.equal(usual.arm, simulated.arm)
+    up, down = bill(simulated, Growing(1.6), arms)
+    assert play(problem, plan, clients * rounds) == replace(simulated, up=up, down=down)
+    assert simulated.sync.sum() >= 2
 
 
 def test_where_turns_are_not_in_order_nobody_waits_and_what_is_late_is_counted():

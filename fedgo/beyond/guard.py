@@ -256,10 +256,8 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
     return Tally(client @ hit, client @ (hit * exploration.reward.unsqueeze(-1)))
 
 
-def exchange(
-    exploration: Exploration, clients: int, arms: int, told: bool, down: bool = True
-) -> tuple[Exploration, Tally]:
-    """Phase I with the bill for its counts and sums, up unless ``told`` and ``down``, at its last step; they (S, K)."""
+def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
+    """Phase I with the bill for its counts and sums, up unless ``told`` and down, at its last step; they (S, K)."""
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
     if length == 0:
@@ -267,7 +265,7 @@ def exchange(
     billed = exploration._replace(ledger=Ledger(*(part.clone() for part in exploration.ledger)))
     star, when = Star(clients, billed.ledger), When(torch.arange(runs), torch.full((runs,), length - 1))
     news = (data if told else star.collect(counts_and_sums(data), when)).summed()
-    return billed, star.broadcast(counts_and_sums(news), when) if down else news
+    return billed, star.broadcast(counts_and_sums(news), when)
 
 
 def guard_regret(
