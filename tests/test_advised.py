@@ -63,7 +63,7 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     arms = problem.arms[0]
     cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
     mine = squared_exponential(cube, at, means, variances)
-    theirs = FittedModel.of(single_task_gp(cube[at], means.unsqueeze(-1), variances.unsqueeze(-1)), cube)
+    theirs = FittedModel.of(single_task_gp(cube[at], means, variances), cube)
     torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.variance, theirs.variance, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.covariance(at), theirs.covariance(at), rtol=0, atol=2e-3)

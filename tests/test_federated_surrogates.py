@@ -2,6 +2,7 @@
 
 import functools
 import random
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -159,8 +160,14 @@ def test_a_setting_has_a_name():
         Fitting.by("best", 0.3, 20)
 
 
-def named(points, means, variances):
-    return single_task_gp(points, means, variances)
+@dataclass(frozen=True)
+class Modelled:
+    """A surrogate of a user's own, with a function as a part."""
+
+    model: Callable
+
+    def fit(self, arms, data, sigma, before=None):
+        raise NotImplementedError
 
 
 def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
@@ -170,8 +177,9 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
         Relinearised(Network(2, 2), 2),
         Relinearised(Network(2, 3), 1),
         GaussianProcess(),
-        GaussianProcess(named),
-        GaussianProcess(functools.partial(single_task_gp, kernel=named)),
+        GaussianProcess(warp=True),
+        Modelled(single_task_gp),
+        Modelled(functools.partial(single_task_gp, kernel=bill)),
         LinearisedOnce(Network(2, 2), w0),
         LinearisedOnce(Network(2, 2), w0 + 1e-9),
     ]
@@ -192,4 +200,4 @@ def test_a_plan_whose_parts_have_no_name_is_refused(model):
     with pytest.raises(
         ValueError, match=r"a part of the plan is .*give a dataclass, or a function of a module"
     ):
-        with_surrogate(GaussianProcess(model))
+        with_surrogate(Modelled(model))

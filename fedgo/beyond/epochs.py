@@ -37,10 +37,8 @@ from fedgo.trace import Trace
 Planning = Literal["joint", "own"]
 
 _DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
-_BLOCK, _LOOK = (
-    1024,
-    16,
-)  # pulls of a plan for which memory is taken at once; those between two looks at the rivals
+_BLOCK = 1024  # pulls of a plan for which memory is taken at once
+_LOOK = 16  # pulls of a plan between two looks at the rivals
 
 
 @dataclass(frozen=True)
