@@ -7,32 +7,18 @@ Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind
+from fedgo._checks import count, number, on_cpu, require, require_finite
 from fedgo._streams import generator
 from fedgo.beyond.surrogates import FittedModel, checked, observed, single_task_gp
 from fedgo.confidence import Tally
 from fedgo.star import Ledger, Message, Star, When
 
 _RESTARTS, _RAW = 3, 64  # of optimize_acqf
-
-
-@dataclass(frozen=True)
-class Cube:
-    """A function on [0, 1]^d, d = ``dimension``: ``value`` of points (n, d) is (n,); rewards have noise ``sigma``."""
-
-    dimension: int
-    value: Callable[[Tensor], Tensor]
-    sigma: float = 0.1
-
-    def __post_init__(self) -> None:
-        count("dimension", self.dimension, "give the dimension of the points, at least 1")
-        number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
 
 
 class Search(NamedTuple):
@@ -47,48 +33,49 @@ class Search(NamedTuple):
 
 @on_cpu
 def search(
-    cube: Cube,
+    value: Callable[[Tensor], Tensor],
+    dimension: int,
     clients: int,
     epochs: int,
     *,
+    sigma: float = 0.1,
     first: int = 10,
     kappa: float = 2.0,
     seed: int = 0,
 ) -> Search:
     """``first`` uniform points, then ``epochs`` epochs in which each of N = ``clients`` clients pulls one.
 
-    A pull costs d + 1 scalars up, and everybody's go down to everybody. A fit costs O(E³) and O(E²) for every
-    evaluation of the index. Values that are not finite, rewards that are constant and a process that breaks down are a
-    ``ValueError``.
+    ``value`` of points (n, d), d = ``dimension``, is (n,); rewards have noise ``sigma``. A pull costs d + 1 scalars up,
+    and everybody's go down to everybody. A fit costs O(E³) and O(E²) for every evaluation of the index. Values that are
+    not finite, rewards that are constant and a process that breaks down are a ``ValueError``.
     """
-    require_kind(isinstance(cube, Cube), "cube", cube, "give a Cube")
+    count("dimension", dimension, "give the dimension of the points, at least 1")
     count("clients", clients, "give N, at least one client")
     count("epochs", epochs, "give at least one epoch")
+    number("sigma", sigma, "give σ > 0, the noise of a reward", above=0)
     count("first", first, "give at least two points to begin with", least=2)
     number("kappa", kappa, "give a finite number of standard deviations κ, at least 0", least=0)
     source, noise = generator(seed, 0, "points"), generator(seed, 0, "noise of points")
     pulls = first + epochs * clients
-    points = torch.rand(first, cube.dimension, generator=source, dtype=torch.float64)
-    errors = cube.sigma * torch.randn(pulls, generator=noise, dtype=torch.float64)
-    values, star = _values(cube, points), Star(clients, Ledger.blank(1, pulls))
+    new = torch.rand(first, dimension, generator=source, dtype=torch.float64)
+    errors = sigma * torch.randn(pulls, generator=noise, dtype=torch.float64)
+    points, values, star = new[:0], errors[:0], Star(clients, Ledger.blank(1, pulls))
     for epoch in range(epochs + 1):
-        sent = first if epoch == 0 else clients
+        if epoch > 0:
+            fit = _fit(points, values + errors[: len(points)], sigma)
+            with torch.random.fork_rng():
+                torch.manual_seed(epoch - 1)  # where the optimizer begins, the same at every client
+                new = _planned(fit, clients, kappa)
+        points, values = torch.cat([points, new]), torch.cat([values, _values(value, new)])
         when = When(torch.zeros(1, dtype=torch.int64), torch.tensor([len(points) - 1]))
-        news = Message(points[-sent:], sent * (cube.dimension + 1))
+        news = Message(new, len(new) * (dimension + 1))
         star.broadcast(Message(star.collect(news, when, senders=1), news.scalars), when)
-        if epoch == epochs:
-            break
-        fit = _fit(points, values + errors[: len(points)], cube.sigma)
-        with torch.random.fork_rng():
-            torch.manual_seed(epoch)  # where the optimizer begins, the same at every client
-            new = _planned(fit, clients, kappa)
-        points, values = torch.cat([points, new]), torch.cat([values, _values(cube, new)])
     return Search(points, values + errors, values, star.ledger)
 
 
-def _values(cube: Cube, points: Tensor) -> Tensor:
+def _values(value: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
     with torch.no_grad():
-        found = cube.value(points)
+        found = value(points)
     require(found.shape == (len(points),), "the shape of value", tuple(found.shape), f"give ({len(points)},)")
     require_finite("value", found)
     return found
@@ -97,9 +84,9 @@ def _values(cube: Cube, points: Tensor) -> Tensor:
 def _fit(points: Tensor, rewards: Tensor, sigma: float) -> Any:
     """BoTorch's process, fitted to the ``rewards`` (E,) of ``points`` (E, d)."""
     seen = observed(Tally(torch.ones_like(rewards), rewards), sigma)
-    model = single_task_gp(points, seen.means, seen.variances)
-    checked(FittedModel.of(model, points), len(points), type(model).__name__)
-    return model
+    found = FittedModel.of(single_task_gp(points, seen.means, seen.variances), points)
+    checked(found, len(points), "SingleTaskGP")
+    return found.model
 
 
 def _optimum(acquisition: Any, dimension: int) -> Tensor:

@@ -96,6 +96,11 @@ class Observed(NamedTuple):
     means: Tensor
     variances: Tensor
 
+    @property
+    def alike(self) -> bool:
+        """Whether they are two arms at least, with one mean, which has no scale."""
+        return len(self.at) > 1 and bool((self.means == self.means[0]).all())
+
 
 def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     """The means of ``data``; a ``ValueError`` unless they are of ``least`` arms, which are not all alike if two."""
@@ -108,10 +113,11 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     require(len(at) >= least, "the number of distinct arms with a reward", len(at), remedy)
     means = data.sums[at] / data.counts[at]
     require_each(means.abs() < _HUGE, "the mean reward of an arm", means, "scale rewards to order 1")
-    if least > 1 and bool((means == means[0]).all()):
+    seen = Observed(at, means, sigma**2 / data.counts[at])
+    if least > 1 and seen.alike:
         remedy = "rewards that are constant have no scale: explore longer, or give LinearisedOnce"
         require(False, "the mean reward of every arm", means[0].item(), remedy)
-    return Observed(at, means, sigma**2 / data.counts[at])
+    return seen
 
 
 # A Gaussian process
@@ -122,10 +128,11 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
 
     Of ``points`` (n, d_x), ``means`` (n,) and ``variances`` (n,).
     """
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from botorch.models.transforms import Standardize
-    from gpytorch.mlls import ExactMarginalLogLikelihood
+    with extra("study"):
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import SingleTaskGP
+        from botorch.models.transforms import Standardize
+        from gpytorch.mlls import ExactMarginalLogLikelihood
 
     columns = means.unsqueeze(-1), variances.unsqueeze(-1)
     model = SingleTaskGP(points, *columns, outcome_transform=Standardize(1))
@@ -177,7 +184,7 @@ class GaussianProcess:
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """As `Surrogate` says."""
-        if self.warp and _alike(data):
+        if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)
         seen = observed(data, sigma)
         low, high = arms.amin(0), arms.amax(0)
@@ -190,13 +197,6 @@ class GaussianProcess:
         leader = fit.mean[seen.at].argmax()
         reward = seen.means[leader]
         return InUnits(fit, warp, warped[leader].item(), reward.item(), warp.slope(reward).item())
-
-
-def _alike(data: Tally) -> bool:
-    """Whether the arms that were pulled, two at least, have the same mean reward."""
-    pulled = data.counts > 0
-    means = (data.sums / data.counts.clamp(min=1))[pulled]
-    return len(means) > 1 and bool((means == means[0]).all())
 
 
 # Arms that say nothing of each other
