@@ -89,24 +89,19 @@ def _fit(points: Tensor, rewards: Tensor, sigma: float) -> Any:
     return found.model
 
 
-def _optimum(acquisition: Any, dimension: int) -> Tensor:
-    """The maximum of ``acquisition`` in the cube, (1, d)."""
-    from botorch.optim.optimize import optimize_acqf
-
-    cube = torch.stack([torch.zeros(dimension), torch.ones(dimension)]).double()
-    found: Tensor = optimize_acqf(acquisition, cube, 1, _RESTARTS, _RAW)[0]
-    return found.detach()
-
-
 def _planned(model: Any, pulls: int, kappa: float) -> Tensor:
     """``pulls`` points (N, d) by mean + κ√variance, each as if those before were observed at their means."""
     from botorch.acquisition.analytic import UpperConfidenceBound
+    from botorch.optim.optimize import optimize_acqf
 
+    dimension, noise = model.train_inputs[0].shape[-1], model.likelihood.noise.mean()
+    cube = torch.stack([torch.zeros(dimension), torch.ones(dimension)]).double()
     chosen: list[Tensor] = []
-    noise = model.likelihood.noise.mean()
     for _ in range(pulls):
-        chosen.append(_optimum(UpperConfidenceBound(model, beta=kappa**2), model.train_inputs[0].shape[-1]))
+        bound = UpperConfidenceBound(model, beta=kappa**2)
+        point = optimize_acqf(bound, cube, 1, _RESTARTS, _RAW)[0].detach()
+        chosen.append(point)
         with torch.no_grad():
-            mean = model.posterior(chosen[-1]).mean
-            model = model.condition_on_observations(chosen[-1], mean, noise=noise.expand_as(mean))
+            mean = model.posterior(point).mean
+            model = model.condition_on_observations(point, mean, noise=noise.expand_as(mean))
     return torch.cat(chosen)
