@@ -63,7 +63,7 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     arms = problem.arms[0]
     cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
     mine = squared_exponential(cube, at, means, variances)
-    theirs = FittedModel.of(single_task_gp(cube[at], means.unsqueeze(-1), variances.unsqueeze(-1)), cube)
+    theirs = FittedModel.of(single_task_gp(cube[at], means, variances), cube)
     torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.variance, theirs.variance, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.covariance(at), theirs.covariance(at), rtol=0, atol=2e-3)
@@ -137,7 +137,7 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
     kept = trace.notes["kept_fit"][0]
     ends = trace.sync[0].nonzero().squeeze(-1)
     assert len(ends) > 3 and not kept[: ends[1] + 1].any() and kept[ends[2] + 1 :].all()
-    with pytest.raises(ValueError, match=r"the fit of run 0, epoch 0 failed \(no optimum.*explore longer"):
+    with pytest.raises(ValueError, match=r"the first fit of run 0 failed \(no optimum.*explore longer"):
         surrogate_ucb(problem, Failing([0, 0]), 2, 40)
 
 

@@ -41,7 +41,6 @@ from fedgo import (
     uniform_random,
 )
 from fedgo.beyond.advised import Advised
-from fedgo.beyond.continuum import Cube
 from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.guard import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
@@ -83,7 +82,6 @@ PRIVATE = private_start(PROBLEM, NETWORK, 2, 2, QUICK)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
 PUBLIC = Plan(ARMS[0], Settings(encoding="counts"), 2, NETWORK, 4)
 GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}
-CUBE = Cube("c", 2, lambda x: x.sum(-1))
 
 
 def but(values, value, *place):
@@ -203,7 +201,7 @@ CASES = [
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
     *row(Event, gamma=THRESHOLD),
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
-    *row(GaussianProcess, model=bad(kinds=("matern",))),
+    *row(GaussianProcess, warp=bad(kinds=("matern",))),
     *row(Relinearised, {"network": NETWORK}, network=bad(kinds=(25,)), starts=WHOLE),
     *row(LinearisedOnce, {"network": NETWORK, "w0": SHARED.w0[0, 0]}, w0=bad(MEANS[0]), lam=bad(0.0)),
     *row(GaussianProcess().fit, {"arms": ARMS[0], "data": Tally(ONES, MEANS[0])}, sigma=bad(0.0)),
@@ -330,7 +328,6 @@ TOGETHER = [
     (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |r|"),
     # beyond the paper
     (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
-    (lambda: surrogate_ucb(PROBLEM, GaussianProcess(), 2, 2, planning="own", planner="server"), "planner"),
     (
         lambda: surrogate_ucb(
             PROBLEM, GaussianProcess(), 2, 2, start=SHARED, exploration=Exploration.nothing(2)

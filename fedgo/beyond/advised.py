@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count
-from fedgo.beyond.epochs import Growing, each_arm, moments, plan, rivals, surrogate_ucb
+from fedgo.beyond.epochs import Growing, each_arm, plan, surrogate_ucb
 from fedgo.beyond.surrogates import Fitted, GaussianProcess, IndependentArms, Surrogate
 from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
@@ -62,18 +62,10 @@ class Advised:
     ) -> Tensor:
         """The arms (L,) of the epoch after pulls ``counts`` (K,) with noise σ = ``sigma``, planned by a ``fit`` as if
         those ``begun`` were told, and without those ``retired`` (K,); ``order`` (K,) decides ties."""
-        kappa, variance = torch.where(counts > 0, self.kappa, self.untried), fit.variance.clamp(min=0)
-        mean = fit.mean if retired is None else fit.mean.masked_fill(retired, -math.inf)
-        among = rivals(mean.unsqueeze(0), variance.unsqueeze(0), kappa.unsqueeze(0))
-        opened = torch.tensor(begun, dtype=torch.int64)
-        among = torch.cat([among[0], opened]).unique().unsqueeze(0)
-        variance, columns = moments([fit], among, variance[among])
-        places = torch.searchsorted(among[0], opened).tolist()
-        pulls = len(places) + self.until.length(int(counts.sum()))
-        planned, _ = plan(
-            mean[among], variance, columns, order[among], sigma**2, kappa[among], pulls, begun=places
-        )
-        arms: Tensor = among[0, planned[0, len(places) :]]
+        kappa, pulls = torch.where(counts > 0, self.kappa, self.untried), self.until.length(int(counts.sum()))
+        rows = kappa.unsqueeze(0), order.unsqueeze(0)
+        planned, _ = plan([fit], *rows, sigma, len(begun) + pulls, begun, retired)
+        arms: Tensor = planned[0, len(begun) :]
         return arms
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedgo._checks import number, on_cpu, require
+from fedgo._checks import number, on_cpu
 from fedgo.beyond.optimist import Optimist
 from fedgo.confidence import Tally
 from fedgo.phase_one import Exploration
@@ -29,8 +29,7 @@ class Ucb1:
     beta: float
 
     def __post_init__(self) -> None:
-        remedy = "give a finite β, at least 0"
-        require(0 <= number("beta", self.beta, remedy) < float("inf"), "beta", self.beta, remedy)
+        number("beta", self.beta, "give a finite β, at least 0", least=0)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """As `Intervals` says; of all that only what is ``known`` matters."""

@@ -10,8 +10,7 @@ pulls are planned
 
 A joint plan is common knowledge, and so is who pulls which arm: only sums are sent, one scalar for every arm that a
 client touched, and down for every arm that anybody did. The fits have to agree to the last digit for this, as they do
-on machines that are alike. With the planner "server" they are made there alone: counts and sums go up, and each client
-is sent its share of a joint plan, and one scalar that says when it calls.
+on machines that are alike.
 """
 
 import math
@@ -36,13 +35,10 @@ from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
 Planning = Literal["joint", "own"]
-Planner = Literal["clients", "server"]
 
 _DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
-_BLOCK, _LOOK = (
-    1024,
-    16,
-)  # pulls of a plan for which memory is taken at once; those between two looks at the rivals
+_BLOCK = 1024  # pulls of a plan for which memory is taken at once
+_LOOK = 16  # pulls of a plan between two looks at the rivals
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class Growing:
 
     def __post_init__(self) -> None:
         remedy = "give a factor above 1 by which the pulls grow"
-        require(1 < number("factor", self.factor, remedy) < float("inf"), "factor", self.factor, remedy)
+        number("factor", self.factor, remedy, above=1)
         count("least", self.least, "give the least pulls of an epoch, at least 1")
 
     def length(self, pulls: int) -> int:
@@ -81,14 +77,13 @@ class Own(NamedTuple):
 
 
 class State(NamedTuple):
-    """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), ``syncs`` p (S,), each client's
-    ``place`` in the epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, whether it was ``kept`` from an
-    epoch before, as a new one failed (S,), and what is played by it: the ``plan`` of all, arms (S, L), or each client's
-    `Own`."""
+    """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), each client's ``place`` in the
+    epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, whether it was ``kept`` from an epoch before, as
+    a new one failed (S,), and what is played by it: the ``plan`` of all, arms (S, NT) of which the first are planned,
+    or each client's `Own`."""
 
     fresh: Tally
     server: Tally
-    syncs: Tensor
     place: Tensor
     length: Tensor
     fits: tuple[Fitted, ...]
@@ -100,9 +95,8 @@ class State(NamedTuple):
 class Epochs:
     """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
 
-    κ = ``kappa``, in a joint plan ``untried`` for arms that nobody has pulled, if given; σ = ``sigma``; ``order``
-    (S, 1, K) decides ties of a plan; ``steps`` NT, ``begun`` T₀; ``runs`` are the numbers of the runs. With the
-    ``planner`` "server" the plans are sent.
+    κ = ``kappa``, in a joint plan ``untried`` for arms that nobody has pulled; σ = ``sigma``; ``order`` (S, 1, K)
+    decides ties of a plan; ``steps`` NT, ``begun`` T₀; ``runs`` are the numbers of the runs.
     """
 
     learners: int
@@ -113,58 +107,50 @@ class Epochs:
     order: Tensor
     sigma: float
     kappa: float
+    untried: float
     until: Growing | Event
     planning: Planning
     steps: int
     begun: int
-    untried: float | None = None
-    planner: Planner = "clients"
 
     def begin(self) -> State:
         """A first fit to what everybody knows."""
-        none = torch.zeros(len(self.runs), dtype=torch.int64)
-        return self.resume(self.first, none, none, [None] * len(self.runs))
+        run = torch.arange(len(self.runs))
+        return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
 
-    def resume(
-        self,
-        server: Tally,
-        syncs: Tensor,
-        turn: Tensor,
-        before: Sequence[Fitted | None],
-        run: Tensor | None = None,
-    ) -> State:
-        """The runs ``run`` (R,), all unless said, at the beginning of an epoch, in which client ``turn`` (R,) is first.
+    def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> State:
+        """The runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) is first.
 
-        After p = ``syncs`` (R,) synchronisations that brought ``server`` (R, K); the fits follow on those ``before``.
+        All know what is at the ``server`` (R, K); the fits follow on those ``before``.
         """
-        run = torch.arange(len(self.runs)) if run is None else run
-        fits, kept = [], torch.zeros(len(run), dtype=torch.bool)
-        for place_in_batch, (r, counts, sums, last) in enumerate(
-            zip(run.tolist(), *server, before, strict=True)
-        ):
+        fits: list[Fitted] = []
+        kept = torch.zeros(len(run), dtype=torch.bool)
+        for r, counts, sums, last in zip(run.tolist(), *server, before, strict=True):
             try:
                 fit = fitted(self.surrogates[r], self.arms[r], Tally(counts, sums), self.sigma, last)
             except Exception as error:  # whatever a library raises where it finds no optimum
-                if last is None or len(last.mean) == 0:
+                if last is None:
                     if isinstance(error, ValueError):
                         raise
-                    when = f"run {self.runs[r]}, epoch {int(syncs[place_in_batch])}"
                     remedy = "scale arms and rewards to order 1, or explore longer"
-                    raise ValueError(f"the fit of {when} failed ({error}): {remedy}") from error
-                fit, kept[place_in_batch] = last, True
+                    raise ValueError(
+                        f"the first fit of run {self.runs[r]} failed ({error}): {remedy}"
+                    ) from error
+                fit, kept[len(fits)] = last, True
             fits.append(fit)
         (runs, arms), clients = server.counts.shape, self.learners
         seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
-        mean, length = torch.stack([fit.mean for fit in fits]), self._length(server.counts.sum(-1))
+        length = self._length(server.counts.sum(-1))
         plan: Tensor | Own
         if self.planning == "own":
+            mean = torch.stack([fit.mean for fit in fits])
             covariance = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits]) / self.sigma**2
             moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
             plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
         else:
-            length, plan = self._plan(run, fits, mean, length, server.counts)
+            length, plan = self._plan(run, fits, length, server.counts)
         fresh = Tally.blank(runs, clients, arms)
-        return State(fresh, server, syncs, seat, length, tuple(fits), kept, plan)
+        return State(fresh, server, seat, length, tuple(fits), kept, plan)
 
     def notes(self, state: State, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """``kept_fit``, if ever a fit failed: whether the pull follows an earlier one."""
@@ -197,28 +183,20 @@ class Epochs:
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Counts and sums up, the news of all down, and the next fit."""
-        run, served = when.run, self.planner == "server"
+        run, fits = when.run, list(state.fits)
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
-        server = state.server.of(run) + (news if served else star.broadcast(self._message(news), when))
+        server = state.server.of(run) + star.broadcast(self._message(news), when)
         turn = (when.step + 1 - self.begun) % self.learners
-        before = [state.fits[r] for r in run.tolist()]
-        new = self.resume(server, state.syncs[run] + 1, turn, before, run)
-        if served:
-            self.hand_out(new, star, when)
-        return _renewed(state, run, new)
-
-    def hand_out(self, state: State, star: Star, when: When) -> None:
-        """Charge what each client is sent of the plan with which ``state`` begins: its arms, one at least, and when it
-        calls."""
-        assert isinstance(state.plan, Tensor)
-        left = state.length.clamp(max=state.plan.shape[1]).unsqueeze(1) - state.place
-        shares = (-(-left // self.learners)).clamp(min=1) + 1
-        star.broadcast(Message(state.plan, shares), when)
+        new = self._epoch(run, server, turn, [fits[r] for r in run.tolist()])
+        for r, fit in zip(run.tolist(), new.fits, strict=True):
+            fits[r] = fit
+        return place(state._replace(fits=()), run, new._replace(fits=()))._replace(fits=tuple(fits))
 
     def _message(self, tally: Tally) -> Message[Tally]:
         """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""
-        known = self.planning != "own" and self.planner == "clients"
-        return Message(tally, (tally.counts > 0).sum(-1)) if known else counts_and_sums(tally)
+        if self.planning == "own":
+            return counts_and_sums(tally)
+        return Message(tally, (tally.counts > 0).sum(-1))
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
@@ -227,27 +205,21 @@ class Epochs:
         return torch.tensor([self.until.length(int(made)) for made in pulls])
 
     def _plan(
-        self, run: Tensor, fits: Sequence[Fitted], mean: Tensor, length: Tensor, counts: Tensor
+        self, run: Tensor, fits: Sequence[Fitted], length: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The lengths (R,) and the arms (R, L) of an epoch."""
-        untried = self.kappa if self.untried is None else self.untried
-        kappa = torch.where(counts > 0, self.kappa, untried)
-        variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
-        among = rivals(mean, variance, kappa)
-        mean, kappa, variance = mean.gather(1, among), kappa.gather(1, among), variance.gather(1, among)
-        order = self.order[run].squeeze(1).gather(1, among)
-        variance, columns = moments(fits, among, variance)
+        """The lengths (R,) and the arms (R, NT) of an epoch, planned as far as it goes; ``length`` (R,) is a guess."""
+        kappa, order = torch.where(counts > 0, self.kappa, self.untried), self.order[run].squeeze(1)
         while True:
             pulls = min(int(length.max()), self.steps)
-            arm, variances = plan(mean, variance, columns, order, self.sigma**2, kappa, pulls)
+            arm, variance = plan(fits, kappa, order, self.sigma, pulls)
             if isinstance(self.until, Growing):
                 break
-            fired = self._fired(variances)
+            fired = self._fired(variance)
             if bool(fired.any(1).all()) or pulls == self.steps:
                 length = torch.where(fired.any(1), fired.int().argmax(1) + 1, self.steps + 1)
                 break
             length = 2 * length
-        return length, among.gather(1, arm)
+        return length, torch.nn.functional.pad(arm, (0, self.steps - pulls))
 
     def _fired(self, variance: Tensor) -> Tensor:
         """Whether the event has fired by each step of a plan whose arms had ``variance`` (R, L) when pulled."""
@@ -259,67 +231,36 @@ class Epochs:
         return fired.flatten(1)[:, :pulls]
 
 
-Columns = Callable[[Tensor], Tensor]  # of the fitted covariance, those of the arms (R,): (R, C)
-
-
-def rivals(mean: Tensor, variance: Tensor, kappa: Tensor) -> Tensor:
-    """The arms (R, C) that a joint plan may pull: widths only shrink, so that an arm whose mean + ``kappa``·√variance,
-    (R, K) each, is below the largest mean stays there; C is that of the run with the most."""
-    upper = mean + kappa * variance.sqrt()
-    among = upper >= mean.amax(-1, keepdim=True) - 1e-6
-    return upper.topk(int(among.sum(-1).max()), -1).indices.sort(-1).values
-
-
-def moments(fits: Sequence[Fitted], among: Tensor, variance: Tensor) -> tuple[Tensor, Columns]:
-    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C) and columns, of the whole covariance where C
-    is not large, or a fit has no single columns; else ``variance`` is as given."""
-    by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
-    if among.shape[1] > _DENSE and len(by_columns) == len(fits):
-        return variance, _on_demand(by_columns, among)
-    covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
-    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), _rows_of(covariance)
-
-
-def _rows_of(covariance: Tensor) -> Columns:
-    """The columns of the ``covariance`` (R, C, C)."""
-    runs = torch.arange(len(covariance))
-    return lambda arm: covariance[runs, arm]
-
-
-def _on_demand(fits: Sequence[ByColumns], among: Tensor) -> Columns:
-    """Columns between the arms ``among`` (R, C), made when they are asked for."""
-
-    def columns(arm: Tensor) -> Tensor:
-        each = zip(fits, among, arm, strict=True)
-        return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
-
-    return columns
-
-
 def plan(
-    mean: Tensor,
-    variance: Tensor,
-    columns: Columns,
-    order: Tensor,
-    noise: float,
+    fits: Sequence[Fitted],
     kappa: Tensor,
+    order: Tensor,
+    sigma: float,
     pulls: int,
     begun: Sequence[int] = (),
+    retired: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The arms of L = ``pulls`` pulls with variance ``noise``, and the variance of each when it is pulled, (R, L).
+    """The arms of L = ``pulls`` pulls with noise σ = ``sigma``, and the variance of each when it is pulled, (R, L).
 
-    By the largest mean + κ√variance, from ``mean``, ``variance``, ``kappa`` and ``order`` of ties (R, C) and the
-    ``columns`` of the covariance. Each pull takes from the variances as if it were observed, O(C) for each pull before
-    it, but not for more than some `_BLOCK` or 2C; where one rival is left, it has all further pulls. The first are
-    those of ``begun``, if they are decided already.
+    By the largest mean + κ√variance of the ``fits`` of R runs, with ``kappa`` and ``order`` of ties (R, K). Each pull
+    takes from the variances of the C `rivals` as if it were observed, O(C) for each pull before it, but not for more
+    than some `_BLOCK` or 2C; where one rival is left, it has all further pulls. The first are those of ``begun``, if
+    they are decided already; no other is of an arm that is ``retired`` (K,).
     """
+    opened = torch.tensor(begun, dtype=torch.int64)
+    mean = torch.stack([fit.mean for fit in fits])
+    if retired is not None:
+        mean = mean.masked_fill(retired, -torch.inf)
+    variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
+    among = rivals(mean, variance, kappa, opened)
+    mean, variance, kappa, order = (part.gather(1, among) for part in (mean, variance, kappa, order))
+    variance, columns = _moments(fits, among, variance)
+    places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
     vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
     arms, variances = [], []
     for k in range(pulls):
         index = mean + kappa * variance.sqrt()
-        arm = largest(index, order).unsqueeze(-1)
-        if k < len(begun):
-            arm = torch.full_like(arm, begun[k])
+        arm = places[:, k : k + 1] if k < len(begun) else largest(index, order).unsqueeze(-1)
         arms.append(arm)
         variances.append(variance.gather(-1, arm))
         left = pulls - k - 1
@@ -338,7 +279,35 @@ def plan(
         vectors[:, used] = column / (noise + variances[-1]).sqrt()
         variance = (variance - vectors[:, used].square()).clamp(min=0)
         used += 1
-    return torch.cat(arms, -1), torch.cat(variances, -1)
+    return among.gather(1, torch.cat(arms, -1)), torch.cat(variances, -1)
+
+
+def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor) -> Tensor:
+    """The arms (R, C) that a joint plan may pull: widths only shrink, so that an arm whose mean + ``kappa``·√variance,
+    (R, K) each, is below the largest mean stays there, but for those ``opened`` (B,). C is that of the run with the
+    most."""
+    upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
+    among = upper >= mean.amax(-1, keepdim=True) - 1e-6
+    return upper.topk(int(among.sum(-1).max()), -1).indices.sort(-1).values
+
+
+def _moments(
+    fits: Sequence[Fitted], among: Tensor, variance: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C), and what makes of an arm of each run (R,) the
+    column of its covariance (R, C). It is of the whole covariance where C is not large, or a fit has no single columns;
+    else ``variance`` is as given, and columns are made when they are asked for."""
+    by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
+    if among.shape[1] > _DENSE and len(by_columns) == len(fits):
+
+        def columns(arm: Tensor) -> Tensor:
+            each = zip(by_columns, among, arm, strict=True)
+            return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
+
+        return variance, columns
+    covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+    runs = torch.arange(len(fits))
+    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), lambda arm: covariance[runs, arm]
 
 
 def _decided(mean: Tensor, index: Tensor) -> Tensor:
@@ -347,27 +316,13 @@ def _decided(mean: Tensor, index: Tensor) -> Tensor:
     return (index >= top - 1e-6 * top.abs().clamp(min=1.0)).sum(-1) <= 1
 
 
-def _renewed(state: State, run: Tensor, new: State) -> State:
-    """``state`` with the rows ``run`` replaced by ``new``."""
-    fits = dict(enumerate(state.fits)) | dict(zip(run.tolist(), new.fits, strict=True))
-    old, new = state._replace(fits=()), new._replace(fits=())
-    plans = [each.plan for each in (old, new) if isinstance(each.plan, Tensor)]
-    if plans:  # the shorter one is filled up
-        longest = max(plan.shape[1] for plan in plans)
-        filled = [torch.nn.functional.pad(plan, (0, longest - plan.shape[1])) for plan in plans]
-        old, new = old._replace(plan=filled[0]), new._replace(plan=filled[1])
-    return place(old, run, new)._replace(fits=tuple(fits.values()))
-
-
 def require_epochs(
     surrogates: Sequence[Surrogate],
     rounds: int,
     until: Growing | Event,
-    planning: Planning,
     kappa: float,
+    untried: float,
     sigma: float,
-    guarantee: Guarantee | None,
-    untried: float | None = None,
 ) -> None:
     """A ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this way."""
     for surrogate in surrogates:
@@ -375,17 +330,10 @@ def require_epochs(
         require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
     count("rounds", rounds, "give T, at least one round")
     require_kind(isinstance(until, Growing | Event), "until", until, "give Growing or Event")
-    kinds = get_args(Planning)
-    require(planning in kinds, "planning", planning, f"choose one of {kinds}")
     remedy = "give a finite number of standard deviations κ, at least 0"
-    require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
-    remedy = "give σ > 0, the noise of a reward"
-    require(0 < number("sigma", sigma, remedy) < float("inf"), "sigma", sigma, remedy)
-    if untried is not None:
-        remedy = "give a finite number of standard deviations, at least 0, for arms that nobody has pulled"
-        require(0 <= number("untried", untried, remedy) < float("inf"), "untried", untried, remedy)
-    given = guarantee is None or isinstance(guarantee, Guarantee)
-    require_kind(given, "guarantee", guarantee, "give Guarantee(value, sigma)")
+    number("kappa", kappa, remedy, least=0)
+    number("untried", untried, f"{remedy}, for arms that nobody has pulled", least=0)
+    number("sigma", sigma, "give σ > 0, the noise of a reward", above=0)
 
 
 @on_cpu
@@ -419,15 +367,13 @@ def surrogate_ucb(
     exploration: Exploration | None = None,
     informed: bool = True,
     guarantee: Guarantee | None = None,
-    planner: Planner = "clients",
 ) -> Trace:
     """T₀ = ⌈√(NT)⌉ uniform pulls, then T = ``rounds`` rounds of epochs, `Growing` unless ``until`` is given.
 
     One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. Phase I is that of a
     ``start``, or another ``exploration``, `each_arm` say; unless ``informed``, the surrogate does not see what it saw.
     A joint plan has κ = ``untried`` for arms that nobody has pulled, on which the model alone speaks, if given.
-    With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs. The ``planner`` of a joint
-    plan without one may be the "server": it is charged for all that clients with a server send.
+    With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
@@ -437,30 +383,26 @@ def surrogate_ucb(
         len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
     )
     until = Growing() if until is None else until
+    untried = kappa if untried is None else untried
     sigma = problem.sigma if sigma is None else sigma
-    require_epochs(each, rounds, until, planning, kappa, sigma, guarantee, untried)
+    require_epochs(each, rounds, until, kappa, untried, sigma)
+    kinds = get_args(Planning)
+    require(planning in kinds, "planning", planning, f"choose one of {kinds}")
     if start is not None:
         require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
         start.require_for(problem, start.encoding, shared=True)
         exploration = start.exploration
-    kinds, served = get_args(Planner), planner == "server"
-    require(planner in kinds, "planner", planner, f"choose one of {kinds}")
-    fits = not served or (planning == "joint" and guarantee is None and informed)
-    require(fits, "planner", planner, "a server plans jointly, without a guarantee, informed")
     told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))
     first, begun = Tally.blank(runs, arms), exploration.arm.shape[1]
     if informed:
         first = phase_one_tally(exploration, 1, arms).summed()
         if guarantee is None:
-            exploration, first = exchange(exploration, clients, arms, told, down=not served)
+            exploration, first = exchange(exploration, clients, arms, told)
     learner = Epochs(
         clients, problem.arms, problem.runs, each, first, order_of_ties(problem, 1),
-        sigma, kappa, until, planning, clients * rounds, begun, untried, planner,
+        sigma, kappa, untried, until, planning, clients * rounds, begun,
     )  # fmt: skip
-    if served:
-        end = When(torch.arange(runs), torch.full((runs,), begun - 1))
-        learner.hand_out(learner.begin(), Star(clients, exploration.ledger), end)
     name = f"{type(each[0]).__name__}, {planning}"
     if guarantee is not None:
         return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)

@@ -22,7 +22,6 @@ What it does not say: the arms are finite and public, and each has to be looked 
 or is late by what he knows of a reward beyond f; and whether the proposal is any good it does not say.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -66,8 +65,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         Bounds(1, self.sigma, self.value, self.delta)  # checks them
-        remedy = "give κ ≥ 1, the price of a proposal"
-        require(1 <= number("kappa", self.kappa, remedy) < math.inf, "kappa", self.kappa, remedy)
+        number("kappa", self.kappa, "give κ ≥ 1, the price of a proposal", least=1)
         check_event(0.0 if self.gamma is None else self.gamma, self.patience)
 
     def threshold(self, arms: int, clients: int, rounds: int) -> float:
@@ -116,13 +114,6 @@ class State(NamedTuple):
     proposer: Any
 
 
-class Choice(NamedTuple):
-    """The ``arm`` that each client plays, and whether it is the one ``proposed`` (bool), (S, N)."""
-
-    arm: Tensor
-    proposed: Tensor
-
-
 @dataclass(frozen=True)
 class Guard:
     """The ``optimist``'s clients play what the ``proposal`` says as far as the optimist's intervals allow.
@@ -146,8 +137,9 @@ class Guard:
         """Both as they begin."""
         return State(self.optimist.begin(), self.proposal.begin())
 
-    def choose(self, state: State) -> Choice:
-        """The proposal a where q(a) ≤ κ(U − L)(a), elsewhere, and where it is NaN, the largest U."""
+    def choose(self, state: State) -> tuple[Tensor, Tensor]:
+        """The proposal a where q(a) ≤ κ(U − L)(a), elsewhere, and where it is NaN, the largest U; and whether it is the
+        one proposed, (S, N) both."""
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
         void = index.isnan()
@@ -156,7 +148,7 @@ class Guard:
         accepted = interval.certificate(proposed) <= self.kappa * width
         accepted &= ~void.any(-1)
         fallback = largest(interval.upper, self.order)
-        return Choice(torch.where(accepted, proposed, fallback), accepted)
+        return torch.where(accepted, proposed, fallback), accepted
 
     def index(self, state: State) -> Tensor:
         """For the arm that is played 2 if it was proposed and 1 if not, for the others 0."""
@@ -231,21 +223,17 @@ class Informed(EventTriggered):
 
 
 @on_cpu
-def guarded_fed_go_ucb(
-    problem: Problem, start: Start, settings: Settings, guarantee: Guarantee, informed: bool = True
-) -> Trace:
+def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
     """Fed-GO-UCB with ``settings`` (whose event is not used) as the proposal of a guard.
 
-    Unless it is not ``informed``, it has the data of Phase I in its model as well, as the guard has.
+    It has the data of Phase I in its model as well, as the guard has.
     """
-    proposal = fed_go_learner(problem, start, settings)
-    if informed:
-        known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
-        residuals = Tally(known.counts, known.sums - known.counts * proposal.offsets.squeeze(1))
-        proposal = Informed(**vars(proposal), first=residuals)
-    sizes = start.clients, start.rounds
-    told = names_arms(start.encoding)
-    return guarded("Fed-GO-UCB, guarded", problem, proposal, start.exploration, *sizes, guarantee, told=told)
+    learner = fed_go_learner(problem, start, settings)
+    known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
+    residuals = Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1))
+    proposal = Informed(**vars(learner), first=residuals)
+    sizes, told = (start.clients, start.rounds), names_arms(start.encoding)
+    return guarded("Fed-GO-UCB, guarded", problem, proposal, start.exploration, *sizes, guarantee, told)
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
@@ -256,10 +244,8 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
     return Tally(client @ hit, client @ (hit * exploration.reward.unsqueeze(-1)))
 
 
-def exchange(
-    exploration: Exploration, clients: int, arms: int, told: bool, down: bool = True
-) -> tuple[Exploration, Tally]:
-    """Phase I with the bill for its counts and sums, up unless ``told`` and ``down``, at its last step; they (S, K)."""
+def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
+    """Phase I with the bill for its counts and sums, up unless ``told`` and down, at its last step; they (S, K)."""
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
     if length == 0:
@@ -267,7 +253,7 @@ def exchange(
     billed = exploration._replace(ledger=Ledger(*(part.clone() for part in exploration.ledger)))
     star, when = Star(clients, billed.ledger), When(torch.arange(runs), torch.full((runs,), length - 1))
     news = (data if told else star.collect(counts_and_sums(data), when)).summed()
-    return billed, star.broadcast(counts_and_sums(news), when) if down else news
+    return billed, star.broadcast(counts_and_sums(news), when)
 
 
 def guard_regret(

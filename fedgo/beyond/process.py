@@ -9,7 +9,7 @@ of Yeo and Johnson (Biometrika 2000, https://doi.org/10.1093/biomet/87.4.954).
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -149,7 +149,7 @@ class InUnits(NamedTuple):
     """A ``fit`` of warped rewards in the rewards' own units, by the tangent of the ``warp`` at the leader: what was
     ``w`` becomes ``reward`` + (mean − w)/``slope``, so that there an observation has the noise that it has."""
 
-    fit: Any
+    fit: ProcessFit
     warp: Warp
     w: float
     reward: float
@@ -163,25 +163,17 @@ class InUnits(NamedTuple):
     @property
     def mean(self) -> Tensor:
         """(K,)."""
-        mean: Tensor = self.reward + (self.fit.mean - self.w) / self.slope
-        return mean
+        return self.reward + (self.fit.mean - self.w) / self.slope
 
     @property
     def variance(self) -> Tensor:
         """(K,)."""
-        variance: Tensor = self.fit.variance / self.slope**2
-        return variance
+        return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
         """Between the arms ``among`` (C,), (C, C)."""
-        covariance: Tensor = self.fit.covariance(among)
-        return covariance / self.slope**2
-
-
-class InUnitsByColumns(InUnits):
-    """Of a ``fit`` of which single columns can be had."""
+        return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `fedgo.beyond.surrogates.ByColumns` says."""
-        columns: Tensor = self.fit.columns(arm, among)
-        return columns / self.slope**2
+        """The covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        return self.fit.columns(arm, among) / self.slope**2

@@ -2,7 +2,7 @@
 
     S_x/n_x = f(x) + ε_x,   ε_x ~ N(0, σ²/n_x),   f(x_1), …, f(x_K) | data ~ N(mean, covariance)
 
-`GaussianProcess` is any BoTorch model, or the usual one on warped rewards. `IndependentArms` learns nothing from one
+`GaussianProcess` is BoTorch's usual one, or the same on warped rewards. `IndependentArms` learns nothing from one
 arm about another. `Relinearised` is the paper's network fitted anew to all data and linearised there, the linearised
 Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
 https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021, https://arxiv.org/abs/2008.08400).
@@ -10,15 +10,14 @@ https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 202
 sums are all that a fit needs, so whoever has them can fit, and nothing else is sent.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, require, require_each, require_kind
-from fedgo.beyond.process import InUnits, InUnitsByColumns, Warp, squared_exponential
+from fedgo._checks import count, extra, number, require, require_each, require_kind
+from fedgo.beyond.process import InUnits, Warp, squared_exponential
 from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
@@ -97,45 +96,46 @@ class Observed(NamedTuple):
     means: Tensor
     variances: Tensor
 
+    @property
+    def alike(self) -> bool:
+        """Whether they are two arms at least, with one mean, which has no scale."""
+        return len(self.at) > 1 and bool((self.means == self.means[0]).all())
+
 
 def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     """The means of ``data``; a ``ValueError`` unless they are of ``least`` arms, which are not all alike if two."""
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
     rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
     require_each(rewarded, "sums", data.sums, "give finite rewards, and 0 where there are no counts")
-    require(0 < sigma < float("inf"), "sigma", sigma, "give σ > 0, the noise of a reward")
+    number("sigma", sigma, "give σ > 0, the noise of a reward", above=0)
     at = data.counts.nonzero().squeeze(-1)
     remedy = "a fit needs two arms at least: explore longer, or give LinearisedOnce"
     require(len(at) >= least, "the number of distinct arms with a reward", len(at), remedy)
     means = data.sums[at] / data.counts[at]
     require_each(means.abs() < _HUGE, "the mean reward of an arm", means, "scale rewards to order 1")
-    if least > 1 and bool((means == means[0]).all()):
+    seen = Observed(at, means, sigma**2 / data.counts[at])
+    if least > 1 and seen.alike:
         remedy = "rewards that are constant have no scale: explore longer, or give LinearisedOnce"
         require(False, "the mean reward of every arm", means[0].item(), remedy)
-    return Observed(at, means, sigma**2 / data.counts[at])
+    return seen
 
 
-# Any model of BoTorch
+# A Gaussian process
 
 
-def single_task_gp(
-    points: Tensor,
-    means: Tensor,
-    variances: Tensor,
-    kernel: Callable[[int], Any] | None = None,
-) -> Any:
-    """BoTorch's SingleTaskGP with the means' own noise, all (n, …), hyperparameters by their posterior mode.
+def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
+    """BoTorch's SingleTaskGP with the means' own noise, hyperparameters by their posterior mode.
 
-    BoTorch's kernel, or ``kernel(d_x)``.
+    Of ``points`` (n, d_x), ``means`` (n,) and ``variances`` (n,).
     """
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from botorch.models.transforms import Standardize
-    from gpytorch.mlls import ExactMarginalLogLikelihood
+    with extra("study"):
+        from botorch.fit import fit_gpytorch_mll
+        from botorch.models import SingleTaskGP
+        from botorch.models.transforms import Standardize
+        from gpytorch.mlls import ExactMarginalLogLikelihood
 
-    own = kernel(points.shape[-1]) if kernel else None
-    transform = Standardize(1)
-    model = SingleTaskGP(points, means, variances, covar_module=own, outcome_transform=transform)
+    columns = means.unsqueeze(-1), variances.unsqueeze(-1)
+    model = SingleTaskGP(points, *columns, outcome_transform=Standardize(1))
     with torch.random.fork_rng():  # a fit that fails is begun again elsewhere, at random
         torch.manual_seed(0)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
@@ -166,64 +166,37 @@ class FittedModel(NamedTuple):
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A Gaussian process on the cube that holds the arms, refitted each time.
+    """A Gaussian process on the cube that holds the arms, `single_task_gp`, refitted each time.
 
-    ``model(points, means, variances)`` of shapes (n, d_x), (n, 1), (n, 1) returns a fitted model of BoTorch;
-    `single_task_gp` unless given. With ``warp`` it sees rewards drawn in by the power under which they are likeliest
-    normal (`Warp`), and `single_task_gp` is computed in closed form (`squared_exponential`), O(n³ + n²K) a fit, without
-    BoTorch; while all arms that were pulled have one mean, as coins may, which has no scale, the arms are independent.
+    With ``warp`` it sees rewards drawn in by the power under which they are likeliest normal (`Warp`), and is computed
+    in closed form (`squared_exponential`), O(n³ + n²K) a fit, without BoTorch; while all arms that were pulled have one
+    mean, as coins may, which has no scale, the arms are independent. Another model of BoTorch is a `Surrogate` whose
+    ``fit`` returns `FittedModel.of` it.
     """
 
-    model: Callable[..., Any] = single_task_gp
     warp: bool = False
 
     def __post_init__(self) -> None:
-        require_kind(callable(self.model), "model", self.model, "give a function that returns a fitted model")
-        require_kind(isinstance(self.warp, bool), "warp", self.warp, "give True or False")
-        if self.closed:
-            return
-        try:
-            import botorch  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                "this GaussianProcess needs BoTorch: pip install 'fedgo[study]'; with warp=True it does without"
-            ) from error
-
-    @property
-    def closed(self) -> bool:
-        """Whether its model is computed in closed form."""
-        return self.warp and self.model is single_task_gp
+        require_kind(isinstance(self.warp, bool), "warp", self.warp, "give True (no BoTorch needed) or False")
+        if not self.warp:
+            with extra("study"):
+                import botorch  # noqa: F401
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """As `Surrogate` says."""
-        if self.closed and _alike(data):
+        if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)
         seen = observed(data, sigma)
         low, high = arms.amin(0), arms.amax(0)
         cube = (arms - low) / torch.where(high > low, high - low, 1.0)
         if not self.warp:
-            return self._posterior(cube, seen)
+            return FittedModel.of(single_task_gp(cube[seen.at], seen.means, seen.variances), cube)
         warp = Warp.likeliest(seen.means, seen.variances)
-        warped = Observed(seen.at, warp(seen.means), seen.variances * warp.slope(seen.means).square())
-        fit = self._posterior(cube, warped)
+        warped, variances = warp(seen.means), seen.variances * warp.slope(seen.means).square()
+        fit = squared_exponential(cube, seen.at, warped, variances)
         leader = fit.mean[seen.at].argmax()
         reward = seen.means[leader]
-        units = InUnitsByColumns if isinstance(fit, ByColumns) else InUnits
-        return units(fit, warp, warped.means[leader].item(), reward.item(), warp.slope(reward).item())
-
-    def _posterior(self, cube: Tensor, seen: Observed) -> Fitted:
-        """On the ``cube`` (K, d_x) given what was ``seen``."""
-        if self.closed:
-            return squared_exponential(cube, *seen)
-        model = self.model(cube[seen.at], seen.means.unsqueeze(-1), seen.variances.unsqueeze(-1))
-        return FittedModel.of(model, cube)
-
-
-def _alike(data: Tally) -> bool:
-    """Whether the arms that were pulled, two at least, have the same mean reward."""
-    pulled = data.counts > 0
-    means = (data.sums / data.counts.clamp(min=1))[pulled]
-    return len(means) > 1 and bool((means == means[0]).all())
+        return InUnits(fit, warp, warped[leader].item(), reward.item(), warp.slope(reward).item())
 
 
 # Arms that say nothing of each other
@@ -319,7 +292,7 @@ class LinearisedOnce:
 
     def __post_init__(self) -> None:
         require(self.w0.shape == (self.network.size,), "the shape of w0", tuple(self.w0.shape), "give (d_w,)")
-        require(0 < self.lam < float("inf"), "lam", self.lam, "give a positive regularisation weight λ")
+        number("lam", self.lam, "give a positive regularisation weight λ", above=0)
 
     @classmethod
     def at(cls, start: Start, lam: float = 1.0) -> "tuple[LinearisedOnce, ...]":

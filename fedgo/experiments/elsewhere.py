@@ -29,7 +29,7 @@ def _model(cube: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Any:
     """BoTorch's process on the means of the arms that were pulled."""
     at, inverse, counts = arm.unique(return_inverse=True, return_counts=True)
     means = torch.zeros(len(at), dtype=torch.float64).index_add(0, inverse, reward) / counts
-    return single_task_gp(cube[at], means.unsqueeze(-1), (sigma**2 / counts.double()).unsqueeze(-1))
+    return single_task_gp(cube[at], means, sigma**2 / counts.double())
 
 
 def thompson(

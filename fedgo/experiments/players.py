@@ -218,10 +218,9 @@ def federated_neural(world: World, setting: Setting) -> Trace:
 @wraps(guarded_fed_go_ucb)
 def guarded(world: World, setting: Setting) -> Trace:
     """Fed-GO-UCB with λ and β in a guard, which has whatever else the setting names; F and σ are the world's unless."""
-    own = ("lam", "beta", "informed")
-    promise = guarantee(world, **{name: value for name, value in setting.items() if name not in own})
+    promise = guarantee(world, **{name: setting[name] for name in setting if name not in ("lam", "beta")})
     how = Settings(setting["lam"], setting["beta"], encoding=world.encoding)
-    return guarded_fed_go_ucb(world.problem, world.shared, how, promise, setting.get("informed", True))
+    return guarded_fed_go_ucb(world.problem, world.shared, how, promise)
 
 
 def guarantee(world: World, **values: Any) -> Guarantee:

@@ -80,8 +80,8 @@ def play(
 
     ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
     answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
-    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`, and with a fitting to
-    `fedgo.beyond.epochs.surrogate_ucb` with planner="server": arms, rewards, synchronisations and scalars.
+    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`: arms, rewards, synchronisations and scalars;
+    with a fitting to `fedgo.beyond.epochs.surrogate_ucb`, but for the scalars, as plans are sent.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")

@@ -26,8 +26,8 @@ from fedgo.star import answer
 class Fitting:
     """A surrogate in epochs that the server plans and fits, T = ``rounds`` of each client, σ = ``sigma``.
 
-    It is played as this book advises unless ``how`` says otherwise, and each client is sent its share of the plan. As
-    `fedgo.beyond.epochs.surrogate_ucb` with planner="server", with the fit of a network beginning at the last ŵ.
+    It is played as this book advises unless ``how`` says otherwise: arm for arm as `fedgo.beyond.epochs.surrogate_ucb`,
+    but counts go up as well, and down goes each client's share of the plan. A network's fit begins at the last ŵ.
     """
 
     sigma: float
@@ -37,9 +37,7 @@ class Fitting:
     def __post_init__(self) -> None:
         how = self.how
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
-        require_epochs(
-            [how.surrogate], self.rounds, how.until, "joint", how.kappa, self.sigma, None, how.untried
-        )
+        require_epochs([how.surrogate], self.rounds, how.until, how.kappa, how.untried, self.sigma)
 
 
 @dataclass(frozen=True, eq=False)
