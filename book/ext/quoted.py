@@ -15,17 +15,14 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from docutils import nodes
-from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
-
-logger = logging.getLogger(__name__)
 
 
 class Shown(NamedTuple):
@@ -64,7 +61,8 @@ def look_up(env: BuildEnvironment, what: str, location: Any) -> Shown:
     found = quoted.get(name, Shown())
     text = "" if found.kind == "svg" else found.text
     if not found.text or re.search(r"\b(nan|inf)\b", text):
-        logger.warning(f"{path.stem} quotes no '{name}'" + f", but {text}" * bool(text), location=location)
+        said = f"{path.stem} quotes no '{name}'" + f", but {text}" * bool(text)
+        logging.getLogger(__name__).warning(said, location=location)
     return found
 
 
@@ -84,14 +82,13 @@ class Again(SphinxDirective):
     """The directive ``again``."""
 
     required_arguments = 1
-    option_spec: ClassVar[dict[str, Any]] = {"class": directives.class_option}
 
     def run(self) -> list[nodes.Node]:
         """The table, or the picture, and the one for a phone before it, written where `dark` finds them."""
-        what, style = self.arguments[0], self.options.get("class", [])
+        what = self.arguments[0]
         found = look_up(self.env, what, self.get_location())
         if found.kind != "svg":
-            shown = nodes.container(classes=style)
+            shown = nodes.container()
             self.state.nested_parse(StringList(found.text.splitlines(), what), 0, shown)
             return [shown]
         pictures = []
@@ -101,12 +98,11 @@ class Again(SphinxDirective):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(picture.text, encoding="utf-8")
                 image = nodes.image(uri=f"/_build/again/{path.name}", alt=picture.alt)
-                pictures.append(nodes.container("", image, classes=[kind, *style]))
+                pictures.append(nodes.container("", image, classes=[kind]))
         return pictures
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
     app.add_role("n", Quoted())
     app.add_directive("again", Again)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
