@@ -78,7 +78,9 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
 def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Drop the theme's scripts for live code: they are written twice, which is an error, and would ask another host."""
     files = context.get("script_files", [])
-    context["script_files"] = [file for file in files if "thebe" not in repr(file)]
+    context["script_files"] = [
+        file for file in files if "thebe" not in f"{file} {getattr(file, 'attributes', '')}"
+    ]
 
 
 def setup(app: Sphinx) -> None:
