@@ -13,7 +13,7 @@ from sphinx.util.docutils import docutils_namespace
 sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
 import breaking
 import dark
-import docstrings
+import package
 
 FOLDED = """# Folded
 
@@ -66,7 +66,7 @@ code
 drawn
 ```
 """
-EXTENSIONS = ["sources", "docstrings", "folding", "opened", "breaking", "dark"]
+EXTENSIONS = ["package", "folding", "opened", "breaking", "dark"]
 RUN = {"date": "2026-01-02T03:04:05", "commit": "1a2b" * 10, "parameters": {"runs": "3"}, "seconds": 61.7}
 
 
@@ -123,7 +123,7 @@ def test_a_name_leads_to_its_class_or_function_and_one_that_is_gone_stops_the_bu
 
 
 def test_a_default_that_is_no_python_is_dots() -> None:
-    shown = docstrings.interface(*[None] * 5, "(a: list = <factory>, b = <function <lambda> at 0x1>)", "int")  # type: ignore[arg-type]
+    shown = package.interface(*[None] * 5, "(a: list = <factory>, b = <function <lambda> at 0x1>)", "int")  # type: ignore[arg-type]
     assert shown == ("(a: list = ..., b = ...)", "int")
 
 

@@ -5,6 +5,7 @@ At its foot a line says of which run the page is.
 
 import json
 import os
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -42,9 +43,8 @@ def annotate(app: Sphinx, page: str, source: list[str]) -> None:
         }
     row = " ".join(f'<a href="{escape(target)}">{label}</a>' for label, target in links.items())
     title = notebook["cells"][0]
-    head, _, rest = ("\n" + "".join(title["source"])).partition("\n# ")
-    heading, _, rest = rest.partition("\n")
-    title["source"] = f'{head}\n# {heading}\n\n<p class="open-in">{row}</p>\n{rest}'
+    head, heading, rest = re.split(r"^(# .*)", "".join(title["source"]), maxsplit=1, flags=re.MULTILINE)
+    title["source"] = f'{head}{heading}\n\n<p class="open-in">{row}</p>\n{rest}'
     foot = {"cell_type": "markdown", "id": "origin", "metadata": {}, "source": origin(notebook["metadata"])}
     source[0] = json.dumps(notebook | {"cells": [*notebook["cells"], foot]})
 
