@@ -36,11 +36,9 @@ from fedgo.experiments import code
 TEXTS, EXECUTED, DRAFTS, TRACES = map(Path, ("notebooks", "book/_executed", "_build/draft", "book/_traces"))
 # Of a kernel: one thread, see book/choices.md, and the same order of sets every time.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+ENVIRONMENT["PYTHONHASHSEED"] = "0"
 # What the newest torch tells everybody who imports BoTorch is no output of a chapter.
-ENVIRONMENT |= {
-    "PYTHONWARNINGS": "ignore:`torch.jit.script` is deprecated:FutureWarning",
-    "PYTHONHASHSEED": "0",
-}
+ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
 
 
 def code_cells(notebook: Any) -> list[Any]:
