@@ -7,7 +7,6 @@ folds all that follows it, code and figures too, up to the next ``fold``, to ``{
 into what is folded open it (book/_assets/folds.js).
 """
 
-from itertools import takewhile
 from typing import Any
 
 from docutils import nodes
@@ -44,16 +43,16 @@ class Fold(SphinxDirective):
 def put_away(_: Sphinx, doctree: nodes.document) -> None:
     """Put what follows a fold into it, and every proof into a fold whose line is the proof's first word."""
     for here in list(doctree.findall(fold)):
-        around = here.parent
-        after = around[around.index(here) + 1 :]
-        if not here[0].children:
-            around.remove(here)
-            continue
-        for node in takewhile(lambda node: not isinstance(node, fold | nodes.section), after):
-            around.remove(node)
-            here += node
-        if len(here) == 1:
+        for node in here.parent[here.parent.index(here) + 1 :]:
+            if isinstance(node, (fold, nodes.section)):
+                break
+            if here[0].children:
+                here.parent.remove(node)
+                here += node
+        if here[0].children and len(here) == 1:
             logging.getLogger(__name__).warning("there is nothing to fold", location=here)
+    for end in [here for here in doctree.findall(fold) if not here[0].children]:
+        end.parent.remove(end)
     for proof in list(doctree.findall(proof_node)):
         first = next(iter(proof.findall(nodes.Text)))
         first.parent.replace(first, nodes.Text(str(first).removeprefix(_WORD)))
