@@ -1,5 +1,4 @@
 # make book        set up .venv, execute the chapters that are stale, build the pages, print the path to open
-#                  (FRESH=1: every chapter, without stored traces)
 # make stale       the chapters that `make book` would execute, each with what has changed
 # make draft       every chapter with two runs, into _build/draft
 # make test        lint, types and all tests; those of the pages need the built book and a Chromium
@@ -21,7 +20,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Sphinx reads the pages that changed. All are read where more has, or the last build was not good.
 FRAME := _toc.yml _config.yml requirements.lock book/api book/ext book/_assets fedgo
 book: .venv/stamp
-	@$(PY) book/execute.py $(if $(FRESH),--fresh)
+	@$(PY) book/execute.py
 	@test -f _build/good && test -z "$$(find $(FRAME) -type f -not -path '*/__pycache__/*' -newer _build/good)" \
 	  || rm -rf _build/html _build/.doctrees
 	@rm -f _build/good

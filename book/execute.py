@@ -1,20 +1,28 @@
-"""Execute the chapters that are stale: `python book/execute.py [NAME ...] [--stale | --draft | --fresh]`.
+"""Execute the chapters that are stale: `python book/execute.py [NAME ...] [--stale | --draft]`.
 
 A chapter is text in `notebooks/`. Executed it is `book/_executed/NAME.ipynb`: today's text with the outputs of its last
-run. It is stale when its code, a module of the package that it takes something from, the shipped data, the lock or
+run, and with the code of the package where the text says
+
+```{source} fedgo.confidence.first_order
+```
+
+It is stale when its code, a module of the package that it takes something from, the shipped data, the lock or
 Python have changed since. A change of prose, captions, comments, docstrings or layout executes nothing.
 """
 
 import argparse
 import ast
-import json
+import inspect
 import os
 import platform
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from pkgutil import resolve_name
+from textwrap import dedent
 from typing import Any
 
 import jupytext
@@ -26,12 +34,11 @@ import psutil
 from fedgo.experiments import code
 
 TEXTS, EXECUTED, DRAFTS, TRACES = map(Path, ("notebooks", "book/_executed", "_build/draft", "book/_traces"))
-SECONDS = Path("book/seconds.json")  # of every chapter, for a clone that has executed none
-THREADS = dict.fromkeys(
-    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
-)  # see book/choices.md
+# Of a kernel: one thread, see book/choices.md, and the same order of sets every time.
+ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+ENVIRONMENT["PYTHONHASHSEED"] = "0"
 # What the newest torch tells everybody who imports BoTorch is no output of a chapter.
-PASSED_OVER = {"PYTHONWARNINGS": "ignore:`torch.jit.script` is deprecated:FutureWarning"}
+ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
 
 
 def code_cells(notebook: Any) -> list[Any]:
@@ -72,12 +79,23 @@ def why_stale(name: str) -> str:
     return ", ".join(part for part in {**now, **before} if now.get(part) != before.get(part))
 
 
+def written_out(markdown: str) -> str:
+    """``markdown`` with code as the package has it today, below a link to its place; an error where it is gone."""
+
+    def code(found: re.Match[str]) -> str:
+        lines = dedent(inspect.getsource(resolve_name(found[1]))).rstrip()
+        return f":::{{container}} source-shown\n{{src}}`{found[1]}`\n\n```python\n{lines}\n```\n:::"
+
+    return re.sub(r"^```\{source\} (.*)\n```$", code, markdown, flags=re.MULTILINE)
+
+
 def write(name: str, text: Any, executed: Any) -> None:
     """Write the ``text`` of a chapter with the outputs of its ``executed`` code."""
     for cell, done in zip(code_cells(text), code_cells(executed), strict=True):
         cell.outputs, cell.execution_count = done.outputs, done.execution_count
     for number, cell in enumerate(text.cells):
         cell.id = f"cell-{number}"  # else a random one, and another file every time
+        cell.source = cell.source if cell.cell_type == "code" else written_out(cell.source)
     text.metadata.update(language_info=executed.metadata.language_info, fedgo=executed.metadata.fedgo)
     path, content = EXECUTED / f"{name}.ipynb", nbformat.writes(text) + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != content:  # Sphinx reads again what is newer
@@ -112,23 +130,19 @@ def execute(name: str, draft: bool) -> float:
 
 
 def execute_all(names: Sequence[str], draft: bool) -> None:
-    """Execute chapters, two at a time and the longest first; the first that fails ends it."""
-    seconds = dict.fromkeys(names, 30.0) | json.loads(SECONDS.read_text(encoding="utf-8"))
-    seconds |= {name: read_executed(name).metadata.fedgo.get("seconds", seconds[name]) for name in names}
+    """Execute chapters, two at a time, first those that took longest the last time; the first that fails ends it."""
+    seconds = {name: read_executed(name).metadata.fedgo.get("seconds", 30) for name in names}
     left = sorted(names, key=lambda name: -seconds[name])
-
-    def progress(done: str) -> None:
-        about = sum(seconds[name] for name in left) / 2
-        print(f"{done}; {' and '.join(left[:2]) or 'nothing'} running, about {about:.0f} s left", flush=True)
-
-    progress(f"{len(names)} chapters to execute")
+    print(f"{len(names)} chapters to execute", flush=True)
     with ThreadPoolExecutor(max_workers=2) as pool:
         jobs = {pool.submit(execute, name, draft): name for name in left}
         for number, job in enumerate(as_completed(jobs), 1):
             if error := job.exception():
                 stop(f"{jobs[job]}: {error}")
             left.remove(jobs[job])
-            progress(f"[{number}/{len(names)}] {jobs[job]} executed in {job.result():.0f} s")
+            about = sum(seconds[name] for name in left) / 2
+            done = f"[{number}/{len(names)}] {jobs[job]} executed in {job.result():.0f} s"
+            print(f"{done}, about {about:.0f} s left", flush=True)
 
 
 def stop(why: str) -> None:
@@ -145,15 +159,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these chapters")
     parser.add_argument("--stale", action="store_true", help="say what would be executed, and what changed")
     parser.add_argument("--draft", action="store_true", help=f"every chapter with two runs, into {DRAFTS}")
-    parser.add_argument("--fresh", action="store_true", help="every chapter, without stored traces")
     options = parser.parse_args()
     names = options.names or sorted(path.stem for path in TEXTS.glob("*.md"))
-    stale = {name: "asked for" if options.draft or options.fresh else why_stale(name) for name in names}
+    stale = {name: "asked for" if options.draft else why_stale(name) for name in names}
     if options.stale:
         print("\n".join(f"{name}: {why}" for name, why in stale.items() if why) or "No chapter is stale.")
         return
-    os.environ |= THREADS | PASSED_OVER | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.getcwd()}
-    os.environ["FEDGO_TRACES"] = "" if options.fresh else str(TRACES.resolve())
+    os.environ |= ENVIRONMENT | {"PYTHONPATH": os.getcwd(), "FEDGO_TRACES": str(TRACES.resolve())}
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop("It was told to stop."))
     for folder in (EXECUTED, DRAFTS):

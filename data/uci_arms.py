@@ -23,7 +23,7 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 
 from fedgo._checks import require
-from fedgo.problems import SOURCES, Arms, digest
+from fedgo.problems import SOURCES, digest
 
 CLUSTERS = 20
 Numbers = NDArray[np.float64]
@@ -31,7 +31,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "fedgo"
 
 
 class Raw(NamedTuple):
-    """The files of a data set in UCI's archive, and the sha256 of the table in them (see `checksum`)."""
+    """The files of a data set in UCI's archive, and the sha256 of the table in them (see `load`)."""
 
     url: str
     members: tuple[str, ...]  # those on .Z are packed by Unix compress
@@ -61,24 +61,9 @@ RAW = {
 }
 
 
-class Table(NamedTuple):
-    """A data set in canonical order: rows sorted by the attributes from left to right, then by the label."""
-
-    attributes: Numbers  # (rows, d), as published, unscaled
-    labels: NDArray[np.str_]  # (rows,)
-
-    @property
-    def scaled(self) -> Numbers:
-        """The attributes, each in [0, 1] over all rows."""
-        low, high = self.attributes.min(axis=0), self.attributes.max(axis=0)
-        scaled: Numbers = (self.attributes - low) / np.where(high > low, high - low, 1.0)
-        return scaled
-
-
 def files(raw: Raw) -> list[Path]:
     """The raw files: those in the folder FEDGO_DATA, unpacked, or else of UCI's archive, downloaded once by pooch."""
-    folder = os.environ.get("FEDGO_DATA")
-    if folder:
+    if folder := os.environ.get("FEDGO_DATA"):
         return [Path(folder, member.removesuffix(".Z")) for member in raw.members]
     unpacked = pooch.retrieve(
         raw.url, None, path=pooch.os_cache("fedgo"), processor=pooch.Unzip(members=list(raw.members))
@@ -86,96 +71,86 @@ def files(raw: Raw) -> list[Path]:
     return [Path(found) for member in raw.members for found in unpacked if Path(found).name == member]
 
 
-def load(name: str) -> Table:
+def load(name: str) -> tuple[Numbers, NDArray[np.bool_]]:
     """The table of "magic" (19,020 rows, d = 10) or "shuttle" (58,000, d = 9: training and test rows), verified.
 
-    A ``ValueError`` if it is not the published one, whatever its files' packing and order of rows.
+    The attributes (rows, d), each scaled to [0, 1] over all rows, and which rows are of the positive class (rows,);
+    sorted by the attributes from left to right, then by the label. The sha256 is that of the published attributes, by
+    row as little-endian doubles, then of the labels: a ``ValueError`` if it is another, whatever the files' packing and
+    order of rows.
     """
-    raw, rows = RAW[name], list[list[str]]()
+    raw, lines = RAW[name], list[str]()
     for file in files(raw):
         content = unlzw3.unlzw(file) if file.suffix == ".Z" else file.read_bytes()
-        rows += [line.split(raw.separator) for line in content.decode("ascii").splitlines() if line]
-    cells = np.array(rows)
+        lines += content.decode("ascii").splitlines()
+    cells = np.loadtxt(lines, dtype=str, delimiter=raw.separator)
     attributes, labels = cells[:, :-1].astype(np.float64) + 0.0, cells[:, -1]  # + 0.0 turns -0.0 into 0.0
     order = np.lexsort((labels, *attributes.T[::-1]))
-    table = Table(attributes[order], labels[order])
+    attributes, labels = attributes[order], labels[order]
+    found = hashlib.sha256(attributes.astype("<f8").tobytes() + "".join(labels).encode()).hexdigest()
     remedy = f"it must be {raw.sha256}: get {raw.url} by hand, unpack it and set FEDGO_DATA to its folder"
-    require(checksum(table) == raw.sha256, f"the sha256 of {name}'s sorted table", checksum(table), remedy)
-    return table
+    require(found == raw.sha256, f"the sha256 of {name}'s sorted table", found, remedy)
+    low, high = attributes.min(axis=0), attributes.max(axis=0)
+    return (attributes - low) / (high - low), labels == SOURCES[name].positive
 
 
-def checksum(table: Table) -> str:
-    """The sha256 of a table in canonical order: attributes by row as little-endian doubles, then labels."""
-    content = table.attributes.astype("<f8").tobytes() + "".join(table.labels).encode()
-    return hashlib.sha256(content).hexdigest()
-
-
-def cluster_arms(table: Table, name: str, clusters: int = CLUSTERS) -> Arms:
-    """K-means clusters of the scaled rows (best of 10 starts, fixed seed) as arms, sorted from left to right."""
-    scaled = table.scaled
-    # tol=0 iterates until no row changes its cluster: the centroids are then exactly the means of their rows.
-    member = KMeans(clusters, n_init=10, tol=0.0, max_iter=1000, random_state=0).fit_predict(scaled)
-    rows = [member == k for k in range(clusters)]
-    features = np.array([scaled[row].mean(axis=0) for row in rows])
-    if RAW[name].constant:
-        features = np.column_stack([features, np.ones(clusters)])
-    means = np.array([np.mean(table.labels[row] == SOURCES[name].positive) for row in rows])
-    sizes = np.array([np.sum(row) for row in rows], dtype=np.int64)
-    order = np.lexsort(features.T[::-1])
-    return Arms(features[order], means[order], sizes[order])
-
-
-def write(path: Path, name: str, changes: str, how: str, columns: Sequence[str], numbers: Numbers) -> Path:
+def write(
+    path: Path, name: str, received: int, changes: str, how: str, columns: Sequence[str], numbers: Numbers
+) -> Path:
     """A file of ``numbers`` below comments that say where they come from, under which licence, and what was done."""
-    source, table = SOURCES[name], load(name)
+    source = SOURCES[name]
     about = [
         f"{source.attribution} https://doi.org/{source.doi}",
         f"Licence of the data and of this file: {source.licence}. Changes: {changes}; see below.",
         f"Source: {RAW[name].url}",
-        f"Received: {len(table.labels)} rows; sha256 of the sorted table {checksum(table)}",
+        f"Received: {received} rows; sha256 of the sorted table {RAW[name].sha256}",
         f"Computed: {how}",
         f"Regenerate: python data/uci_arms.py (scikit-learn {sklearn_version}, numpy {np.__version__})",
         f"sha256 of the numbers below: {digest(numbers)}",
         ",".join(columns),
     ]
-    lines = [f"# {line}" for line in "\n".join(about).splitlines()]
-    for row in numbers.tolist():
-        shown = [
-            str(int(value)) if column == "size" else repr(value)
-            for column, value in zip(columns, row, strict=True)
-        ]
-        lines.append(",".join(shown))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shown = ["%d" if column == "size" else "%s" for column in columns]  # %s: as many digits as it takes
+    np.savetxt(path, numbers, fmt=shown, delimiter=",", header="\n".join(about), encoding="utf-8")
     return path
 
 
 def ship(name: str, folder: Path = PACKAGE / "data") -> Path:
-    """Compute the arms of a data set and write the file that `fedgo.problems.shipped_arms` reads."""
-    source, raw = SOURCES[name], RAW[name]
+    """Write the file that `fedgo.problems.shipped_arms` reads: k-means clusters of the scaled rows as arms.
+
+    The best of 10 starts with a fixed seed; the arms are sorted from left to right.
+    """
+    raw, (scaled, positive) = RAW[name], load(name)
+    # tol=0 iterates until no row changes its cluster: the centroids are then exactly the means of their rows.
+    member = KMeans(CLUSTERS, n_init=10, tol=0.0, max_iter=1000, random_state=0).fit_predict(scaled)
+    arms = []
+    for k in range(CLUSTERS):
+        rows = member == k
+        centroid = scaled[rows].mean(axis=0)
+        arms.append([rows.sum(), positive[rows].mean(), *centroid, *[1.0] * raw.constant])
+    numbers = np.array(arms)
     how = (
         f"attributes min-max scaled to [0, 1]; k-means with {CLUSTERS} clusters. One row per cluster: its\n"
-        f"number of rows, mean reward (share of class {source.positive}), centroid{', 1' * raw.constant}."
+        f"number of rows, mean reward (share of class {SOURCES[name].positive}), centroid{', 1' * raw.constant}."
     )
-    numbers = np.column_stack(cluster_arms(load(name), name)[::-1])
     columns = ["size", "mean_reward", *raw.attributes, *["constant"] * raw.constant]
-    return write(folder / f"{name}.csv", name, "clustered, averaged", how, columns, numbers)
+    numbers = numbers[np.lexsort(numbers[:, :1:-1].T)]
+    return write(folder / f"{name}.csv", name, len(scaled), "clustered, averaged", how, columns, numbers)
 
 
 def ship_rows(folder: Path = PACKAGE / "experiments/data", rows: int = 1000, neighbours: int = 100) -> Path:
     """Write ``rows`` random rows of magic, scaled to [0, 1], each with the share of gammas among its nearest."""
-    source, table = SOURCES["magic"], load("magic")
-    scaled = table.scaled
+    scaled, positive = load("magic")
     how = (
         f"{rows} rows drawn without replacement; attributes min-max scaled to [0, 1] over all rows; the\n"
-        f"mean reward is the share of class {source.positive} among the {neighbours} rows nearest to it, "
+        f"mean reward is the share of class {SOURCES['magic'].positive} among the {neighbours} rows nearest to it, "
         "itself included."
     )
-    chosen = scaled[np.sort(np.random.default_rng(0).choice(len(table.labels), rows, replace=False))]
+    chosen = scaled[np.sort(np.random.default_rng(0).choice(len(scaled), rows, replace=False))]
     near = NearestNeighbors(n_neighbors=neighbours).fit(scaled).kneighbors(chosen, return_distance=False)
-    means = (table.labels[near] == source.positive).mean(axis=1)
-    numbers = np.column_stack([means, chosen]).round(6)
+    numbers = np.column_stack([positive[near].mean(axis=1), chosen]).round(6)
     columns = ["mean_reward", *RAW["magic"].attributes]
-    return write(folder / "magic_rows.csv", "magic", "sampled, scaled, smoothed", how, columns, numbers)
+    changes = "sampled, scaled, smoothed"
+    return write(folder / "magic_rows.csv", "magic", len(scaled), changes, how, columns, numbers)
 
 
 if __name__ == "__main__":

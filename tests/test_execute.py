@@ -84,6 +84,15 @@ def test_todays_text_is_put_around_the_outputs() -> None:
     assert (title.source, last.outputs[0].data["text/plain"]) == ("# Another title", "42.0")
 
 
+def test_code_is_put_where_the_text_names_it_and_a_name_that_is_gone_stops_the_build() -> None:
+    text = "Before.\n\n```{source} fedgo.confidence.Ball.contains\n```\n\nAfter."
+    shown = execute.written_out(text)
+    assert "{src}`fedgo.confidence.Ball.contains`\n\n```python\ndef contains(" in shown
+    assert shown.startswith("Before.\n\n:::") and shown.endswith("\n```\n:::\n\nAfter.")
+    with pytest.raises(AttributeError, match="gone"):
+        execute.written_out(text.replace("contains", "gone"))
+
+
 @pytest.mark.slow
 def test_a_chapter_is_executed() -> None:
     Path("notebooks/one.md").write_text(CHAPTER.replace("runs = 10", "runs = 20"))

@@ -13,8 +13,7 @@ from sphinx.util.docutils import docutils_namespace
 sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
 import breaking
 import dark
-import docstrings
-import sources
+import package
 
 FOLDED = """# Folded
 
@@ -49,9 +48,6 @@ CODE = """# Code
 {src}`fedgo.confidence.Ball` {src}`fedgo.confidence.Ball.sigma` {src}`fedgo.confidence.statistics.gradients`
 {src}`fedgo.confidence.Ball.gone` {src}`fedgo.gone`
 
-```{source} fedgo.confidence.first_order fedgo.confidence.gone
-```
-
 ```{eval-rst}
 .. automodule:: fedgo.confidence
    :members:
@@ -70,7 +66,7 @@ code
 drawn
 ```
 """
-EXTENSIONS = ["sources", "docstrings", "folding", "opened", "breaking", "dark"]
+EXTENSIONS = ["package", "folding", "opened", "breaking", "dark"]
 RUN = {"date": "2026-01-02T03:04:05", "commit": "1a2b" * 10, "parameters": {"runs": "3"}, "seconds": 61.7}
 
 
@@ -78,7 +74,8 @@ RUN = {"date": "2026-01-02T03:04:05", "commit": "1a2b" * 10, "parameters": {"run
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the small book's site, with what the build complained of in said.txt."""
     place = tmp_path_factory.mktemp("book")
-    cells = [nbformat.v4.new_markdown_cell("# A chapter\n\nIts text.")]
+    cells = [nbformat.v4.new_markdown_cell("# A chapter\n\nIts text."), nbformat.v4.new_code_cell("1")]
+    cells[1].outputs = [nbformat.v4.new_output("stream", text="1")]
     chapter = nbformat.v4.new_notebook(cells=cells, metadata={"fedgo": RUN})
     files = {
         "index.md": ROOT,
@@ -118,24 +115,15 @@ def test_a_fold_ends_where_it_is_said_or_with_its_section_and_a_proof_is_one(sit
 
 def test_a_name_leads_to_its_class_or_function_and_one_that_is_gone_stops_the_build(site: Path) -> None:
     page, source = read(site, "code.html"), read(site, "_modules/fedgo/confidence.html")
-    for anchor, times in (("Ball", 2), ("statistics", 1), ("first_order", 1)):
+    for anchor, times in (("Ball", 2), ("statistics", 1)):
         links = re.findall(
             rf'<a class="reference internal" href="_modules/fedgo/confidence.html#{anchor}"><code', page
         )
         assert len(links) == times and f'id="{anchor}"' in source
-    shown = page[page.index("source-shown") : page.index("module-fedgo.confidence")]
-    assert "def first_order(" in words(shown).replace(" (", "(")
-    assert "nothing defines fedgo.confidence.gone" in read(site, "said.txt")
-
-
-def test_readers_of_a_notebook_have_the_code_itself() -> None:
-    text = "Before.\n\n```{source} fedgo.confidence.first_order\n```\n\nAfter."
-    shown = sources.written_out(text)
-    assert shown.startswith("Before.\n\n```python\ndef first_order(") and shown.endswith("\n```\n\nAfter.")
 
 
 def test_a_default_that_is_no_python_is_dots() -> None:
-    shown = docstrings.interface(*[None] * 5, "(a: list = <factory>, b = <function <lambda> at 0x1>)", "int")  # type: ignore[arg-type]
+    shown = package.interface(*[None] * 5, "(a: list = <factory>, b = <function <lambda> at 0x1>)", "int")  # type: ignore[arg-type]
     assert shown == ("(a: list = ..., b = ...)", "int")
 
 
@@ -188,5 +176,7 @@ def test_an_executed_page_says_where_else_it_is_open_and_of_which_run_it_is(site
     )
     notebook = nbformat.read(site / "open/problem.ipynb", 4)
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    assert '%pip install --quiet "fedgo[book] @ git+https://github.com/me/book"' in code[0] and len(code) > 1
+    assert '%pip install --quiet "fedgo[book] @ git+https://github.com/me/book"' in code[0] and code[1:] == [
+        "1"
+    ]
     assert not any(cell.get("outputs") for cell in notebook.cells)

@@ -7,6 +7,7 @@ another. Here black, white, greys and tints change their lightness, and colours 
 import re
 from pathlib import Path
 
+import numpy as np
 from docutils import nodes
 from matplotlib.colors import to_hex, to_rgb
 from sphinx.application import Sphinx
@@ -18,25 +19,19 @@ DIM = 0.12  # luminance below which a colour is not seen on the dark ground: con
 _PAINT = re.compile(r"((?:fill|stroke|stop-color)(?::\s*|=\"))(#[0-9a-fA-F]{3,6}|white|black)\b")
 ONE_PANEL = 540  # points; what is wider a phone shows through a window that scrolls
 GROUND = "#121212"  # of the theme's pages in the dark
-_WEIGHTS = (0.2126, 0.7152, 0.0722)
-
-
-def luminance(colour: str) -> float:
-    """WCAG's relative luminance, from 0 of black to 1 of white."""
-    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour))
-    return sum(weight * part for weight, part in zip(_WEIGHTS, linear, strict=True))
+WEIGHTS = np.array([0.2126, 0.7152, 0.0722])  # of red, green and blue in what is seen as light
 
 
 def on_dark(colour: str) -> str:
     """The ``colour`` on a dark ground: itself if it is a colour that is seen there, else as light as it was dark."""
-    parts = to_rgb(colour)
-    if min(parts) == 1:
+    parts = np.array(to_rgb(colour))
+    if parts.min() == 1:
         return GROUND
-    if max(parts) - min(parts) >= TINT and luminance(colour) >= DIM:
+    luminance = WEIGHTS @ parts**2.2  # WCAG's relative luminance but for its line near black
+    if np.ptp(parts) >= TINT and luminance >= DIM:
         return colour
-    light = sum(weight * part for weight, part in zip(_WEIGHTS, parts, strict=True))
-    red, green, blue = (min(max(0.93 - 0.86 * light + 0.86 * (part - light), 0.0), 1.0) for part in parts)
-    return to_hex((red, green, blue))
+    light = WEIGHTS @ parts
+    return to_hex(np.clip(0.93 - 0.86 * light + 0.86 * (parts - light), 0, 1))
 
 
 def dark(drawing: str) -> str:

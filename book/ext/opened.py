@@ -5,25 +5,21 @@ At its foot a line says of which run the page is.
 
 import json
 import os
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import jupytext
-from sources import written_out
+import nbformat
 from sphinx.application import Sphinx
 
-ROOT = Path(__file__).resolve().parents[2]
 EXECUTED = "book/_executed/"
-INSTALL = """```{code-cell} ipython3
-# Where fedgo is not installed, as on Colab: install it, then restart the kernel if asked to.
+INSTALL = """# Where fedgo is not installed, as on Colab: install it, then restart the kernel if asked to.
 try:
     import fedgo
 except ImportError:
     %pip install --quiet "PACKAGE"
-```
-
 """
 
 
@@ -47,24 +43,19 @@ def annotate(app: Sphinx, page: str, source: list[str]) -> None:
         }
     row = " ".join(f'<a href="{escape(target)}">{label}</a>' for label, target in links.items())
     title = notebook["cells"][0]
-    head, _, rest = ("\n" + "".join(title["source"])).partition("\n# ")
-    heading, _, rest = rest.partition("\n")
-    title["source"] = f'{head}\n# {heading}\n\n<p class="open-in">{row}</p>\n{rest}'
+    head, heading, rest = re.split(r"^(# .*)", "".join(title["source"]), maxsplit=1, flags=re.MULTILINE)
+    title["source"] = f'{head}{heading}\n\n<p class="open-in">{row}</p>\n{rest}'
     foot = {"cell_type": "markdown", "id": "origin", "metadata": {}, "source": origin(notebook["metadata"])}
     source[0] = json.dumps(notebook | {"cells": [*notebook["cells"], foot]})
 
 
 def origin(metadata: dict[str, Any]) -> str:
     """When and from which commit a notebook was executed, with which parameters, and how to do it again: Markdown."""
-    run = metadata.get("fedgo", {})
-    facts = [f"on {run['date'][:10]}"] if run.get("date") else []
-    facts += [f"from commit `{run['commit'][:12]}`"] if run.get("commit") else []
-    facts += [f"in {run['seconds']:.0f} s"] if "seconds" in run else []
-    values = ", ".join(f"`{name} = {value}`" for name, value in run.get("parameters", {}).items())
-    again = f"with {values} or others" if values else "the same"
-    return (
-        f":::{{container}} origin\nExecuted {' '.join(facts)}. [Run it again](/book/rerun.md), {again}.\n:::"
-    )
+    run = metadata["fedgo"]
+    commit = f" from commit `{run['commit'][:12]}`" if run["commit"] else ""  # there is none without git
+    values = ", ".join(f"`{name} = {value}`" for name, value in run["parameters"].items())
+    made = f"Executed on {run['date'][:10]}{commit} in {run['seconds']:.0f} s."
+    return f":::{{container}} origin\n{made} [Run it again](/book/rerun.md), with {values} or others.\n:::"
 
 
 def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
@@ -74,12 +65,14 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
     folder = Path(app.outdir) / "open"
     folder.mkdir(exist_ok=True)
     package = f"fedgo[book] @ git+https://github.com/{repository(app)}" if repository(app) else ".[book]"
-    for page in app.env.found_docs:
-        if page.startswith(EXECUTED):
-            name = page.removeprefix(EXECUTED)
-            text = written_out((ROOT / f"notebooks/{name}.md").read_text(encoding="utf-8"))
-            text = text.replace("```{code-cell}", INSTALL.replace("PACKAGE", package) + "```{code-cell}", 1)
-            jupytext.write(jupytext.reads(text, "md:myst"), folder / f"{name}.ipynb")
+    for path in Path(app.srcdir, EXECUTED).glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        for cell in code:
+            cell.outputs, cell.execution_count = [], None
+        install = nbformat.v4.new_code_cell(INSTALL.replace("PACKAGE", package), id="install")
+        notebook.cells.insert(notebook.cells.index(code[0]), install)
+        nbformat.write(notebook, folder / path.name)
 
 
 def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:

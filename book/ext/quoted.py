@@ -1,4 +1,4 @@
-"""What a chapter quotes, on any page: the role {n} for numbers and phrases, the directive {again} for what is shown.
+"""What a chapter quotes is put into the text of any page: {n} for numbers and phrases, {again} for what is shown.
 
 {n}`regret` is what this chapter quotes as "regret", {n}`results:regret` what the chapter "results" does (`quote` in
 `fedgo.experiments.tables`, which gives it its format). {again} shows a table that a chapter has quoted, or, by its
@@ -15,98 +15,74 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
 
-from docutils import nodes
-from docutils.parsers.rst import directives
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-logger = logging.getLogger(__name__)
+EXECUTED = "book/_executed/"
+_PLACE = re.compile(r"\{n\}`([^`]+)`|^```\{again\} (.+)\n```$", re.MULTILINE)
+_PICTURE = """
+<div class="KIND">
 
+```{image} /PATH
+:alt: ALT
+```
 
-class Shown(NamedTuple):
-    """What a chapter quotes, as ``text`` of some ``kind``; of a figure its drawing, with its alternative text."""
-
-    kind: str = ""
-    text: str = ""
-    alt: str = ""
-    narrow: Any = None  # the same for a phone
+</div>
+"""
 
 
 @cache
-def read(path: Path, changed: int) -> dict[str, Shown]:
-    """Everything that is quoted, and every figure, in the executed notebook at ``path``, by its name."""
+def read(path: Path) -> dict[str, str]:
+    """Everything that is quoted in the executed notebook at ``path``, and its figures' pictures, by name: Markdown."""
     found, narrow = {}, None
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         drawn = cell["metadata"].get("mystnb", {})
         for output in cell.get("outputs", []):
+            data = output.get("data", {})
             if quoted := output.get("metadata", {}).get("scrapbook"):
-                ((kind, text),) = output["data"].items()
-                found[quoted["name"]] = Shown(kind, "".join(text))
-            elif svg := "".join(output.get("data", {}).get("image/svg+xml", "")):
-                picture = Shown("svg", svg, drawn.get("image", {}).get("alt", ""), narrow)
-                narrow = picture if "narrow" in cell["metadata"].get("tags", []) else None
+                found[quoted["name"]] = "".join(*data.values())
+            elif svg := "".join(data.get("image/svg+xml", "")):
+                alt = drawn.get("image", {}).get("alt", "")
                 if "figure" in drawn:
-                    found[drawn["figure"]["name"]] = picture
+                    name = drawn["figure"]["name"]
+                    before = picture(path, name, "tag_narrow", *narrow) if narrow else ""
+                    found[name] = before + picture(path, name, "shown-again", svg, alt)
+                narrow = (svg, alt) if "narrow" in cell["metadata"].get("tags", []) else None
     return found
 
 
-def look_up(env: BuildEnvironment, what: str, location: Any) -> Shown:
-    """What "name" or "chapter:name" is; a warning, and nothing, where it is missing or no number."""
-    chapter, _, name = what.rpartition(":")
-    path = Path(env.srcdir, "book/_executed", f"{chapter or Path(env.docname).name}.ipynb")
-    env.note_dependency(str(path))
-    quoted = read(path, path.stat().st_mtime_ns) if path.exists() else {}
-    found = quoted.get(name, Shown())
-    text = "" if found.kind == "svg" else found.text
-    if not found.text or re.search(r"\b(nan|inf)\b", text):
-        logger.warning(f"{path.stem} quotes no '{name}'" + f", but {text}" * bool(text), location=location)
-    return found
+def picture(chapter: Path, name: str, kind: str, svg: str, alt: str) -> str:
+    """The drawing ``svg``, written where `dark` finds it, in a block of the class ``kind``: Markdown."""
+    path = f"_build/again/{name}-{kind}.svg"
+    file = chapter.parents[2] / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(svg, encoding="utf-8")
+    return _PICTURE.replace("KIND", kind).replace("PATH", path).replace("ALT", json.dumps(alt))
 
 
-class Quoted(SphinxRole):
-    """The role ``n``."""
+def put_in(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put what is quoted in its places; a warning, and nothing, where it is missing or no number."""
 
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        """A number as it is, a phrase as Markdown."""
-        kind, text, *_ = look_up(self.env, self.text, self.get_location())
-        if kind.endswith("markdown"):
-            parsed, said = self.inliner.parse(text, self.lineno, self.inliner, self.inliner.parent)
-            return list(parsed), said
-        return [nodes.inline(text, text, classes=["pasted-text"])], []
+    def shown(place: re.Match[str]) -> str:
+        chapter, _, name = (place[1] or place[2]).rpartition(":")
+        path = Path(app.srcdir, EXECUTED, f"{chapter or Path(page).name}.ipynb")
+        app.env.note_dependency(str(path))
+        text = read(path).get(name, "") if path.exists() else ""
+        if not text or re.search(r"\b(nan|inf)\b", text):
+            said = f"{path.stem} quotes no '{name}'" + f", but {text}" * bool(text)
+            logging.getLogger(__name__).warning(said, location=page)
+        return text
 
-
-class Again(SphinxDirective):
-    """The directive ``again``."""
-
-    required_arguments = 1
-    option_spec: ClassVar[dict[str, Any]] = {"class": directives.class_option}
-
-    def run(self) -> list[nodes.Node]:
-        """The table, or the picture, and the one for a phone before it, written where `dark` finds them."""
-        what, style = self.arguments[0], self.options.get("class", [])
-        found = look_up(self.env, what, self.get_location())
-        if found.kind != "svg":
-            shown = nodes.container(classes=style)
-            self.state.nested_parse(StringList(found.text.splitlines(), what), 0, shown)
-            return [shown]
-        pictures = []
-        for picture, kind in (found.narrow, "tag_narrow"), (found, "shown-again"):
-            if picture:
-                path = Path(self.env.srcdir, "_build/again", f"{what.rpartition(':')[2]}-{kind}.svg")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(picture.text, encoding="utf-8")
-                image = nodes.image(uri=f"/_build/again/{path.name}", alt=picture.alt)
-                pictures.append(nodes.container("", image, classes=[kind, *style]))
-        return pictures
+    if not page.startswith(EXECUTED):
+        source[0] = _PLACE.sub(shown, source[0])
+        return
+    notebook = json.loads(source[0])
+    for cell in notebook["cells"]:
+        cell["source"] = _PLACE.sub(shown, "".join(cell["source"]))
+    source[0] = json.dumps(notebook)
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
-    app.add_role("n", Quoted())
-    app.add_directive("again", Again)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    app.connect("source-read", put_in)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from hashlib import sha256
 from importlib.metadata import version
@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import psutil
-import torch
 from at_site import hartmann
 from nvflare.recipe import ProdEnv, SimEnv
 
@@ -53,20 +52,15 @@ def provision(folder: Path, ports: list[int], clients: int) -> Path:
     server |= {"fed_learn_port": ports[0], "admin_port": ports[1]}
     sites = [{"name": f"site-{i + 1}", "type": "client", "org": "fedgo"} for i in range(clients)]
     admin = {"name": ADMIN, "type": "admin", "org": "fedgo", "role": "project_admin"}
-    builders = {
-        "workspace.WorkspaceBuilder": {"template_file": "master_template.yml"},
-        "static_file.StaticFileBuilder": {"config_folder": "config", "scheme": "tcp"},
-        "cert.CertBuilder": {},
-        "signature.SignatureBuilder": {},
-    }
+    kinds = ("workspace.Workspace", "static_file.StaticFile", "cert.Cert", "signature.Signature")
+    builders = [{"path": f"nvflare.lighter.impl.{kind}Builder", "args": {}} for kind in kinds]
+    builders[1]["args"] = {"config_folder": "config", "scheme": "tcp"}
     project = {
         "api_version": 3,
         "name": "fedgo",
         "description": "loopback",
         "participants": [server, *sites, admin],
-        "builders": [
-            {"path": f"nvflare.lighter.impl.{name}", "args": args} for name, args in builders.items()
-        ],
+        "builders": builders,
     }
     folder.mkdir()
     (folder / "project.yml").write_text(json.dumps(project), encoding="utf-8")  # JSON is YAML
@@ -133,30 +127,28 @@ def watch(seen: set[str], over: Event) -> None:
                 seen |= {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
 
 
-def text_of(file: Path, enough: Callable[[str], bool], seconds: float = 180) -> str:
-    """What ``file`` says as soon as it is ``enough``."""
-    for _ in range(int(seconds * 20)):
+def text_of(file: Path, enough: Callable[[str], bool]) -> str:
+    """What ``file`` says as soon as it is ``enough``; a ``TimeoutError`` after three minutes."""
+    for _ in range(3600):
         text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         if enough(text):
             return text
         time.sleep(0.05)
-    raise TimeoutError(f"{file} does not say enough after {seconds:.0f} s: {text[-200:]}")
+    raise TimeoutError(f"{file} does not say enough: {text[-200:]}")
 
 
 def submitted(folder: Path, name: str, sizes: argparse.Namespace, environment: Any) -> Path:
     """Where the run ``name``, submitted to the ``environment``, leaves what happened, in ``folder``."""
     place, killed = Path(tempfile.mkdtemp(dir=folder)), name == "killed"
-    problem, advised = world("hartmann6", 1, 0).problem, name == "advised"
+    problem = world("hartmann6", 1, 0).problem
     length = phase_one_length(sizes.clients, sizes.rounds)
-    if advised:
-        length = ADVISED.first(sizes.clients, problem.arms.shape[1], sizes.rounds)
+    played: dict[str, Any] = {"settings": {**tuned("hartmann6", "Fed-GO-UCB"), "encoding": "counts"}}
+    if name == "advised":
+        length, played = ADVISED.first(sizes.clients, problem.arms.shape[1], sizes.rounds), {}
     steps = sizes.clients * sizes.rounds
-    noise = problem.sigma * problem.tape(length + steps)[0]
-    file, settings = place / "hartmann6.npz", {**tuned("hartmann6", "Fed-GO-UCB"), "encoding": "counts"}
-    arrays = {"arms": problem.arms[0], "means": problem.means[0], "noise": noise}
-    np.savez(file, sigma=problem.sigma, **{what: values.numpy() for what, values in arrays.items()})
-    options = {"file": str(file), "clients": sizes.clients, "length": length, "rounds": sizes.rounds}
-    options |= {} if advised else {"settings": settings}
+    file, noise = place / "hartmann6.npz", problem.sigma * problem.tape(length + steps)[0]
+    np.savez(file, arms=problem.arms[0], means=problem.means[0], noise=noise, sigma=problem.sigma)
+    options = {"file": str(file), "clients": sizes.clients, "length": length, "rounds": sizes.rounds} | played
     (place / "options.json").write_text(json.dumps(options), encoding="utf-8")
     # nobody is left out because the machine is busy; the dead one soon
     hub = Hub("at_site:hartmann", options, str(place), steps, name == "together", 3.0 if killed else 30.0)
@@ -173,8 +165,9 @@ def report(name: str, folder: Path, sizes: argparse.Namespace) -> dict[str, Any]
     trace = play(problem, plan, sizes.clients * sizes.rounds, together=together)
     pulls: dict[int, tuple[int, float]] = {}
     for diary in folder.glob("client*.txt"):
-        rows = [line.split() for line in diary.read_text(encoding="utf-8").splitlines()]
-        pulls |= {int(step): (int(arm), float(reward)) for step, arm, reward in rows}
+        for line in diary.read_text(encoding="utf-8").splitlines():
+            step, arm, reward = line.split()
+            pulls[int(step)] = int(arm), float(reward)
     expected = dict(enumerate(zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True)))
     first = next((t for t in expected if pulls.get(t) != expected[t]), None)
     up, down = kept["scalars"][-1]
@@ -185,12 +178,10 @@ def report(name: str, folder: Path, sizes: argparse.Namespace) -> dict[str, Any]
         verdict = "differs in the synchronisations"
     elif [int(trace.up.sum()), int(trace.down.sum())] != [up, down]:
         verdict = "differs in the scalars"
-    arms = torch.tensor([[arm for step, (arm, _) in sorted(pulls.items()) if step >= plan.length]])
     found = {what: kept[what] for what in ("letters", "bytes", "loopback", "silent", "refused", "whole")}
-    found |= {"verdict": verdict, "regret": float(problem.regret(arms).sum()), "pulls": arms.shape[1]}
-    found |= {"up": up, "down": down, "synchronisations": len(kept["sync"]) - 1}
-    found |= {"turn": median(kept["turn"]), "answer": median(kept["answer"])}
-    found |= {"synchronisation": median(kept["seconds"][1:]), "phase_one": kept["seconds"][0]}
+    found |= {"verdict": verdict, "pulls": len(pulls) - plan.length, "up": up, "down": down}
+    found |= {"synchronisations": len(kept["sync"]) - 1, "synchronisation": median(kept["seconds"][1:])}
+    found["answer"] = median(kept["answer"])
     print(f"{name}: {verdict}; {found['bytes']:,} bytes of letters, {found['whole']:.1f} s", flush=True)
     return found
 
@@ -199,7 +190,7 @@ def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, str]:
     """Whether a client of another authority, and one without a certificate, are let in."""
     kit = provision(folder / "stranger", ports, 1) / "site-1"
     process, refused, registered = started(kit), "certificate verify failed", "Successfully registered"
-    log = text_of(kit / "log.out", lambda text: refused in text or registered in text, 60)
+    log = text_of(kit / "log.out", lambda text: refused in text or registered in text)
     foreign = "let in" if registered in log else "refused"
     stop(psutil.Process(process.pid))
     context = ssl.create_default_context(cafile=str(kits / "site-1" / "startup" / "rootCA.pem"))
@@ -215,13 +206,11 @@ def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, str]:
     return {"foreign": foreign, "nobody": nobody}
 
 
-def stamp(runs: Sequence[str]) -> dict[str, str]:
-    """How, when and with what a run was made; the code by a hash of fedgo/federation and of this folder."""
+def stamp() -> dict[str, str]:
+    """When and with what a run was made; the code by a hash of fedgo/federation and of this folder."""
     files = [*sorted((ROOT / "fedgo/federation").glob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))]
     code = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
-    how = "make federation STORE=file" if runs == RUNS else f"run.py for {', '.join(runs)} only"
-    made = {"how": how, "code": code, "date": time.strftime("%Y-%m-%d", time.gmtime())}
-    made |= {"processors": str(os.cpu_count())}
+    made = {"code": code, "date": time.strftime("%Y-%m-%d", time.gmtime()), "processors": str(os.cpu_count())}
     return made | {name: version(name) for name in ("nvflare", "torch", "numpy")}
 
 
@@ -232,10 +221,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=5, help="N")
     parser.add_argument("--rounds", type=int, default=100, help="T")
     sizes = parser.parse_args()
-    wanted = sizes.only or RUNS
     os.environ |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}", "OMP_NUM_THREADS": "1"}
     os.environ["MALLOC_ARENA_MAX"] = "2"
-    found: dict[str, Any] = {"stamp": stamp(wanted), "clients": sizes.clients, "rounds": sizes.rounds}
+    found: dict[str, Any] = {"stamp": stamp(), "clients": sizes.clients, "rounds": sizes.rounds}
     addresses: set[str] = set()
     over, begun = Event(), time.perf_counter()
     with cleanly() as folder:
@@ -247,21 +235,18 @@ def main() -> None:
         kits = provision(folder / "provisioned", ports, sizes.clients)
         sites = [f"site-{i + 1}" for i in range(sizes.clients)]
         processes = {name: started(kits / name) for name in ("localhost", *sites)}
-        environment = ProdEnv(str(kits / ADMIN), login_timeout=60.0, username=ADMIN)
-        for name in ("packed", "advised", "together"):
-            if name in wanted:
-                found[name] = report(name, submitted(kits, name, sizes, environment), sizes)
-        if "strangers" in wanted:
-            found["strangers"] = strangers(kits, folder, ports)
-        if "killed" in wanted:
-            victim, place = sizes.clients // 2, submitted(kits, "killed", sizes, environment)
-            text_of(place / f"client{victim}.txt", lambda text: text.count("\n") >= sizes.rounds // 2)
-            stop(psutil.Process(processes[f"site-{victim + 1}"].pid))
-            found["killed"] = report("killed", place, sizes)
-        stop(psutil.Process(), itself=False)
-        if "simulator" in wanted:
-            simulated = SimEnv(num_clients=sizes.clients, workspace_root=str(folder / "simulator"))
-            found["simulator"] = report("simulator", submitted(folder, "simulator", sizes, simulated), sizes)
+        real = ProdEnv(str(kits / ADMIN), login_timeout=60.0, username=ADMIN)
+        simulated = SimEnv(num_clients=sizes.clients, workspace_root=str(folder / "simulator"))
+        for name in sorted(sizes.only or RUNS, key=RUNS.index):
+            if name == "strangers":
+                found[name] = strangers(kits, folder, ports)
+                continue
+            place = submitted(kits, name, sizes, simulated if name == "simulator" else real)
+            if name == "killed":
+                victim = sizes.clients // 2
+                text_of(place / f"client{victim}.txt", lambda text: text.count("\n") >= sizes.rounds // 2)
+                stop(psutil.Process(processes[f"site-{victim + 1}"].pid))
+            found[name] = report(name, place, sizes)
         over.set()
     found |= {"addresses": sorted(addresses), "seconds": time.perf_counter() - begun}
     print(f"listened on {', '.join(found['addresses'])}; {found['seconds']:.0f} s in all")
