@@ -55,7 +55,7 @@ class Claim:
     problems: Sequence[str]
     others: Sequence[str] = ()
     ours: Sequence[str] = ("Fed-GO-UCB",)
-    quantity: Literal["regret", "scalars"] = "regret"
+    quantity: str = "regret"  # or "scalars"
     side: Literal["below", "above"] = "below"
     limit: float = 1.0
 
