@@ -71,11 +71,6 @@ class Replayed:
         """min(K, d_w), what the gradients can span."""
         return min(self.problem.arms.shape[1], self.start.network.size)
 
-    @property
-    def variety(self) -> Tensor:
-        """How many different arms are pulled in Phase II, (S,) int64."""
-        return torch.nn.functional.one_hot(self.arm).amax(1).sum(1)
-
     @cached_property
     def replay(self) -> Replay:
         """Widths, log-determinants and epochs of every step."""
@@ -87,12 +82,6 @@ class Play(Replayed):
     """Runs of Phase II with C_g = ``slope``, a bound on every ‖g_t‖."""
 
     slope: float
-
-    def first(self, runs: int) -> "Play":
-        """Phase II of the first ``runs`` runs."""
-        problem = self.problem.only(*range(runs))
-        start = replace(self.start, problem=problem, w0=self.start.w0[:runs])
-        return replace(self, problem=problem, start=start, trace=self.trace.first(runs))
 
     @property
     def information_bound(self) -> float:
@@ -116,11 +105,6 @@ class Hindsight(Replayed):
 
     truth: Tensor
     curvature: Tensor
-
-    @property
-    def noise(self) -> Tensor:
-        """η_t = y_t − f(x_t) of Phase II, (S, NT)."""
-        return self.reward - self.problem.means.gather(1, self.arm)
 
     @property
     def centre(self) -> Tensor:
@@ -153,11 +137,6 @@ class Hindsight(Replayed):
     def remainder(self) -> Tensor:
         """a_x = f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of all arms, (S, K)."""
         return self.problem.means - self.offsets - (self.gradients @ self.away.unsqueeze(-1)).squeeze(-1)
-
-    @property
-    def swing(self) -> Tensor:
-        """The difference between the best arm and the worst, (S,)."""
-        return self.problem.means.amax(1) - self.problem.means.amin(1)
 
     @property
     def sampled(self) -> Tensor:
