@@ -18,7 +18,6 @@ from fedgo._checks import require
 from fedgo.experiments.figures import STYLES
 from fedgo.experiments.players import Setting, World
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.summaries import mean_error
 from fedgo.phase_one import Start
 from fedgo.phase_two import Settings
 from fedgo.theory.replay import replay
@@ -52,18 +51,6 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
         "runs": len(traces[0].arm),
         "steps": (at + 1).tolist(),
         "sweep": rows,
-    }
-
-
-def offer(regret: Tensor, dense: float, packed: float, gamma: float | None = None) -> dict[str, Any]:
-    """One way to play an algorithm: final ``regret`` (S,), scalars in both counts, and γ if it has a threshold."""
-    mean, error = mean_error(regret)
-    return {
-        "gamma": "" if gamma is None else threshold(gamma),
-        "regret": float(mean),
-        "error": float(error),
-        "dense": dense,
-        "packed": packed,
     }
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedgo.algorithms.go_ucb import fed_go_learner
-from fedgo.confidence import Ball, Estimates, Tally, ball, compress, first_order
+from fedgo.confidence import Ball, Estimates, Tally, ball, first_order
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import Index, Settings
 from fedgo.problem import Problem
@@ -111,32 +111,17 @@ class Hindsight(Replayed):
         """ŵ₀, (S, d_w)."""
         return self.start.w0[:, 0]
 
-    @cached_property
-    def features(self) -> Tensor:
-        """The gradients in their own span, (S, K, min(K, d_w))."""
-        return compress(self.gradients).features
-
-    @property
-    def slope(self) -> Tensor:
-        """C_g = max ‖∇f_x(ŵ₀)‖, (S,)."""
-        longest: Tensor = self.gradients.norm(dim=-1).amax(-1)
-        return longest
-
-    @property
-    def away(self) -> Tensor:
-        """w* − ŵ₀, (S, d_w)."""
-        return self.truth - self.centre
-
     @property
     def rho(self) -> Tensor:
         """ρ₀ = ‖ŵ₀ − w*‖, (S,)."""
-        distance: Tensor = self.away.norm(dim=-1)
+        distance: Tensor = (self.centre - self.truth).norm(dim=-1)
         return distance
 
     @cached_property
     def remainder(self) -> Tensor:
         """a_x = f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of all arms, (S, K)."""
-        return self.problem.means - self.offsets - (self.gradients @ self.away.unsqueeze(-1)).squeeze(-1)
+        away = (self.truth - self.centre).unsqueeze(-1)
+        return self.problem.means - self.offsets - (self.gradients @ away).squeeze(-1)
 
     @property
     def sampled(self) -> Tensor:

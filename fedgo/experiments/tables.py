@@ -20,9 +20,8 @@ Truth = bool | Tensor | npt.NDArray[np.bool_]
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
 _QUOTED = "application/papermill.record/"  # what Jupyter does not show, and MyST-NB sets apart
 _BAR = re.compile(r"(?<!\\)\|")
-_PRINTED = re.compile(
-    r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)"
-)  # as it is, a minus, an error
+# What stays as it is, a minus, an error.
+_PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)")
 
 
 def _printed(cell: str) -> str:
