@@ -16,13 +16,9 @@ from fedgo.experiments.regimes import Regime
 from fedgo.experiments.roster import ALGORITHMS, PLAYERS
 from fedgo.experiments.summaries import interval
 
+# Of the paper's comparison and of the part beyond it: the same colours on every page.
 STYLES: Mapping[str, tuple[str, str]] = {
-    name: player.style for name, player in ALGORITHMS.items() if player.style
-}
-BEYOND: Mapping[str, tuple[str, str]] = {  # the part beyond the paper, in the same colours on every page
-    name: player.style
-    for name, player in PLAYERS.items()
-    if player.style and player.style not in STYLES.values()
+    name: player.style for name, player in {**PLAYERS, **ALGORITHMS}.items() if player.style
 }
 _FALLBACK = ("#000000", "p")
 
@@ -105,7 +101,7 @@ def regret_against_scalars(outcomes: Mapping[str, Outcome], uniform: float, narr
     text: Any = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": size}
     lowest = min(outcomes.values(), key=lambda each: float(each.regret.mean()))
     for name, each in outcomes.items():
-        colour, marker = {**STYLES, **BEYOND}.get(name, _FALLBACK)
+        colour, marker = STYLES.get(name, _FALLBACK)
         mean, low, high = interval(np.mean, each.regret.numpy())
         ends = {each.dense: colour} | {each.packed: "white"}  # one and hollow where the bills are equal
         arrow: Any = {"arrowstyle": "->", "color": colour, "linewidth": 1.6, "shrinkB": 0.6 * size}
