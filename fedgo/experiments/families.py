@@ -1,4 +1,4 @@
-"""Problems beyond the paper's: Levy's function, two ridges, networks, a random tree, features that say nothing, and
+"""Problems beyond the paper's: Levy's function, two ridges, a random tree, features that say nothing, and
 rows of two data sets as arms."""
 
 from collections.abc import Callable, Sequence
@@ -12,10 +12,8 @@ from torch import Tensor
 
 from fedgo._checks import on_cpu, require
 from fedgo._streams import generator
-from fedgo.network import Network
 from fedgo.problem import Problem, run_numbers, uniform_arms
 from fedgo.problems import shipped
-from fedgo.theory import worlds
 
 Runs = int | Sequence[int]
 
@@ -43,12 +41,6 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     ridges = ridges / ridges.norm(dim=-1, keepdim=True)
     along = 12**0.5 * (blank.arms - 0.5) @ ridges.mT
     return replace(blank, means=(2 * along[..., 0]).sin() + (2 * along[..., 1]).cos())
-
-
-def realizable(runs: Runs, *, arms: int, seed: int, sigma: float, d_x: int) -> Problem:
-    """A network of the paper's class with random parameters, `fedgo.realizable`."""
-    found = worlds.realizable(Network(d_x), runs, arms=arms, seed=seed, sigma=sigma)
-    return replace(found, name=f"network, {d_x} inputs")
 
 
 @on_cpu

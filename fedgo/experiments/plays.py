@@ -37,11 +37,6 @@ class Replayed:
         return self.trace.arm[:, self.trace.phase_one :]
 
     @property
-    def reward(self) -> Tensor:
-        """y_t of Phase II, (S, NT)."""
-        return self.trace.reward[:, self.trace.phase_one :]
-
-    @property
     def regret(self) -> Tensor:
         """r_t of Phase II, (S, NT)."""
         return self.trace.regret[:, self.trace.phase_one :]
@@ -64,7 +59,7 @@ class Replayed:
     @property
     def residual(self) -> Tensor:
         """y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
-        return self.reward - self.offsets.gather(1, self.arm)
+        return self.trace.reward[:, self.trace.phase_one :] - self.offsets.gather(1, self.arm)
 
     @property
     def dimension(self) -> int:
