@@ -32,7 +32,7 @@ def embedded(html):
 
 def test_a_scene_fires_where_a_level_exceeds_the_threshold(played):
     start, trace, settings = played
-    found = explorer.scene(start, trace, settings)
+    found = explorer.scene(start, trace, settings, 0, 48)
     fires = [step for step, level in enumerate(found["level"]) if level > settings.gamma]
     assert found["fires"] == fires == trace.sync[0, trace.phase_one :].nonzero().flatten().tolist()
     assert 0 < len(fires) < len(found["level"]) / 2
@@ -55,7 +55,5 @@ def test_a_sweep_has_the_means_of_the_traces():
         assert row["sent"] == (trace.up + trace.down).sum().item() / len(trace.arm)
         assert row["count"] == trace.sync.sum().item() / len(trace.arm)
         assert [len(run) for run in row["syncs"]] == trace.sync.sum(1).tolist()
-    shown = embedded(explorer.threshold_explorer({"A": {"DisLinUCB": found}}, gammas, 0.5, "fig-a"))
-    assert (shown["gammas"], shown["first"]) == (["0", "0.5", "∞"], 1)
-    with pytest.raises(ValueError, match="choose one of the thresholds"):
-        explorer.threshold_explorer({"A": {"DisLinUCB": found}}, gammas, 1.0, "fig-a")
+    shown = embedded(explorer.explorer("threshold", "fig-a", problems={"A": {"DisLinUCB": found}}))
+    assert shown == {"problems": {"A": {"DisLinUCB": found}}}

@@ -10,7 +10,7 @@ The runs are a frame with a row for each: problem, player, run, and the columns 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from itertools import product
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -25,8 +25,6 @@ from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.experiments.tables import in_symbols, quote, table
 from fedgo.trace import Trace
 
-Quantity = Literal["regret", "scalars"]
-Side = Literal["below", "above"]
 Verdict = Literal["reproduced", "partly", "not reproduced"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -42,29 +40,33 @@ class Part(NamedTuple):
     holds: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper: where and in which words, what decides it, and the verdict expected.
+    """A sentence of the paper: where and in which words, the verdict expected, and what decides it.
 
-    ``decide`` is a function of this file with all arguments but the runs.
+    That is the mean final ``quantity`` of each of ``ours`` over that of each of the ``others``, on each of the
+    ``problems``; or, without ``others``, the share of Phase II's scalars that are sent in its second half: ½ for linear
+    growth, less for sub-linear. A part holds on that ``side`` of the ``limit``.
     """
 
-    name: str
     place: str
     quote: str
-    decide: partial[list[Part]]
     expected: Verdict
+    problems: Sequence[str]
+    others: Sequence[str] = ()
+    ours: Sequence[str] = ("Fed-GO-UCB",)
+    quantity: str = "regret"  # or "scalars"
+    side: Literal["below", "above"] = "below"
+    limit: float = 1.0
 
     @property
     def rule(self) -> str:
         """What decides it, in words, and the threshold that a part has to keep to."""
-        how = self.decide.keywords
-        if self.decide.func is late_share:
-            what = f"share of Phase II's scalars that {how['algorithm']} sends in its second half"
-        else:
-            quantity = {"regret": "final regret", "scalars": "scalars"}[how["quantity"]]
-            what = f"mean {quantity} of {' or '.join(how['ours'])} over that of {'; '.join(how['others'])}"
-        return f"{what}; whole interval {how.get('side', 'below')} {Fraction(how['limit'])}"
+        quantity = {"regret": "final regret", "scalars": "scalars"}[self.quantity]
+        what = f"mean {quantity} of {' or '.join(self.ours)} over that of {'; '.join(self.others)}"
+        if not self.others:
+            what = f"share of Phase II's scalars that {' or '.join(self.ours)} sends in its second half"
+        return f"{what}; whole interval {self.side} {Fraction(self.limit)}"
 
 
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
@@ -81,15 +83,18 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[Part]]:
     """The verdict on ``claim`` from ``runs``, and the parts it rests on."""
-    parts = claim.decide(runs)
+    parts = []
+    for problem, own, other in product(claim.problems, claim.ours, claim.others or ("",)):
+        if claim.others:
+            label, compared = f"{own} / {other}", ((own, claim.quantity), (other, claim.quantity))
+        else:
+            label, compared = "second half / all", ((own, "scalars_late"), (own, "scalars_phase_two"))
+        found = interval(_ratio, *(column(runs, problem, *one) for one in compared))
+        _, low, high = found
+        holds = high < claim.limit if claim.side == "below" else low > claim.limit
+        parts.append(Part(f"{PROBLEMS[problem].title}: {label}", *found, claim.limit, holds))
     holding = sum(part.holds for part in parts)
     return ("reproduced" if holding == len(parts) else "partly" if holding else "not reproduced"), parts
-
-
-def on(claim: Claim, problems: Sequence[str]) -> Claim | None:
-    """``claim`` with its parts on ``problems`` alone; None where none of its parts is a run on these."""
-    kept = tuple(name for name in claim.decide.keywords["problems"] if name in problems)
-    return replace(claim, decide=partial(claim.decide, problems=kept)) if kept else None
 
 
 class Change(NamedTuple):
@@ -99,30 +104,20 @@ class Change(NamedTuple):
     before: tuple[Verdict, list[Part]]
     after: tuple[Verdict, list[Part]]
 
-    @property
-    def stable(self) -> bool:
-        """Whether the verdict is the same."""
-        return self.before[0] == self.after[0]
-
-    def turned(self, holds: bool) -> int:
-        """How many parts hold only afterwards; or, with False, only before."""
-        pairs = zip(self.before[1], self.after[1], strict=True)
-        return sum(old.holds != new.holds == holds for old, new in pairs)
-
 
 def changes(runs: Any, others: Any, baselines: bool = False) -> list[Change]:
     """Every claim that runs on the problems of ``others`` decide, judged on ``runs`` and with ``others`` in place of
     those of the algorithm that the claim is about; what it is compared with stays, unless ``baselines``."""
     found = []
-    names = others["problem"].unique()
-    here = runs[runs["problem"].isin(names)]
-    for claim in filter(None, (on(part, tuple(names)) for part in CLAIMS)):
-        keywords = claim.decide.keywords
-        about = keywords["ours"] if "ours" in keywords else (keywords["algorithm"],)
-        new = others if baselines else others[others["player"].isin(about)]
-        replaced = {*zip(new["problem"], new["player"], strict=True)}
-        stays = [pair not in replaced for pair in zip(here["problem"], here["player"], strict=True)]
-        found.append(Change(claim, judge(claim, runs), judge(claim, pd.concat([here[stays], new]))))
+    for claim in CLAIMS:
+        here = replace(claim, problems=[name for name in claim.problems if name in set(others["problem"])])
+        if here.problems:
+            new = others if baselines else others[others["player"].isin(claim.ours)]
+            played, replaced = (
+                pd.MultiIndex.from_frame(frame[["problem", "player"]]) for frame in (runs, new)
+            )
+            after = pd.concat([runs[~played.isin(replaced)], new])
+            found.append(Change(here, judge(here, runs), judge(here, after)))
     return found
 
 
@@ -133,43 +128,8 @@ def column(runs: Any, problem: str, player: str, name: str) -> Array:
     return values
 
 
-def ratios(
-    runs: Any,
-    quantity: Quantity,
-    problems: Sequence[str],
-    ours: Sequence[str],
-    others: Sequence[str],
-    side: Side,
-    limit: float,
-) -> list[Part]:
-    """Mean final ``quantity`` of each of ``ours`` over that of each of the ``others``, on each problem."""
-    parts = []
-    for problem in problems:
-        for own in ours:
-            for other in others:
-                found = interval(_ratio, *(column(runs, problem, name, quantity) for name in (own, other)))
-                parts.append(_against(f"{PROBLEMS[problem].title}: {own} / {other}", found, side, limit))
-    return parts
-
-
-def late_share(runs: Any, problems: Sequence[str], algorithm: str, limit: float) -> list[Part]:
-    """Share of Phase II's scalars that are sent in its second half: ½ for linear growth, less for sub-linear."""
-    parts = []
-    for problem in problems:
-        names = ("scalars_late", "scalars_phase_two")
-        found = interval(_ratio, *(column(runs, problem, algorithm, name) for name in names))
-        parts.append(_against(f"{PROBLEMS[problem].title}: second half / all", found, "below", limit))
-    return parts
-
-
 def _ratio(ours: Array, other: Array, axis: int) -> Any:
     return ours.mean(axis) / other.mean(axis)
-
-
-def _against(label: str, found: tuple[float, float, float], side: Side, limit: float) -> Part:
-    """The part of an estimate with an interval: all of it has to be on the claimed ``side`` of the ``limit``."""
-    _, low, high = found
-    return Part(label, *found, limit, holds=high < limit if side == "below" else low > limit)
 
 
 # --- Regrets beside each other: as tuned, and with other settings or another index
@@ -198,15 +158,14 @@ def regrets_compared(
 
 def quote_study(of: str, study: str, found: Sequence[Change]) -> None:
     """Quote what the changes come to, how many settings the ``study`` tried on how many runs, and when."""
-    quote(
-        "",
-        of,
-        judged=len(found),
-        verdicts=sum(not change.stable for change in found),
-        parts=sum(len(change.after[1]) for change in found),
-        gained=sum(change.turned(True) for change in found),
-        lost=sum(change.turned(False) for change in found),
-    )
+    turned = [
+        (old.holds, new.holds)
+        for change in found
+        for old, new in zip(change.before[1], change.after[1], strict=True)
+    ]
+    verdicts = sum(change.before[0] != change.after[0] for change in found)
+    gained, lost = turned.count((False, True)), turned.count((True, False))
+    quote("", of, judged=len(found), verdicts=verdicts, parts=len(turned), gained=gained, lost=lost)
     ((settings, runs),) = STUDIES[study].rungs(next(iter(STUDIES[study].players)))
     made = facts(study)["made"][-1]
     named = {name: f"`{made[name]}`" for name in ("when", "command", "commit")}
@@ -214,97 +173,90 @@ def quote_study(of: str, study: str, found: Sequence[Change]) -> None:
 
 
 _SYNTHETIC, _REAL = ("hartmann6", "cosine8"), ("magic", "shuttle")
-
-
-def _compared(
-    quantity: Quantity,
-    problems: Sequence[str],
-    ours: Sequence[str],
-    others: Sequence[str],
-    side: Side,
-    limit: float,
-) -> partial[list[Part]]:
-    return partial(
-        ratios, quantity=quantity, problems=problems, ours=ours, others=others, side=side, limit=limit
-    )
-
-
 _ALL = (*_SYNTHETIC, *_REAL)
-_OURS, _SHARED = ("Fed-GO-UCB",), ("Fed-GO-UCB", "One-GO-UCB")
 _FEDERATED = ("DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB")
+_SHARED = ("Fed-GO-UCB", "One-GO-UCB")
 
 # In the paper's order.
 CLAIMS = [
     Claim(
-        name="effective",
         place="Abstract",
         quote="Empirical evaluations also demonstrate the effectiveness of the proposed algorithm.",
-        decide=_compared("regret", _ALL, _OURS, ("Uniform",), "below", 0.5),
         expected="reproduced",
+        problems=_ALL,
+        others=("Uniform",),
+        limit=0.5,
     ),
     Claim(
-        name="contribution",
         place="Introduction, third contribution",
         quote="Our empirical evaluations show Fed-GO-UCB outperforms existing federated bandit algorithms",
-        decide=_compared("regret", _ALL, _OURS, _FEDERATED, "below", 1.0),
         expected="partly",
+        problems=_ALL,
+        others=_FEDERATED,
     ),
     Claim(
-        name="much-smaller-regret",
         place="Section 6, synthetic",
         quote="Fed-GO-UCB and One-GO-UCB have much smaller regret than other baseline algorithms",
-        decide=_compared("regret", _SYNTHETIC, _SHARED, (*_FEDERATED, "N-GO-UCB"), "below", 0.5),
         expected="partly",
+        problems=_SYNTHETIC,
+        others=(*_FEDERATED, "N-GO-UCB"),
+        ours=_SHARED,
+        limit=0.5,
     ),
     Claim(
-        name="superiority",
         place="Section 6, synthetic",
         quote="demonstrating the superiority of neural network approximation for the global non-linear optimization",
-        decide=_compared(
-            "regret", _SYNTHETIC, _OURS, (*_FEDERATED, "Kernel UCB, at once", "UCB1, shared"), "below", 1.0
-        ),
         expected="partly",
+        problems=_SYNTHETIC,
+        others=(*_FEDERATED, "Kernel UCB, at once", "UCB1, shared"),
     ),
     Claim(
-        name="higher-cost",
         place="Section 6, synthetic",
         quote="inevitably this comes at the expense of higher communication cost",
-        decide=_compared("scalars", _SYNTHETIC, _SHARED, _FEDERATED, "above", 1.0),
         expected="reproduced",
+        problems=_SYNTHETIC,
+        others=_FEDERATED,
+        ours=_SHARED,
+        quantity="scalars",
+        side="above",
     ),
     Claim(
-        name="cheaper-than-one",
         place="Section 6, synthetic",
         quote="the communication cost of Fed-GO-UCB is significantly lower than One-GO-UCB",
-        decide=_compared("scalars", _SYNTHETIC, _OURS, ("One-GO-UCB",), "below", 0.5),
         expected="reproduced",
+        problems=_SYNTHETIC,
+        others=("One-GO-UCB",),
+        quantity="scalars",
+        limit=0.5,
     ),
     Claim(
-        name="sub-linear",
         place="Section 6, synthetic",
         quote="it grows at a sub-linear rate over time",
-        decide=partial(late_share, problems=_SYNTHETIC, algorithm="Fed-GO-UCB", limit=0.5),
         expected="reproduced",
+        problems=_SYNTHETIC,
+        quantity="scalars",
+        limit=0.5,
     ),
     Claim(
-        name="outperforms",
         place="Section 6, real data",
         quote="Fed-GO-UCB outperforms the baselines",
-        decide=_compared("regret", _REAL, _OURS, ("One-GO-UCB", *_FEDERATED, "N-GO-UCB"), "below", 1.0),
         expected="partly",
+        problems=_REAL,
+        others=("One-GO-UCB", *_FEDERATED, "N-GO-UCB"),
     ),
     Claim(
-        name="low-cost",
         place="Section 6, real data",
         quote="with relatively low communication cost",
-        decide=_compared("scalars", _REAL, _OURS, ("One-GO-UCB", *_FEDERATED), "below", 1.0),
         expected="partly",
+        problems=_REAL,
+        others=("One-GO-UCB", *_FEDERATED),
+        quantity="scalars",
     ),
     Claim(
-        name="conclusion",
         place="Conclusion",
         quote="the effectiveness of our algorithm, especially its ability in approximating nonlinear functions",
-        decide=_compared("regret", _ALL, _OURS, _FEDERATED[:2], "below", 1.0),
         expected="partly",
+        problems=_ALL,
+        others=_FEDERATED[:2],
     ),
 ]

@@ -7,7 +7,7 @@ Optuna is no dependency of this package: its rows were made in an environment of
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from typing import Any
 
@@ -85,47 +85,35 @@ LIBRARIES: dict[str, Choose] = {
 OPTUNA = "Optuna, TPE"
 
 
-def optuna_arms(
-    problem: Problem, row: int, clients: int
-) -> Iterator[tuple[Tensor, Callable[[Tensor], None]]]:
-    """Optuna's TPE on the cube, N trials at once, each played as the arm nearest to it; and how to tell it rewards."""
+def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
+    """Optuna's TPE on the ``cube``, ``wanted`` trials at once, each as its nearest arm; it is sent the rewards."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    cube = _cube(problem.arms[row])
-    sampler = optuna.samplers.TPESampler(seed=problem.runs[row], constant_liar=True)
+    sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     while True:
-        trials = [study.ask() for _ in range(clients)]
+        trials = [study.ask() for _ in range(wanted)]
         points = [[t.suggest_float(f"x{j}", 0, 1) for j in range(cube.shape[1])] for t in trials]
-
-        def tell(rewards: Tensor, asked: Any = trials) -> None:
-            for trial, reward in zip(asked, rewards.tolist(), strict=True):
-                study.tell(trial, reward)
-
-        yield torch.cdist(torch.tensor(points, dtype=torch.float64), cube).argmin(-1), tell
-
-
-def _cube(arms: Tensor) -> Tensor:
-    low, high = arms.amin(0), arms.amax(0)
-    return (arms - low) / torch.where(high > low, high - low, 1.0)
+        rewards = yield torch.cdist(torch.tensor(points, dtype=torch.float64), cube).argmin(-1)
+        for trial, reward in zip(trials, rewards.tolist(), strict=True):
+            study.tell(trial, reward)
 
 
 def pulled(name: str, problem: Problem, clients: int, steps: int) -> Tensor:
     """The arms (1, steps) that the library ``name`` pulls in the one run of ``problem``."""
-    cube, tape = _cube(problem.arms[0]), problem.tape(steps)
-    source = generator(problem.seed, problem.runs[0], "elsewhere")
-    asked = optuna_arms(problem, 0, clients) if name == OPTUNA else None
-    arm = each_arm(problem, clients).arm[0] if asked is None else torch.zeros(0, dtype=torch.int64)
+    low, high = problem.arms[0].amin(0), problem.arms[0].amax(0)
+    cube = (problem.arms[0] - low) / torch.where(high > low, high - low, 1.0)
+    source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps)
+    trials, drawn = optuna_arms(cube, problem.runs[0], clients), None
+    arm = torch.zeros(0, dtype=torch.int64) if name == OPTUNA else each_arm(problem, clients).arm[0]
     reward = problem.observe(arm.unsqueeze(0), tape[:, : len(arm)])[0]
     while len(arm) < steps:
-        if asked is None:
-            new = LIBRARIES[name](cube, arm, reward, problem.sigma, clients, source)
-            drawn = problem.observe(new.unsqueeze(0), tape[:, len(arm) : len(arm) + clients])[0]
+        if name == OPTUNA:
+            new = trials.send(drawn)
         else:
-            new, tell = next(asked)
-            drawn = problem.observe(new.unsqueeze(0), tape[:, len(arm) : len(arm) + clients])[0]
-            tell(drawn)
+            new = LIBRARIES[name](cube, arm, reward, problem.sigma, clients, source)
+        drawn = problem.observe(new.unsqueeze(0), tape[:, len(arm) : len(arm) + clients])[0]
         arm, reward = torch.cat([arm, new]), torch.cat([reward, drawn])
     return arm[:steps].unsqueeze(0)
 
@@ -133,24 +121,20 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> Tensor:
 def measure(job: Job) -> list[dict[str, Any]]:
     """A row for each run: final regret, what the arm that was pulled most in the last tenth loses, seconds, scalars."""
     torch.set_num_threads(1)
-    rows = []
+    clients, rounds = job.regime.clients, job.regime.rounds
+    rows, steps = [], clients * rounds
     for run in job.runs:
         problem = job.regime.world((run,), job.seed).problem
-        clients, rounds = job.regime.clients, job.regime.rounds
         begun = time.process_time()
         if job.name == "advised":
             trace = ADVISED.play(problem, clients, rounds)
-            arm, scalars = (
-                trace.arm[:, : clients * rounds],
-                trace.communication[0, clients * rounds - 1].item(),
-            )
+            arm, scalars = trace.arm[:, :steps], trace.communication[0, steps - 1].item()
         else:
-            arm, scalars = pulled(job.name, problem, clients, clients * rounds), 3 * clients * rounds
+            arm, scalars = pulled(job.name, problem, clients, steps), 3 * steps
         seconds = time.process_time() - begun
-        regret = problem.regret(arm)[0]
-        last = arm[0, -len(arm[0]) // 10 :].mode().values
+        gap = problem.regret(arm[:, -steps // 10 :].mode(1, keepdim=True).values).item()
+        regret = problem.regret(arm).sum().item()
+        numbers = {"regret": regret, "gap": gap, "seconds": seconds, "scalars": scalars}
         row = {**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run}
-        gap = (problem.means[0].amax() - problem.means[0, last]).item()
-        numbers = {"regret": regret.sum().item(), "gap": gap, "seconds": seconds, "scalars": scalars}
         rows.append(row | {column: round(numbers[column], 2) for column in job.columns})
     return rows

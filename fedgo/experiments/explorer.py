@@ -6,7 +6,7 @@ Nothing is asked of a server.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from fedgo._checks import require
 from fedgo.experiments.figures import STYLES
 from fedgo.experiments.players import Setting, World
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.summaries import mean_error
 from fedgo.phase_one import Start
 from fedgo.phase_two import Settings
 from fedgo.theory.replay import replay
@@ -34,7 +33,6 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
 
     The steps of a curve are evenly spaced on a logarithmic axis.
     """
-    require(len(gammas) >= 1, "gammas", gammas, "give at least one threshold γ")
     traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
     at = torch.logspace(0, math.log10(steps), _POINTS).round().long().unique() - 1
@@ -56,46 +54,7 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
     }
 
 
-def threshold_explorer(
-    problems: Mapping[str, Mapping[str, Any]], gammas: Sequence[float], first: float, figure: str
-) -> str:
-    """The sweeps of every problem and algorithm, all over ``gammas``; γ = ``first`` is shown first.
-
-    ``figure`` is the label of the figure that says the same where no script runs; so in every explorer.
-    """
-    require(first in gammas, "first", first, f"choose one of the thresholds {tuple(gammas)}")
-    data = {
-        "gammas": [threshold(gamma) for gamma in gammas],
-        "first": list(gammas).index(first),
-        "problems": problems,
-    }
-    return _embedded("threshold", figure, data)
-
-
-def offer(regret: Tensor, dense: float, packed: float, gamma: float | None = None) -> dict[str, Any]:
-    """One way to play an algorithm: final ``regret`` (S,), scalars in both counts, and γ if it has a threshold."""
-    mean, error = mean_error(regret)
-    return {
-        "gamma": "" if gamma is None else threshold(gamma),
-        "regret": float(mean),
-        "error": float(error),
-        "dense": dense,
-        "packed": packed,
-    }
-
-
-def budget_explorer(problems: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]], figure: str) -> str:
-    """The offers of every algorithm on every problem: who has the least regret within a budget of scalars."""
-    data = {
-        name: {a: {"colour": STYLES[a][0], "offers": list(offers)} for a, offers in by.items()}
-        for name, by in problems.items()
-    }
-    return _embedded("budget", figure, {"problems": data})
-
-
-def scene(
-    start: Start, trace: Trace, settings: Settings, first: int = 0, last: int | None = None
-) -> dict[str, Any]:
+def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int) -> dict[str, Any]:
     """Steps ``first`` to ``last`` of Phase II of the first run of ``trace``, played with ``settings`` from ``start``.
 
     Of each step the arm, and n_i L_i of the client whose turn it is, as line 6 sees it; of each arm what a pull
@@ -120,12 +79,6 @@ def scene(
     }
 
 
-def trigger_explorer(scenes: Mapping[str, Mapping[str, Any]], figure: str) -> str:
-    """The trigger in slow motion: every client's n_i L_i rising to γ, in each of the ``scenes``."""
-    require(len(scenes) >= 1, "scenes", scenes, "give at least one scene")
-    return _embedded("trigger", figure, {"scenes": scenes})
-
-
 def threshold(gamma: float) -> str:
     """γ as it is printed."""
     return "∞" if math.isinf(gamma) else f"{gamma:g}"
@@ -136,7 +89,11 @@ def _short(values: Tensor) -> list[float]:
     return [float(f"{value:.4g}") for value in values.tolist()]
 
 
-def _embedded(kind: str, figure: str, data: Mapping[str, Any]) -> str:
+def explorer(kind: str, figure: str, **data: Any) -> str:
+    """The HTML of the explorer ``kind``, "threshold", "budget" or "trigger", with the ``data`` that its script draws.
+
+    ``figure`` is the label of the figure that says the same where no script runs.
+    """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return (
         f'<div class="explore" data-kind="{kind}" data-figure="{figure}" hidden>'

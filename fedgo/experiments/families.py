@@ -1,4 +1,4 @@
-"""Problems beyond the paper's: Levy's function, two ridges, networks, a random tree, features that say nothing, and
+"""Problems beyond the paper's: Levy's function, two ridges, a random tree, features that say nothing, and
 rows of two data sets as arms."""
 
 from collections.abc import Callable, Sequence
@@ -12,80 +12,62 @@ from torch import Tensor
 
 from fedgo._checks import on_cpu, require
 from fedgo._streams import generator
-from fedgo.network import Network
 from fedgo.problem import Problem, run_numbers, uniform_arms
 from fedgo.problems import shipped
-from fedgo.theory import worlds
+
+Runs = int | Sequence[int]
 
 # A thousand rows of the mean reward and ten attributes in [0, 1].
 _ROWS = Path(__file__).parent / "data/magic_rows.csv"
 
 
 @on_cpu
-def levy10(runs: int | Sequence[int] = 10, *, arms: int = 500, seed: int = 0, sigma: float = 0.1) -> Problem:
+def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """−1/100 of Levy's function on [−10, 10]¹⁰ (Laguna and Martí 2005), the arms given in [0, 1]¹⁰."""
     function = Levy(dim=10)
-    return uniform_arms(
-        "Levy-10",
-        lambda x: -function.evaluate_true(20 * x - 10) / 100,
-        (0.0, 1.0),
-        10,
-        runs,
-        arms,
-        seed,
-        sigma,
-    )
+
+    def mean(x: Tensor) -> Tensor:
+        return -function.evaluate_true(20 * x - 10) / 100
+
+    return uniform_arms("Levy-10", mean, (0.0, 1.0), 10, runs, arms, seed, sigma)
 
 
 @on_cpu
-def two_ridge(
-    runs: int | Sequence[int] = 10, *, arms: int = 500, seed: int = 0, sigma: float = 0.1, d_x: int = 20
-) -> Problem:
-    """f(x) = sin 2aᵀz + cos 2bᵀz with z = √12(x − ½) and random unit vectors a, b, drawn anew for every run."""
-    numbers = run_numbers(runs)
-    blank = uniform_arms("two ridges", lambda x: x.sum(-1), (0.0, 1.0), d_x, numbers, arms, seed, sigma)
-    ridges = torch.stack(
-        [torch.randn(2, d_x, generator=generator(seed, r, "ridges"), dtype=torch.float64) for r in numbers]
-    )
+def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
+    """f(x) = sin 2aᵀz + cos 2bᵀz, z = √12(x − ½), x in [0, 1]²⁰, random unit vectors a, b drawn anew for every run."""
+    blank = uniform_arms("two ridges", lambda x: x.sum(-1), (0.0, 1.0), 20, runs, arms, seed, sigma)
+    sources = blank.generators("ridges")
+    ridges = torch.stack([torch.randn(2, 20, generator=one, dtype=torch.float64) for one in sources])
     ridges = ridges / ridges.norm(dim=-1, keepdim=True)
     along = 12**0.5 * (blank.arms - 0.5) @ ridges.mT
     return replace(blank, means=(2 * along[..., 0]).sin() + (2 * along[..., 1]).cos())
 
 
-def realizable(
-    runs: int | Sequence[int] = 10, *, arms: int = 500, seed: int = 0, sigma: float = 0.1, d_x: int = 15
-) -> Problem:
-    """A network of the paper's class with random parameters, `fedgo.realizable`."""
-    found = worlds.realizable(Network(d_x), runs, arms=arms, seed=seed, sigma=sigma)
-    return replace(found, name=f"network, {d_x} inputs")
-
-
-def _drawn(blank: Problem, purpose: str, means: Callable[[Tensor, torch.Generator], Tensor]) -> Problem:
-    """``blank`` with the ``means`` of each run's arms (K, d_x), drawn from a generator for that ``purpose``."""
-    sources = blank.generators(purpose)
-    drawn = [means(arms, source) for arms, source in zip(blank.arms, sources, strict=True)]
-    return replace(blank, means=torch.stack(drawn))
-
-
 @on_cpu
-def unrelated(
-    runs: int | Sequence[int] = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, d_x: int = 5
-) -> Problem:
+def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Uniform features in [0, 1]⁵ that say nothing: the mean rewards are standard normal, whatever they are."""
-    blank = uniform_arms("unrelated", lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
-    return _drawn(
-        blank, "unrelated", lambda x, source: torch.randn(len(x), generator=source, dtype=torch.float64)
-    )
+
+    def means(x: Tensor, source: torch.Generator) -> Tensor:
+        return torch.randn(len(x), generator=source, dtype=torch.float64)
+
+    return _drawn("unrelated", 5, means, runs, arms, seed, sigma)
 
 
 @on_cpu
-def tree(
-    runs: int | Sequence[int] = 10, *, arms: int = 500, seed: int = 0, sigma: float = 0.1, d_x: int = 4
-) -> Problem:
+def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Constant on each leaf of a random tree of depth 6 on [0, 1]⁴, standard normal; a node cuts one coordinate between
     a fifth and four fifths of its cell."""
-    blank = uniform_arms("tree", lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
-    return _drawn(blank, "tree", _leaves)
+    return _drawn("tree", 4, _leaves, runs, arms, seed, sigma)
+
+
+def _drawn(
+    name: str, d_x: int, means: Callable[[Tensor, torch.Generator], Tensor], runs: Runs, arms: int, seed: int,
+    sigma: float,
+) -> Problem:  # fmt: skip
+    """Uniform arms in [0, 1]^d_x, with the ``means`` of each run's arms (K, d_x) drawn from a generator of its own."""
+    blank = uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
+    drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(name), strict=True)]
+    return replace(blank, means=torch.stack(drawn))
 
 
 def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
@@ -104,9 +86,7 @@ def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
 
 
 @on_cpu
-def diabetes_rows(
-    runs: int | Sequence[int] = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1
-) -> Problem:
+def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Patients of scikit-learn's diabetes data (Efron et al., 2004) as arms, drawn anew for every run.
 
     The mean reward of one is the progression of the illness after a year, standardised; the features are the ten that
@@ -116,17 +96,13 @@ def diabetes_rows(
 
     data = load_diabetes()
     progression = torch.from_numpy(data.target)
-    table = torch.cat(
-        [((progression - progression.mean()) / progression.std()).unsqueeze(-1), torch.from_numpy(data.data)],
-        -1,
-    )
+    standardised = (progression - progression.mean()) / progression.std()
+    table = torch.cat([standardised.unsqueeze(-1), torch.from_numpy(data.data)], -1)
     return _rows("Diabetes, rows", table, runs, arms, seed, sigma, "gaussian")
 
 
 @on_cpu
-def magic_rows(
-    runs: int | Sequence[int] = 10, *, arms: int = 500, seed: int = 0, sigma: float = 0.5
-) -> Problem:
+def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Rows of MagicTelescope as arms, drawn anew for every run, and Bernoulli rewards.
 
     The mean reward of a row is the share of gammas among the hundred rows nearest to it, itself included; ``sigma`` is
@@ -136,13 +112,12 @@ def magic_rows(
 
 
 def _rows(
-    name: str, table: Tensor, runs: int | Sequence[int], arms: int, seed: int, sigma: float,
+    name: str, table: Tensor, runs: Runs, arms: int, seed: int, sigma: float,
     reward: Literal["gaussian", "bernoulli"],
 ) -> Problem:  # fmt: skip
     """Rows of ``table`` (rows, 1 + d_x), means first, as arms that each run draws."""
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")
-    rows = torch.stack(
-        [torch.randperm(len(table), generator=generator(seed, r, "rows"))[:arms] for r in numbers]
-    )
-    return Problem(name, table[rows][..., 1:], table[rows][..., 0], numbers, seed, sigma, reward)
+    drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]
+    found = table[torch.stack(drawn)]
+    return Problem(name, found[..., 1:], found[..., 0], numbers, seed, sigma, reward)

@@ -1,31 +1,26 @@
-"""Figures: one matplotlib style, one colour and marker per algorithm, traces drawn as mean ± standard error."""
+"""Figures: one matplotlib style, one colour and marker per algorithm, and those drawn both wide and narrow."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib_inline.backend_inline import set_matplotlib_formats
 from torch import Tensor
 
 from fedgo.experiments.regimes import Regime
 from fedgo.experiments.roster import ALGORITHMS, PLAYERS
-from fedgo.experiments.summaries import interval, mean_error
+from fedgo.experiments.summaries import interval
 
+# Of the paper's comparison and of the part beyond it: the same colours on every page.
 STYLES: Mapping[str, tuple[str, str]] = {
-    name: player.style for name, player in ALGORITHMS.items() if player.style
-}
-BEYOND: Mapping[str, tuple[str, str]] = {  # the part beyond the paper, in the same colours on every page
-    name: player.style
-    for name, player in PLAYERS.items()
-    if player.style and player.style not in STYLES.values()
+    name: player.style for name, player in {**PLAYERS, **ALGORITHMS}.items() if player.style
 }
 _FALLBACK = ("#000000", "p")
-_POINTS = 400  # steps drawn of a curve; more make the file large and look the same
 
 
 def use_style() -> None:
@@ -45,37 +40,13 @@ def use_style() -> None:
             "svg.hashsalt": "fedgo",
         }
     )
-    try:
-        from matplotlib_inline.backend_inline import set_matplotlib_formats
-    except ImportError:  # outside a notebook there is no inline back end to set
-        return
     set_matplotlib_formats("svg")
 
 
-def band(axes: Axes, name: str, values: Tensor) -> None:
-    """Mean ± standard error over the runs of ``values`` (S, steps), drawn from step 1 on."""
-    colour, marker = STYLES.get(name, _FALLBACK)
-    drawn = np.unique(np.linspace(0, values.shape[1] - 1, _POINTS).round().astype(int))
-    steps = 1 + drawn
-    mean, error = (part[drawn] for part in mean_error(values))
-    # every algorithm's markers have places of their own, so that no curve quite hides another that it lies on
-    turn = 3 * list(STYLES).index(name) % len(STYLES) if name in STYLES else 0
-    axes.plot(
-        steps,
-        mean,
-        color=colour,
-        marker=marker,
-        markevery=(0.1 * turn / len(STYLES), 0.1),
-        markersize=5,
-        label=name,
-    )
-    axes.fill_between(steps, mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
-
-
-def plain_ticks(axis: Axis, steps: Sequence[int] = (1, 2, 5)) -> None:
-    """Number ``axis`` in digits, as in text; a logarithmic one at ``steps`` times powers of ten and nowhere else."""
+def plain_ticks(axis: Axis) -> None:
+    """Number ``axis`` in digits, as in text; a logarithmic one at 1, 2 and 5 times powers of ten and nowhere else."""
     if axis.get_scale() == "log":
-        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "−")))
     axis.set_minor_formatter(NullFormatter())
 
@@ -130,7 +101,7 @@ def regret_against_scalars(outcomes: Mapping[str, Outcome], uniform: float, narr
     text: Any = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": size}
     lowest = min(outcomes.values(), key=lambda each: float(each.regret.mean()))
     for name, each in outcomes.items():
-        colour, marker = {**STYLES, **BEYOND}.get(name, _FALLBACK)
+        colour, marker = STYLES.get(name, _FALLBACK)
         mean, low, high = interval(np.mean, each.regret.numpy())
         ends = {each.dense: colour} | {each.packed: "white"}  # one and hollow where the bills are equal
         arrow: Any = {"arrowstyle": "->", "color": colour, "linewidth": 1.6, "shrinkB": 0.6 * size}

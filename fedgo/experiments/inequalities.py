@@ -22,8 +22,8 @@ _SLACK = 1 + 1e-9  # rounding
 _LOST = 1e-14  # per C_g²/λ: the widths before the first pulls are that large, and rank-one updates subtract from them
 
 
-class Violations(NamedTuple):
-    """Where an inequality fails, one boolean for each thing that it speaks about.
+def violations(play: Play) -> dict[str, Tensor]:
+    """Where an inequality fails on the runs of ``play``, by its name, one boolean for each thing that it speaks about.
 
     - ``information``: Λ ≤ R, (S,);
     - ``potential``: Σ_t ‖g_t‖²_{Σ_{t−1}⁻¹} ≤ 2Λ, (S,), a theorem if λ ≥ C_g²/2.5129;
@@ -37,21 +37,6 @@ class Violations(NamedTuple):
     - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), for every λ > 0;
     - ``syncs``: the bound on P, (S,).
     """
-
-    information: Tensor
-    potential: Tensor
-    cut_potential: Tensor
-    ratio: Tensor
-    good_ratio: Tensor
-    bad_epochs: Tensor
-    gain: Tensor
-    widths: Tensor
-    cut_widths: Tensor
-    syncs: Tensor
-
-
-def violations(play: Play) -> Violations:
-    """The inequalities on the runs of ``play``."""
     found, clients, gamma = play.replay, play.start.clients, play.settings.gamma
     last, growth = found.total[:, -1], found.central.log1p()
     epochs = found.by_epoch(growth)
@@ -64,18 +49,18 @@ def violations(play: Play) -> Violations:
     widths, cut = (blank.scatter_add(1, seat, each * silent) for each in (width, width.clamp(max=1)))
     most = [synchronisations(play.start.rounds, x, gamma) for x in last.tolist()]
     slack = _SLACK + _LOST * play.slope**2 / play.settings.lam
-    return Violations(
-        information=last > play.information_bound * _SLACK,
-        potential=found.central.sum(1) > 2 * last * _SLACK,
-        cut_potential=found.central.clamp(max=1).sum(1) > potential_clipped(1.0) * last * _SLACK,
-        ratio=found.local / found.central > lag.exp() * slack,
-        good_ratio=(found.local > math.e * found.central * slack)[good],
-        bad_epochs=(epochs > 1).sum(1) >= last,
-        gain=found.gain > (found.total - before) * slack + 1e-9,
-        widths=widths > math.sqrt(2 * gamma) * _SLACK,
-        cut_widths=cut > math.sqrt(potential_clipped(gamma)) * _SLACK,
-        syncs=play.sync.sum(1) > torch.tensor(most, dtype=torch.float64),
-    )
+    return {
+        "information": last > play.information_bound * _SLACK,
+        "potential": found.central.sum(1) > 2 * last * _SLACK,
+        "cut_potential": found.central.clamp(max=1).sum(1) > potential_clipped(1.0) * last * _SLACK,
+        "ratio": found.local / found.central > lag.exp() * slack,
+        "good_ratio": (found.local > math.e * found.central * slack)[good],
+        "bad_epochs": (epochs > 1).sum(1) >= last,
+        "gain": found.gain > (found.total - before) * slack + 1e-9,
+        "widths": widths > math.sqrt(2 * gamma) * _SLACK,
+        "cut_widths": cut > math.sqrt(potential_clipped(gamma)) * _SLACK,
+        "syncs": play.sync.sum(1) > torch.tensor(most, dtype=torch.float64),
+    }
 
 
 class OneStep(NamedTuple):
@@ -89,13 +74,9 @@ class OneStep(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """Steps with w* in the ball and r_t above the bound."""
-        return int((self.covered & (self.regret > self.bound * _SLACK)).sum())
-
-    @property
-    def violations_printed(self) -> int:
-        """The same for the printed bound."""
-        return int((self.covered & (self.regret > self.printed * _SLACK)).sum())
+        """Steps with w* in the ball and r_t above the proved bound or the printed one."""
+        least = torch.minimum(self.bound, self.printed)
+        return int((self.covered & (self.regret > least * _SLACK)).sum())
 
 
 def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep:

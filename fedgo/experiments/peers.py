@@ -47,7 +47,6 @@ from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
 from fedgo.trace import Trace
 
-WIDTH = 26  # m, unless given
 _POWER = 20  # iterations for the largest curvature
 
 
@@ -72,7 +71,7 @@ class State(NamedTuple):
 class FNUCB:
     """N clients on ``inputs`` (S, K, d_x), with ``theta0`` (S, d_w), ``features`` φ (S, K, d_w); ``tangent`` is UCBᵃ's.
 
-    ν√λ = ``optimism``, J = ``descent``; ``packed`` sends counts and sums, and the server trains.
+    ν√λ = ``optimism``, J = ``descent``.
     """
 
     tangent: EventTriggered
@@ -82,7 +81,6 @@ class FNUCB:
     features: Tensor
     optimism: float
     descent: int
-    packed: bool
 
     @property
     def learners(self) -> int:
@@ -120,25 +118,22 @@ class FNUCB:
         own = state.own.of(run)
         averaged = self._averaged(run, own)
         size, arms = self.network.size, self.features.shape[1]
-        up, down = (0, arms + size + 1) if self.packed else (size**2 + size + 1, size**2 + size + 1)
+        packed = self.tangent.settings.encoding == "counts"  # then the server trains
+        up, down = (0, arms + size + 1) if packed else (size**2 + size + 1, size**2 + size + 1)
         star.collect(Message(own, up), when)
         new = star.broadcast(Message(averaged, down), when)
         return state._replace(tangent=tangent, averaged=place(state.averaged, run, new))
 
     def _averaged(self, run: Tensor, own: Tally) -> Averaged:
         """From all data of every client, ``own`` (R, N, K)."""
-        rows = [self._local(r, Tally(*data)) for r, *data in zip(run.tolist(), *own, strict=True)]
-        return Averaged(*(torch.stack(parts) for parts in zip(*rows, strict=True)))
-
-    def _local(self, run: int, own: Tally) -> Averaged:
-        """Of one run, ``own`` (N, K)."""
-        features, lam = self.features[run], self.tangent.settings.lam
-        variance = local_variances(features, lam, own)
-        theta = descend(
-            self.network, self.theta0[run], self.inputs[run], features, own, lam, self.descent
-        ).mean(0)
-        share = (variance.amin(-1) / variance.amax(-1)).sqrt()
-        return Averaged(self.network.values(theta, self.inputs[run]), variance.mean(0).sqrt(), share.amin())
+        lam, found = self.tangent.settings.lam, []
+        for r, *data in zip(run.tolist(), *own, strict=True):
+            known, inputs, features = Tally(*data), self.inputs[r], self.features[r]
+            variance = local_variances(features, lam, known)
+            theta = descend(self.network, self.theta0[r], inputs, features, known, lam, self.descent).mean(0)
+            share = (variance.amin(-1) / variance.amax(-1)).sqrt()
+            found.append((self.network.values(theta, inputs), variance.mean(0).sqrt(), share.amin()))
+        return Averaged(*(torch.stack(parts) for parts in zip(*found, strict=True)))
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
@@ -206,7 +201,7 @@ def fn_ucb(
     optimism: float,
     gamma: float = 1.0,
     descent: int = 30,
-    hidden: int = WIDTH,
+    hidden: int = 26,
     encoding: Literal["dense", "counts"] = "dense",
     space: Literal["arms", "parameters"] = "arms",
 ) -> Trace:
@@ -217,12 +212,10 @@ def fn_ucb(
     the news, θ, the K averaged variances and α.
     """
     require_run(problem, clients, steps)
-    remedy = "give a finite ν√λ, at least 0"
-    require(0 <= number("optimism", optimism, remedy) < float("inf"), "optimism", optimism, remedy)
+    number("optimism", optimism, "give a finite ν√λ, at least 0", least=0)
     count("descent", descent, "give J, the steps of gradient descent, at least 1")
-    require(
-        count("hidden", hidden, "give m, at least 2") % 2 == 0, "hidden", hidden, "give an even m: two halves"
-    )
+    even = count("hidden", hidden, "give m, at least 2") % 2 == 0
+    require(even, "hidden", hidden, "give an even m: two halves")
     encodings = ("dense", "counts")
     require(encoding in encodings, "encoding", encoding, f"choose one of {encodings}")
     engines = {"arms": EventTriggered, "parameters": ParameterSpace}
@@ -234,11 +227,9 @@ def fn_ucb(
     features = network.gradients(theta0, inputs) / hidden**0.5
     settings = Settings(lam, optimism**2, gamma, encoding)
     offsets = torch.zeros(features.shape[0], 1, features.shape[1], dtype=torch.float64)
-    tangent = engines[space](
-        clients, compress(features.unsqueeze(1)).features, offsets, network.size, settings
-    )
-    packed = encoding == "counts"
-    learner = FNUCB(tangent, network, inputs, theta0, features, optimism, descent, packed)
+    rows = compress(features.unsqueeze(1)).features
+    tangent = engines[space](clients, rows, offsets, network.size, settings)
+    learner = FNUCB(tangent, network, inputs, theta0, features, optimism, descent)
     nothing = Exploration.nothing(len(problem.runs))
     return simulate("FN-UCB", problem, learner, nothing, clients, steps)
 
@@ -256,17 +247,14 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
     2N down, in Phase I too. K × K numbers for every run.
     """
     require_run(problem, clients, rounds)
-    remedy = "give a finite number of standard deviations κ, at least 0"
-    require(0 <= number("kappa", kappa, remedy) < float("inf"), "kappa", kappa, remedy)
+    number("kappa", kappa, "give a finite number of standard deviations κ, at least 0", least=0)
     exploration = explore(problem, phase_one_length(clients, rounds))
     exploration.ledger.up.fill_(2)
     exploration.ledger.down.fill_(2 * clients)
-    runs, arms = problem.means.shape
+    arms = problem.means.shape[1]
     first = phase_one_tally(exploration, 1, arms).summed()
-    fits = [
-        prior(problem.arms[run], Tally(first.counts[run], first.sums[run]), problem.sigma)
-        for run in range(runs)
-    ]
+    tallies = [Tally(*data) for data in zip(*first, strict=True)]
+    fits = [prior(x, data, problem.sigma) for x, data in zip(problem.arms, tallies, strict=True)]
     offsets, kernel = (torch.stack(parts) for parts in zip(*fits, strict=True))
     values, vectors = torch.linalg.eigh(kernel)
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)

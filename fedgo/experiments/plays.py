@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fedgo.algorithms.go_ucb import fed_go_learner
-from fedgo.confidence import Ball, Estimates, Tally, ball, compress, first_order
+from fedgo.confidence import Ball, Estimates, Tally, ball, first_order
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import Index, Settings
 from fedgo.problem import Problem
@@ -37,11 +37,6 @@ class Replayed:
         return self.trace.arm[:, self.trace.phase_one :]
 
     @property
-    def reward(self) -> Tensor:
-        """y_t of Phase II, (S, NT)."""
-        return self.trace.reward[:, self.trace.phase_one :]
-
-    @property
     def regret(self) -> Tensor:
         """r_t of Phase II, (S, NT)."""
         return self.trace.regret[:, self.trace.phase_one :]
@@ -64,17 +59,12 @@ class Replayed:
     @property
     def residual(self) -> Tensor:
         """y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
-        return self.reward - self.offsets.gather(1, self.arm)
+        return self.trace.reward[:, self.trace.phase_one :] - self.offsets.gather(1, self.arm)
 
     @property
     def dimension(self) -> int:
         """min(K, d_w), what the gradients can span."""
         return min(self.problem.arms.shape[1], self.start.network.size)
-
-    @property
-    def variety(self) -> Tensor:
-        """How many different arms are pulled in Phase II, (S,) int64."""
-        return torch.nn.functional.one_hot(self.arm).amax(1).sum(1)
 
     @cached_property
     def replay(self) -> Replay:
@@ -87,12 +77,6 @@ class Play(Replayed):
     """Runs of Phase II with C_g = ``slope``, a bound on every ‖g_t‖."""
 
     slope: float
-
-    def first(self, runs: int) -> "Play":
-        """Phase II of the first ``runs`` runs."""
-        problem = self.problem.only(*range(runs))
-        start = replace(self.start, problem=problem, w0=self.start.w0[:runs])
-        return replace(self, problem=problem, start=start, trace=self.trace.first(runs))
 
     @property
     def information_bound(self) -> float:
@@ -118,46 +102,21 @@ class Hindsight(Replayed):
     curvature: Tensor
 
     @property
-    def noise(self) -> Tensor:
-        """η_t = y_t − f(x_t) of Phase II, (S, NT)."""
-        return self.reward - self.problem.means.gather(1, self.arm)
-
-    @property
     def centre(self) -> Tensor:
         """ŵ₀, (S, d_w)."""
         return self.start.w0[:, 0]
 
-    @cached_property
-    def features(self) -> Tensor:
-        """The gradients in their own span, (S, K, min(K, d_w))."""
-        return compress(self.gradients).features
-
-    @property
-    def slope(self) -> Tensor:
-        """C_g = max ‖∇f_x(ŵ₀)‖, (S,)."""
-        longest: Tensor = self.gradients.norm(dim=-1).amax(-1)
-        return longest
-
-    @property
-    def away(self) -> Tensor:
-        """w* − ŵ₀, (S, d_w)."""
-        return self.truth - self.centre
-
     @property
     def rho(self) -> Tensor:
         """ρ₀ = ‖ŵ₀ − w*‖, (S,)."""
-        distance: Tensor = self.away.norm(dim=-1)
+        distance: Tensor = (self.centre - self.truth).norm(dim=-1)
         return distance
 
     @cached_property
     def remainder(self) -> Tensor:
         """a_x = f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of all arms, (S, K)."""
-        return self.problem.means - self.offsets - (self.gradients @ self.away.unsqueeze(-1)).squeeze(-1)
-
-    @property
-    def swing(self) -> Tensor:
-        """The difference between the best arm and the worst, (S,)."""
-        return self.problem.means.amax(1) - self.problem.means.amin(1)
+        away = (self.truth - self.centre).unsqueeze(-1)
+        return self.problem.means - self.offsets - (self.gradients @ away).squeeze(-1)
 
     @property
     def sampled(self) -> Tensor:

@@ -10,15 +10,16 @@ from fedgo.experiments.families import (
     diabetes_rows,
     levy10,
     magic_rows,
-    realizable,
     tree,
     two_ridge,
     unrelated,
 )
 from fedgo.experiments.players import World
 from fedgo.messages import Encoding
+from fedgo.network import Network
 from fedgo.problem import Problem
 from fedgo.problems import clustered, cosine8, hartmann6
+from fedgo.theory.worlds import realizable
 
 TUNING_SEED = 1000
 
@@ -45,8 +46,8 @@ PROBLEMS: dict[str, Entry] = {
     "cosine8 printed": Entry(partial(cosine8, negated=False), "Cosine8 as printed", 8.8),
     "levy10": Entry(levy10, "Levy-10"),
     "two ridges": Entry(two_ridge, "two ridges", 2.0),
-    "network 6": Entry(partial(realizable, d_x=6), "network, 6 inputs"),
-    "network 15": Entry(partial(realizable, d_x=15), "network, 15 inputs"),
+    "network 6": Entry(partial(realizable, Network(6)), "network, 6 inputs"),
+    "network 15": Entry(partial(realizable, Network(15)), "network, 15 inputs"),
     "magic": Entry(partial(_clusters, "magic"), "MagicTelescope", 1.0),
     "shuttle": Entry(partial(_clusters, "shuttle"), "Shuttle", 1.0),
     "magic rows": Entry(magic_rows, "Magic, rows", 1.0),

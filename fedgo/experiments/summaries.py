@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from fedgo.trace import Trace
 LEVEL, RESAMPLES = 0.95, 2000  # of a bootstrap interval
 
 Array = npt.NDArray[np.float64]
-Quantity = Literal["regret", "communication"]
 
 
 def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
@@ -47,15 +46,10 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
     return estimate, float(limits.low), float(limits.high)
 
 
-def total(trace: Trace, quantity: Quantity) -> Array:
-    """The total "regret" or "communication" of every run, (S,)."""
-    totals = trace.cumulative_regret if quantity == "regret" else trace.communication
-    return totals[:, -1].double().numpy()
-
-
 def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
     """Mean over the runs of the final regret of ``ours`` minus ``other``, with its interval."""
-    return interval(np.mean, total(ours, "regret") - total(other, "regret"))
+    ours_final, others_final = (trace.cumulative_regret[:, -1].numpy() for trace in (ours, other))
+    return interval(np.mean, ours_final - others_final)
 
 
 def number(value: float, digits: int = 2) -> str:

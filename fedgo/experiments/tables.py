@@ -13,17 +13,15 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.experiments.summaries import mean_error, number, paired_difference
-from fedgo.trace import Trace
+from fedgo.experiments.summaries import mean_error, number
 
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
 _QUOTED = "application/papermill.record/"  # what Jupyter does not show, and MyST-NB sets apart
 _BAR = re.compile(r"(?<!\\)\|")
-_PRINTED = re.compile(
-    r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)"
-)  # as it is, a minus, an error
+# What stays as it is, a minus, an error.
+_PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)")
 
 
 def _printed(cell: str) -> str:
@@ -36,22 +34,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
 
     ``align`` has a letter for each column, l, r or c; unless said, the first is l and the others are r.
     """
-    align = "l" + "r" * (len(head) - 1) if align is None else align
-    require(
-        len(align) == len(head) and set(align) <= set(_RULES), "align", align, f"give {len(head)} of l, r, c"
-    )
-    lines = [list(head), [_RULES[letter] for letter in align]]
-    for row in rows:
-        cells = [_printed(f"{cell:,d}" if isinstance(cell, int) else cell) for cell in row]
-        require(len(cells) == len(head), "a row", cells, f"give {len(head)} cells")
-        lines.append(cells)
-    for cell in (cell for line in lines for cell in line):
-        require(
-            not _BAR.search(cell) and "\n" not in cell,
-            "a cell",
-            cell,
-            r"write \lvert or \| for |, and one line",
-        )
+    rules = [_RULES[letter] for letter in align or "l" + "r" * (len(head) - 1)]
+    whole = [[f"{cell:,d}" if isinstance(cell, int) else cell for cell in row] for row in rows]
+    lines = [list(head), rules, *([_printed(cell) for cell in row] for row in whole)]
+    for line in lines:
+        require(len(line) == len(head), "a row", line, f"give {len(head)} cells")
+        for cell in line:
+            fine = not _BAR.search(cell) and "\n" not in cell
+            require(fine, "a cell", cell, r"write \lvert or \| for |, and one line")
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
@@ -82,21 +72,6 @@ def share_of_parts(holds: Sequence[bool]) -> str:
     squares = "■" * sum(holds) + "□" * (len(holds) - sum(holds))
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
     return f"{fives} {sum(holds)}\u00a0of\u00a0{len(holds)}"
-
-
-def second_phases(traces: Mapping[str, Trace], than: Trace, first: int, head: str) -> Markdown:
-    """A row for each of ``traces`` on the steps from ``first`` on: their regret, by how much it is more than that of
-    ``than`` (paired, with its interval), the synchronisations P and the scalars sent."""
-    rows = []
-    for name, trace in traces.items():
-        parts = (trace.regret, trace.sync, trace.up + trace.down)
-        regret, syncs, bill = (part[:, first:].sum(1).double() for part in parts)
-        mean, error = mean_error(regret)
-        lost, low, high = paired_difference(trace, than)
-        change = "" if trace is than else f"{lost:+.0f} ({low:+.0f} to {high:+.0f})"
-        of_runs = (f"{mean:.0f} ± {error:.0f}", f"{regret.median():.0f}", f"{regret.max():.0f}")
-        rows.append((name, *of_runs, change, f"{syncs.mean():.0f}", f"{bill.mean():,.0f}"))
-    return table((head, "regret of Phase II", "median", "worst", "change", "$P$", "scalars"), rows)
 
 
 class Frequency(NamedTuple):
@@ -144,22 +119,12 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
     Independent runs have independent slopes, so their spread gives the error. The residuals of one line do not, because
     the points of one run need not be independent.
     """
+    shape = tuple(values.shape)
+    fits = len(shape) == 2 and shape[1] == len(x) and min(shape) >= 2
+    require(fits, "the shape of values", shape, "give (S, n), at least two runs and two points")
+    least = min(values.min().item(), *x)
+    require(least > 0, "the least of x and values", least, "logarithms need > 0")
     place = torch.tensor(x, dtype=torch.float64).log()
-    require(
-        values.ndim == 2 and values.shape[1] == len(x),
-        "the shape of values",
-        tuple(values.shape),
-        "give (S, n)",
-    )
-    require(
-        min(values.shape) >= 2,
-        "the shape of values",
-        tuple(values.shape),
-        "give at least two runs and two points",
-    )
-    require(
-        bool((values > 0).all()) and min(x) > 0, "the least value", values.min().item(), "logarithms need > 0"
-    )
     place = place - place.mean()
     slopes = values.double().log() @ place / place.square().sum()
     mean, error = mean_error(slopes)
@@ -183,17 +148,11 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
         for end, part in parts.items():
             if isinstance(part, Tensor | np.generic):
                 part = part.item()
+            kept = part.data if isinstance(part, Markdown) else part
+            kind, shown = "markdown", kept
+            if not isinstance(kept, str):
+                kind, shown = "plain", format(kept, ",d" if isinstance(kept, int) else form).replace("-", "−")
             key = (f"{of}-{name}" if of else name).replace("_", "-") + end
-            kind, shown, kept = "plain", "", part
-            match part:
-                case Markdown():
-                    kind, shown, kept = "markdown", part.data, part.data
-                case str():
-                    kind, shown = "markdown", part
-                case int():
-                    shown = f"{part:,d}".replace("-", "−")
-                case _:
-                    shown = format(part, form).replace("-", "−")
             display(
                 {f"{_QUOTED}text/{kind}": shown},
                 raw=True,
