@@ -101,26 +101,12 @@ def langevin_rounds(
     for cold, z in zip(langevin.inverse_temperatures(), noise, strict=False):
         gradient, error = ask(gradients, Message(w.unsqueeze(1), model.size))
         yield Iterate(w, error / total)
-        w = move(w, gradient / total.unsqueeze(-1), langevin.step, cold, z)
-    require_convergent(
-        w, langevin.step, f"rewards of order 1 (the largest here is {shards.y.abs().max().item():.3g})"
-    )
+        w = torch.add(w, gradient / total.unsqueeze(-1), alpha=-langevin.step)
+        w.add_(z, alpha=math.sqrt(2 * langevin.step / cold))
+    largest = f"rewards of order 1 (the largest here is {shards.y.abs().max().item():.3g})"
+    remedy = f"the oracle's iterates diverge; give a smaller one, arms of smaller norm, or {largest}"
+    require(bool(w.isfinite().all()), "the step size τ₁", langevin.step, remedy)
     yield Iterate(w, model.squared_loss(w, *data)[0] / total)
-
-
-def move(w: Tensor, gradient: Tensor, step: float, cold: float, z: Tensor) -> Tensor:
-    """w − τ₁∇L̂(w) + √(2τ₁/τ₂) z, all (..., d_w), with τ₁ = ``step`` and τ₂ = ``cold``."""
-    return torch.add(w, gradient, alpha=-step).add_(z, alpha=math.sqrt(2 * step / cold))
-
-
-def require_convergent(w: Tensor, step: float, rewards: str) -> None:
-    """A ``ValueError`` where the oracle's ``w`` is not finite."""
-    require(
-        bool(w.isfinite().all()),
-        "the step size τ₁",
-        step,
-        f"the oracle's iterates diverge; give a smaller one, arms of smaller norm, or {rewards}",
-    )
 
 
 def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
