@@ -23,7 +23,7 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 
 from fedgo._checks import require
-from fedgo.problems import SOURCES, Arms, digest
+from fedgo.problems import Arms, digest
 
 CLUSTERS = 20
 Numbers = NDArray[np.float64]
@@ -31,8 +31,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "fedgo"
 
 
 class Raw(NamedTuple):
-    """The files of a data set in UCI's archive, and the sha256 of the table in them (see `checksum`)."""
+    """A published data set: its files in UCI's archive, and the sha256 of the table in them (see `checksum`)."""
 
+    attribution: str
+    doi: str
+    positive: str  # the class that is a reward of 1
     url: str
     members: tuple[str, ...]  # those on .Z are packed by Unix compress
     separator: str | None  # None: white space
@@ -43,6 +46,9 @@ class Raw(NamedTuple):
 
 RAW = {
     "magic": Raw(
+        "R. Bock (2004). MAGIC Gamma Telescope. UCI Machine Learning Repository.",
+        "10.24432/C52C8B",
+        "g",
         "https://archive.ics.uci.edu/static/public/159/magic+gamma+telescope.zip",
         ("magic04.data",),
         ",",
@@ -51,6 +57,9 @@ RAW = {
         constant=False,
     ),
     "shuttle": Raw(
+        "NASA. Statlog (Shuttle). UCI Machine Learning Repository.",
+        "10.24432/C5WS31",
+        "1",
         "https://archive.ics.uci.edu/static/public/148/statlog+shuttle.zip",
         ("shuttle.trn.Z", "shuttle.tst"),
         None,
@@ -119,7 +128,7 @@ def cluster_arms(table: Table, name: str, clusters: int = CLUSTERS) -> Arms:
     features = np.array([scaled[row].mean(axis=0) for row in rows])
     if RAW[name].constant:
         features = np.column_stack([features, np.ones(clusters)])
-    means = np.array([np.mean(table.labels[row] == SOURCES[name].positive) for row in rows])
+    means = np.array([np.mean(table.labels[row] == RAW[name].positive) for row in rows])
     sizes = np.array([np.sum(row) for row in rows], dtype=np.int64)
     order = np.lexsort(features.T[::-1])
     return Arms(features[order], means[order], sizes[order])
@@ -127,11 +136,11 @@ def cluster_arms(table: Table, name: str, clusters: int = CLUSTERS) -> Arms:
 
 def write(path: Path, name: str, changes: str, how: str, columns: Sequence[str], numbers: Numbers) -> Path:
     """A file of ``numbers`` below comments that say where they come from, under which licence, and what was done."""
-    source, table = SOURCES[name], load(name)
+    raw, table = RAW[name], load(name)
     about = [
-        f"{source.attribution} https://doi.org/{source.doi}",
-        f"Licence of the data and of this file: {source.licence}. Changes: {changes}; see below.",
-        f"Source: {RAW[name].url}",
+        f"{raw.attribution} https://doi.org/{raw.doi}",
+        f"Licence of the data and of this file: CC BY 4.0. Changes: {changes}; see below.",
+        f"Source: {raw.url}",
         f"Received: {len(table.labels)} rows; sha256 of the sorted table {checksum(table)}",
         f"Computed: {how}",
         f"Regenerate: python data/uci_arms.py (scikit-learn {sklearn_version}, numpy {np.__version__})",
@@ -151,10 +160,10 @@ def write(path: Path, name: str, changes: str, how: str, columns: Sequence[str],
 
 def ship(name: str, folder: Path = PACKAGE / "data") -> Path:
     """Compute the arms of a data set and write the file that `fedgo.problems.shipped_arms` reads."""
-    source, raw = SOURCES[name], RAW[name]
+    raw = RAW[name]
     how = (
         f"attributes min-max scaled to [0, 1]; k-means with {CLUSTERS} clusters. One row per cluster: its\n"
-        f"number of rows, mean reward (share of class {source.positive}), centroid{', 1' * raw.constant}."
+        f"number of rows, mean reward (share of class {raw.positive}), centroid{', 1' * raw.constant}."
     )
     numbers = np.column_stack(cluster_arms(load(name), name)[::-1])
     columns = ["size", "mean_reward", *raw.attributes, *["constant"] * raw.constant]
@@ -163,22 +172,22 @@ def ship(name: str, folder: Path = PACKAGE / "data") -> Path:
 
 def ship_rows(folder: Path = PACKAGE / "experiments/data", rows: int = 1000, neighbours: int = 100) -> Path:
     """Write ``rows`` random rows of magic, scaled to [0, 1], each with the share of gammas among its nearest."""
-    source, table = SOURCES["magic"], load("magic")
+    raw, table = RAW["magic"], load("magic")
     scaled = table.scaled
     how = (
         f"{rows} rows drawn without replacement; attributes min-max scaled to [0, 1] over all rows; the\n"
-        f"mean reward is the share of class {source.positive} among the {neighbours} rows nearest to it, "
+        f"mean reward is the share of class {raw.positive} among the {neighbours} rows nearest to it, "
         "itself included."
     )
     chosen = scaled[np.sort(np.random.default_rng(0).choice(len(table.labels), rows, replace=False))]
     near = NearestNeighbors(n_neighbors=neighbours).fit(scaled).kneighbors(chosen, return_distance=False)
-    means = (table.labels[near] == source.positive).mean(axis=1)
+    means = (table.labels[near] == raw.positive).mean(axis=1)
     numbers = np.column_stack([means, chosen]).round(6)
-    columns = ["mean_reward", *RAW["magic"].attributes]
+    columns = ["mean_reward", *raw.attributes]
     return write(folder / "magic_rows.csv", "magic", "sampled, scaled, smoothed", how, columns, numbers)
 
 
 if __name__ == "__main__":
-    for dataset in SOURCES:
+    for dataset in RAW:
         print(ship(dataset))
     print(ship_rows())

@@ -86,9 +86,8 @@ def langevin_rounds(
     each generator, or one for each of its run's clients. A ``ValueError`` if the iterates diverge.
     """
     langevin = Langevin() if langevin is None else langevin
-    require_kind(
-        isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None for the default"
-    )
+    remedy = "give a Langevin, or None for the default"
+    require_kind(isinstance(langevin, Langevin), "langevin", langevin, remedy)
     data = [part.flatten(1, 2) for part in shards]
     total = shards.mask.sum((1, 2)).clamp(min=1)
     w = torch.zeros(len(total), model.size, dtype=torch.float64)
@@ -117,9 +116,8 @@ def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int)
     """
     while True:
         shape = (_CHUNK, share, size)
-        yield from torch.cat(
-            [torch.randn(shape, generator=source, dtype=torch.float32) for source in generators], 1
-        )
+        draws = [torch.randn(shape, generator=source, dtype=torch.float32) for source in generators]
+        yield from torch.cat(draws, 1)
 
 
 def last(iterates: Iterator[Iterate]) -> Iterate:

@@ -44,12 +44,10 @@ class Exploration(NamedTuple):
         return deal(x, self.reward, clients)
 
 
-def explore(problem: Problem, length: int) -> Exploration:
-    """T₀ = ``length`` uniform pulls, and their bill, still blank."""
-    arms = problem.arms.shape[1]
-    arm = torch.stack(
-        [torch.randint(arms, (length,), generator=source) for source in problem.generators("pulls")]
-    )
+def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploration:
+    """T₀ = ``length`` uniform pulls, drawn for ``purpose``, and their bill, still blank."""
+    arms, sources = problem.arms.shape[1], problem.generators(purpose)
+    arm = torch.stack([torch.randint(arms, (length,), generator=source) for source in sources])
     return Exploration(arm, problem.observe(arm, problem.tape(length)), Ledger.blank(*arm.shape))
 
 

@@ -19,6 +19,7 @@ from fedgo._checks import extra, on_cpu, require
 from fedgo.problem import Problem, run_numbers, uniform_arms
 
 FOLDER = Path(__file__).parent / "data"
+DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # of UCI's Machine Learning Repository
 
 
 @on_cpu
@@ -71,37 +72,6 @@ def botorch_function(name: str, **options: Any) -> Any:
         torch.set_default_dtype(before)
 
 
-class Source(NamedTuple):
-    """A published data set of UCI's Machine Learning Repository."""
-
-    title: str
-    attribution: str
-    doi: str
-    licence: str
-    totals: dict[str, int]  # rows of each class, from UCI's documentation
-    positive: str  # the class that is a reward of 1
-
-
-SOURCES = {
-    "magic": Source(
-        title="MagicTelescope",
-        attribution="R. Bock (2004). MAGIC Gamma Telescope. UCI Machine Learning Repository.",
-        doi="10.24432/C52C8B",
-        licence="CC BY 4.0",
-        totals={"g": 12_332, "h": 6_688},
-        positive="g",
-    ),
-    "shuttle": Source(
-        title="Shuttle",
-        attribution="NASA. Statlog (Shuttle). UCI Machine Learning Repository.",
-        doi="10.24432/C5WS31",
-        licence="CC BY 4.0",
-        totals={"1": 45_586, "2": 50, "3": 171, "4": 8_903, "5": 3_267, "6": 10, "7": 13},
-        positive="1",
-    ),
-}
-
-
 @on_cpu
 def clustered(
     name: Literal["magic", "shuttle"],
@@ -119,7 +89,7 @@ def clustered(
     table = shipped_arms(name)
     arms = torch.from_numpy(table.features).expand(len(numbers), -1, -1)
     means = torch.from_numpy(table.means).expand(len(numbers), -1)
-    return Problem(SOURCES[name].title, arms, means, numbers, seed, sigma, reward)
+    return Problem(DATA_SETS[name], arms, means, numbers, seed, sigma, reward)
 
 
 class Arms(NamedTuple):
@@ -135,7 +105,7 @@ def shipped_arms(name: str) -> Arms:
 
     A ``ValueError`` for an unknown name, and for a file that is damaged.
     """
-    require(name in SOURCES, "name", name, f"choose one of {tuple(SOURCES)}")
+    require(name in DATA_SETS, "name", name, f"choose one of {tuple(DATA_SETS)}")
     table = shipped(FOLDER / f"{name}.csv")
     return Arms(table[:, 2:], table[:, 1], table[:, 0].astype(np.int64))
 
