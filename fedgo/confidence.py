@@ -112,9 +112,8 @@ class Posterior(NamedTuple):
     def of_each(self, learners: int) -> "Posterior":
         """What is held of all (S, 1, …) or of each (S, M, …), of each of M = ``learners`` in memory of its own."""
         arms = self.mean.shape[-1]
-        return Posterior(
-            self.covariance.expand(-1, learners, arms, arms), self.mean.expand(-1, learners, arms)
-        ).copy()
+        covariance = self.covariance.expand(-1, learners, arms, arms)
+        return Posterior(covariance, self.mean.expand(-1, learners, arms)).copy()
 
 
 def require_prior(largest: Tensor | float, lam: float) -> None:

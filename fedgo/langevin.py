@@ -52,24 +52,12 @@ class Shards(NamedTuple):
     y: Tensor
     mask: Tensor
 
-    def apart(self) -> "Shards":
-        """Each client as a system of its own: (R·N, 1, m, …)."""
-        return Shards(*(part.flatten(0, 1).unsqueeze(1) for part in self))
-
 
 class Iterate(NamedTuple):
     """``w`` (R, d_w) before a round of Algorithm 2, and the training loss L̂(w) (R,) there."""
 
     w: Tensor
     loss: Tensor
-
-
-class Answers(NamedTuple):
-    """The clients' answers to w, added up: the ``gradient`` of the squared errors (R, d_w), which is what is sent, and
-    beside it, for our figures only, their ``error`` (R,)."""
-
-    gradient: Tensor
-    error: Tensor
 
 
 def langevin_rounds(
@@ -93,12 +81,13 @@ def langevin_rounds(
     w = torch.zeros(len(total), model.size, dtype=torch.float64)
     noise = langevin_noise(generators, len(w) // len(generators), model.size)
 
-    def gradients(w: Tensor) -> Message[Answers]:
-        error, gradient = model.squared_loss(w.squeeze(1), *data)
-        return Message(Answers(gradient, error), model.size)
+    def answers(w: Tensor) -> Message[tuple[Tensor, Tensor]]:
+        """The squared errors (R,) and their gradient (R, d_w), of all clients: the gradient is what is sent, and
+        beside it, for our figures only, are the errors."""
+        return Message(model.squared_loss(w.squeeze(1), *data), model.size)
 
     for cold, z in zip(langevin.inverse_temperatures(), noise, strict=False):
-        gradient, error = ask(gradients, Message(w.unsqueeze(1), model.size))
+        error, gradient = ask(answers, Message(w.unsqueeze(1), model.size))
         yield Iterate(w, error / total)
         w = torch.add(w, gradient / total.unsqueeze(-1), alpha=-langevin.step)
         w.add_(z, alpha=math.sqrt(2 * langevin.step / cold))

@@ -59,9 +59,8 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     mask = torch.nn.functional.pad(torch.ones_like(y), (0, pad))
     x = torch.nn.functional.pad(x, (0, 0, 0, pad))
     y = torch.nn.functional.pad(y, (0, pad))
-    return Shards(
-        *(part.unflatten(1, (length, clients)).transpose(1, 2).contiguous() for part in (x, y, mask))
-    )
+    each = (part.unflatten(1, (length, clients)).transpose(1, 2) for part in (x, y, mask))
+    return Shards(*(part.contiguous() for part in each))
 
 
 @dataclass(frozen=True)

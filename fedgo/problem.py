@@ -13,6 +13,8 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_each, require_finite, require_kind, tensor
 from fedgo._streams import generator, normal_tape, uniform
 
+Runs = int | Sequence[int]  # how many there are, numbered from 0, or their numbers
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -116,7 +118,7 @@ def uniform_arms(
     mean: Callable[[Tensor], Tensor],
     bounds: tuple[float, float],
     d_x: int,
-    runs: int | Sequence[int],
+    runs: Runs,
     arms: int,
     seed: int,
     sigma: float,
@@ -131,7 +133,7 @@ def uniform_arms(
     return Problem(name, points, means, numbers, seed, sigma)
 
 
-def run_numbers(runs: int | Sequence[int]) -> tuple[int, ...]:
+def run_numbers(runs: Runs) -> tuple[int, ...]:
     """The numbers of ``runs`` runs from 0, or those given."""
     remedy = "give at least one run, numbered from 0"
     if not isinstance(runs, Sequence) or isinstance(runs, str):

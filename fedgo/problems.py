@@ -7,7 +7,6 @@ dataset", after Filippi et al. 2010), in files that the repository's ``data/uci_
 """
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,16 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from fedgo._checks import extra, on_cpu, require
-from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 
 FOLDER = Path(__file__).parent / "data"
 DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # of UCI's Machine Learning Repository
 
 
 @on_cpu
-def hartmann6(
-    runs: int | Sequence[int] = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1
-) -> Problem:
+def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
     """Hartmann's function on [0,1]⁶, reward −f₁ = Σ ᾱ exp(−Σ Ā(x − P̄)²) ∈ (0, 3.33] (Section 6, appendix D).
 
     The paper's table of P̄ lacks its factor 1e-4; BoTorch's function has it.
@@ -38,12 +35,7 @@ def hartmann6(
 
 @on_cpu
 def cosine8(
-    runs: int | Sequence[int] = 10,
-    *,
-    arms: int = 50,
-    seed: int = 0,
-    sigma: float = 0.1,
-    negated: bool = True,
+    runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, negated: bool = True
 ) -> Problem:
     """The cosine mixture on [−1,1]⁸: reward −f₂ as the appendix says, or f₂ itself with ``negated=False``.
 
@@ -75,7 +67,7 @@ def botorch_function(name: str, **options: Any) -> Any:
 @on_cpu
 def clustered(
     name: Literal["magic", "shuttle"],
-    runs: int | Sequence[int] = 10,
+    runs: Runs = 10,
     *,
     seed: int = 0,
     sigma: float = 0.1,

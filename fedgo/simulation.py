@@ -27,11 +27,9 @@ class Learner(Protocol[State]):
     @property
     def learners(self) -> int:
         """M; the step t of Phase II is made by learner t mod M."""
-        ...
 
     def begin(self) -> State:
         """The state before Phase II."""
-        ...
 
     def index(self, state: State) -> Tensor:
         """The optimistic value of every arm, (S, M, K).
@@ -39,19 +37,15 @@ class Learner(Protocol[State]):
         It may be asked several times for one step, as choices after a synchronisation are made again: an index that is
         drawn at random has to be a function of the run and the step, which a learner that `Samples` is given.
         """
-        ...
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Whether pulling ``arm`` (S, M) makes each learner ask for a synchronisation, (S, M) bool."""
-        ...
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """The state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, all (S, M)."""
-        ...
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """The state after the runs ``when.run`` synchronised over ``star``."""
-        ...
 
 
 @runtime_checkable
@@ -60,7 +54,6 @@ class Samples(Protocol):
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
         """In place of `Learner.index`: that of each learner's next pull, which is the ``step`` (S, M) of its run."""
-        ...
 
 
 @runtime_checkable
@@ -69,7 +62,6 @@ class Annotates(Protocol):
 
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """By name, what there is to say, (S, M) each, before the learners pull ``arm`` (S, M) because of ``index``."""
-        ...
 
 
 @on_cpu

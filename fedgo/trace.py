@@ -36,16 +36,14 @@ class Trace:
 
     def __post_init__(self) -> None:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        for name, values in (
-            arrays | {f"the note {name!r}": note for name, note in self.notes.items()}
-        ).items():
+        arrays |= {f"the note {name!r}": note for name, note in self.notes.items()}
+        for name, values in arrays.items():
             require_kind(isinstance(values, Tensor), name, values, "give a tensor")
             shape, dtype = tuple(values.shape), _ARRAYS.get(name, values.dtype)
             require(values.dtype == dtype, f"the dtype of {name}", values.dtype, f"give {dtype}")
             fits = len(shape) == 2 and shape == self.arm.shape
-            require(
-                fits, f"the shape of {name}", shape, f"give (S, steps), as of arm: {tuple(self.arm.shape)}"
-            )
+            remedy = f"give (S, steps), as of arm: {tuple(self.arm.shape)}"
+            require(fits, f"the shape of {name}", shape, remedy)
         for name in ("algorithm", "problem"):
             require_kind(isinstance(getattr(self, name), str), name, getattr(self, name), "give a name")
         count("clients", self.clients, "give N, at least one client")

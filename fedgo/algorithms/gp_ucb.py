@@ -52,8 +52,6 @@ def gp_ucb(
                 pulled[run, t] = UpperConfidenceBound(model.eval(), beta=beta)(x.unsqueeze(-2)).argmax()
             now = slice(t, t + 1)
             reward[:, now] = problem.observe(pulled[:, now], tape[:, now])
-    up = torch.full((runs, steps), d_x + 1)
-    return Trace(
-        "GP-UCB (BoTorch)", problem.name, clients, 0, pulled, reward, problem.regret(pulled), up, clients * up,
-        torch.ones(runs, steps, dtype=torch.bool),
-    )  # fmt: skip
+    up, always = torch.full_like(pulled, d_x + 1), torch.ones_like(pulled, dtype=torch.bool)
+    played = (pulled, reward, problem.regret(pulled))
+    return Trace("GP-UCB (BoTorch)", problem.name, clients, 0, *played, up, clients * up, always)

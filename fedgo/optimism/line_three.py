@@ -53,48 +53,34 @@ class LineThree:
         self.view, self.lam, self.beta = view, lam, beta
         self.cuts: Cuts | None = None
         self.known: Tally | None = None
-        self.value = self.u = torch.empty(0)
+        self.value = self.u = torch.zeros((), dtype=torch.float64)
         self.calls = 0
 
     def __call__(self, posterior: Estimates, known: Tally) -> Tensor:
         """The optimistic values (S, M, K) for the data ``known`` (S, M, K)."""
         seen = _images(self.view, self.lam, self.beta, known)
-        found, sharper = _blank(seen), self.calls % _EVERY == 0
-        if self.known is None:
-            every = torch.ones_like(seen.spare, dtype=torch.bool)
-            found, self.cuts = _search(seen, found, None, every, sharper)
-            self.value = found.value.view_as(known.counts)
-        else:  # learners without new data keep their values
-            old = self.known
-            new = ((known.counts != old.counts) | (known.sums != old.sums)).any(-1)
-            found, wanted = found._replace(u=self.u), new.view_as(seen.spare)
-            found, self.cuts = _search(seen, found, self.cuts, wanted, sharper)
-            self.value = torch.where(new.unsqueeze(-1), found.value.view_as(known.counts), self.value)
-        self.calls += 1
-        self.u = found.u
-        self.known = known
+        found, new = _blank(seen), torch.ones(known.counts.shape[:-1], dtype=torch.bool)
+        if self.known is not None:  # learners without new data keep their values
+            found = found._replace(u=self.u)
+            new = ((known.counts != self.known.counts) | (known.sums != self.known.sums)).any(-1)
+        sharper = self.calls % _EVERY == 0
+        found, self.cuts = _search(seen, found, self.cuts, new.view_as(seen.spare), sharper)
+        self.value = torch.where(new.unsqueeze(-1), found.value.view_as(known.counts), self.value)
+        self.calls, self.u, self.known = self.calls + 1, found.u, known
         return self.value
 
 
-def line_three(
-    view: View, lam: float, beta: float, tally: Tally, rule_out: bool = True, u: Tensor | None = None
-) -> Optimum:
-    """max_{w ∈ Ball} f_x(w) for the ball of ``tally`` (..., K), by ascent from the linear solution of every arm.
+def line_three(view: View, lam: float, beta: float, tally: Tally, u: Tensor | None = None) -> Optimum:
+    """max_{w ∈ Ball} f_x(w) for the ball of ``tally`` (..., K), by ascent of every arm from its linear solution.
 
     Or from the points ``u`` (..., K, 2H + 1) of other tallies' optima, scaled to the sphere, where these are higher.
-    With ``rule_out`` an arm is ascended only where it can be the argmax, the most promising first, and only while that
-    is open; the argmax is the same without. The leading dimensions of ``tally`` are those of the view, or the view's
-    last is 1 and shared.
+    The leading dimensions of ``tally`` are those of the view, or the view's last is 1 and shared.
     """
     seen = _images(view, lam, beta, tally)
     found = _blank(seen)
     if u is not None:
         found = found._replace(u=u.reshape(found.u.shape))
-    if rule_out:
-        every = torch.ones_like(seen.spare, dtype=torch.bool)
-        found, _ = _search(seen, found, None, every, True)
-    else:
-        found = _ascended(seen, found, torch.ones_like(seen.counts, dtype=torch.bool))
+    found = _ascended(seen, found, torch.ones_like(found.ascended))
     lead = tally.counts.shape[:-1]
     return Optimum(*(part.reshape(*lead, *part.shape[2:]) for part in found))
 
