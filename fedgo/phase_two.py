@@ -125,6 +125,10 @@ class EventTriggered:
         assert isinstance(state.posterior, Posterior)
         return state.posterior.absorb(arm, reward, turn, self.in_place)
 
+    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+        """ln(det Σ/det(Σ − ΔΣ)) after the pull."""
+        return state.gain + turn * state.posterior.gain(arm)
+
     def index(self, state: State) -> Tensor:
         """Line 3: the optimistic value of every arm."""
         if self.optimism is None:
@@ -139,7 +143,7 @@ class EventTriggered:
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Lines 4–5, and now and then the posteriors from all their data."""
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        gain = state.gain + turn * state.posterior.gain(arm)  # before absorb uses it up in place
+        gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
         posterior = self.absorb(state, arm, reward, turn)
         after = State(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
         due = after.fresh.counts.sum(-1) % _AFRESH < turn

@@ -77,8 +77,7 @@ class Trace:
     def first(self, runs: int) -> "Trace":
         """The first ``runs`` runs."""
         there = len(self.arm)
-        require(count("runs", runs, f"there are {there}") <= there, "runs", runs, f"there are {there}")
-        return self.part(slice(runs))
+        return self.part(slice(count("runs", runs, f"there are {there}", most=there)))
 
     def part(self, runs: slice) -> "Trace":
         """The runs in the places ``runs``."""

@@ -119,6 +119,10 @@ class Immediate(EventTriggered):
         """Always."""
         return torch.ones_like(arm, dtype=torch.bool)
 
+    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+        """0: nothing is left to synchronise."""
+        return state.gain
+
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """Charge one upload and N downloads; the shared model is up to date already."""
         message = Message(None, self.cost)
