@@ -23,7 +23,7 @@ from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 
 from fedgo._checks import require
-from fedgo.problems import SOURCES, digest
+from fedgo.problems import digest
 
 CLUSTERS = 20
 Numbers = NDArray[np.float64]
@@ -31,8 +31,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "fedgo"
 
 
 class Raw(NamedTuple):
-    """The files of a data set in UCI's archive, and the sha256 of the table in them (see `load`)."""
+    """A published data set: its files in UCI's archive, and the sha256 of the table in them (see `load`)."""
 
+    attribution: str
+    doi: str
+    positive: str  # the class that is a reward of 1
     url: str
     members: tuple[str, ...]  # those on .Z are packed by Unix compress
     separator: str | None  # None: white space
@@ -43,6 +46,9 @@ class Raw(NamedTuple):
 
 RAW = {
     "magic": Raw(
+        "R. Bock (2004). MAGIC Gamma Telescope. UCI Machine Learning Repository.",
+        "10.24432/C52C8B",
+        "g",
         "https://archive.ics.uci.edu/static/public/159/magic+gamma+telescope.zip",
         ("magic04.data",),
         ",",
@@ -51,6 +57,9 @@ RAW = {
         constant=False,
     ),
     "shuttle": Raw(
+        "NASA. Statlog (Shuttle). UCI Machine Learning Repository.",
+        "10.24432/C5WS31",
+        "1",
         "https://archive.ics.uci.edu/static/public/148/statlog+shuttle.zip",
         ("shuttle.trn.Z", "shuttle.tst"),
         None,
@@ -91,19 +100,19 @@ def load(name: str) -> tuple[Numbers, NDArray[np.bool_]]:
     remedy = f"it must be {raw.sha256}: get {raw.url} by hand, unpack it and set FEDGO_DATA to its folder"
     require(found == raw.sha256, f"the sha256 of {name}'s sorted table", found, remedy)
     low, high = attributes.min(axis=0), attributes.max(axis=0)
-    return (attributes - low) / (high - low), labels == SOURCES[name].positive
+    return (attributes - low) / (high - low), labels == raw.positive
 
 
 def write(
     path: Path, name: str, received: int, changes: str, how: str, columns: Sequence[str], numbers: Numbers
 ) -> Path:
     """A file of ``numbers`` below comments that say where they come from, under which licence, and what was done."""
-    source = SOURCES[name]
+    raw = RAW[name]
     about = [
-        f"{source.attribution} https://doi.org/{source.doi}",
-        f"Licence of the data and of this file: {source.licence}. Changes: {changes}; see below.",
-        f"Source: {RAW[name].url}",
-        f"Received: {received} rows; sha256 of the sorted table {RAW[name].sha256}",
+        f"{raw.attribution} https://doi.org/{raw.doi}",
+        f"Licence of the data and of this file: CC BY 4.0. Changes: {changes}; see below.",
+        f"Source: {raw.url}",
+        f"Received: {received} rows; sha256 of the sorted table {raw.sha256}",
         f"Computed: {how}",
         f"Regenerate: python data/uci_arms.py (scikit-learn {sklearn_version}, numpy {np.__version__})",
         f"sha256 of the numbers below: {digest(numbers)}",
@@ -130,7 +139,7 @@ def ship(name: str, folder: Path = PACKAGE / "data") -> Path:
     numbers = np.array(arms)
     how = (
         f"attributes min-max scaled to [0, 1]; k-means with {CLUSTERS} clusters. One row per cluster: its\n"
-        f"number of rows, mean reward (share of class {SOURCES[name].positive}), centroid{', 1' * raw.constant}."
+        f"number of rows, mean reward (share of class {raw.positive}), centroid{', 1' * raw.constant}."
     )
     columns = ["size", "mean_reward", *raw.attributes, *["constant"] * raw.constant]
     numbers = numbers[np.lexsort(numbers[:, :1:-1].T)]
@@ -142,7 +151,7 @@ def ship_rows(folder: Path = PACKAGE / "experiments/data", rows: int = 1000, nei
     scaled, positive = load("magic")
     how = (
         f"{rows} rows drawn without replacement; attributes min-max scaled to [0, 1] over all rows; the\n"
-        f"mean reward is the share of class {SOURCES['magic'].positive} among the {neighbours} rows nearest to it, "
+        f"mean reward is the share of class {RAW['magic'].positive} among the {neighbours} rows nearest to it, "
         "itself included."
     )
     chosen = scaled[np.sort(np.random.default_rng(0).choice(len(scaled), rows, replace=False))]
@@ -154,6 +163,6 @@ def ship_rows(folder: Path = PACKAGE / "experiments/data", rows: int = 1000, nei
 
 
 if __name__ == "__main__":
-    for dataset in SOURCES:
+    for dataset in RAW:
         print(ship(dataset))
     print(ship_rows())

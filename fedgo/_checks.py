@@ -64,12 +64,8 @@ def tensor(name: str, received: Any) -> Tensor:
     require_kind(isinstance(received, Tensor), name, received, "give torch.as_tensor(…, dtype=torch.float64)")
     values: Tensor = received
     kind = (values.dtype, values.device.type, values.layout)
-    require(
-        kind == (torch.float64, "cpu", torch.strided),
-        f"the kind of {name}",
-        kind,
-        "give float64 on the CPU, dense: ….double().cpu().to_dense()",
-    )
+    remedy = "give float64 on the CPU, dense: ….double().cpu().to_dense()"
+    require(kind == (torch.float64, "cpu", torch.strided), f"the kind of {name}", kind, remedy)
     return values
 
 
@@ -100,9 +96,8 @@ def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:
-        if (
-            torch.get_default_device().type == "cpu"
-        ):  # the usual case: the context would cost time at every operation
+        # the usual case: the context would cost time at every operation
+        if torch.get_default_device().type == "cpu":
             return function(*args, **kwargs)
         with torch.device("cpu"):
             return function(*args, **kwargs)

@@ -71,9 +71,8 @@ def read(path: str | Path, what: str, needed: Iterable[str]) -> tuple[dict[str, 
     """What ``write`` wrote: ``about``, and every array by its name, among them the ``needed``."""
     with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
         missing = {"about", *needed} - set(file.files)
-        require(
-            not missing, f"{what} file", str(path), f"it lacks {sorted(missing)}, as an earlier fedgo's does"
-        )
+        remedy = f"it lacks {sorted(missing)}, as an earlier fedgo's does"
+        require(not missing, f"{what} file", str(path), remedy)
         arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "about"}
         return json.loads(str(file["about"])), arrays
 

@@ -1,5 +1,7 @@
 """Randomness: one explicit generator per (seed, run, purpose), so no result depends on how runs are batched."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -14,6 +16,11 @@ def generator(seed: int, run: int, purpose: str) -> torch.Generator:
     """The generator of ``run`` for ``purpose`` ("arms", "noise", …): equal arguments, equal stream."""
     entropy = np.random.SeedSequence((seed, run, *purpose.encode()))
     return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
+
+
+def uniform(sources: Iterable[torch.Generator], *size: int) -> Tensor:
+    """Uniform numbers in [0, 1) of this ``size`` from each of the ``sources``, stacked."""
+    return torch.stack([torch.rand(size, generator=source, dtype=torch.float64) for source in sources])
 
 
 @on_cpu

@@ -43,10 +43,8 @@ class Tally(NamedTuple):
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
         """Add one pull of ``arm`` (...) with ``residual`` (...) where ``turn`` (...) is 1."""
         place = arm.unsqueeze(-1)
-        return Tally(
-            self.counts.scatter_add(-1, place, turn.unsqueeze(-1)),
-            self.sums.scatter_add(-1, place, (turn * residual).unsqueeze(-1)),
-        )
+        counts = self.counts.scatter_add(-1, place, turn.unsqueeze(-1))
+        return Tally(counts, self.sums.scatter_add(-1, place, (turn * residual).unsqueeze(-1)))
 
 
 class Coordinates(NamedTuple):
@@ -114,31 +112,22 @@ class Posterior(NamedTuple):
     def of_each(self, learners: int) -> "Posterior":
         """What is held of all (S, 1, …) or of each (S, M, …), of each of M = ``learners`` in memory of its own."""
         arms = self.mean.shape[-1]
-        return Posterior(
-            self.covariance.expand(-1, learners, arms, arms), self.mean.expand(-1, learners, arms)
-        ).copy()
+        covariance = self.covariance.expand(-1, learners, arms, arms)
+        return Posterior(covariance, self.mean.expand(-1, learners, arms)).copy()
 
 
 def require_prior(largest: Tensor | float, lam: float) -> None:
     """A ``ValueError`` where the prior variance ‖g‖²/λ of some arm, ``largest`` = ‖g‖², leaves others no digit."""
     ratio = float(largest) / lam
-    require(
-        ratio < _LARGEST_PRIOR,
-        "‖g‖²/λ",
-        ratio,
-        f"beyond {_LARGEST_PRIOR:.0e} rounding decides: scale the arms or features down, or raise λ = {lam}",
-    )
+    remedy = f"rounding decides: scale the arms or features down, or raise λ = {lam}"
+    require(ratio < _LARGEST_PRIOR, "‖g‖²/λ", ratio, f"beyond {_LARGEST_PRIOR:.0e} {remedy}")
 
 
 def width(variance: Tensor) -> Tensor:
     """√variance (...), where rounding may have left a little less than 0; a ``ValueError`` where more is missing."""
     least = variance.amin().item()
-    require(
-        least >= -_HIDDEN,
-        "the least variance",
-        least,
-        "it is negative beyond rounding: scale the arms or features down, or raise λ",
-    )
+    remedy = "it is negative beyond rounding: scale the arms or features down, or raise λ"
+    require(least >= -_HIDDEN, "the least variance", least, remedy)
     return (variance if least >= 0 else variance.clamp(min=0)).sqrt()
 
 

@@ -52,24 +52,12 @@ class Shards(NamedTuple):
     y: Tensor
     mask: Tensor
 
-    def apart(self) -> "Shards":
-        """Each client as a system of its own: (R·N, 1, m, …)."""
-        return Shards(*(part.flatten(0, 1).unsqueeze(1) for part in self))
-
 
 class Iterate(NamedTuple):
     """``w`` (R, d_w) before a round of Algorithm 2, and the training loss L̂(w) (R,) there."""
 
     w: Tensor
     loss: Tensor
-
-
-class Answers(NamedTuple):
-    """The clients' answers to w, added up: the ``gradient`` of the squared errors (R, d_w), which is what is sent, and
-    beside it, for our figures only, their ``error`` (R,)."""
-
-    gradient: Tensor
-    error: Tensor
 
 
 def langevin_rounds(
@@ -86,41 +74,27 @@ def langevin_rounds(
     each generator, or one for each of its run's clients. A ``ValueError`` if the iterates diverge.
     """
     langevin = Langevin() if langevin is None else langevin
-    require_kind(
-        isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None for the default"
-    )
+    remedy = "give a Langevin, or None for the default"
+    require_kind(isinstance(langevin, Langevin), "langevin", langevin, remedy)
     data = [part.flatten(1, 2) for part in shards]
     total = shards.mask.sum((1, 2)).clamp(min=1)
     w = torch.zeros(len(total), model.size, dtype=torch.float64)
     noise = langevin_noise(generators, len(w) // len(generators), model.size)
 
-    def gradients(w: Tensor) -> Message[Answers]:
-        error, gradient = model.squared_loss(w.squeeze(1), *data)
-        return Message(Answers(gradient, error), model.size)
+    def answers(w: Tensor) -> Message[tuple[Tensor, Tensor]]:
+        """The squared errors (R,) and their gradient (R, d_w), of all clients: the gradient is what is sent, and
+        beside it, for our figures only, are the errors."""
+        return Message(model.squared_loss(w.squeeze(1), *data), model.size)
 
     for cold, z in zip(langevin.inverse_temperatures(), noise, strict=False):
-        gradient, error = ask(gradients, Message(w.unsqueeze(1), model.size))
+        error, gradient = ask(answers, Message(w.unsqueeze(1), model.size))
         yield Iterate(w, error / total)
-        w = move(w, gradient / total.unsqueeze(-1), langevin.step, cold, z)
-    require_convergent(
-        w, langevin.step, f"rewards of order 1 (the largest here is {shards.y.abs().max().item():.3g})"
-    )
+        w = torch.add(w, gradient / total.unsqueeze(-1), alpha=-langevin.step)
+        w.add_(z, alpha=math.sqrt(2 * langevin.step / cold))
+    largest = f"rewards of order 1 (the largest here is {shards.y.abs().max().item():.3g})"
+    remedy = f"the oracle's iterates diverge; give a smaller one, arms of smaller norm, or {largest}"
+    require(bool(w.isfinite().all()), "the step size τ₁", langevin.step, remedy)
     yield Iterate(w, model.squared_loss(w, *data)[0] / total)
-
-
-def move(w: Tensor, gradient: Tensor, step: float, cold: float, z: Tensor) -> Tensor:
-    """w − τ₁∇L̂(w) + √(2τ₁/τ₂) z, all (..., d_w), with τ₁ = ``step`` and τ₂ = ``cold``."""
-    return torch.add(w, gradient, alpha=-step).add_(z, alpha=math.sqrt(2 * step / cold))
-
-
-def require_convergent(w: Tensor, step: float, rewards: str) -> None:
-    """A ``ValueError`` where the oracle's ``w`` is not finite."""
-    require(
-        bool(w.isfinite().all()),
-        "the step size τ₁",
-        step,
-        f"the oracle's iterates diverge; give a smaller one, arms of smaller norm, or {rewards}",
-    )
 
 
 def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
@@ -131,9 +105,8 @@ def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int)
     """
     while True:
         shape = (_CHUNK, share, size)
-        yield from torch.cat(
-            [torch.randn(shape, generator=source, dtype=torch.float32) for source in generators], 1
-        )
+        draws = [torch.randn(shape, generator=source, dtype=torch.float32) for source in generators]
+        yield from torch.cat(draws, 1)
 
 
 def last(iterates: Iterator[Iterate]) -> Iterate:

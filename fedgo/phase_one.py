@@ -44,12 +44,10 @@ class Exploration(NamedTuple):
         return deal(x, self.reward, clients)
 
 
-def explore(problem: Problem, length: int) -> Exploration:
-    """T₀ = ``length`` uniform pulls, and their bill, still blank."""
-    arms = problem.arms.shape[1]
-    arm = torch.stack(
-        [torch.randint(arms, (length,), generator=source) for source in problem.generators("pulls")]
-    )
+def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploration:
+    """T₀ = ``length`` uniform pulls, drawn for ``purpose``, and their bill, still blank."""
+    arms, sources = problem.arms.shape[1], problem.generators(purpose)
+    arm = torch.stack([torch.randint(arms, (length,), generator=source) for source in sources])
     return Exploration(arm, problem.observe(arm, problem.tape(length)), Ledger.blank(*arm.shape))
 
 
@@ -61,9 +59,8 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     mask = torch.nn.functional.pad(torch.ones_like(y), (0, pad))
     x = torch.nn.functional.pad(x, (0, 0, 0, pad))
     y = torch.nn.functional.pad(y, (0, pad))
-    return Shards(
-        *(part.unflatten(1, (length, clients)).transpose(1, 2).contiguous() for part in (x, y, mask))
-    )
+    each = (part.unflatten(1, (length, clients)).transpose(1, 2) for part in (x, y, mask))
+    return Shards(*(part.contiguous() for part in each))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from fedgo.messages import Encoding, check_encoding, scalars
 from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
 
-AnyState = TypeVar("AnyState", bound="tuple[Any, ...]")
+Part = TypeVar("Part", bound=Any)
 Index = Callable[[Estimates, Tally], Tensor]
 _AFRESH = 100  # pulls after which a posterior is computed from its data again: rank-one updates drift
 
@@ -74,12 +74,6 @@ class State(NamedTuple):
     def known(self) -> Tally:
         """D_{t,i}: all the data in each learner's model, (S, M, K)."""
         return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
-
-
-def drifted(fresh: Tally, turn: Tensor | float = 1.0) -> Tensor:
-    """Whether after so many own pulls (...), of which the last was now if ``turn`` (...) is 1, a posterior is to be
-    computed from its data again."""
-    return fresh.counts.sum(-1) % _AFRESH < turn
 
 
 @dataclass(frozen=True)
@@ -146,17 +140,13 @@ class EventTriggered:
         pulls = state.fresh.counts.sum(-1) + 1 - self.settings.patience
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
-    def pulled(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
-        """Lines 4–5, of any leading dimensions: one client alone has none."""
-        residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        gain = self.gain(state, arm, turn)
-        posterior = self.absorb(state, arm, reward, turn)
-        return State(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
-
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Lines 4–5, and now and then the posteriors from all their data."""
-        after = self.pulled(state, arm, reward, turn)
-        due = drifted(after.fresh, turn)
+        residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
+        posterior = self.absorb(state, arm, reward, turn)
+        after = State(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
+        due = after.fresh.counts.sum(-1) % _AFRESH < turn
         return self._afresh(after, due) if due.any() else after
 
     def _afresh(self, state: State, due: Tensor) -> State:
@@ -187,14 +177,14 @@ class EventTriggered:
         return place(state, run, new, self.in_place)
 
 
-def place(state: AnyState, run: Tensor, new: AnyState, in_place: bool = False) -> AnyState:
-    """``state`` (a tuple of tensors or such tuples) with the rows ``run`` of each first axis replaced by ``new``;
+def place(state: Part, run: Tensor, new: Part, in_place: bool = False) -> Part:
+    """``state``, a tensor or a tuple of such, with the rows ``run`` of each first axis replaced by ``new``;
     ``in_place`` in the memory of ``state``, which is then used up."""
-    return type(state)(*(_placed(old, run, part, in_place) for old, part in zip(state, new, strict=True)))
-
-
-def _placed(old: Any, run: Tensor, new: Any, in_place: bool) -> Any:
-    if not isinstance(old, Tensor):
-        return place(old, run, new, in_place)
-    rows = new.expand(-1, *old.shape[1:])
-    return old.index_copy_(0, run, rows) if in_place else old.index_copy(0, run, rows)
+    old: Any = state
+    placed: Part
+    if isinstance(old, tuple):
+        placed = type(state)(*(place(part, run, rows, in_place) for part, rows in zip(old, new, strict=True)))
+    else:
+        copy = old.index_copy_ if in_place else old.index_copy
+        placed = copy(0, run, new.expand(-1, *old.shape[1:]))
+    return placed

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_each, require_finite, require_kind, tensor
-from fedgo._streams import generator, normal_tape
+from fedgo._streams import generator, normal_tape, uniform
+
+Runs = int | Sequence[int]  # how many there are, numbered from 0, or their numbers
 
 
 @dataclass(frozen=True)
@@ -36,20 +38,15 @@ class Problem:
     def __post_init__(self) -> None:
         for name in ("arms", "means"):
             object.__setattr__(self, name, tensor(name, getattr(self, name)).detach())
-        require_kind(
-            isinstance(self.runs, tuple), "runs", self.runs, "give a tuple of run numbers, say (0, 1)"
-        )
+        remedy = "give a tuple of run numbers, say (0, 1)"
+        require_kind(isinstance(self.runs, tuple), "runs", self.runs, remedy)
         for run in self.runs:
             count("runs", run, "number the runs from 0", least=0)
         count("seed", self.seed, "give a seed of at least 0", least=0)
         shape = tuple(self.arms.shape)
         fits = len(shape) == 3 and shape[0] == len(self.runs) and min(shape) >= 1
-        require(
-            fits,
-            "the shape of arms",
-            shape,
-            f"give (S, K, d_x) with S = {len(self.runs)}, the number of runs",
-        )
+        remedy = f"give (S, K, d_x) with S = {len(self.runs)}, the number of runs"
+        require(fits, "the shape of arms", shape, remedy)
         fits = self.means.shape == shape[:2]
         require(fits, "the shape of means", tuple(self.means.shape), f"give (S, K) = {shape[:2]}")
         for name in ("arms", "means"):
@@ -64,14 +61,9 @@ class Problem:
     def only(self, *positions: int) -> "Problem":
         """The runs at ``positions`` as a problem of their own."""
         pick = list(positions)
+        runs = tuple(self.runs[p] for p in pick)
         truth = None if self.truth is None else self.truth[pick]
-        return replace(
-            self,
-            arms=self.arms[pick],
-            means=self.means[pick],
-            runs=tuple(self.runs[p] for p in pick),
-            truth=truth,
-        )
+        return replace(self, arms=self.arms[pick], means=self.means[pick], runs=runs, truth=truth)
 
     def repeated(self, times: int) -> "Problem":
         """All runs ``times`` times, copy after copy, with the same noise: for several settings at once."""
@@ -92,10 +84,9 @@ class Problem:
 
     def same(self, other: "Problem") -> bool:
         """Whether ``other`` has the same runs: arms, means, noise and seed."""
-        plain = all(
-            getattr(self, name) == getattr(other, name) for name in ("runs", "seed", "sigma", "reward")
-        )
-        return plain and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
+        mine, theirs = ((part.runs, part.seed, part.sigma, part.reward) for part in (self, other))
+        same = torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
+        return same and mine == theirs
 
     def generators(self, purpose: str) -> list[torch.Generator]:
         """One generator per run for ``purpose``."""
@@ -111,8 +102,8 @@ class Problem:
         """Rewards y (S, n) of the arms ``arm`` (S, n) under the standard normals ``noise`` (S, n)."""
         mean = self.means.gather(1, arm)
         if self.reward == "bernoulli":
-            uniform: Tensor = torch.special.ndtr(noise)
-            return (uniform < mean).to(mean.dtype)
+            share: Tensor = torch.special.ndtr(noise)
+            return (share < mean).to(mean.dtype)
         return mean + self.sigma * noise
 
     @on_cpu
@@ -127,7 +118,7 @@ def uniform_arms(
     mean: Callable[[Tensor], Tensor],
     bounds: tuple[float, float],
     d_x: int,
-    runs: int | Sequence[int],
+    runs: Runs,
     arms: int,
     seed: int,
     sigma: float,
@@ -137,18 +128,12 @@ def uniform_arms(
     count("arms", arms, "give at least one arm")
     count("seed", seed, "give a seed of at least 0", least=0)
     low, high = bounds
-    points = torch.stack(
-        [
-            torch.rand(arms, d_x, generator=generator(seed, run, "arms"), dtype=torch.float64)
-            for run in numbers
-        ]
-    )
-    points = low + (high - low) * points
+    points = low + (high - low) * uniform((generator(seed, run, "arms") for run in numbers), arms, d_x)
     means = mean(points.flatten(0, 1)).unflatten(0, points.shape[:2])
     return Problem(name, points, means, numbers, seed, sigma)
 
 
-def run_numbers(runs: int | Sequence[int]) -> tuple[int, ...]:
+def run_numbers(runs: Runs) -> tuple[int, ...]:
     """The numbers of ``runs`` runs from 0, or those given."""
     remedy = "give at least one run, numbered from 0"
     if not isinstance(runs, Sequence) or isinstance(runs, str):

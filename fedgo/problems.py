@@ -7,7 +7,6 @@ dataset", after Filippi et al. 2010), in files that the repository's ``data/uci_
 """
 
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -16,15 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from fedgo._checks import extra, on_cpu, require
-from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 
 FOLDER = Path(__file__).parent / "data"
+DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # of UCI's Machine Learning Repository
 
 
 @on_cpu
-def hartmann6(
-    runs: int | Sequence[int] = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1
-) -> Problem:
+def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
     """Hartmann's function on [0,1]⁶, reward −f₁ = Σ ᾱ exp(−Σ Ā(x − P̄)²) ∈ (0, 3.33] (Section 6, appendix D).
 
     The paper's table of P̄ lacks its factor 1e-4; BoTorch's function has it.
@@ -37,12 +35,7 @@ def hartmann6(
 
 @on_cpu
 def cosine8(
-    runs: int | Sequence[int] = 10,
-    *,
-    arms: int = 50,
-    seed: int = 0,
-    sigma: float = 0.1,
-    negated: bool = True,
+    runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, negated: bool = True
 ) -> Problem:
     """The cosine mixture on [−1,1]⁸: reward −f₂ as the appendix says, or f₂ itself with ``negated=False``.
 
@@ -71,41 +64,10 @@ def botorch_function(name: str, **options: Any) -> Any:
         torch.set_default_dtype(before)
 
 
-class Source(NamedTuple):
-    """A published data set of UCI's Machine Learning Repository."""
-
-    title: str
-    attribution: str
-    doi: str
-    licence: str
-    totals: dict[str, int]  # rows of each class, from UCI's documentation
-    positive: str  # the class that is a reward of 1
-
-
-SOURCES = {
-    "magic": Source(
-        title="MagicTelescope",
-        attribution="R. Bock (2004). MAGIC Gamma Telescope. UCI Machine Learning Repository.",
-        doi="10.24432/C52C8B",
-        licence="CC BY 4.0",
-        totals={"g": 12_332, "h": 6_688},
-        positive="g",
-    ),
-    "shuttle": Source(
-        title="Shuttle",
-        attribution="NASA. Statlog (Shuttle). UCI Machine Learning Repository.",
-        doi="10.24432/C5WS31",
-        licence="CC BY 4.0",
-        totals={"1": 45_586, "2": 50, "3": 171, "4": 8_903, "5": 3_267, "6": 10, "7": 13},
-        positive="1",
-    ),
-}
-
-
 @on_cpu
 def clustered(
     name: Literal["magic", "shuttle"],
-    runs: int | Sequence[int] = 10,
+    runs: Runs = 10,
     *,
     seed: int = 0,
     sigma: float = 0.1,
@@ -119,7 +81,7 @@ def clustered(
     table = shipped_arms(name)
     arms = torch.from_numpy(table.features).expand(len(numbers), -1, -1)
     means = torch.from_numpy(table.means).expand(len(numbers), -1)
-    return Problem(SOURCES[name].title, arms, means, numbers, seed, sigma, reward)
+    return Problem(DATA_SETS[name], arms, means, numbers, seed, sigma, reward)
 
 
 class Arms(NamedTuple):
@@ -135,7 +97,7 @@ def shipped_arms(name: str) -> Arms:
 
     A ``ValueError`` for an unknown name, and for a file that is damaged.
     """
-    require(name in SOURCES, "name", name, f"choose one of {tuple(SOURCES)}")
+    require(name in DATA_SETS, "name", name, f"choose one of {tuple(DATA_SETS)}")
     table = shipped(FOLDER / f"{name}.csv")
     return Arms(table[:, 2:], table[:, 1], table[:, 0].astype(np.int64))
 

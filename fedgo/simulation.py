@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_kind
+from fedgo._streams import uniform
 from fedgo.phase_one import Exploration
 from fedgo.problem import Problem
 from fedgo.star import Ledger, Star, When
@@ -26,11 +27,9 @@ class Learner(Protocol[State]):
     @property
     def learners(self) -> int:
         """M; the step t of Phase II is made by learner t mod M."""
-        ...
 
     def begin(self) -> State:
         """The state before Phase II."""
-        ...
 
     def index(self, state: State) -> Tensor:
         """The optimistic value of every arm, (S, M, K).
@@ -38,19 +37,15 @@ class Learner(Protocol[State]):
         It may be asked several times for one step, as choices after a synchronisation are made again: an index that is
         drawn at random has to be a function of the run and the step, which a learner that `Samples` is given.
         """
-        ...
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Whether pulling ``arm`` (S, M) makes each learner ask for a synchronisation, (S, M) bool."""
-        ...
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """The state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, all (S, M)."""
-        ...
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
         """The state after the runs ``when.run`` synchronised over ``star``."""
-        ...
 
 
 @runtime_checkable
@@ -59,7 +54,6 @@ class Samples(Protocol):
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
         """In place of `Learner.index`: that of each learner's next pull, which is the ``step`` (S, M) of its run."""
-        ...
 
 
 @runtime_checkable
@@ -68,7 +62,6 @@ class Annotates(Protocol):
 
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """By name, what there is to say, (S, M) each, before the learners pull ``arm`` (S, M) because of ``index``."""
-        ...
 
 
 @on_cpu
@@ -94,12 +87,8 @@ def simulate(
     clients = count("clients", clients, "give N, at least one client")
     steps = count("steps", steps, "give at least one step of Phase II")
     runs, first = exploration.arm.shape
-    require(
-        len(problem.runs) == runs,
-        "the number of runs",
-        len(problem.runs),
-        f"Phase I had {runs}; give the same",
-    )
+    given = len(problem.runs)
+    require(given == runs, "the number of runs", given, f"Phase I had {runs}; give the same")
     learners = learner.learners
     total = first + steps
     noise = problem.tape(total)
@@ -161,23 +150,14 @@ def _extend(part: Tensor, steps: int) -> Tensor:
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
     """A random place in [0, 1) for each arm in every learner's order of ties, (S, M, K)."""
-    arms = problem.arms.shape[1]
-    draws = [
-        torch.rand(learners, arms, generator=source, dtype=torch.float64)
-        for source in problem.generators("order of ties")
-    ]
-    return torch.stack(draws)
+    return uniform(problem.generators("order of ties"), learners, problem.arms.shape[1])
 
 
 def largest(index: Tensor, order: Tensor) -> Tensor:
     """The arm (S, M) of the largest ``index`` (S, M, K); among those within 1e-9 of it the last in ``order``."""
     top = index.amax(-1, keepdim=True)
-    require(
-        not bool(top.isnan().any()),
-        "the index of an arm",
-        float("nan"),
-        "rewards, features or settings are out of range: scale them to order 1, or raise λ",
-    )
+    remedy = "rewards, features or settings are out of range: scale them to order 1, or raise λ"
+    require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
     # for an infinite index (an arm never pulled) the slack must stay finite
     slack = 1e-9 * top.abs().clamp(1.0, 1e300)
     return order.masked_fill(index < top - slack, -1.0).argmax(-1)

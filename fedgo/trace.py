@@ -36,16 +36,14 @@ class Trace:
 
     def __post_init__(self) -> None:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
-        for name, values in (
-            arrays | {f"the note {name!r}": note for name, note in self.notes.items()}
-        ).items():
+        arrays |= {f"the note {name!r}": note for name, note in self.notes.items()}
+        for name, values in arrays.items():
             require_kind(isinstance(values, Tensor), name, values, "give a tensor")
             shape, dtype = tuple(values.shape), _ARRAYS.get(name, values.dtype)
             require(values.dtype == dtype, f"the dtype of {name}", values.dtype, f"give {dtype}")
             fits = len(shape) == 2 and shape == self.arm.shape
-            require(
-                fits, f"the shape of {name}", shape, f"give (S, steps), as of arm: {tuple(self.arm.shape)}"
-            )
+            remedy = f"give (S, steps), as of arm: {tuple(self.arm.shape)}"
+            require(fits, f"the shape of {name}", shape, remedy)
         for name in ("algorithm", "problem"):
             require_kind(isinstance(getattr(self, name), str), name, getattr(self, name), "give a name")
         count("clients", self.clients, "give N, at least one client")
@@ -79,8 +77,7 @@ class Trace:
     def first(self, runs: int) -> "Trace":
         """The first ``runs`` runs."""
         there = len(self.arm)
-        require(count("runs", runs, f"there are {there}") <= there, "runs", runs, f"there are {there}")
-        return self.part(slice(runs))
+        return self.part(slice(count("runs", runs, f"there are {there}", most=there)))
 
     def part(self, runs: slice) -> "Trace":
         """The runs in the places ``runs``."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import number, on_cpu, require
-from fedgo._streams import generator
+from fedgo._streams import generator, uniform
 from fedgo.confidence import Posterior, Tally, condition, radius, require_prior, width
 from fedgo.messages import names_arms, scalars
 from fedgo.phase_one import Exploration
@@ -95,13 +95,11 @@ class NystroemKernel:
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
         """Absorb the pull in the features of the current dictionary."""
-        return State(
-            state.posterior.absorb(arm, reward, turn),
-            state.rest,
-            state.before,
-            state.own.record(arm, reward, turn),
-            state.spent + turn * _at(state.before, arm),
-            state.fresh + turn,
+        return state._replace(
+            posterior=state.posterior.absorb(arm, reward, turn),
+            own=state.own.record(arm, reward, turn),
+            spent=state.spent + turn * _at(state.before, arm),
+            fresh=state.fresh + turn,
         )
 
     def synchronise(self, state: State, star: Star, when: When) -> State:
@@ -119,10 +117,7 @@ class NystroemKernel:
             generator(self.problem.seed, self.problem.runs[r], f"dictionary at {step}")
             for r, step in zip(when.run.tolist(), when.step.tolist(), strict=True)
         )
-        uniform = torch.stack(
-            [torch.rand(missed.shape[1:], generator=source, dtype=torch.float64) for source in sources]
-        )
-        return uniform < 1 - missed
+        return uniform(sources, *missed.shape[1:]) < 1 - missed
 
     def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
         """The four messages: the arms drawn up, the dictionary down, the statistics in its features up and down."""
@@ -148,14 +143,9 @@ class NystroemKernel:
         posterior = condition(features, torch.zeros_like(total.sums), lam, total)
         rest = (kernel.diagonal(dim1=-2, dim2=-1) - features.square().sum(-1)).clamp(min=0) / lam
         blank = torch.zeros_like(own.counts[..., 0])
-        return State(
-            Posterior(posterior.covariance.unsqueeze(1), posterior.mean.unsqueeze(1)),
-            rest.unsqueeze(1),
-            (posterior.variance + rest).unsqueeze(1),
-            own,
-            blank,
-            blank,
-        )
+        shared = Posterior(*(part.unsqueeze(1) for part in posterior))
+        rest = rest.unsqueeze(1)
+        return State(shared, rest, shared.variance + rest, own, blank, blank)
 
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:

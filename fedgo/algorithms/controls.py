@@ -13,7 +13,7 @@ from fedgo._checks import on_cpu
 from fedgo.algorithms.approx_dis_kernel_ucb import rbf
 from fedgo.algorithms.go_ucb import Immediate
 from fedgo.confidence import Estimates, Tally, require_prior
-from fedgo.phase_one import Exploration
+from fedgo.phase_one import Exploration, explore
 from fedgo.phase_two import Settings, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
@@ -24,14 +24,9 @@ from fedgo.trace import Trace
 def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
     """Every step a uniform arm; nothing is sent."""
     require_run(problem, clients, steps)
-    runs, arms = problem.means.shape
-    arm = torch.stack(
-        [torch.randint(arms, (steps,), generator=source) for source in problem.generators("uniform")]
-    )
-    blank = torch.zeros(runs, steps, dtype=torch.int64)
-    reward = problem.observe(arm, problem.tape(steps))
-    regret = problem.regret(arm)
-    return Trace("Uniform", problem.name, clients, 0, arm, reward, regret, blank, blank, blank.bool())
+    arm, reward, bill = explore(problem, steps, "uniform")
+    never = torch.zeros_like(arm, dtype=torch.bool)
+    return Trace("Uniform", problem.name, clients, 0, arm, reward, problem.regret(arm), *bill, never)
 
 
 @on_cpu

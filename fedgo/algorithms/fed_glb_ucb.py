@@ -115,15 +115,13 @@ class GeneralisedLinear:
         inverse = state.inverse - taken.unsqueeze(-1) * taken.unsqueeze(-2)
         slope = turn * (self.link.mean(predicted) - reward) / self.link.least
         newton = (inverse @ x.unsqueeze(-1)).squeeze(-1) * slope.unsqueeze(-1)
-        return State(
-            inverse,
-            state.b + x * (turn * predicted).unsqueeze(-1),
-            state.theta - newton,
-            state.own.record(arm, reward, turn),
-            state.fresh.scatter_add(-1, arm.unsqueeze(-1), turn.unsqueeze(-1)),
-            state.gain + turn * variance.log1p(),
-            state.gram,
-            state.fitted,
+        return state._replace(
+            inverse=inverse,
+            b=state.b + x * (turn * predicted).unsqueeze(-1),
+            theta=state.theta - newton,
+            own=state.own.record(arm, reward, turn),
+            fresh=state.fresh.scatter_add(-1, arm.unsqueeze(-1), turn.unsqueeze(-1)),
+            gain=state.gain + turn * variance.log1p(),
         )
 
     def synchronise(self, state: State, star: Star, when: When) -> State:

@@ -33,7 +33,6 @@ from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
 Space = Literal["arms", "parameters"]
-_CACHED = 400  # private models fitted at once: fewer pay more for the calls, more leave the cache
 
 
 @on_cpu
@@ -89,15 +88,9 @@ def private_start(
     """
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
-    at_once = max(1, _CACHED // clients)
-    fits = []
-    for first in range(0, len(generators), at_once):
-        some = slice(first, first + at_once)
-        alone = Shards(*(part[some] for part in shards)).apart()
-        rounds_alone = langevin_rounds(network, alone, langevin, generators[some], answer)
-        fits.append(last(rounds_alone))
-    w0 = torch.cat([fit.w for fit in fits]).unflatten(0, (-1, clients))
-    loss = torch.cat([fit.loss for fit in fits]).unflatten(0, (-1, clients))
+    apart = Shards(*(part.flatten(0, 1).unsqueeze(1) for part in shards))  # a system (S·N, 1, m, …) for each
+    fits = last(langevin_rounds(network, apart, langevin, generators, answer))
+    w0, loss = (part.unflatten(0, (-1, clients)) for part in fits)
     require_fitted(exploration.reward, loss)
     return Start(problem, network, clients, rounds, exploration, w0, loss)
 

@@ -6,6 +6,7 @@ The arm of the largest mean + √β·standard deviation under all data, whoever 
 import torch
 
 from fedgo._checks import count, extra, number, on_cpu
+from fedgo.phase_one import explore
 from fedgo.phase_two import require_run
 from fedgo.problem import Problem
 from fedgo.trace import Trace
@@ -30,12 +31,11 @@ def gp_ucb(
         from botorch.models import SingleTaskGP
         from botorch.models.transforms import Standardize
         from gpytorch.mlls import ExactMarginalLogLikelihood
-    runs, arms, d_x = problem.arms.shape
+    runs, d_x = len(problem.runs), problem.arms.shape[-1]
     tape = problem.tape(steps)
     low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
     cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)  # as BoTorch's priors expect
-    pulled = torch.stack([torch.randint(arms, (steps,), generator=s) for s in problem.generators("botorch")])
-    reward = problem.observe(pulled, tape)
+    pulled, reward, _ = explore(problem, steps, "botorch")  # beyond the first, until they are chosen
     for run in range(runs):
         x, state = cube[run], None
         for t in range(first, steps):
@@ -50,12 +50,8 @@ def gp_ucb(
                 model.load_state_dict(state, strict=False)
             with torch.no_grad():
                 pulled[run, t] = UpperConfidenceBound(model.eval(), beta=beta)(x.unsqueeze(-2)).argmax()
-            only = problem.only(run)
-            reward[run, t] = only.observe(pulled[run : run + 1, t : t + 1], tape[run : run + 1, t : t + 1])[
-                0, 0
-            ]
-    up = torch.full((runs, steps), d_x + 1)
-    return Trace(
-        "GP-UCB (BoTorch)", problem.name, clients, 0, pulled, reward, problem.regret(pulled), up, clients * up,
-        torch.ones(runs, steps, dtype=torch.bool),
-    )  # fmt: skip
+            now = slice(t, t + 1)
+            reward[:, now] = problem.observe(pulled[:, now], tape[:, now])
+    up, always = torch.full_like(pulled, d_x + 1), torch.ones_like(pulled, dtype=torch.bool)
+    played = (pulled, reward, problem.regret(pulled))
+    return Trace("GP-UCB (BoTorch)", problem.name, clients, 0, *played, up, clients * up, always)

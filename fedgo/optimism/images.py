@@ -77,10 +77,6 @@ class Rows(NamedTuple):
         """C_x h for h (n, 2H + 1)."""
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
-    def of(self, part: Tensor) -> "Rows":
-        """The rows where ``part`` (n,) is true."""
-        return Rows(*(field[part] for field in self))
-
 
 def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
     """The images of the balls of ``tally`` (V, M, K), from one m × m factorisation of I + √n GGᵀ√n/λ per learner."""

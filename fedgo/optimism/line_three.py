@@ -53,48 +53,34 @@ class LineThree:
         self.view, self.lam, self.beta = view, lam, beta
         self.cuts: Cuts | None = None
         self.known: Tally | None = None
-        self.value = self.u = torch.empty(0)
+        self.value = self.u = torch.zeros((), dtype=torch.float64)
         self.calls = 0
 
     def __call__(self, posterior: Estimates, known: Tally) -> Tensor:
         """The optimistic values (S, M, K) for the data ``known`` (S, M, K)."""
         seen = _images(self.view, self.lam, self.beta, known)
-        found, sharper = _blank(seen), self.calls % _EVERY == 0
-        if self.known is None:
-            every = torch.ones_like(seen.spare, dtype=torch.bool)
-            found, self.cuts = _search(seen, found, None, every, sharper)
-            self.value = found.value.view_as(known.counts)
-        else:  # learners without new data keep their values
-            old = self.known
-            new = ((known.counts != old.counts) | (known.sums != old.sums)).any(-1)
-            found, wanted = found._replace(u=self.u), new.view_as(seen.spare)
-            found, self.cuts = _search(seen, found, self.cuts, wanted, sharper)
-            self.value = torch.where(new.unsqueeze(-1), found.value.view_as(known.counts), self.value)
-        self.calls += 1
-        self.u = found.u
-        self.known = known
+        found, new = _blank(seen), torch.ones(known.counts.shape[:-1], dtype=torch.bool)
+        if self.known is not None:  # learners without new data keep their values
+            found = found._replace(u=self.u)
+            new = ((known.counts != self.known.counts) | (known.sums != self.known.sums)).any(-1)
+        sharper = self.calls % _EVERY == 0
+        found, self.cuts = _search(seen, found, self.cuts, new.view_as(seen.spare), sharper)
+        self.value = torch.where(new.unsqueeze(-1), found.value.view_as(known.counts), self.value)
+        self.calls, self.u, self.known = self.calls + 1, found.u, known
         return self.value
 
 
-def line_three(
-    view: View, lam: float, beta: float, tally: Tally, rule_out: bool = True, u: Tensor | None = None
-) -> Optimum:
-    """max_{w ∈ Ball} f_x(w) for the ball of ``tally`` (..., K), by ascent from the linear solution of every arm.
+def line_three(view: View, lam: float, beta: float, tally: Tally, u: Tensor | None = None) -> Optimum:
+    """max_{w ∈ Ball} f_x(w) for the ball of ``tally`` (..., K), by ascent of every arm from its linear solution.
 
     Or from the points ``u`` (..., K, 2H + 1) of other tallies' optima, scaled to the sphere, where these are higher.
-    With ``rule_out`` an arm is ascended only where it can be the argmax, the most promising first, and only while that
-    is open; the argmax is the same without. The leading dimensions of ``tally`` are those of the view, or the view's
-    last is 1 and shared.
+    The leading dimensions of ``tally`` are those of the view, or the view's last is 1 and shared.
     """
     seen = _images(view, lam, beta, tally)
     found = _blank(seen)
     if u is not None:
         found = found._replace(u=u.reshape(found.u.shape))
-    if rule_out:
-        every = torch.ones_like(seen.spare, dtype=torch.bool)
-        found, _ = _search(seen, found, None, every, True)
-    else:
-        found = _ascended(seen, found, torch.ones_like(seen.counts, dtype=torch.bool))
+    found = _ascended(seen, found, torch.ones_like(found.ascended))
     lead = tally.counts.shape[:-1]
     return Optimum(*(part.reshape(*lead, *part.shape[2:]) for part in found))
 
@@ -186,34 +172,28 @@ def _ascended(seen: Images, found: Optimum, chosen: Tensor) -> Optimum:
     for part in chosen.nonzero().split(_CHUNK):
         at = tuple(part.T)
         below = rows(seen, at)
-        climb = _linear_solution(below, seen.view.theta[at[0], at[2]], root)
+        # where f linearised at A_xŵ₀ is largest: u = √β h/‖h‖_{C_x}, with h its gradient in θ
+        climb = _on_sphere(below, slope(seen.view.theta[at[0], at[2]]), root)
         if bool(u[at].any()):
-            climb = _higher(below, climb, u[at], root)
+            other = _on_sphere(below, u[at], root)
+            climb = _where(u[at].any(-1) & (other.value > climb.value), other, climb)
         heights[at], u[at] = _finish(below, climb, root, rival[at])
     return found._replace(value=heights, ascended=found.ascended | chosen, u=u)
 
 
-def _linear_solution(below: Rows, origin: Tensor, root: float) -> Climb:
-    """Where f linearised at A_xŵ₀ = ``origin`` is largest: u = √β h/‖h‖_{C_x}, with h its gradient in θ."""
-    h = slope(origin)
-    moved = below.times(h)
-    norm = root / (h * moved).sum(-1, keepdim=True).sqrt()
-    found = value(below.centre + moved * norm)
-    return Climb(found, h * norm, moved * norm, torch.full_like(found, FIRST_STEP))
-
-
-def _higher(below: Rows, climb: Climb, u: Tensor, root: float) -> Climb:
-    """``climb``, or where it is higher the point ``u`` (n, 2H + 1) of another ball, scaled to this one's sphere."""
+def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
+    """Arms at their points ``u`` (n, 2H + 1), scaled to the spheres of their balls."""
     moved = below.times(u)
-    length = (u * moved).sum(-1, keepdim=True)
-    scale = root / length.clamp(min=1e-300).sqrt()
-    height = value(below.centre + moved * scale)
-    better = (length > 0) & (height > climb.value).unsqueeze(-1)
-    return climb._replace(
-        value=torch.where(better.squeeze(-1), height, climb.value),
-        u=torch.where(better, u * scale, climb.u),
-        moved=torch.where(better, moved * scale, climb.moved),
-    )
+    scale = root / (u * moved).sum(-1, keepdim=True).clamp(min=1e-300).sqrt()
+    found = value(below.centre + moved * scale)
+    return Climb(found, u * scale, moved * scale, torch.full_like(found, FIRST_STEP))
+
+
+def _where(better: Tensor, one: Climb, other: Climb) -> Climb:
+    """The arms of ``one`` where it is ``better`` (n,), else those of the ``other``."""
+    wide = better.unsqueeze(-1)
+    kinds = (better, wide, wide, better)
+    return Climb(*(torch.where(*parts) for parts in zip(kinds, one, other, strict=True)))
 
 
 def _finish(below: Rows, climb: Climb, root: float, rival: Tensor) -> tuple[Tensor, Tensor]:
@@ -224,7 +204,7 @@ def _finish(below: Rows, climb: Climb, root: float, rival: Tensor) -> tuple[Tens
         going = (climb.value - _margin(climb.value) <= rival[left]) & (climb.step >= LAST_STEP)
         if not going.all():
             heights[left], u[left] = climb.value, climb.u
-            left, below = left[going], below.of(going)
+            left, below = left[going], Rows(*(part[going] for part in below))
             climb = Climb(*(part[going] for part in climb))
         if not len(left):
             return heights, u
@@ -244,11 +224,6 @@ def _ascend(below: Rows, climb: Climb, root: float) -> Climb:
         u, moved = u * shrink, moved * shrink
         height = value(below.centre + moved)
         better = height > climb.value + RELATIVE_GAIN * climb.value.abs()
-        wide = better.unsqueeze(-1)
-        climb = Climb(
-            torch.where(better, height, climb.value),
-            torch.where(wide, u, climb.u),
-            torch.where(wide, moved, climb.moved),
-            torch.where(better, 2 * climb.step, climb.step / 8),
-        )
+        stay = climb._replace(step=climb.step / 8)
+        climb = _where(better, Climb(height, u, moved, 2 * climb.step), stay)
     return climb

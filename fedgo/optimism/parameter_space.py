@@ -22,9 +22,7 @@ from fedgo.phase_two import EventTriggered, State
 
 _CHUNK = 2**22  # numbers of a triangular solve held at once
 _ANEW = 8  # synchronisations after which the variances are computed anew: what is taken away leaves rounding behind
-_STEEP = (
-    1e3  # a variance above it falls by so much that the rounding would show: they are computed anew at once
-)
+_STEEP = 1e3  # a variance above it falls by so much that rounding would show: they are computed anew at once
 
 
 class Columns(NamedTuple):
