@@ -13,6 +13,7 @@ Python have changed since. A change of prose, captions, comments, docstrings or 
 import argparse
 import ast
 import inspect
+import json
 import os
 import platform
 import re
@@ -34,6 +35,7 @@ import psutil
 from fedgo.experiments import code
 
 TEXTS, EXECUTED, DRAFTS, TRACES = map(Path, ("notebooks", "book/_executed", "_build/draft", "book/_traces"))
+SECONDS = Path("book/seconds.json")  # of every chapter, for a clone that has executed none
 # Of a kernel: one thread, see book/choices.md, and the same order of sets every time.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 ENVIRONMENT["PYTHONHASHSEED"] = "0"
@@ -130,8 +132,9 @@ def execute(name: str, draft: bool) -> float:
 
 
 def execute_all(names: Sequence[str], draft: bool) -> None:
-    """Execute chapters, two at a time, first those that took longest the last time; the first that fails ends it."""
-    seconds = {name: read_executed(name).metadata.fedgo.get("seconds", 30) for name in names}
+    """Execute chapters, two at a time and the longest first; the first that fails ends it."""
+    seconds = dict.fromkeys(names, 30.0) | json.loads(SECONDS.read_text(encoding="utf-8"))
+    seconds |= {name: read_executed(name).metadata.fedgo.get("seconds", seconds[name]) for name in names}
     left = sorted(names, key=lambda name: -seconds[name])
     print(f"{len(names)} chapters to execute", flush=True)
     with ThreadPoolExecutor(max_workers=2) as pool:
