@@ -152,5 +152,5 @@ def measure(job: Job) -> list[dict[str, Any]]:
         row = {**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run}
         gap = (problem.means[0].amax() - problem.means[0, last]).item()
         numbers = {"regret": regret.sum().item(), "gap": gap, "seconds": seconds, "scalars": scalars}
-        rows.append(row | {column: round(numbers[column], 2) for column in job.columns})
+        rows.append(row | {column: round(numbers[column], 2) for column in job.study.columns})
     return rows
