@@ -95,11 +95,9 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
     rows = judged(name, algorithm, study)
     parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
     winner = tuned(name, algorithm, study)
-    is_winner = (
-        (rows[parts] == pd.Series(winner, dtype=object)[parts]).all(axis=1) if parts else rows["runs"] > 0
-    )
+    is_winner = (rows[parts] == pd.Series(winner, dtype=object)[parts]).all(axis=1)
     best = rows[is_winner].iloc[-1]
-    others = rows[~is_winner].drop_duplicates(parts, keep="last") if parts else rows[~is_winner]
+    others = rows[~is_winner].drop_duplicates(parts, keep="last")
     alike = int(((others["low"] <= 0) & (others["high"] >= 0)).sum())
     first = rows[rows["runs"] == rows["runs"].min()]["regret"]
     base = rows[is_winner].iloc[0]["regret"]

@@ -15,13 +15,7 @@ from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
 from fedgo.beyond.epochs import Event, Growing
-from fedgo.beyond.surrogates import (
-    GaussianProcess,
-    IndependentArms,
-    LinearisedOnce,
-    Relinearised,
-    Surrogate,
-)
+from fedgo.beyond.surrogates import GaussianProcess, IndependentArms, LinearisedOnce, Relinearised, Surrogate
 from fedgo.experiments import players as play
 from fedgo.experiments.players import Player, Setting, World, from_scratch, from_start, grid, surrogate
 from fedgo.experiments.regimes import Regime
@@ -51,14 +45,8 @@ _RIDGE = _wide(grid(lam=(0.00001, 0.0001, 0.001, 0.01)), (1, 3, 10, 30, 100, 300
 _GLB = _wide(grid(link=("identity", "logistic"), lam=(0.01, 0.03, 0.1, 0.3)), (1, 10, 100, 1000))
 _KERNEL = _wide(grid(lengthscale=(0.1, 0.3, 1.0, 3.0), lam=(0.001, 0.01)), (0.3, 3, 30, 300))
 
-SIX = (
-    "Fed-GO-UCB",
-    "One-GO-UCB",
-    "N-GO-UCB",
-    "DisLinUCB",
-    "Fed-GLB-UCB",
-    "ApproxDisKernelUCB",
-)  # the paper's
+# The paper's.
+SIX = ("Fed-GO-UCB", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB")
 
 # Colours that are seen on white and in the dark (contrast 3 with both grounds) and remain apart for colour-blind
 # readers; the marker says the same without colour. The two greys turn lighter and darker in the dark.

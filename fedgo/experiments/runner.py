@@ -204,15 +204,13 @@ def cells(table: Any) -> dict[Cell, Any]:
 
 
 class Known:
-    """The rows of a ``table`` by what they are; and of some settings the mean over their first runs, where a table of
-    ``means`` is all that is left of these."""
+    """The rows of a ``table`` by what they are; and of some settings the mean over their first runs, where such means
+    are all that was kept of the choices of a ``study``."""
 
-    def __init__(self, table: Any, means: Any = None) -> None:
-        self.cells = cells(table)
-        kept = {} if means is None else cells(means)
-        self.means = {
-            each: dict(zip(rows["runs"], rows["regret"], strict=True)) for each, rows in kept.items()
-        }
+    def __init__(self, table: Any, study: str = "") -> None:
+        self.cells, means = cells(table), read("rungs")
+        kept = cells(means[means["study"] == study]).items()
+        self.means = {each: dict(zip(rows["runs"], rows["regret"], strict=True)) for each, rows in kept}
 
     def regrets(self, each: Cell) -> dict[int, float]:
         """The final regret of every run that is there."""
@@ -249,13 +247,8 @@ def read(name: str, folder: Path = DATA) -> Any:
 
 @cache
 def known(study: str) -> Known:
-    """What the table of a study says; of some choices the means of their rungs were kept, and no single runs."""
-    return Known(read(study), _rungs(study))
-
-
-def _rungs(study: str) -> Any:
-    means = read("rungs")
-    return means[means["study"] == study]
+    """What the table of a study says."""
+    return Known(read(study), study)
 
 
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
@@ -288,7 +281,7 @@ def run(
     table = read(study.name, folder) if path_of(study.name, folder).is_file() else pd.DataFrame()
     if fresh and len(table):
         table = table[~_asked(table, names, regime)]
-    before, means = len(table), None if fresh else _rungs(study.name)
+    before, means = len(table), "" if fresh else study.name
     try:
         while jobs := _lacking(study, Known(table, means), names, regime, runs):
             table = _grown(study, table, jobs, folder)
