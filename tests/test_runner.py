@@ -18,7 +18,7 @@ from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
 from fedgo.experiments.roster import PLAYERS, VARIANTS
 from fedgo.experiments.runner import Study, afresh, check, read, run
 from fedgo.experiments.studies import STUDIES
-from fedgo.problems import hartmann6
+from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
 
 RUNGS = (Rung(12, 4), Rung(5, 10), Rung(3, 30))
@@ -160,8 +160,13 @@ def test_only_what_is_asked_for_is_played_and_no_other_row_goes(tmp_path):
 def test_a_problem_of_ones_own_is_an_entry(tmp_path, monkeypatch):
     monkeypatch.setitem(PROBLEMS, "mine", Entry(hartmann6, "Mine", bound=8.4))
     mine = Regime("mine", 6, rounds=3, clients=2)
-    study = made_up(Counting(), regimes=(mine,), chosen_on=lambda name: [(mine,)])
+    play = Counting()
+    study = made_up(play, regimes=(mine,), chosen_on=lambda name: [(mine,)])
     assert set(run(study, folder=tmp_path)["problem"]) == {"mine"}
+    monkeypatch.setitem(PROBLEMS, "mine", Entry(cosine8, "Mine"))  # written anew in one session
+    run(study, fresh=True, folder=tmp_path)
+    assert {name for _, name, *_ in play.calls} == {"Hartmann6", "Cosine8"}
+    assert set(play.played.values()) == {1}
     assert mine.title == "Mine, 6 arms, T 3"
     with pytest.raises(ValueError, match="problem is 'hers': choose one of"):
         Regime("hers").world(1)

@@ -34,9 +34,7 @@ class Halving(NamedTuple):
 
 
 def halve(
-    settings: Sequence[Setting],
-    rungs: Sequence[Rung],
-    score: Callable[[Setting, int], float | None],
+    settings: Sequence[Setting], rungs: Sequence[Rung], score: Callable[[Setting, int], float | None]
 ) -> Halving:
     """How far the choice among ``settings`` has come, given the ``score`` of each on its first runs, None if it lacks.
 

@@ -110,9 +110,7 @@ def settings(world: World, setting: Setting) -> Settings:
     return Settings(**{**values, "encoding": world.encoding})
 
 
-def _named(
-    play: Callable[[World, Setting], Trace], run: Callable[..., Any], options: Mapping[str, Any]
-) -> Play:
+def _named(play: Play, run: Callable[..., Any], options: Mapping[str, Any]) -> Play:
     """``play`` with the name and module of the algorithm ``run``, and its ``options`` in the name."""
     named = wraps(run)(play)
     named.__name__ += "".join(f", {name}={value}" for name, value in options.items())

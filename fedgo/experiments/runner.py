@@ -254,8 +254,7 @@ def known(study: str) -> Known:
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
     """What stands beside the table ``name``: its columns, and when, from which commit and by which command its rows
     were made."""
-    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    return dict(json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
 
 
 def run(
@@ -378,11 +377,7 @@ def afresh(study: Study, rows: Any) -> Any:
 
 
 def check(
-    study: Study,
-    players: Sequence[str] = (),
-    regime: str = "",
-    seed: int | None = None,
-    folder: Path = DATA,
+    study: Study, players: Sequence[str] = (), regime: str = "", seed: int | None = None, folder: Path = DATA
 ) -> Any:
     """One row of each player, drawn by ``seed`` (or anew at every call) and played again.
 

@@ -250,10 +250,9 @@ CURVES: Mapping[str, tuple[str, list[Regimes]]] = {
 }
 
 
-def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float, float]:
-    """One run with `GO_SETTINGS` and a network of ``hidden`` units, as the ``curve`` has it; the CPU seconds of its
-    Phase II, or of all where Phase I is not apart; and the gigabytes that this process had at most."""
-    torch.set_num_threads(1)
+def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
+    """One run with `GO_SETTINGS` and a network of ``hidden`` units, as the ``curve`` has it, and the CPU seconds of its
+    Phase II, or of all where Phase I is not apart."""
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
     task: Callable[[], Trace]
@@ -272,17 +271,21 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     begin = time.process_time()
     trace = task()
-    seconds = time.process_time() - begin
-    return trace, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # on Linux in kilobytes
+    return trace, time.process_time() - begin
 
 
 def _costs(job: Job) -> list[dict[str, Any]]:
-    """A row, of a process that has done nothing else."""
+    """A row in a process that has done nothing else: Linux counts its memory in kilobytes."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        found = pool.submit(time_of, job.name, job.regime, int(job.setting["hidden"]))
-        trace, seconds, gigabytes = found.result()
-    row = {**asdict(job.regime), "player": job.name, **job.setting, "seed": 0, "run": 0}
-    row |= {"seconds": round(seconds, 3), "gigabytes": round(gigabytes, 3)}
+        return pool.submit(_cost, job.name, job.regime, job.setting).result()
+
+
+def _cost(curve: str, regime: Regime, setting: Setting) -> list[dict[str, Any]]:
+    torch.set_num_threads(1)
+    trace, seconds = time_of(curve, regime, int(setting["hidden"]))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
+    row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]
 
 
