@@ -43,6 +43,7 @@ def test_a_summary_from_single_runs_is_that_of_the_kept_means(monkeypatch):
             rows.append(row | {"run": run, "regret": 10 + place + draw.normal()})
     table = runner.Known(pd.DataFrame(rows))
     monkeypatch.setattr(results, "known", lambda study: table)
+    monkeypatch.setattr(runner, "known", lambda study: table)
     monkeypatch.setattr(results, "read", lambda study: read(study).iloc[:0])
     ranked.cache_clear()
     try:
@@ -62,7 +63,7 @@ def test_a_summary_from_single_runs_is_that_of_the_kept_means(monkeypatch):
 def test_every_cell_has_its_runs_and_one_setting_that_no_evaluation_chose():
     for (regime, name), rows in cells().items():
         assert list(rows["run"]) == [*range(MAP.runs(name, regime))]
-        setting = results.chosen("map", name, regime)
+        setting = MAP.setting(name, regime)
         assert all((rows[part] == value).all() for part, value in setting.items())
     assert all((regime, name) in cells() for regime in REGIMES for name in MAIN)
     assert {problem for problem in PROBLEMS} == {regime.problem for regime in REGIMES}
@@ -122,7 +123,7 @@ def test_the_exponent_is_that_of_a_power_and_a_curve_is_by_what_changes():
 @pytest.mark.slow
 def test_a_size_is_measured_in_a_process_of_its_own():
     study, regime = STUDIES["costs"], Regime("hartmann6", 50, rounds=2, clients=2)
-    (row,) = study.measure(study.job(regime, "parameter space", ({"hidden": 3},), 0, (0,)))
+    (row,) = study.measure(study.job(regime, "parameter space", {"hidden": 3}, 0, (0,)))
     assert 0.05 < row["gigabytes"] < 20 and row["seconds"] > 0 and row["hidden"] == 3
 
 

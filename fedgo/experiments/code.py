@@ -5,19 +5,9 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parents[1]
-
-
-def parsed(text: str) -> ast.Module:
-    """The syntax tree of ``text`` without its docstrings."""
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            match node.body:
-                case [ast.Expr(value=ast.Constant(value=str())), *rest]:
-                    node.body = rest
-    return tree
 
 
 def digest(parts: Iterable[str | bytes]) -> str:
@@ -68,36 +58,31 @@ def module_of(name: str, package: Path = PACKAGE) -> str:
             return f"{folder}.{part}"
         if not (path / part).is_dir():
             face = path / "__init__.py"
-            origins = _origins(face, face.stat().st_mtime_ns, folder) if face.is_file() else {}
+            origins = dict(_read(face, f"{folder}.__init__").bound) if face.is_file() else {}
             return module_of(origins[part], package) if part in origins else f"{folder}.__init__"
         folder, path = f"{folder}.{part}", path / part
     return ""
 
 
-def closure(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, Path]:
-    """The files of the modules that define the names ``roots``, and of all that these take from the ``package``."""
-    found: dict[str, Path] = {}
+def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
+    """A hash of what each module does that defines one of the names ``roots``, and of all that these take from the
+    ``package``, by module."""
+    found: dict[str, str] = {}
     waiting = [*roots]
     while waiting:
         module = module_of(waiting.pop(), package)
         file = package.parent.joinpath(*module.split(".")).with_suffix(".py")
         if module and module not in found and file.is_file():
-            found[module] = file
-            waiting += _imported(file, file.stat().st_mtime_ns, module)
+            found[module] = _read(file, module).hash
+            waiting += _read(file, module).imported
     return dict(sorted(found.items()))
-
-
-def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
-    """A hash of what each module of the `closure` does, by module."""
-    files = closure(roots, package).items()
-    return {module: _hashed(file, file.stat().st_mtime_ns) for module, file in files}
 
 
 def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAGE) -> str:
     """A hash of what the modules ``roots`` and all that they import do, and the Python of ``files`` by themselves."""
     parts = [part for pair in hashes(roots, package).items() for part in pair]
     for name in files:
-        parts += [name, _hashed(package / name, (package / name).stat().st_mtime_ns)]
+        parts += [name, _read(package / name, "").hash]
     return digest(parts)
 
 
@@ -111,23 +96,25 @@ def _dotted(node: ast.AST) -> str:
     return ""
 
 
-@cache
-def _origins(face: Path, changed: int, folder: str) -> dict[str, str]:
-    """The names that the ``__init__.py`` of a ``folder`` imports, each with where it comes from."""
-    return dict(bound(_tree(face, changed), f"{folder}.__init__"))
+class _Module(NamedTuple):
+    """What is read off a file: a ``hash`` of what it does, and the names that are ``bound`` and ``imported``."""
+
+    hash: str
+    bound: tuple[tuple[str, str], ...]
+    imported: tuple[str, ...]
+
+
+def _read(file: Path, name: str) -> _Module:
+    return _read_once(file, file.stat().st_mtime_ns, name)
 
 
 @cache
-def _imported(file: Path, changed: int, name: str) -> tuple[str, ...]:
-    return tuple(imported(_tree(file, changed), name))
-
-
-@cache
-def _hashed(file: Path, changed: int) -> str:
-    return digest([ast.dump(_tree(file, changed))])
-
-
-@cache
-def _tree(file: Path, changed: int) -> ast.Module:
-    """The syntax tree of ``file``, last ``changed`` then."""
-    return parsed(file.read_text(encoding="utf-8"))
+def _read_once(file: Path, changed: int, name: str) -> _Module:
+    """The ``file`` of the module ``name``, last ``changed`` then, without its docstrings."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            match node.body:
+                case [ast.Expr(value=ast.Constant(value=str())), *rest]:
+                    node.body = rest
+    return _Module(digest([ast.dump(tree)]), tuple(bound(tree, name)), tuple(imported(tree, name)))

@@ -136,5 +136,5 @@ def measure(job: Job) -> list[dict[str, Any]]:
         regret = problem.regret(arm).sum().item()
         numbers = {"regret": regret, "gap": gap, "seconds": seconds, "scalars": scalars}
         row = {**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run}
-        rows.append(row | {column: round(numbers[column], 2) for column in job.columns})
+        rows.append(row | {column: round(numbers[column], 2) for column in job.study.columns})
     return rows

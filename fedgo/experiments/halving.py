@@ -7,12 +7,14 @@ Karnin, Koren and Somekh 2013). What is still to be played follows from what is 
 """
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 DIGITS = 3  # means are compared as they are printed
 
-Setting = TypeVar("Setting", bound=Hashable)
+Setting = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
@@ -22,7 +24,7 @@ class Rung(NamedTuple):
     runs: int
 
 
-class Halving(NamedTuple, Generic[Setting]):
+class Halving(NamedTuple):
     """The settings of every rung that is done, ``ranked`` from the best on; and those ``waiting`` to be played on
     ``runs`` runs, if not all rungs are."""
 
@@ -32,27 +34,27 @@ class Halving(NamedTuple, Generic[Setting]):
 
 
 def halve(
-    settings: Sequence[Setting],
-    rungs: Sequence[Rung],
-    score: Callable[[Setting, int], float | None],
-) -> Halving[Setting]:
+    settings: Sequence[Setting], rungs: Sequence[Rung], score: Callable[[Setting, int], float | None]
+) -> Halving:
     """How far the choice among ``settings`` has come, given the ``score`` of each on its first runs, None if it lacks.
 
     The leader of a rung stays to the end, whatever becomes of it: what its choice would have cost is then known. Equal
     settings stay in the order in which they were given.
     """
     ranked: list[list[Setting]] = []
+    leaders: list[Setting] = []
     entrants = list(settings)
-    for number, (_, runs) in enumerate(rungs):
-        scores = {setting: score(setting, runs) for setting in entrants}
-        if None in scores.values():
+    for size, runs in rungs:
+        if ranked:
+            others = [setting for setting in ranked[-1] if setting not in leaders]
+            kept = leaders + others[: max(size - len(leaders), 0)]
+            entrants = [setting for setting in ranked[-1] if setting in kept]
+        scores = [score(setting, runs) for setting in entrants]
+        if None in scores:
             return Halving(ranked, entrants, runs)
-        ranked.append(sorted(entrants, key=scores.__getitem__))  # type: ignore[arg-type] # none is None
-        leaders = dict.fromkeys(order[0] for order in ranked)
-        following = rungs[number + 1].settings if number + 1 < len(rungs) else 0
-        others = [setting for setting in ranked[-1] if setting not in leaders]
-        kept = {*leaders, *others[: max(following - len(leaders), 0)]}
-        entrants = [setting for setting in ranked[-1] if setting in kept]
+        ranked.append([entrants[place] for place in np.argsort(np.array(scores, float), kind="stable")])
+        if ranked[-1][0] not in leaders:
+            leaders.append(ranked[-1][0])
     return Halving(ranked, [], 0)
 
 

@@ -5,12 +5,10 @@ optimism λ = (σ/s)² and β = (κσ)². The entries themselves are in `fedgo.e
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from itertools import product
-from typing import TYPE_CHECKING, Any, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from fedgo._checks import require
 from fedgo.algorithms.controls import uniform_random
@@ -24,17 +22,15 @@ from fedgo.experiments import traces
 from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
 from fedgo.messages import Encoding
 from fedgo.network import Network
-from fedgo.phase_one import Exploration, Start, phase_one_length, shared_start
+from fedgo.phase_one import Start, phase_one_length, shared_start
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
-from fedgo.star import Ledger
 from fedgo.trace import Trace
 
 if TYPE_CHECKING:
     from fedgo.experiments.regimes import Regime
 
 Setting = Mapping[str, Any]
-Together = Literal["", "world", "batch"]
 
 HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 MANY = 100  # arms from which the engine for many arms is used
@@ -46,7 +42,6 @@ class World:
     """Some runs of a problem with N and T; Phase I is run when first asked for, and shared by whoever needs it.
 
     ``encoding`` is the form in which all algorithms send their statistics, ``bound`` the F that a guard is given.
-    ``again`` is a world and a number: this one has each run of that one so many times, and its Phase I.
     """
 
     problem: Problem
@@ -54,7 +49,6 @@ class World:
     rounds: int
     encoding: Encoding = "dense"
     bound: float | None = None
-    again: "tuple[World, int] | None" = None
 
     @property
     def steps(self) -> int:
@@ -69,34 +63,12 @@ class World:
     @cached_property
     def shared(self) -> Start:
         """Phase I of Fed-GO-UCB and One-GO-UCB."""
-        if self.again is not None:
-            world, times = self.again
-            return _repeated(world.shared, self.problem, times)
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
     @cached_property
     def private(self) -> Start:
         """Phase I of N-GO-UCB."""
         return private_start(self.problem, self.network, self.clients, self.rounds)
-
-    def repeated(self, times: int) -> "World":
-        """Every run ``times`` times, one copy of all after the other: for settings that one batch is to play."""
-        problem = self.problem.repeated(times)
-        return World(problem, self.clients, self.rounds, self.encoding, self.bound, (self, times))
-
-
-def _repeated(start: Start, problem: Problem, times: int) -> Start:
-    """Each run of ``start`` so many ``times``, on the ``problem`` that has them."""
-
-    def copies(part: Tensor) -> Tensor:
-        return part.repeat(times, *(1 for _ in part.shape[1:]))
-
-    arm, reward, ledger = start.exploration
-    ledger = Ledger(*(copies(part) for part in ledger))
-    exploration = Exploration(copies(arm), copies(reward), ledger)
-    return replace(
-        start, problem=problem, exploration=exploration, w0=copies(start.w0), loss=copies(start.loss)
-    )
 
 
 Play = Callable[[World, Setting], Trace]
@@ -107,19 +79,17 @@ Model = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for all runs
 class Player:
     """An algorithm in a study: ``play`` it with a setting of its ``grid``, or with what ``setting_of`` has chosen.
 
-    ``title`` and ``style`` (colour and marker) are what the book calls and draws it by. ``not_on`` says why it is not
-    played on a regime, "" where it is. ``dense``: its statistics are matrices in the paper's count. ``together``: its
-    settings share one "world", for the sake of Phase I, or one "batch" too where they differ in β alone.
+    ``title`` and ``style`` (colour and marker) are what the book calls and draws it by. ``plays_on`` says on
+    which regimes it is played. ``dense``: its statistics are matrices in the paper's count.
     """
 
     play: Play
     grid: tuple[Setting, ...] = ({},)
     title: str = ""
     style: tuple[str, str] | None = None
-    not_on: "Callable[[Regime], str]" = lambda regime: ""
+    plays_on: "Callable[[Regime], bool]" = lambda regime: True
     setting_of: str = ""
     dense: bool = False
-    together: Together = ""
 
     def run(self, world: World, setting: Setting) -> Trace:
         """The trace of all runs of ``world``, from the store of `fedgo.experiments.traces` as far as it has them."""
@@ -140,9 +110,7 @@ def settings(world: World, setting: Setting) -> Settings:
     return Settings(**{**values, "encoding": world.encoding})
 
 
-def _named(
-    play: Callable[[World, Setting], Trace], run: Callable[..., Any], options: Mapping[str, Any]
-) -> Play:
+def _named(play: Play, run: Callable[..., Any], options: Mapping[str, Any]) -> Play:
     """``play`` with the name and module of the algorithm ``run``, and its ``options`` in the name."""
     named = wraps(run)(play)
     named.__name__ += "".join(f", {name}={value}" for name, value in options.items())
@@ -150,24 +118,15 @@ def _named(
 
 
 def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Play:
-    """An algorithm that Phase I prepares."""
+    """An algorithm that Phase I prepares; Fed-GO-UCB in the space of its parameters where there are many arms."""
 
     def play(world: World, setting: Setting) -> Trace:
-        start = world.private if private else world.shared
-        return run(world.problem, start, settings(world, setting), **options)
+        start, space = world.private if private else world.shared, {}
+        if run is fed_go_ucb and world.problem.means.shape[1] > MANY:
+            space = {"space": "parameters"}
+        return run(world.problem, start, settings(world, setting), **space, **options)
 
     return _named(play, run, options)
-
-
-def fed_go(**options: Any) -> Play:
-    """Fed-GO-UCB, in the space of its parameters where there are many arms."""
-
-    def play(world: World, setting: Setting) -> Trace:
-        space: Any = "parameters" if world.problem.means.shape[1] > MANY else "arms"
-        how = settings(world, setting)
-        return fed_go_ucb(world.problem, world.shared, how, **{"space": space} | options)
-
-    return _named(play, fed_go_ucb, options)
 
 
 def from_scratch(run: Callable[..., Trace], *own: str) -> Play:

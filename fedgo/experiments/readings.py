@@ -12,6 +12,7 @@ from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.experiments.players import HIDDEN, Player, Setting, World, grid
 from fedgo.experiments.regimes import EXPERIMENTS
 from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.runner import Study
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -25,15 +26,6 @@ OWN = "as in the book"  # of the constants
 LEAST = 10  # pulls of the shortest Phase I
 
 Change = Callable[[Problem], Problem]
-Tuned = Callable[[str, str], Setting]  # of an experiment and an algorithm
-
-
-def _as_it_is(problem: Problem) -> Problem:
-    return problem
-
-
-def _sign_as_printed(problem: Problem) -> Problem:
-    return cosine8(problem.runs, seed=problem.seed, negated=False)
 
 
 def _arms_of(run: int) -> Change:
@@ -47,14 +39,6 @@ def _arms_of(run: int) -> Change:
     return change
 
 
-def _coins(problem: Problem) -> Problem:
-    return replace(problem, reward="bernoulli")
-
-
-def _other_class(problem: Problem) -> Problem:
-    return replace(problem, means=1 - problem.means)
-
-
 def _standardised(problem: Problem) -> Problem:
     """The columns of the arms with mean 0 and deviation 1/√d_x, so that the mean of |x|² is 1."""
     spread = problem.arms.std(1, keepdim=True, correction=0) * problem.arms.shape[-1] ** 0.5
@@ -63,13 +47,16 @@ def _standardised(problem: Problem) -> Problem:
 
 # The experiment of each, and what becomes of its problem.
 READINGS: Mapping[str, tuple[str, Change]] = {
-    "Cosine8": ("cosine8", _as_it_is),
-    "Cosine8, sign as printed": ("cosine8", _sign_as_printed),
-    "Hartmann6": ("hartmann6", _as_it_is),
+    "Cosine8": ("cosine8", lambda problem: problem),
+    "Cosine8, sign as printed": (
+        "cosine8",
+        lambda problem: cosine8(problem.runs, seed=problem.seed, negated=False),
+    ),
+    "Hartmann6": ("hartmann6", lambda problem: problem),
     **{f"Hartmann6, arms of run {run + 1}": ("hartmann6", _arms_of(run)) for run in range(3)},
-    "MagicTelescope": ("magic", _as_it_is),
-    "MagicTelescope, Bernoulli": ("magic", _coins),
-    "MagicTelescope, other class": ("magic", _other_class),
+    "MagicTelescope": ("magic", lambda problem: problem),
+    "MagicTelescope, Bernoulli": ("magic", lambda problem: replace(problem, reward="bernoulli")),
+    "MagicTelescope, other class": ("magic", lambda problem: replace(problem, means=1 - problem.means)),
     "MagicTelescope, z-scores": ("magic", _standardised),
 }
 
@@ -90,29 +77,29 @@ WITH_GAMMA = ("Fed-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")
 SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB1, shared")
 
 
-def players(tuned: Tuned) -> dict[str, Player]:
-    """Every reading and every constant, each with the algorithms that play it as they are ``tuned``."""
-    found = {name: _reading(*about, tuned) for name, about in READINGS.items()}
-    return found | {name: _constant(tuned, **values) for name, values in CONSTANTS.items()}
+def players(tune: Study) -> dict[str, Player]:
+    """Every reading and every constant, each with the algorithms that play it as the study ``tune`` has them."""
+    found = {name: _reading(*about, tune) for name, about in READINGS.items()}
+    return found | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
 
 
-def _reading(experiment: str, change: Change, tuned: Tuned) -> Player:
+def _reading(experiment: str, change: Change, tune: Study) -> Player:
     def play(world: World, setting: Setting) -> Trace:
-        algorithm = setting["algorithm"]
-        other = replace(world, problem=change(world.problem))
-        return ALGORITHMS[algorithm].play(other, tuned(experiment, algorithm))
+        algorithm, other = setting["algorithm"], replace(world, problem=change(world.problem))
+        return ALGORITHMS[algorithm].play(other, tune.setting(algorithm, EXPERIMENTS[experiment]))
 
     return Player(play, grid(algorithm=TRIO))
 
 
-def _constant(tuned: Tuned, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
+def _constant(tune: Study, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
     """The trace ends where that of the shortest Phase I does: after as many pulls for all."""
 
     def play(world: World, setting: Setting) -> Trace:
         problem = replace(world.problem, sigma=sigma)
         network = Network(problem.arms.shape[-1], hidden)
         start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
-        trace = fed_go_ucb(problem, start, Settings(**tuned("hartmann6", "Fed-GO-UCB")))
+        tuned = tune.setting("Fed-GO-UCB", EXPERIMENTS["hartmann6"])
+        trace = fed_go_ucb(problem, start, Settings(**tuned))
         pulls = LEAST + world.clients * world.rounds
         parts = ("arm", "reward", "regret", "up", "down", "sync")
         return replace(trace, **{part: getattr(trace, part)[:, :pulls] for part in parts})
@@ -120,23 +107,15 @@ def _constant(tuned: Tuned, hidden: int = HIDDEN, sigma: float = 0.1, **phase_on
     return Player(play, grid(algorithm=TRIO[:1]))
 
 
-def senders(tuned: Tuned) -> dict[str, Player]:
-    """Every algorithm of `SENDERS` as it is ``tuned`` for the experiment, but for the threshold."""
-    return {
-        name: Player(
-            _sender(name, tuned),
-            grid(threshold=GAMMAS if name in WITH_GAMMA else (1.0,)),
-            dense=True,
-            together="world",
-        )
-        for name in SENDERS
-    }
+def senders(tune: Study) -> dict[str, Player]:
+    """Every algorithm of `SENDERS` as it is tuned for the experiment in the study ``tune``, but for the threshold."""
+    return {name: _sender(name, tune) for name in SENDERS}
 
 
-def _sender(algorithm: str, tuned: Tuned) -> Callable[[World, Setting], Trace]:
+def _sender(algorithm: str, tune: Study) -> Player:
     def play(world: World, setting: Setting) -> Trace:
-        (name,) = (e for e, regime in EXPERIMENTS.items() if regime.entry.title == world.problem.name)
+        (regime,) = (one for one in EXPERIMENTS.values() if one.entry.title == world.problem.name)
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
-        return ALGORITHMS[algorithm].play(world, {**tuned(name, algorithm), **gamma})
+        return ALGORITHMS[algorithm].play(world, tune.setting(algorithm, regime) | gamma)
 
-    return play
+    return Player(play, grid(threshold=GAMMAS if algorithm in WITH_GAMMA else (1.0,)), dense=True)

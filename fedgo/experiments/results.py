@@ -2,42 +2,30 @@
 gets stuck."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import cache, lru_cache
-from itertools import product
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from joblib import Parallel, delayed, effective_n_jobs
 
 from fedgo._checks import count, on_cpu, require, require_kind
-from fedgo.experiments.players import GUARD_GAMMA, Player, Setting, World
+from fedgo.experiments.players import Setting
 from fedgo.experiments.regimes import EXPERIMENTS, TUNING_SEED, Regime
-from fedgo.experiments.roster import ALGORITHMS, COUNTED, EVERY, GUARDED, LINE_THREE, PLAYERS
-from fedgo.experiments.runner import Regimes, key, known, read
+from fedgo.experiments.roster import ALGORITHMS, EVERY, PLAYERS
+from fedgo.experiments.runner import SEED, Regimes, cell, known, read, shared_world
 from fedgo.experiments.studies import MAIN, REGIMES, STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.trace import Trace
 
 STUCK = 0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps
-BATCH = 50  # runs that `evaluate` plays at a time
-
-
-def chosen(study: str, player: str, regime: Regime) -> dict[str, Any]:
-    """The setting with which ``player`` plays ``regime`` in a study, as its table's rows decide it."""
-    found = STUDIES[study].chosen(known(study), player, regime)
-    require(found is not None, "player", player, f"it has no setting yet; make study NAME={study}")
-    return dict(found or {})
+BATCH = 50  # runs that are played at a time
 
 
 @cache
-def ranked(study: str, player: str, group: Regimes) -> list[list[dict[str, Any]]]:
+def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
     """The settings on every rung of a choice, from the best on."""
-    found = STUDIES[study].choice(known(study), player, group)
-    grid = {key(setting): dict(setting) for setting in STUDIES[study].players[player].grid}
-    return [[grid[one] for one in rung] for rung in found.ranked]
+    return STUDIES[study].choice(known(study), player, group).ranked
 
 
 def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
@@ -45,31 +33,21 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
     there = tuple(STUDIES[study].players)
     require(algorithm in there, "algorithm", algorithm, f"choose one of {there}")
-    return dict(ranked(study, algorithm, (EXPERIMENTS[name],))[-1][0])
+    return STUDIES[study].setting(algorithm, EXPERIMENTS[name])
 
 
 def evaluated(study: str, regime: Regime) -> dict[str, Any]:
     """The rows of every player's evaluation on ``regime``, run by run, in the order of the study's players."""
-    rows = _of(study, regime, STUDIES[study].seed)
-    found = {name: rows[rows["player"] == name] for name in STUDIES[study].players}
-    return {name: part.reset_index(drop=True) for name, part in found.items() if len(part)}
+    there = known(study).cells.items()
+    found = {name: rows for (one, name, _, seed), rows in there if (one, seed) == (regime, SEED)}
+    return {name: found[name].reset_index(drop=True) for name in STUDIES[study].players if name in found}
 
 
 def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
     """Every setting of a player's grid, with its rows on the tuning runs of ``regime``."""
-    rows = _of(study, regime, STUDIES[study].tuning_seed)
-    rows, found = rows[rows["player"] == player], []
-    for setting in STUDIES[study].players[player].grid:
-        same = [(rows[name] == value).to_numpy() for name, value in setting.items()]
-        found.append((setting, rows[np.logical_and.reduce(same)]))
-    return found
-
-
-def _of(study: str, regime: Regime, seed: int) -> Any:
-    table = read(study)
-    where = asdict(regime) | {"seed": seed}
-    same = [(table[name] == value).to_numpy() for name, value in where.items()]
-    return table[np.logical_and.reduce(same)].sort_values("run", kind="stable")
+    there, seed = known(study).cells, STUDIES[study].tuning_seed
+    grid = STUDIES[study].players[player].grid
+    return [(setting, there[cell(regime, player, setting, seed)]) for setting in grid]
 
 
 def judged(name: str, algorithm: str, study: str = "tune") -> Any:
@@ -80,17 +58,18 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
     if len(kept):
         return kept.drop(columns="study").dropna(axis=1)
-    rungs = ranked(study, algorithm, (regime,))
-    regrets = {
-        key(setting): np.array([*known(study).runs(regime, algorithm, key(setting), seed).values()])
-        for setting in rungs[0]
-    }
-    best, rows = regrets[key(rungs[-1][0])], []
+    rungs, rows = ranked(study, algorithm, (regime,)), []
+
+    def regrets(setting: Setting, runs: int) -> Array:
+        there = known(study).regrets(cell(regime, algorithm, setting, seed))
+        return np.array([*there.values()])[:runs]
+
     for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
+        best = regrets(rungs[-1][0], rung.runs)
         for setting in settings:
-            own = regrets[key(setting)][: rung.runs]
+            own = regrets(setting, rung.runs)
             mean, error = mean_error(own)
-            _, low, high = interval(np.mean, own - best[: rung.runs])
+            _, low, high = interval(np.mean, own - best)
             numbers = {"regret": float(mean), "error": float(error), "low": low, "high": high}
             rows.append({**setting, "runs": rung.runs} | numbers)
     return pd.DataFrame(rows)
@@ -116,11 +95,9 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
     rows = judged(name, algorithm, study)
     parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
     winner = tuned(name, algorithm, study)
-    is_winner = (
-        (rows[parts] == pd.Series(winner, dtype=object)[parts]).all(axis=1) if parts else rows["runs"] > 0
-    )
+    is_winner = (rows[parts] == pd.Series(winner, dtype=object)[parts]).all(axis=1)
     best = rows[is_winner].iloc[-1]
-    others = rows[~is_winner].drop_duplicates(parts, keep="last") if parts else rows[~is_winner]
+    others = rows[~is_winner].drop_duplicates(parts, keep="last")
     alike = int(((others["low"] <= 0) & (others["high"] >= 0)).sum())
     first = rows[rows["runs"] == rows["runs"].min()]["regret"]
     base = rows[is_winner].iloc[0]["regret"]
@@ -130,84 +107,27 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
 
 @on_cpu
 def evaluate(
-    name: str,
-    runs: int,
-    seed: int = 0,
-    algorithms: Sequence[str] = tuple(ALGORITHMS),
-    study: str = "tune",
-    **options: Any,
+    name: str, runs: int, seed: int = 0, algorithms: Sequence[str] = tuple(ALGORITHMS)
 ) -> dict[str, Trace]:
-    """The traces of ``algorithms`` at their tuned settings on ``runs`` runs of the experiment ``name``.
-
-    The runs are taken fifty at a time, which bounds the memory and changes nothing else. Under
-    ``joblib.parallel_config`` every algorithm and every fifty runs are played apart, with the same result. ``study``
-    names another tuning than the book's (`tuned`), ``options`` go to the problem.
-    """
+    """The traces of ``algorithms`` at their tuned settings on ``runs`` runs of the experiment ``name``."""
     require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
-    unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS | LINE_THREE]
-    require(not unknown, "algorithms", unknown, f"choose from {(*ALGORITHMS, *LINE_THREE)}")
+    unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
+    require(not unknown, "algorithms", unknown, f"choose from {tuple(ALGORITHMS)}")
     count("runs", runs, "give at least one run")
     require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
-    settings = {algorithm: tuned(name, algorithm, study) for algorithm in algorithms}
-    together = effective_n_jobs() == 1  # they share a Phase I
-    groups = [settings] if together else [{algorithm: one} for algorithm, one in settings.items()]
-    parts = Parallel()(
-        delayed(_traces)(EXPERIMENTS[name], batch, seed, group, options)
-        for batch, group in product(_batches(runs), groups)
-    )
-    return {
-        algorithm: Trace.join([part[algorithm] for part in parts if algorithm in part])
-        for algorithm in algorithms
-    }
+    return {algorithm: played(name, runs, seed, algorithm) for algorithm in algorithms}
 
 
-def _batches(runs: int) -> list[range]:
-    """The numbers of so many ``runs``, in parts that are played at once."""
-    return [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
+def played(name: str, runs: int, seed: int = 0, algorithm: str = "Fed-GO-UCB", **changes: Any) -> Trace:
+    """An experiment played by an ``algorithm`` of `EVERY`, at its tuned setting but for ``changes`` of it, such as a γ.
 
-
-def _traces(
-    regime: Regime, runs: range, seed: int, settings: Mapping[str, Setting], options: Mapping[str, Any]
-) -> dict[str, Trace]:
-    world = regime.world(runs, seed, **options)
-    return {algorithm: EVERY[algorithm].run(world, setting) for algorithm, setting in settings.items()}
-
-
-def unguarded(name: str, runs: int, seed: int = 0, rounds: int | None = None, **changes: Any) -> Trace:
-    """Fed-GO-UCB on an experiment at its tuned setting, but for ``changes`` of it, such as a γ or a patience."""
-    return _played(ALGORITHMS["Fed-GO-UCB"], name, runs, seed, rounds, tuned(name, "Fed-GO-UCB") | changes)
-
-
-def counted(name: str, runs: int, seed: int = 0, rounds: int | None = None) -> Trace:
-    """UCB1 on the guard's event and with its messages, at the tuned β of UCB1 on shared counts."""
-    setting = {"beta": tuned(name, "UCB1, shared")["beta"], "gamma": GUARD_GAMMA}
-    return _played(COUNTED, name, runs, seed, rounds, setting)
-
-
-def guarded(
-    name: str,
-    runs: int,
-    seed: int = 0,
-    rounds: int | None = None,
-    setting: Setting | None = None,
-    **changes: Any,
-) -> Trace:
-    """Guarded Fed-GO-UCB with λ and β of a ``setting``, the tuned one unless given, and ``changes`` of the guard."""
-    setting = tuned(name, "Fed-GO-UCB") if setting is None else setting
-    return _played(GUARDED, name, runs, seed, rounds, dict(setting) | changes)
-
-
-def _played(player: Player, name: str, runs: int, seed: int, rounds: int | None, setting: Setting) -> Trace:
-    """The experiment ``name``, of T = ``rounds`` if given, fifty runs at a time."""
-    regime = EXPERIMENTS[name]
-    regime = regime if rounds is None else replace(regime, rounds=rounds)
-    return Trace.join([player.run(_world(regime, batch, seed), setting) for batch in _batches(runs)])
-
-
-@lru_cache(maxsize=16)
-def _world(regime: Regime, runs: range, seed: int) -> World:
-    """So that several players share a Phase I."""
-    return regime.world(runs, seed)
+    The runs are taken fifty at a time, which bounds the memory and changes nothing else.
+    """
+    player = EVERY[algorithm]
+    setting = tuned(name, player.setting_of or algorithm) | changes
+    parts = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
+    worlds = [shared_world(EXPERIMENTS[name], part, seed, "dense", "all") for part in parts]
+    return Trace.join([player.run(world, setting) for world in worlds])
 
 
 # --- The regime map

@@ -13,15 +13,9 @@ from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
-from fedgo.algorithms.go_ucb import n_go_ucb, one_go_ucb
+from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
 from fedgo.beyond.epochs import Event, Growing
-from fedgo.beyond.surrogates import (
-    GaussianProcess,
-    IndependentArms,
-    LinearisedOnce,
-    Relinearised,
-    Surrogate,
-)
+from fedgo.beyond.surrogates import GaussianProcess, IndependentArms, LinearisedOnce, Relinearised, Surrogate
 from fedgo.experiments import players as play
 from fedgo.experiments.players import Player, Setting, World, from_scratch, from_start, grid, surrogate
 from fedgo.experiments.regimes import Regime
@@ -51,38 +45,24 @@ _RIDGE = _wide(grid(lam=(0.00001, 0.0001, 0.001, 0.01)), (1, 3, 10, 30, 100, 300
 _GLB = _wide(grid(link=("identity", "logistic"), lam=(0.01, 0.03, 0.1, 0.3)), (1, 10, 100, 1000))
 _KERNEL = _wide(grid(lengthscale=(0.1, 0.3, 1.0, 3.0), lam=(0.001, 0.01)), (0.3, 3, 30, 300))
 
-SIX = (
-    "Fed-GO-UCB",
-    "One-GO-UCB",
-    "N-GO-UCB",
-    "DisLinUCB",
-    "Fed-GLB-UCB",
-    "ApproxDisKernelUCB",
-)  # the paper's
+# The paper's.
+SIX = ("Fed-GO-UCB", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB")
 
 # Colours that are seen on white and in the dark (contrast 3 with both grounds) and remain apart for colour-blind
 # readers; the marker says the same without colour. The two greys turn lighter and darker in the dark.
 ALGORITHMS: dict[str, Player] = {
-    "Fed-GO-UCB": Player(play.fed_go(), _RIDGE, style=("#D55E00", "o"), dense=True, together="world"),
-    "One-GO-UCB": Player(
-        from_start(one_go_ucb), _RIDGE, style=("#0072B2", "s"), dense=True, together="batch"
-    ),
-    "N-GO-UCB": Player(
-        from_start(n_go_ucb, private=True), _RIDGE, style=("#5A965A", "^"), dense=True, together="world"
-    ),
+    "Fed-GO-UCB": Player(from_start(fed_go_ucb), _RIDGE, style=("#D55E00", "o"), dense=True),
+    "One-GO-UCB": Player(from_start(one_go_ucb), _RIDGE, style=("#0072B2", "s"), dense=True),
+    "N-GO-UCB": Player(from_start(n_go_ucb, private=True), _RIDGE, style=("#5A965A", "^"), dense=True),
     "DisLinUCB": Player(from_scratch(dis_lin_ucb), _RIDGE, style=("#C31E6E", "v"), dense=True),
-    "Fed-GLB-UCB": Player(
-        from_scratch(fed_glb_ucb, "link"), _GLB, style=("#825F1E", "P"), dense=True, together="batch"
-    ),
+    "Fed-GLB-UCB": Player(from_scratch(fed_glb_ucb, "link"), _GLB, style=("#825F1E", "P"), dense=True),
     "ApproxDisKernelUCB": Player(
         from_scratch(approx_dis_kernel_ucb, "lengthscale"), _KERNEL, style=("#05A0C8", "X"), dense=True
     ),
     "Kernel UCB, at once": Player(
-        from_scratch(exact_kernel_ucb, "lengthscale"), _KERNEL, style=("#AA5AE1", "*"), together="batch"
+        from_scratch(exact_kernel_ucb, "lengthscale"), _KERNEL, style=("#AA5AE1", "*")
     ),
-    "UCB1, shared": Player(
-        from_scratch(shared_ucb1), _decades(8, -4.5, 32), style=("#444444", "d"), together="batch"
-    ),
+    "UCB1, shared": Player(from_scratch(shared_ucb1), _decades(8, -4.5, 32), style=("#444444", "d")),
     "Uniform": Player(play.uniform, style=("#888888", ".")),
 }
 
@@ -91,14 +71,16 @@ ALGORITHMS: dict[str, Player] = {
 # twice; what λ is hardly matters.
 _SMALL = _wide(grid(lam=(0.0001, 0.01)), (0.1, 1, 10, 100))
 LINE_THREE: dict[str, Player] = {
-    "Fed-GO-UCB, line 3": Player(play.fed_go(argmax="ascent"), _SMALL, together="world"),
-    "One-GO-UCB, line 3": Player(from_start(one_go_ucb, argmax="ascent"), _SMALL, together="world"),
+    "Fed-GO-UCB, line 3": Player(from_start(fed_go_ucb, argmax="ascent"), _SMALL),
+    "One-GO-UCB, line 3": Player(from_start(one_go_ucb, argmax="ascent"), _SMALL),
 }
 
-GUARDED = Player(play.guarded)  # Fed-GO-UCB in a guard, and UCB1 on the guard's event
-COUNTED = Player(play.ucb1)
-
-EVERY: Mapping[str, Player] = ALGORITHMS | LINE_THREE
+# With them Fed-GO-UCB in a guard, and UCB1 on the guard's event and with its messages.
+EVERY: Mapping[str, Player] = {
+    **ALGORITHMS,
+    "guarded": Player(play.guarded, setting_of="Fed-GO-UCB"),
+    "counted": Player(play.ucb1, setting_of="UCB1, shared"),
+}
 
 
 def process(world: World) -> Surrogate:
@@ -121,23 +103,19 @@ def once(world: World) -> tuple[Surrogate, ...]:
 CERTIFIED = 20  # pulls for each arm from which a guard certifies something
 
 
-def up_to_500(regime: Regime) -> str:
+def up_to_500(regime: Regime) -> bool:
     """Of those that are slow with many arms or rounds."""
-    return "dear" if regime.arms > 500 or regime.rounds > 100 else ""
+    return regime.arms <= 500 and regime.rounds <= 100
 
 
-def few_arms(regime: Regime) -> str:
+def few_arms(regime: Regime) -> bool:
     """Of those that the map has on few arms, and on one regime with many."""
-    return "dear" if regime.arms > 50 and regime != Regime("hartmann6", 500) else up_to_500(regime)
+    return up_to_500(regime) and (regime.arms <= 50 or regime == Regime("hartmann6", 500))
 
 
-def bounded(regime: Regime) -> str:
-    """Of a guard."""
-    if regime.entry.bound is None:
-        return r"no bound on $\lvert f\rvert$ can be read off"
-    if regime.pulls < CERTIFIED:
-        return f"fewer than {CERTIFIED} pulls for each arm: nothing would be certified"
-    return "dear" if regime.arms > 50 else ""
+def bounded(regime: Regime) -> bool:
+    """Of a guard: where a bound on |f| can be read off, something would be certified, and arms are few."""
+    return regime.entry.bound is not None and regime.pulls >= CERTIFIED and regime.arms <= 50
 
 
 _KAPPA = grid(kappa=(1.0, 2.0, 3.0, 5.0))
@@ -148,7 +126,7 @@ _EPOCHS: Any = {"until": Growing(GROWTH)}
 
 
 def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> Player:
-    return replace(ALGORITHMS[name], grid=settings, **{"together": ""} | changes)
+    return replace(ALGORITHMS[name], grid=settings, **changes)
 
 
 PLAYERS: dict[str, Player] = {
@@ -157,14 +135,14 @@ PLAYERS: dict[str, Player] = {
     ),
     "bold": Player(  # the advised setting with one κ for all arms, tried or not; the same where all are tried first
         play.advised(), grid(kappa=(3.0,), untried=(3.0,), share=(0.5,)), style=("#3D8BFD", "h"),
-        not_on=lambda regime: "" if regime.pulls < 8 else "the same as the advised setting",
+        plays_on=lambda regime: regime.pulls < 8,
     ),
     "UCB1, planned": Player(
         play.advised(surrogate=IndependentArms()), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")
     ),
     "each arm first": Player(
         play.advised(few=math.inf), setting_of="advised", style=("#B08030", "P"),
-        not_on=lambda regime: "" if regime.pulls >= 2 else "fewer than two pulls for each arm",
+        plays_on=lambda regime: regime.pulls >= 2,
     ),
     "UCB1": Player(play.ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),
     "Fed-GO-UCB": _of_the_paper("Fed-GO-UCB", _NOISE),
@@ -176,28 +154,28 @@ PLAYERS: dict[str, Player] = {
     ),
     "kernel": Player(
         play.kernel, _KAPPA, title="kernel, fitted once", style=ALGORITHMS["Kernel UCB, at once"].style,
-        not_on=up_to_500,
+        plays_on=up_to_500,
     ),
     "FN-UCB": Player(
-        play.federated_neural, grid(s=(0.3, 3.0), kappa=(0.5, 2.0)), style=("#E0607E", "X"), not_on=up_to_500,
+        play.federated_neural, grid(s=(0.3, 3.0), kappa=(0.5, 2.0)), style=("#E0607E", "X"), plays_on=up_to_500,
         dense=True,
     ),
     "process, guarded": Player(
-        surrogate(process, guard=1.0, **_EPOCHS), title="Gaussian process, guarded", not_on=bounded,
+        surrogate(process, guard=1.0, **_EPOCHS), title="Gaussian process, guarded", plays_on=bounded,
         setting_of="process",
     ),
     "network, guarded": Player(
-        surrogate(network, guard=1.0, **_EPOCHS), title="network, guarded", not_on=bounded,
+        surrogate(network, guard=1.0, **_EPOCHS), title="network, guarded", plays_on=bounded,
         setting_of="network",
     ),
-    "One-GO-UCB": _of_the_paper("One-GO-UCB", _NOISE, not_on=up_to_500),
-    "N-GO-UCB": _of_the_paper("N-GO-UCB", _NOISE, not_on=few_arms),
-    "DisLinUCB": _of_the_paper("DisLinUCB", _LINEAR, not_on=few_arms),
+    "One-GO-UCB": _of_the_paper("One-GO-UCB", _NOISE, plays_on=up_to_500),
+    "N-GO-UCB": _of_the_paper("N-GO-UCB", _NOISE, plays_on=few_arms),
+    "DisLinUCB": _of_the_paper("DisLinUCB", _LINEAR, plays_on=few_arms),
     "Fed-GLB-UCB": _of_the_paper(
-        "Fed-GLB-UCB", tuple({**setting, "link": "identity"} for setting in _LINEAR), not_on=up_to_500
+        "Fed-GLB-UCB", tuple({**setting, "link": "identity"} for setting in _LINEAR), plays_on=up_to_500
     ),
     "ApproxDisKernelUCB": _of_the_paper(
-        "ApproxDisKernelUCB", grid(s=(1.0,), kappa=(1.0, 4.0), lengthscale=(0.3, 1.0)), not_on=few_arms
+        "ApproxDisKernelUCB", grid(s=(1.0,), kappa=(1.0, 4.0), lengthscale=(0.3, 1.0)), plays_on=few_arms
     ),
 }  # fmt: skip
 

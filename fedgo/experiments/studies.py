@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from fedgo._checks import require
 from fedgo.algorithms.controls import exact_kernel_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
@@ -25,15 +24,8 @@ from fedgo.experiments.elsewhere import measure as elsewhere
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, Setting, grid, uniform
 from fedgo.experiments.regimes import EXPERIMENTS, Regime
-from fedgo.experiments.roster import (
-    ALGORITHMS,
-    GO_SETTINGS,
-    LINE_THREE,
-    PLAYERS,
-    VARIANTS,
-    WITH_MANY,
-)
-from fedgo.experiments.runner import Job, Regimes, Study, known, read
+from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS, LINE_THREE, PLAYERS, VARIANTS, WITH_MANY
+from fedgo.experiments.runner import Job, Regimes, Study, read
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -91,13 +83,6 @@ IN_SAMPLE = Study(
 )
 
 
-def _tuned(name: str, algorithm: str) -> Setting:
-    """The winner of `TUNE` on the experiment ``name``."""
-    found = TUNE.chosen(known("tune"), algorithm, EXPERIMENTS[name])
-    require(found is not None, "algorithm", algorithm, "it has no setting yet; make study NAME=tune")
-    return found or {}
-
-
 def _played_readings(name: str) -> list[Regimes]:
     return [(EXPERIMENTS[readings.READINGS[name][0] if name in readings.READINGS else "hartmann6"],)]
 
@@ -105,7 +90,7 @@ def _played_readings(name: str) -> list[Regimes]:
 READINGS = Study(
     "readings",
     "other readings of the setup, and other constants of Fed-GO-UCB, at the settings tuned for the book's own",
-    readings.players(_tuned),
+    readings.players(TUNE),
     ("regret",),
     chosen_on=_played_readings,
     rungs=lambda name: (Rung(3, 10) if name in readings.READINGS else Rung(1, 20),),
@@ -114,7 +99,7 @@ READINGS = Study(
 BILLS = Study(
     "bills",
     "regret, and the scalars sent as packed as may be and as matrices, by threshold",
-    readings.senders(_tuned),
+    readings.senders(TUNE),
     ("regret", "scalars", "scalars_dense"),
     chosen_on=_each_alone,
     rungs=lambda name: (Rung(len(readings.GAMMAS) if name in readings.WITH_GAMMA else 1, 10),),
@@ -186,7 +171,7 @@ def map_runs(name: str, regime: Regime) -> int:
     """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
     those that are there for few arms. On the `WIDER` regimes nobody else plays."""
     player = PLAYERS[name]
-    if player.not_on(regime):
+    if not player.plays_on(regime):
         return 0
     if name in DECIDE:
         return 50
@@ -195,7 +180,7 @@ def map_runs(name: str, regime: Regime) -> int:
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
     if cheap and (name in MAIN or player.setting_of in MAIN):
         return 30
-    return 5 if regime.arms > 50 and player.not_on(Regime("cosine8", 500)) else 10
+    return 5 if regime.arms > 50 and not player.plays_on(Regime("cosine8", 500)) else 10
 
 
 def map_tuning(name: str) -> list[Regimes]:
@@ -204,7 +189,7 @@ def map_tuning(name: str) -> list[Regimes]:
         return []
     if name in DECIDE:
         return [ADVICE_TUNING]
-    return [TUNING_FEW if PLAYERS[name].not_on(Regime("cosine8", 500)) else TUNING]
+    return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
 
 
 MAP = Study(
@@ -227,8 +212,7 @@ ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
 
 
 def _ablated(name: str) -> list[Regimes]:
-    regimes = (FEW, WITH_500) if name in WITH_MANY else (FEW,)
-    return [(regime,) for regime in regimes if not VARIANTS[name].not_on(regime)]
+    return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
 
 
 ABLATION = Study(
@@ -266,15 +250,9 @@ CURVES: Mapping[str, tuple[str, list[Regimes]]] = {
 }
 
 
-class Timed(NamedTuple):
-    """A run's ``trace`` and the CPU ``seconds`` of its Phase II, or of all where Phase I is not apart."""
-
-    trace: Trace
-    seconds: float
-
-
-def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> Timed:
-    """One run with `GO_SETTINGS` and a network of ``hidden`` units, as the ``curve`` has it."""
+def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
+    """One run with `GO_SETTINGS` and a network of ``hidden`` units, as the ``curve`` has it, and the CPU seconds of its
+    Phase II, or of all where Phase I is not apart."""
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
     task: Callable[[], Trace]
@@ -293,22 +271,22 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> Time
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     begin = time.process_time()
     trace = task()
-    return Timed(trace, time.process_time() - begin)
+    return trace, time.process_time() - begin
 
 
 def _costs(job: Job) -> list[dict[str, Any]]:
     """A row in a process that has done nothing else: Linux counts its memory in kilobytes."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        return pool.submit(_cost, job.name, job.regime, job.settings[0]).result()
+        return pool.submit(_cost, job.name, job.regime, job.setting).result()
 
 
 def _cost(curve: str, regime: Regime, setting: Setting) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
-    found = time_of(curve, regime, int(setting["hidden"]))
+    trace, seconds = time_of(curve, regime, int(setting["hidden"]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
-    row |= {"seconds": round(found.seconds, 3), "gigabytes": round(peak, 3)}
-    return [row | {"synchronisations": int(found.trace.sync.sum())}]
+    row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
+    return [row | {"synchronisations": int(trace.sync.sum())}]
 
 
 def _units(curve: str) -> tuple[Setting, ...]:

@@ -8,6 +8,7 @@ the package that are wrapped under their own names: of others nobody can tell th
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -47,7 +48,10 @@ def stored(play: "Play", world: "World", setting: "Setting") -> Trace:
         for other in place.parent.glob(f"{name}-*"):  # what older code has left
             if other != place:
                 shutil.rmtree(other)
-        there = {k: trace for k, path in enumerate(paths) if (trace := _read(path)) is not None}
+        there = {}
+        for k, path in enumerate(paths):
+            with suppress(OSError, ValueError):  # it is not there, or not what was written
+                there[k] = Trace.load(path)
         lacking = [k for k in range(len(paths)) if k not in there]
         if lacking:  # if that is all, Phase I may be there already
             some = replace(world, problem=world.problem.only(*lacking)) if there else world
@@ -65,11 +69,3 @@ def each_run(problem: Problem) -> list[str]:
         digest([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])
         for run, arms, means in zip(problem.runs, problem.arms, problem.means, strict=True)
     ]
-
-
-def _read(path: Path) -> Trace | None:
-    """What is kept; nothing where the file is not what was written."""
-    try:
-        return Trace.load(path)
-    except (OSError, ValueError):
-        return None
