@@ -150,17 +150,10 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
     return factor
 
 
-def radius(beta: Tensor | float) -> Tensor | float:
-    """√β of one number, or of a tensor of them that broadcasts over the runs."""
-    if isinstance(beta, Tensor):
-        return beta.sqrt()
-    require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
-    return math.sqrt(beta)
-
-
-def first_order(posterior: Estimates, beta: Tensor | float) -> Tensor:
+def first_order(posterior: Estimates, beta: float) -> Tensor:
     """The first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of every arm, (..., K)."""
-    return posterior.mean + radius(beta) * width(posterior.variance)
+    require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
+    return posterior.mean + math.sqrt(beta) * width(posterior.variance)
 
 
 class Ball(NamedTuple):

@@ -28,23 +28,20 @@ _AFRESH = 100  # pulls after which a posterior is computed from its data again: 
 class Settings:
     """λ = ``lam``, the squared radius β = ``beta``, the threshold γ = ``gamma`` (0: always, inf: never synchronise).
 
-    β may be a tensor (S, 1, 1), one for each run: settings that differ in nothing else are then played in one batch.
-
     ``encoding`` is the form in which statistics are sent, the paper's dense one unless said; it decides what is
     charged and nothing else. ``patience`` is how many of a client's pulls since the last synchronisation the event of
     Algorithm 1 does not count, as printed none; with 1, P ≤ √(TΛ/γ) on every run.
     """
 
     lam: float = 1.0
-    beta: float | Tensor = 1.0
+    beta: float = 1.0
     gamma: float = 1.0
     encoding: Encoding = "dense"
     patience: int = 0
 
     def __post_init__(self) -> None:
         number("lam", self.lam, "give a positive regularisation weight λ", above=0)
-        for beta in self.beta.flatten().tolist() if isinstance(self.beta, Tensor) else [self.beta]:
-            number("beta", beta, "give a finite squared radius β, at least 0", least=0)
+        number("beta", self.beta, "give a finite squared radius β, at least 0", least=0)
         number("gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)", least=0, infinite=True)
         check_encoding(self.encoding)
         count("patience", self.patience, "give the number of own pulls not counted, 0 as printed", least=0)

@@ -65,13 +65,6 @@ class Problem:
         truth = None if self.truth is None else self.truth[pick]
         return replace(self, arms=self.arms[pick], means=self.means[pick], runs=runs, truth=truth)
 
-    def repeated(self, times: int) -> "Problem":
-        """All runs ``times`` times, copy after copy, with the same noise: for several settings at once."""
-        count("times", times, "give at least one copy")
-        arms, means = self.arms.repeat(times, 1, 1), self.means.repeat(times, 1)
-        truth = None if self.truth is None else self.truth.repeat(times, 1)
-        return replace(self, arms=arms, means=means, runs=self.runs * times, truth=truth)
-
     def rescaled(self, centre: float, scale: float) -> "Problem":
         """The same bandit with the rewards (y − ``centre``)/``scale``; its regrets times ``scale`` are this problem's.
 

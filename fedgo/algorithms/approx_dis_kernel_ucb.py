@@ -8,6 +8,7 @@ min(1, q̄σ²(x)) and uploads what it drew, the server broadcasts the dictionar
 in its features and download the sums.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from fedgo._checks import number, on_cpu, require
 from fedgo._streams import generator, uniform
-from fedgo.confidence import Posterior, Tally, condition, radius, require_prior, width
+from fedgo.confidence import Posterior, Tally, condition, require_prior, width
 from fedgo.messages import names_arms, scalars
 from fedgo.phase_one import Exploration
 from fedgo.phase_two import Settings, place, require_run
@@ -87,7 +88,7 @@ class NystroemKernel:
 
     def index(self, state: State) -> Tensor:
         """The upper confidence bound."""
-        return state.posterior.mean + radius(self.settings.beta) * width(_variance(state))
+        return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Whether the accumulated σ² exceeds γ with this pull."""

@@ -6,6 +6,7 @@ upload ΔA, fit θ to all data by accelerated gradient descent (2N d_x scalars a
 datum is within 1/(Nt)² of its minimum, and download A, b = (A − λI)θ and θ.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import on_cpu, require
-from fedgo.confidence import Tally, radius, require_prior, width
+from fedgo.confidence import Tally, require_prior, width
 from fedgo.messages import names_arms, scalars
 from fedgo.phase_one import Exploration
 from fedgo.phase_two import Settings, place, require_run
@@ -98,7 +99,7 @@ class GeneralisedLinear:
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
         mean = (seen @ state.b.unsqueeze(-1)).squeeze(-1)
-        return mean + radius(self.settings.beta) * width((seen * arms).sum(-1))
+        return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """The event of DisLinUCB, for A after the pull."""

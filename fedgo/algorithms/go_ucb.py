@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fedgo._checks import number, on_cpu, require, require_kind
+from fedgo._checks import on_cpu, require, require_kind
 from fedgo.confidence import compress
 from fedgo.langevin import Langevin, Shards, langevin_rounds, last
 from fedgo.messages import scalars
@@ -151,8 +151,7 @@ def _linearise(
     if argmax == "ascent":
         if not isinstance(start.network, Network):
             raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
-        beta = number("beta", settings.beta, "line 3 takes one β for all runs")
-        optimism = LineThree(view(start.network, start.w0, arms), settings.lam, beta)
+        optimism = LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
     offsets = start.network.values(start.w0, arms)
     return coordinates.features, offsets, start.network.size, settings, optimism
 

@@ -85,7 +85,7 @@ def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep
     ``curvature`` (S,) is C_h; the index was the first-order one, or line 3 with ``line_three``.
     """
     truth, settings, found = play.problem.truth, play.settings, play.replay
-    beta = float(settings.beta)
+    beta = settings.beta
     if truth is None:
         raise ValueError("truth is None: give a realizable problem, whose w* is known")
     require(curvature.shape == truth.shape[:1], "the shape of curvature", tuple(curvature.shape), "give (S,)")
@@ -114,7 +114,7 @@ def regret_bound(
     F is ``value``, κ ``excess`` and Λ ``information``, (S,) or one for all; Λ is the realised one unless given.
     """
     settings, start, runs = play.settings, play.start, len(play.arm)
-    beta = float(settings.beta)
+    beta = settings.beta
     information = play.replay.total[:, -1] if information is None else information
     each = [torch.as_tensor(part, dtype=torch.float64).expand(runs) for part in (information, excess)]
     sizes = (start.clients, start.rounds, settings.gamma, value)
