@@ -45,7 +45,7 @@ check test: .venv/stamp
 	@$(PY) -m ruff format --check --line-length 80 _build/lint/*.ipynb
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports --no-logo --no-cache
-	@$(ONE) $(PY) -m pytest -q -n 2 --dist worksteal $(SOME)
+	@$(ONE) $(PY) -m pytest -q -n 3 --dist worksteal $(SOME)  # on two cores: some wait for processes of their own
 
 bench: .venv/stamp
 	@$(ONE) $(PY) benchmarks/bench.py

@@ -163,7 +163,10 @@ def main() -> None:
     parser.add_argument("--stale", action="store_true", help="say what would be executed, and what changed")
     parser.add_argument("--draft", action="store_true", help=f"every chapter with two runs, into {DRAFTS}")
     options = parser.parse_args()
-    names = options.names or sorted(path.stem for path in TEXTS.glob("*.md"))
+    chapters = sorted(path.stem for path in TEXTS.glob("*.md"))
+    names = options.names or chapters
+    if unknown := set(names) - set(chapters):
+        parser.error(f"there is no {unknown}: choose from {chapters}")
     stale = {name: "asked for" if options.draft else why_stale(name) for name in names}
     if options.stale:
         print("\n".join(f"{name}: {why}" for name, why in stale.items() if why) or "No chapter is stale.")

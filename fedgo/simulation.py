@@ -50,10 +50,10 @@ class Learner(Protocol[State]):
 
 @runtime_checkable
 class Samples(Protocol):
-    """A learner whose index depends on the step, a posterior sample for instance."""
+    """A learner whose index depends on the step, a posterior sample for instance, drawn from a tape made beforehand."""
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
-        """In place of `Learner.index`: that of each learner's next pull, which is the ``step`` (S, M) of its run."""
+        """That of each learner's next pull, which is the ``step`` (S, M) of its run; `Learner.index` is not asked."""
 
 
 @runtime_checkable

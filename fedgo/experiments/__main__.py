@@ -6,7 +6,7 @@ from pathlib import Path
 
 import joblib
 
-from fedgo.experiments.runner import DATA, check, run
+from fedgo.experiments.runner import DATA, REGIME, SEED, asked, check, run
 from fedgo.experiments.studies import STUDIES
 
 
@@ -17,7 +17,9 @@ def main() -> None:
     parser.add_argument("--player", action="append", default=[], help="this one only; may be given again")
     parser.add_argument("--regime", default="", help="only the regimes with this in their name")
     parser.add_argument("--runs", type=int, help="at most so many runs of the evaluation")
-    parser.add_argument("--fresh", action="store_true", help="compute again what is there")
+    parser.add_argument(
+        "--fresh", action="store_true", help="again what is there; without --regime the choices too"
+    )
     parser.add_argument("--check", action="store_true", help="play a row of every player again and compare")
     parser.add_argument("--workers", type=int, default=2, help="processes, with one thread each")
     parser.add_argument("--folder", type=Path, default=DATA, help="where the table is kept")
@@ -27,6 +29,10 @@ def main() -> None:
         if not options.check:
             table = run(study, options.player, options.regime, options.runs, options.fresh, options.folder)
             print(f"{study.name}: {len(table):,} rows")
+            if options.player or options.regime:
+                rows = table[asked(table, options.player or list(study.players), options.regime)]
+                means = rows[rows["seed"] == SEED].groupby([*REGIME, "player"])[list(study.columns)].mean()
+                print(f"Means of the evaluation:\n{means.to_string()}")
             return
         found = check(study, options.player, options.regime, folder=options.folder)
     print(found.T.to_string())

@@ -274,12 +274,12 @@ def run(
     for name in names:
         require(name in study.players, "player", name, f"choose from {tuple(study.players)}")
     played = {str(one): None for name in names for one in study.played_on(name)}
-    asked = any(regime in one for one in played)
-    require(asked, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
+    there = any(regime in one for one in played)
+    require(there, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
     folder.mkdir(parents=True, exist_ok=True)
     table = read(study.name, folder) if path_of(study.name, folder).is_file() else pd.DataFrame()
     if fresh and len(table):
-        table = table[~_asked(table, names, regime)]
+        table = table[~asked(table, names, regime)]
     before, means = len(table), "" if fresh else study.name
     try:
         while jobs := _lacking(study, Known(table, means), names, regime, runs):
@@ -292,7 +292,7 @@ def run(
     return read(study.name, folder)
 
 
-def _asked(table: Any, players: Sequence[str], regime: str) -> Any:
+def asked(table: Any, players: Sequence[str], regime: str) -> Any:
     """Which rows of ``table`` are of these ``players``, on regimes with ``regime`` in their name."""
     there = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
     return table["player"].isin(players) & np.array(there, dtype=bool)
@@ -384,8 +384,8 @@ def check(
     A frame of what is stored and what comes out ("… now"), and "same", whether they are equal in all digits stored.
     """
     table = read(study.name, folder)
-    asked = table[_asked(table, tuple(players) or tuple(study.players), regime)]
-    rows = asked.groupby("player").sample(1, random_state=seed)
+    rows = table[asked(table, tuple(players) or tuple(study.players), regime)]
+    rows = rows.groupby("player").sample(1, random_state=seed)
     now = afresh(study, rows)
     exact = [name for name in study.columns if name not in BY_BATCH]
     close = 0.51 * 10.0**-study.digits
