@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import about, sample
+from instances import about, instance, sample
 
 from fedgo import Langevin, Settings, SingleUnit, fed_go_ucb, shared_start, theory
 from fedgo.confidence import Tally, condition, first_order
@@ -292,6 +292,15 @@ def test_the_printed_number_of_synchronisations_fails_where_every_pull_fires():
     assert all(math.log1p(1 / (lam + t)) > gamma for t in range(steps))
     assert theory.phase_two.synchronisations_printed(rounds, information, gamma) < steps / 4
     assert steps <= theory.phase_two.synchronisations(rounds, information, gamma)
+
+
+def test_the_bill_of_phase_two_is_what_a_run_with_so_many_synchronisations_sends():
+    problem, network, clients, rounds, found = instance(3)
+    trace = fed_go_ucb(problem, shared_start(problem, network, clients, rounds, Langevin(5)), found)
+    later = slice(trace.phase_one, None)
+    for row, syncs in enumerate(trace.sync[:, later].sum(1).tolist()):
+        sent = trace.up[row, later].sum() + trace.down[row, later].sum()
+        assert syncs and sent == theory.phase_two.phase_two_scalars(syncs, clients, network.size)
 
 
 # Theorem 1
