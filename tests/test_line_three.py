@@ -1,6 +1,7 @@
 """Line 3 as printed: points inside the ball, stationary, and the same choice where upper bounds rule arms out."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from reference import go_ucb as reference
 
 from fedgo import Network
 from fedgo.confidence import Tally, ball
-from fedgo.optimism.images import view
+from fedgo.optimism.cuts import bounds, prior_cuts, tighten, unit_maxima
+from fedgo.optimism.images import images, view
 from fedgo.optimism.line_three import LineThree, Optimum, _blank, _images, _search, line_three
 
 
@@ -109,6 +111,43 @@ def test_no_point_of_the_ball_has_a_value_above_the_upper_bound(lam, beta, seed)
         direction = beta**0.5 * direction / direction.norm(dim=-2, keepdim=True)
         step = torch.linalg.solve_triangular(factor.mT, direction, upper=True).squeeze(-1)
         assert (network.values(confidence.centre + step, x.expand(-1, 5, -1, -1)) <= upper + 1e-9).all()
+
+
+@pytest.mark.parametrize(("lam", "beta"), [*BALLS[:3], WIDE[2]])
+def test_tightened_bounds_hold_and_are_close_to_the_values(lam, beta):
+    network, x, w0, tally = setting(arms=20)
+    own = Tally(*(part.reshape(10, 1, 20) for part in tally))
+    flat = view(network, w0.expand(-1, 5, -1).flatten(0, 1), x.expand(-1, 5, -1, -1).flatten(0, 1))
+    seen, cuts = images(flat, lam, beta, own), prior_cuts(flat, lam, beta)
+    value = line_three(view(network, w0, x), lam, beta, tally).value.view(10, 1, 20)
+    loose = bounds(cuts, seen).amin(-1)
+    for _ in range(3):
+        cuts = tighten(cuts, seen, value.amin(-1, keepdim=True), torch.ones_like(value, dtype=torch.bool))
+    tight = bounds(cuts, seen).amin(-1)
+    assert (tight >= value - 1e-9 * value.abs()).all()
+    assert (tight <= loose).all()
+    assert (tight - value).median() < 0.4 * (loose - value).median()
+    assert beta > 0.01 or (tight - value).median() < 0.01 * value.std()
+
+
+@pytest.mark.slow
+def test_the_maximum_over_a_unit_is_bounded_closely():
+    """Against φ on a fine grid: never below, and seldom far above, where φ is concave and where it has two hills."""
+    draw = torch.Generator().manual_seed(0)
+    z, outer = (4 * torch.randn(400, 1, generator=draw, dtype=torch.float64) for _ in range(2))
+    size, nu = (10 ** (4 * torch.rand(400, generator=draw, dtype=torch.float64) - low) for low in (1, 3))
+    found, theta = unit_maxima(torch.cat([z, outer, torch.zeros_like(z)], -1), size, nu)
+    t = torch.cat([torch.linspace(-40, 40, 80_001, dtype=torch.float64).expand(400, -1), z, theta[:, :1]], -1)
+    sigma = torch.sigmoid(t)
+    nu_, size_ = nu.unsqueeze(-1), size.unsqueeze(-1)
+    phi = outer * sigma + sigma.square() / (2 * nu_) - nu_ / (2 * size_) * (t - z).square()
+    gap = found - 1 / (2 * nu) - phi.amax(-1)
+    scale = outer.abs().squeeze(-1) + 1 / nu
+    assert (gap >= -1e-9 * scale).all()
+    assert (gap <= 2e-3 * scale).all()
+    concave = nu / size > outer.abs().squeeze(-1) / (6 * math.sqrt(3)) + 0.08 / nu
+    assert concave.sum() > 50 and (~concave).sum() > 50
+    assert (gap[concave] <= 1e-3 * scale[concave]).all() and gap[concave].median() < 1e-9
 
 
 def pulls(tally, beta, lam, seen, steps):
