@@ -225,6 +225,12 @@ def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
     assert (
         "certificate" in study._repr_html_() and study.plot().get_title().split() == study.verdict().split()
     )
+    assert (
+        "with probability 0.9," in study.verdict()
+    )  # and less by about δ/K = 0.1/5 for an option that is added
+    grown = opened(written(csv, [*LINES, "more,14,150,7"]))
+    assert f"with probability {0.9 - 0.1 * math.log(6 / 5):.3g}," in grown.verdict()
+    written(csv, LINES)
     wrong = opened(csv, "wrong.json", **GUARDED | {"noise": 0.001, "reach": 0.5, "spread": 1.0})
     go_on(wrong, 30, random.Random(1))
     assert "refute" in wrong.verdict() and all(math.isnan(row.certificate) for row in wrong.standings())
