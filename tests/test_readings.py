@@ -32,3 +32,5 @@ def test_a_reading_changes_one_thing():
         "other class": {"means"},
         "z-scores": {"arms"},
     }
+    scores = READINGS["MagicTelescope, z-scores"][1](world("magic", 2).problem).arms
+    torch.testing.assert_close(scores.square().sum(-1).mean(1), torch.ones(2, dtype=torch.float64))
