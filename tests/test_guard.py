@@ -329,9 +329,9 @@ def test_the_bound_by_hand():
     )
     alone, h = guard_regret(given_, 3, 1, 10, information=2.2), 0.1 * math.sqrt(math.log(11 * 30**2))
     assert alone.good == about(8 * h * math.sqrt(math.e * 10 * 2.2 * _ratio(0.5 / (4 * h))))
-    # F above 2κh: M = F, and 1/ln 2 for the widths up to 1
     # who is alone needs no share of δ for what others know
     assert alone == guard_regret(replace(given_, simultaneous=True), 3, 1, 10, information=2.2)
+    # F above 2κh: M = F, and 1/ln 2 for the widths up to 1
     wide = guard_regret(replace(given_, value=50.0), 3, 2, 10, information=2.2, syncs=4)
     assert wide.good == about(100 * math.sqrt(math.e * 20 * 2.2 / math.log(2)))
     half = 3 * math.log1p(20 / 3) / 1.4
