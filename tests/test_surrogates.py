@@ -18,6 +18,7 @@ from fedgo.beyond.epochs import Event, Growing, Planning, each_arm, surrogate_uc
 from fedgo.beyond.guard import Guarantee, guard_regret
 from fedgo.beyond.surrogates import (
     GaussianProcess,
+    IndependentArms,
     LinearisedOnce,
     Observed,
     Relinearised,
@@ -305,3 +306,10 @@ def test_without_botorch_all_but_the_process_works():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pip install 'fedgo[study]'" in shown
+
+
+def test_an_arm_by_itself_has_its_mean_and_an_untried_one_that_of_all_with_a_wide_prior():
+    data = Tally(double([2.0, 0.0, 1.0]), double([3.0, 0.0, 0.5]))
+    fit = IndependentArms(wide=10.0).fit(torch.zeros(3, 1), data, 0.3)
+    assert fit.mean.tolist() == [1.5, 1.0, 0.5]
+    assert fit.variance.tolist() == pytest.approx([0.3**2 / 2, 10**2 * (1 + 0.3**2), 0.3**2])

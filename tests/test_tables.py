@@ -13,6 +13,7 @@ from fedgo.experiments.tables import (
     frequency,
     quote,
     rate,
+    share_of_parts,
     table,
 )
 
@@ -95,3 +96,7 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
     assert checks.rows == []
     with pytest.raises(ValueError, match="give what has to be true"):
         checks.add("$a < b$", "identity", "here", "3 > 2")
+
+
+def test_the_squares_of_a_claim_stand_in_fives_the_filled_ones_first():
+    assert share_of_parts([False, True, True, True, True, True, True]) == "■■■■■ ■□ 6\u00a0of\u00a07"
