@@ -10,7 +10,7 @@ from fedgo.experiments import results, runner
 from fedgo.experiments.regimes import EXPERIMENTS, PROBLEMS, TUNING_SEED, Regime
 from fedgo.experiments.results import cells, judged, ranked, summary, tuned
 from fedgo.experiments.roster import ALGORITHMS, VARIANTS
-from fedgo.experiments.runner import known, read
+from fedgo.experiments.runner import afresh, known, read
 from fedgo.experiments.studies import CURVES, MAIN, MAP, REGIMES, RUNGS, STUDIES, curve, exponent
 
 SMALL = Regime("hartmann6", 50)
@@ -67,6 +67,14 @@ def test_every_cell_has_its_runs_and_one_setting_that_no_evaluation_chose():
         assert all((rows[part] == value).all() for part, value in setting.items())
     assert [(regime, name) for regime in REGIMES for name in MAIN if (regime, name) not in cells()] == []
     assert set(PROBLEMS) == {regime.problem for regime in REGIMES}
+
+
+@pytest.mark.slow
+def test_a_run_of_every_family_comes_again():
+    rows = read("map").query("player == 'UCB1' and seed == 0 and run == 0").sort_values(["arms", "rounds"])
+    rows = rows.drop_duplicates("problem")
+    assert set(rows["problem"]) == set(PROBLEMS)
+    np.testing.assert_allclose(afresh(MAP, rows)["regret"], rows["regret"], rtol=0, atol=0.0051)
 
 
 def test_the_variants_change_what_their_names_say_and_choose_their_own_kappa():
