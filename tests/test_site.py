@@ -66,6 +66,7 @@ def show(tab: Page, page: str) -> None:
     tab.evaluate("window.MathJax?.startup?.promise ?? true")
 
 
+@pytest.mark.slow
 @needs_site
 @needs_browser
 @pytest.mark.parametrize("page", READ)
@@ -83,6 +84,7 @@ def test_a_page_fits_the_screen_asks_no_other_host_and_has_contrast_and_labels(t
         assert found.violations_count == 0, f"{mode}: {found.generate_report()}"
 
 
+@pytest.mark.slow
 @needs_site
 @needs_browser
 @pytest.mark.parametrize(
