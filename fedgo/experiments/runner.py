@@ -344,7 +344,8 @@ def _note(study: Study, rows: int, folder: Path) -> None:
     made = facts(study.name, folder)["made"] if path.is_file() else []
     if rows:
         when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        name = Path(sys.argv[0]).name.replace("__main__.py", "python -m fedgo.experiments")
+        command = " ".join([name, *sys.argv[1:]])
         versions = {name: version(name) for name in ("torch", "numpy", "botorch")}
         made = [*made, {"when": when, "commit": commit(), "command": command, "rows": rows, **versions}]
     content = {"study": study.name, "about": study.about, "made": made}
