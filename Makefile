@@ -61,14 +61,14 @@ federation: .venv/federation/stamp
 	@$(PY) -m venv .venv/federation
 	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(.venv/federation/bin/python -c \
 	  'import sysconfig; print(sysconfig.get_path("purelib"))')/fedgo.pth"
-	.venv/federation/bin/python -m pip install --quiet --no-compile --no-deps -r federation.lock
+	.venv/federation/bin/python -m pip install --quiet --no-deps -r federation.lock
 	@touch $@
 
 .venv/stamp: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "fedgo needs Python 3.11 or newer with venv; '$(PYTHON)' is not. Name another: make PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --no-compile -r requirements.lock
+	.venv/bin/python -m pip install --quiet -r requirements.lock
 	.venv/bin/python -m pip install --quiet --no-deps -e .
 	@touch $@
 
