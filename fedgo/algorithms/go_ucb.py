@@ -33,6 +33,7 @@ from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
 Space = Literal["arms", "parameters"]
+_CACHED = 400  # private models fitted at once: fewer pay more for the calls, more leave the cache
 
 
 @on_cpu
@@ -89,8 +90,12 @@ def private_start(
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
     apart = Shards(*(part.flatten(0, 1).unsqueeze(1) for part in shards))  # a system (S·N, 1, m, …) for each
-    fits = last(langevin_rounds(network, apart, langevin, generators, answer))
-    w0, loss = (part.unflatten(0, (-1, clients)) for part in fits)
+    fits, at_once = [], max(1, _CACHED // clients)
+    for first in range(0, len(generators), at_once):
+        some = slice(first * clients, (first + at_once) * clients)
+        of_some = Shards(*(part[some] for part in apart)), langevin, generators[first : first + at_once]
+        fits.append(last(langevin_rounds(network, *of_some, answer)))
+    w0, loss = (torch.cat(parts).unflatten(0, (-1, clients)) for parts in zip(*fits, strict=True))
     require_fitted(exploration.reward, loss)
     return Start(problem, network, clients, rounds, exploration, w0, loss)
 
