@@ -2,8 +2,7 @@
 
 Each client holds Σ and b of the data it knows, in arm space. Client i synchronises everybody when
 (|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ; then every ΔΣ, Δb goes up, the sums come
-down, and every client's Δ is reset (a reset that the printed algorithm leaves out). A patience m takes m off the
-number of pulls; with m ≥ 1 the printed bound on the number of synchronisations is true.
+down, and every client's Δ is reset (a reset that the printed algorithm leaves out).
 """
 
 from collections.abc import Callable
@@ -29,22 +28,19 @@ class Settings:
     """λ = ``lam``, the squared radius β = ``beta``, the threshold γ = ``gamma`` (0: always, inf: never synchronise).
 
     ``encoding`` is the form in which statistics are sent, the paper's dense one unless said; it decides what is
-    charged and nothing else. ``patience`` is how many of a client's pulls since the last synchronisation the event of
-    Algorithm 1 does not count, as printed none; with 1, P ≤ √(TΛ/γ) on every run.
+    charged and nothing else.
     """
 
     lam: float = 1.0
     beta: float = 1.0
     gamma: float = 1.0
     encoding: Encoding = "dense"
-    patience: int = 0
 
     def __post_init__(self) -> None:
         number("lam", self.lam, "give a positive regularisation weight λ", above=0)
         number("beta", self.beta, "give a finite squared radius β, at least 0", least=0)
         number("gamma", self.gamma, "give a threshold γ of at least 0 (inf: never)", least=0, infinite=True)
         check_encoding(self.encoding)
-        count("patience", self.patience, "give the number of own pulls not counted, 0 as printed", least=0)
 
 
 _ANY = Settings()
@@ -134,7 +130,7 @@ class EventTriggered:
 
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """Line 6, for the statistics after the pull."""
-        pulls = state.fresh.counts.sum(-1) + 1 - self.settings.patience
+        pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:

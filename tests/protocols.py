@@ -22,7 +22,7 @@ def log_ratio(kernel, counts):
     return np.linalg.slogdet(np.eye(len(counts)) + root[:, None] * kernel * root)[1]
 
 
-def play(kernel, clients, rounds, gamma, patience, choose):
+def play(kernel, clients, rounds, gamma, choose):
     """``choose(t, i, counts)`` names the arm of client i at step t; Q = ``kernel`` (K, K).
 
     Returns per step the squared widths ``local`` and ``central``, ``sync`` and ``arm``, and Λ, ``counts`` at the end.
@@ -43,7 +43,7 @@ def play(kernel, clients, rounds, gamma, patience, choose):
         fresh[i, arm] += 1
         everything[arm] += 1
         gain[i] += np.log1p(width)
-        fired = (fresh[i].sum() - patience) * gain[i] > gamma
+        fired = fresh[i].sum() * gain[i] > gamma
         out.sync.append(fired)
         if fired:
             server, fresh, gain = everything.copy(), np.zeros_like(fresh), np.zeros(clients)

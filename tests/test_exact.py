@@ -182,17 +182,17 @@ def test_the_error_is_at_most_its_noise_and_its_bias(size, exponent):
 
 @pytest.fixture(scope="module", params=[0, 1])
 def played(request):
-    """Four runs with a patience of 0 or 1."""
-    patience, network = request.param, Network(3, 30)
-    problem = realizable(network, 4, arms=9, seed=patience, sigma=0.2, scale=1.5)
+    """Four runs of either of two problems."""
+    network = Network(3, 30)
+    problem = realizable(network, 4, arms=9, seed=request.param, sigma=0.2, scale=1.5)
     start = shared_start(problem, network, 4, 25, BRIEF)
     value = 1.5 * problem.means.abs().max().item()
-    trace = exact_go_ucb(problem, start, value, gamma=0.5, patience=patience)
-    return problem, start, value, trace, patience
+    trace = exact_go_ucb(problem, start, value, gamma=0.5)
+    return problem, start, value, trace
 
 
 def test_the_certificate_of_the_run_is_that_of_its_trace(played):
-    problem, start, value, trace, _ = played
+    problem, start, value, trace = played
     assert trace.sync.sum() > 8
     intervals = exact_intervals(problem, start, value)
     found = certificates(trace, intervals, 9)
@@ -202,7 +202,7 @@ def test_the_certificate_of_the_run_is_that_of_its_trace(played):
 
 
 def test_an_optimist_pays_at_most_twice_the_radius_times_the_width(played):
-    problem, start, value, trace, _ = played
+    problem, start, value, trace = played
     intervals = exact_intervals(problem, start, value)
     total = 0.0
     for seen in knowledge(trace, 9):
@@ -220,19 +220,18 @@ def test_an_optimist_pays_at_most_twice_the_radius_times_the_width(played):
     assert (total <= closed).all()
 
 
-@pytest.mark.parametrize("patience", [0, 1, 2])
-def test_the_event_is_that_of_the_replay(patience):
+def test_the_event_is_that_of_the_replay():
     # log-ratios and own pulls from the replay of the same trace, which takes no λ as small as nine arms have it
     network = Network(3, 30)
     problem = realizable(network, 2, arms=4, seed=4, sigma=0.2, scale=1.5)
     start = shared_start(problem, network, 4, 25, BRIEF)
     value = 1.5 * problem.means.abs().max().item()
-    trace = exact_go_ucb(problem, start, value, gamma=0.5, patience=patience)
+    trace = exact_go_ucb(problem, start, value, gamma=0.5)
     g, offsets = network.gradients(start.w0[:, 0], problem.arms), network.values(start.w0[:, 0], problem.arms)
     for row in range(2):
         lam = computable_lam(g[row], offsets[row], value, problem.sigma).item()
         found = replay(start, problem.arms, trace, lam)
-        fires = (found.since - patience) * found.gain > 0.5
+        fires = found.since * found.gain > 0.5
         assert torch.equal(fires[row], trace.sync[row, trace.phase_one :]) and fires[row].any()
 
 

@@ -16,12 +16,8 @@ from scipy.stats import beta as beta_distribution
 from fedgo import (
     Exploration,
     Langevin,
-    Network,
     Problem,
     Settings,
-    dis_lin_ucb,
-    fed_glb_ucb,
-    realizable,
     shared_start,
     simulate,
 )
@@ -41,8 +37,8 @@ from fedgo.confidence import Tally
 from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
+from fedgo.theory.confidence import tabular_information
 from fedgo.theory.intervals import knowledge, outside
-from fedgo.theory.uniform import tabular_information
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 seeds = st.integers(0, 10**6)
@@ -107,7 +103,7 @@ def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, pr
         gain[i] += math.log(1 + 1 / (1 + n[arm]))
         fresh[i][0][arm] += 1
         fresh[i][1][arm] += y
-        fired = (sum(fresh[i][0]) - guarantee.patience) * gain[i] > guarantee.gamma
+        fired = sum(fresh[i][0]) * gain[i] > guarantee.gamma
         up = down = 0
         if fired:
             pulls = [sum(own[0]) for own in fresh]
@@ -160,8 +156,8 @@ def instance(seed):
     value = problem.means.abs().max().item() * float(draw.choice([1.01, 2, 10]))
     gamma = (0.0, 0.1, 0.5, 1.0, 5.0, INF)[seed % 6]
     kappa, delta = float(draw.choice([1, 1.5, 2, 8])), float(draw.choice([0.01, 0.1, 0.9]))
-    patience, simultaneous = int(draw.integers(0, 3)), bool(draw.integers(0, 2))
-    return problem, start, chosen, Guarantee(value, 0.3, delta, kappa, gamma, patience, simultaneous)
+    simultaneous = bool(draw.integers(0, 2))
+    return problem, start, chosen, Guarantee(value, 0.3, delta, kappa, gamma, simultaneous)
 
 
 def assert_transcribed(trace, problem, guarantee, row, propose):
@@ -243,11 +239,8 @@ def worst_case(seed, runs=3):
     problem = Problem("worst", torch.zeros(runs, arms, 1).double(), means, tuple(range(runs)), seed, 0.2)
     gamma = 0.0 if draw.random() < 0.15 else 10 ** draw.uniform(-2, 2.5)
     value = means.abs().max().item() * (1 + 9 * draw.random())
-    given_ = Guarantee(
-        value, 0.2, 0.1, 1 + 7 * draw.random() * draw.integers(0, 2), gamma, int(draw.integers(0, 3)),
-        bool(draw.integers(0, 2)),
-    )  # fmt: skip
-    return problem, clients, rounds, given_
+    kappa, simultaneous = 1 + 7 * draw.random() * draw.integers(0, 2), bool(draw.integers(0, 2))
+    return problem, clients, rounds, Guarantee(value, 0.2, 0.1, kappa, gamma, simultaneous)
 
 
 class Malice(Guard):
@@ -263,8 +256,7 @@ class Malice(Guard):
 
 def maliciously(problem, clients, rounds, guarantee):
     runs, arms = problem.means.shape
-    blank, event = Tally.blank(runs, arms), (guarantee.gamma, guarantee.patience)
-    optimist = Optimist(clients, guarantee.intervals(clients), blank, *event)
+    optimist = Optimist(clients, guarantee.intervals(clients), Tally.blank(runs, arms), guarantee.gamma)
     script = Scripted(clients, torch.zeros(runs, clients * rounds, dtype=torch.int64), arms)
     guard = Malice(optimist, script, guarantee.kappa, order_of_ties(problem, clients))
     trace = simulate("malice", problem, guard, Exploration.nothing(runs), clients, clients * rounds)
@@ -337,16 +329,13 @@ def test_the_bound_by_hand():
     half = 3 * math.log1p(20 / 3) / 1.4
     assert guard_synchronisations(given_, 3, 2, 10) == about(half + math.sqrt(half**2 + 10 * 2 * half))
     assert guard_synchronisations(replace(given_, gamma=0.0), 3, 2, 10) == 20
-    assert guard_synchronisations(replace(given_, gamma=0.0, patience=2), 3, 2, 10) == 5
 
 
 def test_the_threshold_that_needs_no_constant():
-    # γ = T/(NR): P ≤ R√N + R²N/T, and R√N with patience
+    # γ = T/(NR): P ≤ R√N + R²N/T
     given_, most = Guarantee(1.0, 0.1), 50 * math.log1p(40)
     assert given_.threshold(50, 20, 100) == about(100 / (20 * most))
     assert guard_synchronisations(given_, 50, 20, 100) <= most * math.sqrt(20) + most**2 * 20 / 100
-    patient = guard_synchronisations(replace(given_, patience=1), 50, 20, 10**6)
-    assert patient == about(50 * math.log1p(20 * 10**6 / 50) * math.sqrt(20))
     assert replace(given_, gamma=0.7).threshold(50, 20, 100) == 0.7
     problem, start, chosen, guarantee = instance(3)
     arms = problem.means.shape[1]
@@ -459,17 +448,3 @@ def test_the_proposal_is_a_function_of_counts_and_sums_so_that_it_has_nothing_to
             state = learner.learn(state, torch.full_like(turn, pulls[k]).long(), rewards[k] * turn, turn)
         found.append(learner.index(state))
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
-
-
-# The event with patience, elsewhere
-
-
-@pytest.mark.parametrize("patience", [0, 1, 3])
-def test_patience_leaves_the_first_own_pulls_out_of_every_event_that_counts_them(patience):
-    problem = realizable(Network(2, 3), 2, arms=5, seed=1, sigma=0.3, scale=2.0)
-    for run in (fed_glb_ucb, dis_lin_ucb):
-        trace = run(problem, 3, 60, Settings(gamma=0.0, patience=patience))
-        assert trace.sync.any(1).all()
-        for sync in trace.sync:
-            # γ = 0: the first client fires with its own pull number m + 1
-            assert sync.nonzero().squeeze(1).tolist() == list(range(3 * patience, 60, 3 * patience + 1))

@@ -28,7 +28,7 @@ def instance(seed):
     problem, *world, draw = random_world(seed, (2, 60), (1, 7), (2, 25))
     start = shared_start(problem, *world, BRIEF)
     lam, beta = 10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1)
-    return problem, start, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)], patience=seed // 6 % 2)
+    return problem, start, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)])
 
 
 @pytest.mark.slow

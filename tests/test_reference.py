@@ -41,7 +41,7 @@ def reference_oracle(problem, network, clients, start, row, private):
 
 
 def reference_trace(
-    problem, network, clients, rounds, settings, start, row, gamma, index=reference.first_order, patience=0
+    problem, network, clients, rounds, settings, start, row, gamma, index=reference.first_order
 ):
     length = start.exploration.arm.shape[1]
     noise = problem.tape(length + clients * rounds)[row, length:].numpy()
@@ -58,14 +58,12 @@ def reference_trace(
         settings.beta,
         gamma,
         index,
-        patience,
     )
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_fed_go_ucb_is_algorithm_1_with_any_patience(seed):
+def test_fed_go_ucb_is_algorithm_1(seed):
     problem, network, clients, rounds, settings = instance(seed)
-    settings = replace(settings, patience=seed // 6 % 3)
     start = shared_start(problem, network, clients, rounds, LANGEVIN)
     trace = fed_go_ucb(problem, start, settings)
     for row in range(3):
@@ -81,7 +79,6 @@ def test_fed_go_ucb_is_algorithm_1_with_any_patience(seed):
                 start,
                 row,
                 settings.gamma,
-                patience=settings.patience,
             ),
         )
 

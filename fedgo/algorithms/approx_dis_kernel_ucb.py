@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import number, on_cpu, require
+from fedgo._checks import number, on_cpu
 from fedgo._streams import generator, uniform
 from fedgo.confidence import Posterior, Tally, condition, require_prior, width
 from fedgo.messages import names_arms, scalars
@@ -45,7 +45,6 @@ def approx_dis_kernel_ucb(
     """
     require_run(problem, clients, steps, settings)
     number("oversampling", oversampling, "give a positive q̄", above=0)
-    require(settings.patience == 0, "patience", settings.patience, "its event counts no pulls; give 0")
     kernel = rbf(problem.arms, lengthscale)
     require_prior(1.0, settings.lam)
     learner = NystroemKernel(clients, problem, kernel, settings, oversampling)
@@ -54,8 +53,14 @@ def approx_dis_kernel_ucb(
 
 
 class State(NamedTuple):
-    """``posterior`` in the dictionary's features and ``rest`` = (k − φᵀφ)/λ, (S, N, K, …); all ``own`` data; since the
-    last sync: σ² ``before`` it (S, N, K), the σ² ``spent`` and the number of ``fresh`` pulls (S, N)."""
+    """What every client of ApproxDisKernelUCB knows of its S runs, N clients and K arms.
+
+    ``posterior`` is that of the rewards in the features φ of the dictionary, and ``rest`` = (k − φᵀφ)/λ, (S, N, K), the
+    variance that these features leave out. ``own`` are the counts and sums of all the client's own pulls, (S, N, K).
+    ``before`` (S, N, K) is σ² of every arm at the last synchronisation, once the new dictionary and statistics are in,
+    that is before the client's pulls since then; ``spent`` (S, N) is the sum of these σ² over the arms pulled since,
+    and ``fresh`` (S, N) the number of those pulls.
+    """
 
     posterior: Posterior
     rest: Tensor

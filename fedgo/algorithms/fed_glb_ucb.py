@@ -104,7 +104,7 @@ class GeneralisedLinear:
     def fires(self, state: State, arm: Tensor) -> Tensor:
         """The event of DisLinUCB, for A after the pull."""
         _, variance = self._pulled(state, arm)
-        pulls = state.fresh.sum(-1) + 1 - self.settings.patience
+        pulls = state.fresh.sum(-1) + 1
         return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:

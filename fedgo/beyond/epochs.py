@@ -65,7 +65,7 @@ class Event:
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        check_event(self.gamma, 0)
+        check_event(self.gamma)
 
 
 class Own(NamedTuple):

@@ -1,7 +1,8 @@
 """Theorems G and G′, the guard: any proposal is played where it is certified, and the most optimistic arm elsewhere.
 
-Every client knows, of each arm, the number n and the sum Y of the rewards up to the last synchronisation (Phase I
-included) and of its own pulls since. With |f| ≤ F, σ-sub-Gaussian noise and p synchronisations so far
+The reward of step t is y_t = f(x_t) + η_t, in Phase I too. Every client knows, of each arm, the number n and the sum Y
+of the rewards up to the last synchronisation (Phase I included) and of its own pulls since. With |f| ≤ F, noise η_t
+that is σ-sub-Gaussian given the past, and p synchronisations so far
 
     U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))     (G)
 
@@ -11,15 +12,24 @@ alone, at δ′ = δ:
 
     h² = σ²(ln(1 + n) + 2 ln(K/δ′)).                                                                    (G′)
 
+With N > 1 the intersections of (G′) are used only if ``Guarantee.simultaneous`` is set, which it is not unless the
+caller says so. Where answers are late or missing, the last step whose data have arrived differs from client to client.
+If lateness is independent of the rewards, the intervals (G) and r_t ≤ q_t still hold, as it is known before the noise
+of a step whether a client has its data after p synchronisations; `guard_regret` assumes that all answer at once.
+
 A proposed arm a is played if q(a) ≤ κ(U − L)(a), otherwise the arm of the largest U. Client i synchronises when
-(n_i − m)·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last time; then counts and sums go up, and their news
+n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last time; then counts and sums go up, and their news
 comes down. For every proposal that depends on the past alone, and on coins that know nothing of the noise,
 
     r_t ≤ q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},   Σ r_t ≤ Σ q_t ≤ `guard_regret`   with the same probability.
 
-What it does not say: the arms are finite and public, and each has to be looked at, so that nothing is left for K ≫ NT;
-σ and F have to be bounds (and F not the best value itself, which would give the optimum away); nobody chooses, reports
-or is late by what he knows of a reward beyond f; and whether the proposal is any good it does not say.
+If the intervals that a client has seen so far have an empty intersection for some arm, its bounds are refuted, and its
+certificate is 2F from then on.
+
+These are the limits. The arms are finite and public, and each has to be looked at, so that nothing is certified for
+K ≫ NT. σ and F have to be bounds; the theorem allows F = max|f|, but an experiment should not use it, since it gives
+the optimum away. Nobody may choose an arm, report a reward or be late by what he knows of a reward beyond f. And the
+guard does not say whether the proposal is any good.
 """
 
 from collections.abc import Mapping
@@ -48,11 +58,18 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a guard is given: F = ``value`` ≥ |f|, σ = ``sigma``, δ = ``delta``, κ = ``kappa``, and its event.
+    """What a guard has to be told: bounds on f and on the noise, the failure probability, the price, the threshold.
 
-    γ = ``gamma`` is the threshold, T/(NR) with R = K ln(1 + NT/K) unless given; ``patience`` m the own pulls that the
-    event does not count. ``simultaneous`` says that no answer to a synchronisation is late or missing, as in the
-    simulator; then the certificate is smaller.
+    Args:
+        value: F, a bound on |f(x)| for every arm x.
+        sigma: σ, such that the noise is σ-sub-Gaussian.
+        delta: δ; the certificates hold with probability at least 1 − δ.
+        kappa: κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its interval.
+        gamma: γ, the threshold of the event. None means T/(NR) with R = K ln(1 + NT/K), for which the guard has to know
+            the number T of rounds.
+        simultaneous: Whether all clients take part in every synchronisation at one and the same step, as they do in the
+            simulator. Then the intervals of Theorem G′ are used, which are shorter. If it is False, as it is unless
+            said, several clients have those of Theorem G. A single client has those of G′ in either case.
     """
 
     value: float
@@ -60,13 +77,12 @@ class Guarantee:
     delta: float = 0.1
     kappa: float = 2.0
     gamma: float | None = None
-    patience: int = 0
     simultaneous: bool = False
 
     def __post_init__(self) -> None:
         Bounds(1, self.sigma, self.value, self.delta)  # checks them
         number("kappa", self.kappa, "give κ ≥ 1, the price of a proposal", least=1)
-        check_event(0.0 if self.gamma is None else self.gamma, self.patience)
+        check_event(0.0 if self.gamma is None else self.gamma)
 
     def threshold(self, arms: int, clients: int, rounds: int) -> float:
         """γ for K = ``arms``, N = ``clients``, T = ``rounds``."""
@@ -81,11 +97,11 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class TabularIntervals(Bounds):
-    """The `Intervals` of Theorem G: every arm by its own counts and sums, and of Theorem G′ if ``simultaneous``.
+    """The `Intervals` of Theorem G, of every arm by its own counts and sums, and of Theorem G′ if ``simultaneous``.
 
-    That is, where all clients take part in a synchronisation at one and the same step. What all know then is one
-    sequence for each arm and needs no union over clients and synchronisations; and so is all that one client knows who
-    is alone.
+    ``simultaneous`` says that all clients take part in a synchronisation at one and the same step. What all know then
+    is one sequence of rewards for each arm, which needs no union over clients and synchronisations. All that a single
+    client knows is such a sequence too, so N = 1 has the intervals of Theorem G′ whatever ``simultaneous`` is.
     """
 
     simultaneous: bool = False
@@ -138,8 +154,12 @@ class Guard:
         return State(self.optimist.begin(), self.proposal.begin())
 
     def choose(self, state: State) -> tuple[Tensor, Tensor]:
-        """The proposal a where q(a) ≤ κ(U − L)(a), elsewhere, and where it is NaN, the largest U; and whether it is the
-        one proposed, (S, N) both."""
+        """Return each client's arm, (S, N) int64, and whether it is the proposed one, (S, N) bool.
+
+        The proposed arm a is played if q(a) ≤ κ(U(a) − L(a)), with [L, U] its interval and q the certificate
+        (`Interval.price`). If that does not hold, or if the proposal's index is NaN for any arm, the arm of the largest
+        U is played.
+        """
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
         void = index.isnan()
@@ -190,8 +210,8 @@ def guarded(
 
     At the end of Phase I its counts and sums are exchanged like all others, unless the server has been ``told`` them
     before: then they only come down. The trace's notes have the ``certificate`` q_t of every step (2F in Phase I),
-    whether the step's arm was the one ``proposed``, and whether the bounds are ``refuted``: nothing is left of all the
-    intervals that the client has seen, and from then on it certifies 2F.
+    whether the step's arm was the one ``proposed``, and whether the bounds are ``refuted``: for some arm the intervals
+    that the client has seen so far have an empty intersection, and from then on it certifies 2F.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
@@ -201,7 +221,7 @@ def guarded(
     require(proposal.learners == clients, "the proposal's learners", proposal.learners, remedy)
     exploration, first = exchange(exploration, clients, problem.arms.shape[1], told)
     gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
-    optimist = Optimist(clients, guarantee.intervals(clients), first, gamma, guarantee.patience)
+    optimist = Optimist(clients, guarantee.intervals(clients), first, gamma)
     learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients))
     trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
@@ -265,11 +285,20 @@ def guard_regret(
     information: float | None = None,
     syncs: float | None = None,
 ) -> PhaseTwoRegret:
-    """Σ q_t ≤ 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) over Phase II, √β = max(2κh̄, F), whatever was proposed.
+    """Return 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) ≥ Σ q_t over Phase II, item 3 of Theorem G.
 
-    K = ``arms``, N = ``clients``, T = ``rounds``, T₀ = ``exploration``; Λ = ``information`` is K ln(1 + NT/K) and P =
-    ``syncs`` its bound unless the realised ones are given (Λ_tab of Phase II: `tabular_information`). The patience of
-    the event costs as `regret_phase_two_clipped` says.
+    √β = max(2κh̄, F) with h̄ the largest h of the run, and φ is that of `regret_phase_two_clipped`. Σ q_t ≤ this holds on
+    every run in which no client finds its bounds refuted; Σ r_t ≤ Σ q_t holds with probability 1 − δ. Both hold for
+    every proposal that the theorem admits.
+
+    Args:
+        guarantee: F, σ, δ, κ and γ; with ``simultaneous`` and several clients h̄ is that of δ/2.
+        arms: K.
+        clients: N.
+        rounds: T, so that Phase II has NT steps.
+        exploration: T₀, the pulls of Phase I.
+        information: Λ of the run (`tabular_information`), or None for its bound K ln(1 + NT/K).
+        syncs: P of the run, or None for its bound (`guard_synchronisations`).
     """
     steps = clients * rounds
     if syncs is None:
@@ -289,19 +318,16 @@ def guard_regret(
         guarantee.threshold(arms, clients, rounds),
         guarantee.value,
         widest=1.0,
-        patience=guarantee.patience,
     )
 
 
 def guard_synchronisations(
     guarantee: Guarantee, arms: int, clients: int, rounds: int, information: float | None = None
 ) -> float:
-    """P of Phase II, at most, on every run; NT where γ = 0 and every pull counts."""
+    """Return a bound on the number P of synchronisations of Phase II that holds on every run; NT where γ = 0."""
     steps, gamma = clients * rounds, guarantee.threshold(arms, clients, rounds)
     information = most_information(arms, steps) if information is None else information
-    if gamma == 0 and not guarantee.patience:
-        return steps
-    return min(synchronisations(rounds, information, gamma, guarantee.patience), steps)
+    return min(synchronisations(rounds, information, gamma), steps) if gamma else steps
 
 
 def most_information(arms: int, steps: int) -> float:

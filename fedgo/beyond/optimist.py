@@ -1,7 +1,7 @@
 """Optimism on counts: every client plays the arm of the largest upper end U that its counts and sums allow.
 
 Any `Intervals` will do. With those of Theorem S this is Fed-GO-UCB with a radius and a λ for which its regret is
-proved: each step's certificate is q_t ≤ (U − L)(x_t) ≤ min(2F, 2√b w_t). Client i synchronises when (n_i − m) times the
+proved: each step's certificate is q_t ≤ (U − L)(x_t) ≤ min(2F, 2√b w_t). Client i synchronises when n_i times the
 log-ratio of its own n_i pulls since the last time exceeds γ; then all send counts and sums up, and their news comes
 down.
 """
@@ -27,9 +27,14 @@ from fedgo.trace import Trace
 
 
 class Counted(NamedTuple):
-    """Own data since the last synchronisation (``fresh``, log-ratio ``gain``) of every client, (S, N, …); the
-    ``server``'s tally (S, K), ``syncs`` p (S,), the ``interval`` of every arm by what each client knows, and what all
-    of them so far leave, ``band``: they hold at once, so that if nothing is left the bounds are refuted."""
+    """What the clients of an `Optimist` know, for S runs, N clients and K arms.
+
+    ``fresh`` are the counts and sums of each client's own pulls since the last synchronisation, (S, N, K), and ``gain``
+    (S, N) their log-ratio. ``server`` are the counts and sums of all data up to that synchronisation, (S, K), and
+    ``syncs`` (S,) is the number p of synchronisations so far. ``interval`` is that of every arm by what each client
+    knows now, (S, N, K). ``band`` is the intersection of all intervals that the client has seen: they hold at once, so
+    that bounds that leave an empty one are refuted.
+    """
 
     fresh: Tally
     gain: Tensor
@@ -53,19 +58,17 @@ class Counted(NamedTuple):
 class Optimist:
     """N = ``learners`` clients that play the largest U of ``intervals``.
 
-    ``first`` (S, K) is what everybody knows when Phase II begins; γ = ``gamma`` and m = ``patience`` are those of the
-    event.
+    ``first`` (S, K) is what everybody knows when Phase II begins; γ = ``gamma`` is the threshold of the event.
     """
 
     learners: int
     intervals: Intervals
     first: Tally
     gamma: float = 1.0
-    patience: int = 0
 
     def __post_init__(self) -> None:
         count("learners", self.learners, "give N, at least one client")
-        check_event(self.gamma, self.patience)
+        check_event(self.gamma)
 
     def begin(self) -> Counted:
         """Only what everybody knows."""
@@ -90,8 +93,8 @@ class Optimist:
         return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
-        """Whether (n_i − m)·(log-ratio) exceeds γ with this pull."""
-        pulls = state.fresh.counts.sum(-1) + 1 - self.patience
+        """Whether n_i·(log-ratio) exceeds γ with this pull, (S, N) bool."""
+        pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + of_arm(state.interval.gain, arm)) > self.gamma
 
     def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
@@ -112,11 +115,9 @@ class Optimist:
         return place(state, run, news_known._replace(band=band))
 
 
-def check_event(gamma: float, patience: int) -> None:
-    """γ ≥ 0, perhaps infinite, and m ≥ 0."""
-    remedy = "give a threshold γ of at least 0 (inf: never)"
-    number("gamma", gamma, remedy, least=0, infinite=True)
-    count("patience", patience, "give the number of own pulls not counted, 0 or 1 say", least=0)
+def check_event(gamma: float) -> None:
+    """Refuse a threshold γ that is negative or not a number; it may be infinite."""
+    number("gamma", gamma, "give a threshold γ of at least 0 (inf: never)", least=0, infinite=True)
 
 
 def counts_and_sums(tally: Tally) -> Message[Tally]:
@@ -138,12 +139,26 @@ def exact_go_ucb(
     sigma: float | None = None,
     delta: float = 0.1,
     gamma: float = 1.0,
-    patience: int = 0,
 ) -> Trace:
-    """Fed-GO-UCB with the λ and the radius of Theorem S, computed from F = ``value`` ≥ |f|, σ and δ; its trace has a
-    ``certificate`` of every step, in Phase I the trivial one, 2F."""
+    """Play Fed-GO-UCB with the λ and the radius of Theorem S, and note a certificate of every step.
+
+    The rewards are y_t = f(x_t) + η_t with σ-sub-Gaussian noise η_t. The trace's ``certificate`` q_t is 2F in Phase I;
+    in Phase II r_t ≤ q_t at all steps with probability at least 1 − δ, given that |f| ≤ F.
+
+    Args:
+        problem: S runs of a problem with K arms.
+        start: Phase I, with ŵ₀ common to all clients. The gradients at ŵ₀ have to be linearly independent.
+        value: F, a bound on |f(x)| for every arm x.
+        sigma: σ, the problem's own unless given.
+        delta: δ.
+        gamma: γ, the threshold of the event.
+
+    Returns:
+        The trace of both phases. If the intervals that a client has seen so far have an empty intersection for some
+        arm, ``refuted`` is true and its certificate is 2F from then on.
+    """
     intervals = exact_intervals(problem, start, value, sigma, delta)
-    learner = Optimist(start.clients, intervals, Tally.blank(*problem.means.shape), gamma, patience)
+    learner = Optimist(start.clients, intervals, Tally.blank(*problem.means.shape), gamma)
     steps = start.clients * start.rounds
     trace = simulate("Fed-GO-UCB, exact", problem, learner, start.exploration, start.clients, steps)
     return with_trivial(trace, value)

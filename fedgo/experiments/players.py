@@ -183,7 +183,14 @@ def guarded(world: World, setting: Setting) -> Trace:
 
 
 def guarantee(world: World, **values: Any) -> Guarantee:
-    """What a guard is given on ``world``: F, σ, `GUARD_GAMMA` and `Guarantee`'s own values, all but for ``values``."""
+    """Return what a guard is told on ``world``: F and σ of its problem, γ = `GUARD_GAMMA`, and ``simultaneous=True``.
+
+    The latter because all clients of the simulator synchronise at one and the same step. The rest is as `Guarantee` has
+    it unless said. ``values`` replace any of these fields.
+
+    Raises:
+        ValueError: If neither the problem nor ``values`` has a bound F on |f|.
+    """
     given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
     known = given | values
     require(known["value"] is not None, "the bound F on |f|", None, "give its problem one")

@@ -20,6 +20,16 @@ def information_bound(dimension: int, pulls: float, slope: float, lam: float) ->
     return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
 
 
+def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
+    """Return Λ_tab = Σ_x ln((1 + n_x)/(1 + n⁰_x)), the information of the event on counts, shape (...).
+
+    ``counts`` n (..., K) are the pulls of every arm x, and ``known`` n⁰ those made before Phase II, 0 unless given. NT
+    pulls of Phase II make at most `information_bound` = K ln(1 + NT/K).
+    """
+    known = torch.as_tensor(known, dtype=torch.float64)
+    return ((1 + counts) / (1 + known)).log().sum(-1)
+
+
 class Terms(NamedTuple):
     """The three terms of a squared radius β."""
 

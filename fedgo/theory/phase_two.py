@@ -47,15 +47,8 @@ def synchronisations_printed(rounds: float, information: float, gamma: float) ->
     return 2 * math.sqrt(rounds * information / gamma)
 
 
-def synchronisations(rounds: float, information: float, gamma: float, patience: int = 0) -> float:
-    """P ≤ Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) for Λ ≥ ln det Σ_NT/det λI and round robin (at most √(TΛ/γ) + Λ/γ).
-
-    If the event does not count a client's first m = ``patience`` ≥ 1 pulls, P ≤ min(√(TΛ/γ), T/m), and γ may be 0: of
-    an epoch's ℓ steps a client makes at most ℓ/N + 1, so at most ℓ/N that count, and an epoch that ends has ℓ ≥ mN.
-    """
-    if patience:
-        require(gamma >= 0, "gamma", gamma, "give a threshold γ of at least 0")
-        return min(math.sqrt(rounds * information / gamma) if gamma else math.inf, rounds / patience)
+def synchronisations(rounds: float, information: float, gamma: float) -> float:
+    """P ≤ Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) for Λ ≥ ln det Σ_NT/det λI and round robin (at most √(TΛ/γ) + Λ/γ)."""
     check_threshold(gamma)
     half = information / (2 * gamma)
     return half + math.sqrt(half**2 + rounds * information / gamma)
@@ -107,20 +100,16 @@ def regret_phase_two_clipped(
     excess: float = 0.0,
     *,
     widest: float = math.inf,
-    patience: int = 0,
 ) -> PhaseTwoRegret:
     """Item 3 of the theorem, for every λ > 0: 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) + NTκ with φ = a²/ln(1 + a²),
     a = min(F/√β, W), where no width is above W = ``widest`` (C_g/√λ for instance).
 
     Because r_t ≤ κ + 2 min(F, √β w_t) = κ + 2√β min(a, w_t) and `potential_clipped`. With a = max(1, F/√β) it is
-    2M√(eNTΛ/ln 2) + …, M = max(√β, F). The first ``patience`` pulls of a client in a bad epoch, which the event does
-    not count, cost at most 2F each; or, where it has made more, all together √(1 + patience) times as much.
+    2M√(eNTΛ/ln 2) + …, M = max(√β, F).
     """
     root = math.sqrt(beta)
     clip = min(value / root, widest) if root else 0.0
     scale = 2 * root * math.sqrt(potential_clipped(1.0, clip))
-    counted, uncounted = scale * math.sqrt(gamma), 2 * value * patience
-    client = min(counted + uncounted, max(math.sqrt(1 + patience) * counted, uncounted))
     good = scale * math.sqrt(math.e * clients * rounds * information)
-    bad = math.floor(information) * (clients * client + 2 * value)
+    bad = math.floor(information) * (clients * scale * math.sqrt(gamma) + 2 * value)
     return PhaseTwoRegret(good, bad, clients * rounds * excess)

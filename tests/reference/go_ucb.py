@@ -86,9 +86,7 @@ def line_three():
     return index
 
 
-def phase_two(
-    arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, index=first_order, patience=0
-):
+def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, index=first_order):
     """Algorithm 1's Phase II; ``reward_of(arm, t)``; ``w0_of[i]`` is client i's ŵ₀. Returns arms, costs, syncs."""
     d_w = len(w0_of[0])
     eye, zero = np.eye(d_w), np.zeros((d_w, d_w))
@@ -111,7 +109,7 @@ def phase_two(
         pulls[i] += 1
         before = np.linalg.slogdet(sigma[i] - d_sigma[i])[1]
         gain = np.linalg.slogdet(sigma[i])[1] - before
-        fired = (pulls[i] - patience) * gain > gamma
+        fired = pulls[i] * gain > gamma
         up = down = 0
         if fired:
             for j in range(clients):
