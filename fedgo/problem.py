@@ -68,12 +68,13 @@ class Problem:
     def rescaled(self, centre: float, scale: float) -> "Problem":
         """The same bandit with the rewards (y − ``centre``)/``scale``; its regrets times ``scale`` are this problem's.
 
-        For rewards that are not of order 1, which the oracle's step size and temperatures expect.
+        For rewards that are not of order 1, which the oracle's step size and temperatures expect. The result has no
+        ``truth``: w* belongs to the rewards as they were, f_{w*} is not the mean of the rescaled ones.
         """
         number("centre", centre, "give a finite number")
         number("scale", scale, "give a positive scale", above=0)
         require(self.reward == "gaussian", "reward", self.reward, "only Gaussian rewards can be rescaled")
-        return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale)
+        return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale, truth=None)
 
     def same(self, other: "Problem") -> bool:
         """Whether ``other`` has the same runs: arms, means, noise and seed."""

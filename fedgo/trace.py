@@ -74,6 +74,16 @@ class Trace:
         """C_t: scalars sent up and down until step t, the oracle included (S, steps)."""
         return (self.up + self.down).cumsum(1)
 
+    @property
+    def failed_fits(self) -> Tensor:
+        """How often in each run a synchronisation was followed by a fit that failed, (S,) int64.
+
+        The pulls after it follow an earlier fit, as the note ``kept_fit`` says. A run in which nothing is fitted has 0.
+        A fit after the last step counts for nothing, as no pull follows it.
+        """
+        kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
+        return (self.sync[:, :-1] & kept[:, 1:]).sum(1)
+
     def first(self, runs: int) -> "Trace":
         """The first ``runs`` runs."""
         there = len(self.arm)
@@ -99,22 +109,26 @@ class Trace:
         return replace(traces[0], **whole, notes=notes)
 
     def to_frame(self) -> Any:
-        """One row for each run, for pandas: the final ``regret``, ``late_regret``, that of a step in the last tenth of
-        them, ``stuck``, no pull of the best arm in that tenth; the ``scalars`` sent, those of Phase II and those of
-        its second half, and the synchronisations."""
+        """Return a pandas frame with a row for each run.
+
+        Its columns are the final ``regret``; ``late_regret``, the mean regret of a step in the last tenth of the steps;
+        ``stuck``, whether the best arm is not pulled in that tenth; the ``scalars`` sent, those of Phase II and those
+        of its second half; the ``synchronisations``; and `failed_fits`. The last tenth of n steps is ⌈n/10⌉ steps.
+        """
         import pandas
 
         steps, sent = self.arm.shape[1], self.up + self.down
-        tenth = math.ceil(steps / 10)
+        late = self.regret[:, -math.ceil(steps / 10) :]
         half = self.phase_one + (steps - self.phase_one) // 2
         columns = {
             "regret": self.cumulative_regret[:, -1],
-            "late_regret": self.regret[:, -tenth:].mean(1),
-            "stuck": (self.regret[:, -(steps // 10) :] > 0).all(1),
+            "late_regret": late.mean(1),
+            "stuck": (late > 0).all(1),
             "scalars": sent.sum(1),
             "scalars_phase_two": sent[:, self.phase_one :].sum(1),
             "scalars_late": sent[:, half:].sum(1),
             "synchronisations": self.sync.sum(1),
+            "failed_fits": self.failed_fits,
         }
         about = {"problem": self.problem, "algorithm": self.algorithm, "run": range(len(self.arm))}
         return pandas.DataFrame(about | {name: values.numpy() for name, values in columns.items()})

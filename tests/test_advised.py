@@ -137,6 +137,9 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
     kept = trace.notes["kept_fit"][0]
     ends = trace.sync[0].nonzero().squeeze(-1)
     assert len(ends) > 3 and not kept[: ends[1] + 1].any() and kept[ends[2] + 1 :].all()
+    assert ends[-1] < len(kept) - 1  # pulls follow the last fit
+    assert trace.failed_fits.tolist() == trace.to_frame()["failed_fits"].tolist() == [len(ends) - 1]
+    assert UCB1.play(problem, 2, 40).failed_fits.tolist() == [0]
     with pytest.raises(ValueError, match=r"the first fit of run 0 failed \(no optimum.*explore longer"):
         surrogate_ucb(problem, Failing([0, 0]), 2, 40)
 

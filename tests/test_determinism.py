@@ -16,7 +16,6 @@ from fedgo.confidence import condition
 from fedgo.simulation import largest
 
 ROOT = Path(__file__).resolve().parents[1]
-DRAW = torch.Generator().manual_seed(5)
 
 
 # A process plays every learner of the book's comparison on two problems, and prints a hash of what each did.
@@ -90,18 +89,19 @@ def test_arms_that_rounding_cannot_tell_apart_are_taken_in_the_seeded_order():
 
 @pytest.mark.parametrize("gamma", [float("inf"), 1e3])
 def test_rank_one_updates_do_not_drift(gamma, watch):
-    """One learner of 20 arms, 6,000 pulls: its posterior stays that of its data."""
-    arms = torch.randn(1, 20, 6, generator=DRAW, dtype=torch.float64)
+    """One learner of 20 arms, 6,050 pulls: its posterior stays that of its data, 50 pulls after it was made afresh."""
+    draw = torch.Generator().manual_seed(5)  # of this case alone: another process may have the other
+    arms = torch.randn(1, 20, 6, generator=draw, dtype=torch.float64)
     means = (arms @ torch.ones(6, dtype=torch.float64)) / 6
     problem = Problem("drift", arms, means, (0,))
     learner = EventTriggered(
         1, arms.unsqueeze(1), torch.zeros(1, 1, 20, dtype=torch.float64), 6, Settings(1e-9, 0.1, gamma)
     )
     seen = watch(EventTriggered, "learn")
-    simulate("drift", problem, learner, Exploration.nothing(1), 1, 6000)
+    simulate("drift", problem, learner, Exploration.nothing(1), 1, 6050)
     state = seen[-1].result
     exact = condition(learner.features, learner.offsets, 1e-9, state.known)
-    torch.testing.assert_close(state.posterior.variance, exact.variance, rtol=1e-4, atol=0)
+    torch.testing.assert_close(state.posterior.variance, exact.variance, rtol=1e-8, atol=0)
     assert all(bool((call.result.posterior.variance > 0).all()) for call in seen)
 
 

@@ -46,11 +46,19 @@ The end.
 CODE = """# Code
 
 {src}`fedgo.confidence.Ball` {src}`fedgo.confidence.Ball.sigma` {src}`fedgo.confidence.statistics.gradients`
-{src}`fedgo.confidence.Ball.gone` {src}`fedgo.gone`
 
 ```{eval-rst}
 .. automodule:: fedgo.confidence
    :members:
+```
+"""
+ONE_NAME = """# Book
+
+{src}`%s`
+
+```{eval-rst}
+.. automodule:: fedgo.confidence
+   :members: Ball
 ```
 """
 DRAWN = """# Drawn
@@ -113,13 +121,38 @@ def test_a_fold_ends_where_it_is_said_or_with_its_section_and_a_proof_is_one(sit
     assert read(site, "said.txt").count("there is nothing to fold") == 1
 
 
-def test_a_name_leads_to_its_class_or_function_and_one_that_is_gone_stops_the_build(site: Path) -> None:
+def test_a_name_leads_to_its_class_or_function(site: Path) -> None:
     page, source = read(site, "code.html"), read(site, "_modules/fedgo/confidence.html")
     for anchor, times in (("Ball", 2), ("statistics", 1)):
         links = re.findall(
             rf'<a class="reference internal" href="_modules/fedgo/confidence.html#{anchor}"><code', page
         )
         assert len(links) == times and f'id="{anchor}"' in source
+
+
+@pytest.mark.parametrize(
+    ("name", "gone"),
+    [
+        ("fedgo.confidence.Ball.sigma", False),
+        ("fedgo.confidence.Ball.gone", True),
+        ("fedgo.confidence.gone", True),
+        ("fedgo.gone", True),
+    ],
+)
+def test_a_name_that_is_gone_stops_the_build(tmp_path: Path, name: str, gone: bool) -> None:
+    """The pages are built as `make book` builds them, with -W -n --keep-going: a missing reference is an error."""
+    (tmp_path / "index.md").write_text(ONE_NAME % name, encoding="utf-8")
+    config = {
+        "extensions": ["myst_nb", "package"],
+        "nitpicky": True,
+        "nitpick_ignore_regex": [("py:.*", ".*")],
+    }
+    said, options = StringIO(), {"warningiserror": True, "keep_going": True}
+    with docutils_namespace():
+        places = (tmp_path, None, tmp_path / "html", tmp_path / "trees")
+        app = Sphinx(*places, "html", config, None, said, **options)
+        app.build()
+    assert app.statuscode == int(gone) and (f"reference target not found: {name}" in said.getvalue()) == gone
 
 
 def test_a_default_that_is_no_python_is_dots() -> None:

@@ -1,5 +1,6 @@
 """The repository: the files that name versions agree, the wheel serves a stranger, Binder opens the chapters."""
 
+import ast
 import json
 import os
 import re
@@ -35,6 +36,28 @@ def test_the_locks_hold_plain_pins_of_what_pyproject_asks_for() -> None:
     locked = {canonical(name): version for name, version in (pin.split("==") for pin in pins)}
     wrong = [str(one) for one in required() if locked.get(canonical(one.name), "none") not in one.specifier]
     assert wrong == []
+
+
+def test_the_extra_that_an_error_names_brings_the_library_that_is_missing() -> None:
+    """Of every import in a block ``with extra(name)``; BoTorch brings GPyTorch."""
+    extras = PROJECT["optional-dependencies"]
+    brought = {
+        name: {Requirement(text).name for text in texts} | {"gpytorch"} for name, texts in extras.items()
+    }
+    blocks = [
+        (item.context_expr.args[0].value, library)
+        for file in (ROOT / "fedgo").rglob("*.py")
+        for block in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(block, ast.With)
+        for item in block.items
+        if isinstance(item.context_expr, ast.Call) and ast.unparse(item.context_expr.func) == "extra"
+        for line in block.body
+        for library in (
+            [line.module] if isinstance(line, ast.ImportFrom) else [one.name for one in line.names]
+        )
+    ]
+    assert ("study", "scipy.optimize") in blocks
+    assert [(name, lib) for name, lib in blocks if lib.partition(".")[0] not in brought[name]] == []
 
 
 def test_import_fedgo_loads_torch_and_numpy_alone_and_says_nothing() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from fedgo import Problem, Trace, uniform_random
 from fedgo.problems import hartmann6
@@ -59,3 +60,17 @@ def test_notes_make_a_difference_and_have_the_shape_of_the_arms(trace, tmp_path)
         replace(trace, notes={"width": trace.reward[:, 1:]})
     with pytest.raises(TypeError, match=r"the note 'width' is 3 \(int\): give a tensor"):
         replace(trace, notes={"width": 3})
+
+
+@pytest.mark.parametrize(("steps", "late"), [(1, 1), (5, 1), (9, 1), (10, 1), (11, 2), (20, 2)])
+def test_the_last_tenth_is_of_a_tenth_of_the_steps_rounded_up(steps, late):
+    """The best arm is pulled in every step but the last ``late``, and in every step of those alone."""
+    blank = torch.zeros(2, steps, dtype=torch.int64)
+    regret = torch.zeros(2, steps, dtype=torch.float64)
+    regret[0, -late:] = regret[1, : steps - late] = 3.0
+    frame = Trace("a", "p", 1, 0, blank, regret, regret, blank, blank, blank.bool()).to_frame()
+    assert frame["late_regret"].tolist() == [3.0, 0.0] and frame["stuck"].tolist() == [True, False]
+    shorter = regret.clone()
+    shorter[0, -late] = 0.0  # the first of the last tenth
+    frame = Trace("a", "p", 1, 0, blank, shorter, shorter, blank, blank, blank.bool()).to_frame()
+    assert not frame["stuck"].any()

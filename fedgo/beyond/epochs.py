@@ -21,10 +21,10 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._checks import count, extra, number, on_cpu, require, require_kind
 from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
 from fedgo.beyond.optimist import check_event, counts_and_sums
-from fedgo.beyond.surrogates import ByColumns, Fitted, Surrogate, fitted
+from fedgo.beyond.surrogates import ByColumns, Fitted, GaussianProcess, Surrogate, fitted, why_it_failed
 from fedgo.confidence import Posterior, Tally, width
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start, explore, phase_one_length
@@ -128,13 +128,11 @@ class Epochs:
         for r, counts, sums, last in zip(run.tolist(), *server, before, strict=True):
             try:
                 fit = fitted(self.surrogates[r], self.arms[r], Tally(counts, sums), self.sigma, last)
-            except Exception as error:  # whatever a library raises where it finds no optimum
+            except Exception as error:
+                why, remedy = why_it_failed(error), "scale arms and rewards to order 1, or explore longer"
                 if last is None:
-                    if isinstance(error, ValueError):
-                        raise
-                    remedy = "scale arms and rewards to order 1, or explore longer"
                     raise ValueError(
-                        f"the first fit of run {self.runs[r]} failed ({error}): {remedy}"
+                        f"the first fit of run {self.runs[r]} failed ({why}): {remedy}"
                     ) from error
                 fit, kept[len(fits)] = last, True
             fits.append(fit)
@@ -324,10 +322,14 @@ def require_epochs(
     untried: float,
     sigma: float,
 ) -> None:
-    """A ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this way."""
+    """Raise a ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this
+    way, and an ``ImportError`` if one of them needs SciPy and SciPy is not installed."""
     for surrogate in surrogates:
         remedy = "give a Surrogate, GaussianProcess() for instance"
         require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
+        if isinstance(surrogate, GaussianProcess):
+            with extra("study"):  # said now, not at the first fit
+                import scipy.optimize  # noqa: F401
     count("rounds", rounds, "give T, at least one round")
     require_kind(isinstance(until, Growing | Event), "until", until, "give Growing or Event")
     remedy = "give a finite number of standard deviations κ, at least 0"
@@ -380,7 +382,7 @@ def surrogate_ucb(
     runs, arms = problem.means.shape
     each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
     require(
-        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
+        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each run: {runs}"
     )
     until = Growing() if until is None else until
     untried = kappa if untried is None else untried

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedgo._checks import extra
+
 _PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025  # of ln ℓ without ½ ln d_x; the least ℓ
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 
@@ -69,7 +71,8 @@ def squared_exponential(arms: Tensor, seen: Tensor, means: Tensor, variances: Te
 
 def _mode(points: Tensor, values: Tensor, noise: Tensor) -> Tensor:
     """ln ℓ (d_x,) where density of ``values`` times prior is largest, by L-BFGS from the prior's mode."""
-    from scipy.optimize import minimize
+    with extra("study"):
+        from scipy.optimize import minimize
 
     middle = _PRIOR_MEAN + math.log(points.shape[1]) / 2
     begin = np.full(points.shape[1], max(middle - _PRIOR_VARIANCE, math.log(_SHORTEST)))

@@ -71,6 +71,19 @@ def fitted(
     return checked(surrogate.fit(arms, data, sigma, before), len(arms), type(surrogate).__name__)
 
 
+def why_it_failed(error: Exception) -> str:
+    """Return the reason why a fit failed that raised ``error``, whatever a library raises where it finds no optimum.
+
+    An ``ImportError`` and a ``MemoryError`` are raised instead: no other data would mend them. Where the memory of the
+    CPU is used up torch raises a ``RuntimeError``; that becomes a ``MemoryError``.
+    """
+    if isinstance(error, ImportError | MemoryError):
+        raise error
+    if "can't allocate memory" in str(error):
+        raise MemoryError(str(error)) from error
+    return str(error)
+
+
 def checked(found: Fitted, arms: int, name: str) -> Fitted:
     """``found`` on K = ``arms``, with a ``ValueError`` where ``name`` gave the wrong shape, NaN or a variance < 0."""
     for what in ("mean", "variance"):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedgo.beyond.advised import UCB1
-from fedgo.beyond.surrogates import Fitted, Linear, fitted
+from fedgo.beyond.surrogates import Fitted, Linear, fitted, why_it_failed
 from fedgo.confidence import Tally, compress
 from fedgo.federation.plan import Plan
 from fedgo.federation.wire import each_pull
@@ -73,7 +73,8 @@ class Course(NamedTuple):
 def course(plan: Plan, weights: Tensor, total: Tensor) -> Course:
     """What is planned on the data ``total`` (2, K) of all, by the server and by whoever else is told them.
 
-    A fit that fails is made of independent arms in its place, with a warning; without data Phase I goes on.
+    If the fit fails, a warning says why, and independent arms are fitted in its place; an ``ImportError`` and a
+    ``MemoryError`` are raised (`why_it_failed`). Without data Phase I goes on.
     """
     assert plan.fitting is not None
     how, pulls = plan.fitting.how, int(total[0].sum())
@@ -82,8 +83,9 @@ def course(plan: Plan, weights: Tensor, total: Tensor) -> Course:
     before, data, sigma = Linear.kept(weights) if len(weights) else None, Tally(*total), plan.fitting.sigma
     try:
         fit: Fitted = fitted(how.surrogate, plan.arms, data, sigma, before)
-    except Exception as error:  # whatever a library raises where it finds no optimum
-        warnings.warn(f"the fit failed ({error}): until the next one arms are independent", stacklevel=2)
+    except Exception as error:
+        why = why_it_failed(error)
+        warnings.warn(f"the fit failed ({why}): until the next one arms are independent", stacklevel=2)
         fit = fitted(UCB1.surrogate, plan.arms, data, sigma)
     arms = how.epoch(fit, data.counts, sigma, plan.order_of_ties[0])
     most, turn = plan.clients * plan.fitting.rounds, (pulls - plan.length) % plan.clients

@@ -31,7 +31,7 @@ from fedgo.beyond.advised import ADVISED, METHODS, Advised
 from fedgo.beyond.epochs import Growing, distinct
 from fedgo.beyond.guard import Guarantee
 from fedgo.beyond.process import InUnits
-from fedgo.beyond.surrogates import Fitted, LinearisedOnce, Surrogate, fitted
+from fedgo.beyond.surrogates import Fitted, LinearisedOnce, Surrogate, fitted, why_it_failed
 from fedgo.confidence import Tally
 from fedgo.federation.plan import Plan
 from fedgo.federation.wire import HUGE
@@ -409,10 +409,8 @@ class Study:
                 elif kept.told:
                     fit = fitted(self._how.surrogate, self._arms, self._sums(kept.told), kept.about["noise"])
                 self._last = (made_of, fit, "" if fit else "there are too few rewards")
-            except (ImportError, MemoryError):
-                raise
-            except Exception as error:  # whatever a library raises where it finds no optimum
-                self._last = (made_of, None, str(error))
+            except Exception as error:
+                self._last = (made_of, None, f"the fit failed: {why_it_failed(error)}")
         return self._last[1:]
 
     @property

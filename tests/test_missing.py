@@ -1,0 +1,107 @@
+"""A library that is missing and memory that is used up are no failed fits: both end the call, with the reason."""
+
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pandas
+import pytest
+import torch
+
+from fedgo import Network, realizable
+from fedgo.beyond.advised import ADVISED, UCB1
+from fedgo.beyond.epochs import surrogate_ucb
+from fedgo.beyond.surrogates import GaussianProcess, IndependentArms
+from fedgo.confidence import Tally
+from fedgo.federation.model import course
+from fedgo.federation.plan import Fitting, Plan
+from fedgo.federation.study import Study
+
+PROBLEM = realizable(Network(2, 2), 1, arms=6, sigma=0.3)
+TOTAL = torch.tensor([[1.0, 1, 2, 0, 0, 0], [0.3, 0.1, 0.2, 0, 0, 0]], dtype=torch.float64)
+OPTIONS = pandas.DataFrame(PROBLEM.arms[0].numpy(), [f"option {arm}" for arm in range(6)], ["a", "b"])
+ERRORS = {
+    "no library": (ImportError("lib is not installed"), ImportError),
+    "no memory": (MemoryError("no room"), MemoryError),
+    "no optimum": (RuntimeError("no optimum"), ValueError),
+    "no memory, says torch": (RuntimeError("DefaultCPUAllocator: can't allocate memory"), MemoryError),
+}
+
+
+@dataclass(frozen=True)
+class Raising:
+    """Fits independent arms ``well`` times, and raises the error of the name ``error`` from then on."""
+
+    error: str
+    well: int = 0
+    made: list[int] = field(default_factory=list)
+
+    def fit(self, arms: torch.Tensor, data: Tally, sigma: float, before: Any = None) -> Any:
+        self.made.append(1)
+        if len(self.made) > self.well:
+            raise ERRORS[self.error][0]
+        return IndependentArms().fit(arms, data, sigma)
+
+
+@pytest.mark.parametrize("name", ["no library", "no memory", "no memory, says torch"])
+def test_a_missing_library_and_used_up_memory_are_no_failed_fits(name: str, tmp_path) -> None:
+    error, kind = ERRORS[name]
+    for well in (0, 1):
+        with pytest.raises(kind, match=str(error)):
+            surrogate_ucb(PROBLEM, Raising(name, well), 2, 40)
+    advised = replace(ADVISED, surrogate=Raising(name))
+    plan = Plan(PROBLEM.arms[0], clients=2, fitting=Fitting(0.3, 10, advised))
+    with pytest.raises(kind, match=str(error)):
+        course(plan, torch.zeros(0, dtype=torch.float64), TOTAL)
+    study = Study(tmp_path / "study.json", OPTIONS, trials=10, noise=0.3, method=Raising(name))
+    study.tell(study.ask(), 1.0)
+    with pytest.raises(kind, match=str(error)):
+        study.verdict()
+
+
+def test_a_study_says_that_a_fit_failed_and_why(tmp_path) -> None:
+    study = Study(tmp_path / "study.json", OPTIONS, trials=10, noise=0.3, method=Raising("no optimum"))
+    assert "failed" not in study.verdict()
+    study.tell(study.ask(), 1.0)
+    assert study.verdict() == "Nothing can be said yet: the fit failed: no optimum."
+
+
+def test_without_scipy_a_game_a_plan_and_a_fit_say_how_to_install_it(monkeypatch) -> None:
+    for module in ("scipy", "scipy.optimize"):
+        monkeypatch.setitem(sys.modules, module, None)
+    remedy = r"scipy.* is not installed: pip install 'fedgo\[study\]'"
+    data = Tally(*TOTAL)
+    for call in (
+        lambda: Fitting(0.3, 10),
+        lambda: ADVISED.play(PROBLEM, 2, 10),
+        lambda: GaussianProcess(warp=True).fit(PROBLEM.arms[0], data, 0.3),
+    ):
+        with pytest.raises(ImportError, match=remedy):
+            call()
+    assert Plan(PROBLEM.arms[0], clients=2, fitting=Fitting(0.3, 10, UCB1)).length > 0
+
+
+ALONE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "scipy":
+            raise ModuleNotFoundError("No module named 'scipy'", name="scipy")
+
+sys.meta_path.insert(0, Missing())
+from fedgo import Network, realizable
+from fedgo.beyond.advised import ADVISED, UCB1
+
+problem = realizable(Network(2, 2), 1, arms=6)
+print(UCB1.play(problem, 2, 10).arm.shape[1])
+ADVISED.play(problem, 2, 10)
+"""
+
+
+@pytest.mark.slow
+def test_in_a_process_without_scipy_all_else_is_played() -> None:
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and int(done.stdout) >= 20
+    assert done.stderr.splitlines()[-1] == "ImportError: scipy is not installed: pip install 'fedgo[study]'"
