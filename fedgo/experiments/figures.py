@@ -134,6 +134,7 @@ def regret_and_communication(
             panel.set_xlabel("steps", fontsize=size)
             panel.set_title(label, fontsize=size)
             panel.tick_params(labelsize=size - 1)
+            panel.locator_params(axis="x", nbins=3)  # more numbers of five digits would touch
             plain_ticks(panel.xaxis)
         regret.set_ylabel("cumulative regret", fontsize=size)
         plain_ticks(regret.yaxis)
