@@ -8,9 +8,12 @@ from fedgo.experiments.claims import (
     CLAIMS,
     VERDICTS,
     Claim,
+    Part,
     changes,
+    count_once,
     judge,
     outcomes,
+    verdict_on,
 )
 from fedgo.experiments.regimes import EXPERIMENTS
 from fedgo.experiments.results import summary, tuned
@@ -63,13 +66,17 @@ def test_what_is_replaced_changes_the_verdicts_that_rest_on_it_alone():
     even = {e: {a: level(a, 10) for a in ALGORITHMS} for e in EXPERIMENTS}
     found = changes(outcomes(even), outcomes({"hartmann6": {"Fed-GO-UCB": level("Fed-GO-UCB", 3)}}))
     assert [c.claim.quote for c in found] == [row.quote for row in CLAIMS if "hartmann6" in row.problems]
-    assert {c.before[0] for c in found} == {"not reproduced"}  # nobody is better than anybody
+    # all are equal: every ratio is 1, which decides nothing at the threshold 1 and contradicts the threshold ½
+    rows = [row for row in CLAIMS if "hartmann6" in row.problems]
+    assert [c.before[0] for c in found] == [
+        "mostly contradicted" if row.limit < 1 and row.others else "undecided" for row in rows
+    ]
     assert {p.label[:11] for c in found for p in c.after[1]} == {"Hartmann6: "}
-    assert [(c.after[0], sum(p.holds for p in c.after[1])) for c in found] == [
+    assert [(c.after[0], [p.state for p in c.after[1]].count("held")) for c in found] == [
         ("reproduced", 1), ("reproduced", 3),
         ("partly", 4),  # One-GO-UCB is as it was
         ("reproduced", 5),
-        *[("not reproduced", 0)] * 3,  # those about scalars
+        ("undecided", 0), ("mostly contradicted", 0), ("undecided", 0),  # those about scalars
         ("reproduced", 2),
     ]  # fmt: skip
 
@@ -78,18 +85,44 @@ def test_what_is_replaced_changes_the_verdicts_that_rest_on_it_alone():
 
 
 @pytest.mark.parametrize(
-    ("b", "c", "verdict"), [(30, 40, "reproduced"), (30, 11, "partly"), (11, 10, "not reproduced")]
+    ("b", "c", "verdict"),
+    [(30, 40, "reproduced"), (30, 11, "partly"), (30, 20, "partly"), (20, 11, "mostly contradicted")],
 )
-def test_a_verdict_counts_the_parts_whose_whole_interval_is_below(b, c, verdict):
+def test_a_verdict_counts_the_parts_whose_whole_interval_is_below_or_above(b, c, verdict):
     worlds = {
         key: trace(level * np.roll(RUNS, shift), name=key)
         for key, level, shift in (("A", 10, 0), ("B", b, 1), ("C", c, 2))
     }
     found, parts = judged(worlds, limit=0.5)
     assert found == verdict
-    assert [part.holds for part in parts] == [b == 30, c == 40]
+    state = {40: "held", 30: "held", 20: "open", 11: "reversed"}
+    assert [part.state for part in parts] == [state[b], state[c]]
     for part in parts:
         assert part.low < part.estimate < part.high and part.limit == 0.5
+
+
+@pytest.mark.parametrize(
+    ("held", "reverse", "undecided", "verdict"),
+    [
+        (3, 0, 0, "reproduced"),
+        (2, 0, 1, "partly"),
+        (2, 2, 0, "partly"),
+        (1, 2, 5, "mostly contradicted"),
+        (0, 1, 5, "mostly contradicted"),
+        (0, 0, 3, "undecided"),
+    ],
+)
+def test_a_claim_with_more_parts_reversed_than_held_is_mostly_contradicted(held, reverse, undecided, verdict):
+    assert verdict_on(["held"] * held + ["reversed"] * reverse + ["open"] * undecided) == verdict
+
+
+def test_a_ratio_that_is_a_part_of_two_claims_counts_once():
+    claim = {"place": "p", "expected": "partly", "problems": ["hartmann6"]}
+    regret, scalars = Claim(quote="a", **claim), Claim(quote="b", quantity="scalars", **claim)
+    one, two = (Part(label, 1, 1, 1, 1, "open") for label in "xy")
+    rows = [(regret, "partly", [one, two]), (regret, "partly", [one._replace(state="held")])]
+    assert count_once(rows) == ["open", "open"]
+    assert count_once([*rows, (scalars, "partly", [one._replace(state="reversed")])])[2:] == ["reversed"]
 
 
 # --- ratios: A has regrets 1 and 3 and scalars 200 and 600, B 8 and 8 and 100 and 100
@@ -109,21 +142,22 @@ def test_a_ratio_is_that_of_the_means_of_the_quantity_asked_for():
 
 
 @pytest.mark.parametrize(
-    ("side", "limit", "holds"),
+    ("side", "limit", "state"),
     [
-        ("below", 0.376, True),  # the interval is [1/8, 3/8]
-        ("below", 0.374, False),  # the upper end is on the other side
-        ("below", 0.124, False),
-        ("below", 0.375, False),  # to touch the threshold is not enough
-        ("above", 0.125, False),
-        ("above", 0.124, True),
-        ("above", 0.126, False),
-        ("above", 0.376, False),
+        ("below", 0.376, "held"),  # the interval is [1/8, 3/8]
+        ("below", 0.374, "open"),  # the upper end is on the other side
+        ("below", 0.124, "reversed"),
+        ("below", 0.125, "open"),  # an interval that touches the threshold is on neither side
+        ("below", 0.375, "open"),
+        ("above", 0.125, "open"),
+        ("above", 0.124, "held"),
+        ("above", 0.126, "open"),
+        ("above", 0.376, "reversed"),
     ],
 )
-def test_the_whole_interval_has_to_be_on_the_claimed_side(side, limit, holds):
+def test_a_part_is_held_or_reversed_if_its_whole_interval_is_on_that_side(side, limit, state):
     _, (part,) = judged({"A": trace([1.0, 3.0]), "B": trace([8.0, 8.0])}, side=side, limit=limit)
-    assert part.holds is holds and part.limit == limit
+    assert part.state == state and part.limit == limit
 
 
 # --- the share of the second half
@@ -134,7 +168,7 @@ def test_the_late_share_counts_both_directions_of_the_second_half_of_phase_two()
     down = [[99, 4, 4, 0, 5, 1], [99, 4, 4, 0, 5, 1]]
     # Phase II's five steps have 7, 5, 2, 5, 1 scalars; the second half is the last three of them
     _, (part,) = judged({"A": messages(up, down)}, limit=0.5)
-    assert part == ("Hartmann6: second half / all", *[pytest.approx(8 / 20)] * 3, 0.5, True)
+    assert part == ("Hartmann6: second half / all", *[pytest.approx(8 / 20)] * 3, 0.5, "held")
     _, (longer,) = judged({"A": messages(up, down, phase_one=2)})
     assert longer.estimate == pytest.approx(6 / 13)
 

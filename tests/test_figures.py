@@ -1,10 +1,14 @@
 """Colours and markers that tell algorithms apart, and numbers at the ticks as the book prints them."""
 
+import numpy as np
 import pytest
+import torch
+from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fedgo.experiments.figures import STYLES, plain_ticks
-from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.figures import STYLES, mean_and_band, plain_ticks, regret_and_communication
+from fedgo.experiments.roster import ALGORITHMS, SIX
+from fedgo.trace import Trace
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -37,3 +41,47 @@ def test_ticks_are_numbers_as_in_text_and_none_stands_between_them(scale, low, h
     shown = [tick.label1.get_text() for tick in ticks if low <= tick.get_loc() <= high * (1 + 1e-9)]
     assert shown == expected
     assert not any(tick.label1.get_text() for tick in axes.yaxis.get_minor_ticks())
+
+
+def test_a_band_is_two_standard_errors_wide_and_a_curve_begins_where_its_mean_is_positive():
+    axes = Figure().subplots()
+    axes.set_yscale("log")
+    mean_and_band(axes, "DisLinUCB", torch.tensor([[0.0, 4.0, 4.0], [0.0, 6.0, 16.0]]).double())
+    (line,), (band,) = axes.lines, axes.collections
+    assert line.get_xydata().tolist() == [[2, 5], [3, 10]]  # the standard errors are 1 and 6
+    corners = {(x, round(y, 9)) for x, y in band.get_paths()[0].vertices.tolist()}
+    assert corners == {(2, 3), (2, 7), (3, 0.1), (3, 22)}  # 10 − 12 is no place on the axis
+
+
+def ramp(regret: float, sent: int, steps: int = 500) -> Trace:
+    """Two runs of which the first has the ``regret`` and the scalars ``sent`` in every step, and the second thrice."""
+    each = torch.tensor([[1.0], [3.0]]).double().expand(2, steps)
+    blank = torch.zeros(2, steps, dtype=torch.int64)
+    return Trace("A", "p", 2, 0, blank, each, regret * each, (sent * each).long(), blank, blank.bool())
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_papers_figures_end_at_the_final_means_and_nothing_leaves_their_axes_at_the_end(narrow):
+    sends = [name for name in SIX if name != "N-GO-UCB"]
+    dense = {
+        p: {a: ramp(k + 1, 1000 * k * (a in sends)) for k, a in enumerate(SIX, 1)} for p in ("one", "two")
+    }
+    packed = {p: {a: ramp(9, k) for k, a in enumerate(sends, 1)} for p in dense}
+    figure = regret_and_communication(dense, packed, narrow)
+    assert len(figure.axes) == 6
+    for panels in (figure.axes[:3], figure.axes[3:]):
+        for panel, traces, values in zip(
+            panels,
+            (dense["one"], {a: dense["one"][a] for a in sends}, packed["one"]),
+            ("cumulative_regret", "communication", "communication"),
+            strict=True,
+        ):
+            low, high = panel.get_ylim()
+            assert panel.get_yscale() == "log"
+            assert [line.get_label() for line in panel.lines] == [*traces]
+            for line, trace in zip(panel.lines, traces.values(), strict=True):
+                x, y = np.asarray(line.get_xydata())[-1]
+                assert (x, y) == (500, getattr(trace, values)[:, -1].double().mean()) and low < y < high
+        assert panels[1].get_ylim() == panels[2].get_ylim() != panels[0].get_ylim()
+        assert [text.get_text() for text in panels[1].texts] == ["N-GO-UCB: none"]
+    plt.close(figure)

@@ -98,5 +98,7 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
         checks.add("$a < b$", "identity", "here", "3 > 2")
 
 
-def test_the_squares_of_a_claim_stand_in_fives_the_filled_ones_first():
-    assert share_of_parts([False, True, True, True, True, True, True]) == "■■■■■ ■□ 6\u00a0of\u00a07"
+def test_the_squares_of_a_claim_stand_in_fives_and_are_sorted_by_state():
+    states = ["open", "held", "reversed", "held", "held", "held"]
+    assert share_of_parts(states) == "■■■■⊠ □<br>4\u00a0held, 1\u00a0reversed, 1\u00a0open"
+    assert share_of_parts(["held"]) == "■<br>1\u00a0held"

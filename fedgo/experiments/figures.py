@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -14,13 +15,15 @@ from torch import Tensor
 
 from fedgo.experiments.regimes import Regime
 from fedgo.experiments.roster import ALGORITHMS, PLAYERS
-from fedgo.experiments.summaries import interval
+from fedgo.experiments.summaries import interval, mean_error
+from fedgo.trace import Trace
 
 # Of the paper's comparison and of the part beyond it: the same colours on every page.
 STYLES: Mapping[str, tuple[str, str]] = {
     name: player.style for name, player in {**PLAYERS, **ALGORITHMS}.items() if player.style
 }
 _FALLBACK = ("#000000", "p")
+_POINTS = 70  # steps at which a curve is drawn, closer at first, where it bends; more make the file large
 
 
 def use_style() -> None:
@@ -79,6 +82,75 @@ def players_by_regime(
     handles = axes.get_legend_handles_labels()
     named = dict(zip(*reversed(handles), strict=True))
     figure.legend([*named.values()], [*named], loc="outside upper center", ncols=2 if narrow else 3)
+    return figure
+
+
+def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
+    """Draw the mean of ``values`` (S, steps) over the runs, and a band of two standard errors on each side of it.
+
+    The curve has the colour, the marker and the label of the algorithm ``name``. It begins at the first step whose mean
+    is positive, since a logarithmic axis has no zero; for the same reason a band does not go below a hundredth of the
+    mean. Where two curves lie on each other both are seen, since every algorithm has its markers at other steps.
+    """
+    colour, marker = STYLES[name]
+    steps = np.unique(((values.shape[1] - 1) * np.linspace(0, 1, _POINTS) ** 2).round().astype(int))
+    mean, error = mean_error(values[:, steps])
+    steps, mean, error = 1 + steps[mean > 0], mean[mean > 0], error[mean > 0]
+    every = (0.2 * [*STYLES].index(name) / len(STYLES), 0.2)
+    axes.plot(steps, mean, color=colour, marker=marker, markevery=every, markersize=5, label=name)
+    low, high = np.maximum(mean - 2 * error, mean / 100), mean + 2 * error
+    axes.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def regret_and_communication(
+    dense: Mapping[str, Mapping[str, Trace]], packed: Mapping[str, Mapping[str, Trace]], narrow: bool = False
+) -> Figure:
+    """Draw the paper's Figures 2 and 3: the cumulative regret and the scalars sent until every step.
+
+    All vertical axes are logarithmic and begin at a tenth of the smallest final mean; the two panels of scalars of a
+    problem have the same axis. An algorithm that sends nothing has no curve there, and is named in words.
+
+    Args:
+        dense: the traces by problem and algorithm, with scalars counted as the paper does, in matrices.
+        packed: the same runs with packed messages, at least of those algorithms that send anything.
+        narrow: draw for a phone, with the regret above the two panels of scalars instead of beside them.
+
+    Returns:
+        A figure with three panels for each problem: the regret, the scalars in matrices, and the scalars packed.
+    """
+    rows: list[Any] = [[f"{title}, {what}" for what in ("regret", "dense", "packed")] for title in dense]
+    if narrow:
+        rows = [row for regret, *bills in rows for row in ([regret, regret], bills)]
+    height = len(dense) * (3.9 if narrow else 2.6) + 0.3
+    figure = plt.figure(figsize=(3.6 if narrow else 7.2, height))
+    axes = figure.subplot_mosaic(rows)
+    size = 9 if narrow else 10
+    for title, traces in dense.items():
+        regret, matrices, counts = (axes[f"{title}, {what}"] for what in ("regret", "dense", "packed"))
+        counts.sharey(matrices)
+        labels = {regret: title, matrices: "scalars, in matrices", counts: "scalars, packed"}
+        for panel, label in labels.items():
+            panel.set_yscale("log")
+            panel.set_xlabel("steps", fontsize=size)
+            panel.set_title(label, fontsize=size)
+            panel.tick_params(labelsize=size - 1)
+            panel.locator_params(axis="x", nbins=3)  # more numbers of five digits would touch
+            plain_ticks(panel.xaxis)
+        regret.set_ylabel("cumulative regret", fontsize=size)
+        plain_ticks(regret.yaxis)
+        counts.tick_params(labelleft=False)
+        for name, trace in traces.items():
+            mean_and_band(regret, name, trace.cumulative_regret)
+            if trace.communication.any():
+                mean_and_band(matrices, name, trace.communication)
+                mean_and_band(counts, name, packed[title][name].communication)
+            else:
+                note, place = f"{name}: none", matrices.transAxes
+                matrices.text(0.97, 0.03, note, ha="right", fontsize=size - 1, transform=place)
+        for panel in (regret, counts):
+            panel.set_ylim(bottom=min(float(np.asarray(line.get_ydata())[-1]) for line in panel.lines) / 10)
+    handles, names = regret.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=2 if narrow else 3, fontsize=size)
     return figure
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,11 +67,16 @@ def in_symbols(setting: Mapping[str, float | str]) -> str:
     return ", ".join(f"{SYMBOLS[name]} {as_set(value)}" for name, value in setting.items())
 
 
-def share_of_parts(holds: Sequence[bool]) -> str:
-    """A bar with a square for each part of a claim, filled where it holds, in fives; and the same in words."""
-    squares = "■" * sum(holds) + "□" * (len(holds) - sum(holds))
+State = Literal["held", "reversed", "open"]  # of a part of a claim, see `fedgo.experiments.claims`
+MARKS: Mapping[State, str] = {"held": "■", "reversed": "⊠", "open": "□"}
+
+
+def share_of_parts(states: Sequence[State]) -> str:
+    """Return a bar with the mark of each part of a claim, in fives and sorted by state, and the counts in words."""
+    squares = "".join(mark * states.count(state) for state, mark in MARKS.items())
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
-    return f"{fives} {sum(holds)}\u00a0of\u00a0{len(holds)}"
+    words = (f"{states.count(state)}\u00a0{state}" for state in MARKS if state in states)
+    return f"{fives}<br>{', '.join(words)}"
 
 
 class Frequency(NamedTuple):
