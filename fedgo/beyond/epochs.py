@@ -129,11 +129,9 @@ class Epochs:
             try:
                 fit = fitted(self.surrogates[r], self.arms[r], Tally(counts, sums), self.sigma, last)
             except Exception as error:
-                why, remedy = why_it_failed(error), "scale arms and rewards to order 1, or explore longer"
+                why = f"({why_it_failed(error)}): scale arms and rewards to order 1, or explore longer"
                 if last is None:
-                    raise ValueError(
-                        f"the first fit of run {self.runs[r]} failed ({why}): {remedy}"
-                    ) from error
+                    raise ValueError(f"the first fit of run {self.runs[r]} failed {why}") from error
                 fit, kept[len(fits)] = last, True
             fits.append(fit)
         (runs, arms), clients = server.counts.shape, self.learners
@@ -382,7 +380,7 @@ def surrogate_ucb(
     runs, arms = problem.means.shape
     each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
     require(
-        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each run: {runs}"
+        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
     )
     until = Growing() if until is None else until
     untried = kappa if untried is None else untried
