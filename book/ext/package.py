@@ -69,7 +69,8 @@ def resolve(
 def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
     app.setup_extension("sphinx.ext.autodoc")
-    app.setup_extension("sphinx.ext.napoleon")  # reads Args, Returns and Raises, before `plain` escapes the rest
+    # Napoleon reads Args, Returns and Raises, before `plain` escapes the rest.
+    app.setup_extension("sphinx.ext.napoleon")
     app.setup_extension("sphinx.ext.viewcode")
     app.add_role("src", XRefRole())
     app.connect("missing-reference", resolve)
