@@ -84,33 +84,17 @@ def test_fed_go_ucb_is_algorithm_1(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("ratio", [0.01, 0.1, 1.0, 10.0, 100.0])
 @pytest.mark.parametrize("seed", range(12))
-def test_line_three_as_printed_is_the_plain_ascent(seed, monkeypatch):
-    """Of one client, as the package looks at all after a synchronisation and the transcription at one; and of all arms
-    to the end, as an arm that is ruled out or ahead leaves its ascent for later."""
-    monkeypatch.setattr("fedgo.optimism.line_three._bounded", lambda found, cuts, seen: found)
-    monkeypatch.setattr("fedgo.optimism.line_three._largest_other", lambda of: torch.full_like(of, torch.inf))
-    problem, network, _, rounds, settings = instance(seed)
-    start = shared_start(problem, network, 1, 3 * rounds, LANGEVIN)
-    trace = fed_go_ucb(problem, start, settings, "ascent")
-    index = reference.line_three()
-    expected = reference_trace(problem, network, 1, 3 * rounds, settings, start, 0, settings.gamma, index)
-    assert_same(trace, 0, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12))
-def test_line_three_of_several_clients_is_the_plain_ascent_where_there_is_one_maximum(seed):
+def test_line_three_as_printed_is_the_plain_ascent_of_every_client(seed, ratio):
+    """For β/λ from narrow to wide balls, in which an ascent ends where its start leads it."""
     problem, network, clients, rounds, settings = instance(seed)
-    settings = replace(settings, beta=min(settings.beta, 0.1 * settings.lam))
+    settings = replace(settings, beta=ratio * settings.lam)
     start = shared_start(problem, network, clients, rounds, LANGEVIN)
     trace = fed_go_ucb(problem, start, settings, "ascent")
-
-    def index(*of):
-        return reference.ascent(*of)[0]
-
-    expected = reference_trace(problem, network, clients, rounds, settings, start, 0, settings.gamma, index)
-    assert_same(trace, 0, expected)
+    index, row = reference.LineThree(), seed % 3
+    expected = reference_trace(problem, network, clients, rounds, settings, start, row, settings.gamma, index)
+    assert_same(trace, row, expected)
 
 
 @pytest.mark.parametrize("seed", range(12))

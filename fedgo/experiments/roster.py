@@ -66,9 +66,8 @@ ALGORITHMS: dict[str, Player] = {
     "Uniform": Player(play.uniform, style=("#888888", ".")),
 }
 
-# Line 3 as printed, by projected ascent, instead of the first-order index. It wants smaller balls: a wide one has so
-# many maxima that every arm looks good. At β/λ = 1,000 its regret on Cosine8 is nine times that at 1, and at 0.01
-# twice; what λ is hardly matters.
+# Line 3 as printed, by projected ascent, instead of the first-order index. Its grid has smaller balls than that of the
+# first-order index: in a wide ball line 3 stays optimistic about every arm, however often the arm was pulled.
 _SMALL = _wide(grid(lam=(0.0001, 0.01)), (0.1, 1, 10, 100))
 LINE_THREE: dict[str, Player] = {
     "Fed-GO-UCB, line 3": Player(from_start(fed_go_ucb, argmax="ascent"), _SMALL),

@@ -46,22 +46,19 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 
 
 class Images(NamedTuple):
-    """The balls of M learners of each of V views, in terms of their m pulled arms ``pulled`` (V, M, m).
+    """The balls of the M learners of each of V views, reduced to the m arms that a learner has pulled.
 
-    ``counts`` n and ``sums`` S (V, M, K); ``weight`` (V, M, m, m) and ``centre`` (V, M, m) with C_x = A_xA_xᵀ/λ −
-    A_xGᵀ·weight·GA_xᵀ and ŵ = ŵ₀ + Gᵀ·centre for the rows G of the pulled arms; ``spare`` (V, M) = β − ‖ŵ − ŵ₀‖²_Σ +
-    Σ_k S_k²/n_k.
+    With G the gradients of the pulled arms ``pulled`` (V, M, m) as rows, the ball of a learner has the centre
+    ŵ = ŵ₀ + Gᵀ·``centre``, with ``centre`` (V, M, m), and its image for arm x has the matrix
+    C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ, with ``weight`` (V, M, m, m). ``lam`` is λ and ``beta`` is β.
     """
 
     view: View
     lam: float
     beta: float
-    counts: Tensor
-    sums: Tensor
     pulled: Tensor
     weight: Tensor
     centre: Tensor
-    spare: Tensor
 
 
 class Rows(NamedTuple):
@@ -93,8 +90,7 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
     half = torch.linalg.solve_triangular(factor, torch.diag_embed(root), upper=False)
     mean = torch.where(counts > 0, sums / counts, 0.0)
     centre = root * torch.cholesky_solve((root * mean).unsqueeze(-1), factor).squeeze(-1) / lam
-    spare = beta + lam * (mean * centre).sum(-1)  # Sᵀ(S/n − GGᵀ·centre) = λ Sᵀcentre/n
-    return Images(view, lam, beta, *tally, index, half.mT @ half / lam**2, centre, spare)
+    return Images(view, lam, beta, index, half.mT @ half / lam**2, centre)
 
 
 def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
@@ -102,23 +98,13 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
     v, m, k = at
     view, index = images.view, images.pulled[v, m]
     which = v.unsqueeze(-1)
-    low = seen_gradients(
-        view.slope[which, index], view.unit[which, index], view.inner[v, k].gather(-1, index)
-    )
+    unit = view.unit[which, index]
+    inner = view.inner[v, k].gather(-1, index).unsqueeze(-1)
+    low = torch.cat([inner * view.slope[which, index], unit, torch.ones_like(unit[..., :1])], -1)
     centre = view.theta[v, k] + (images.centre[v, m].unsqueeze(-2) @ low).squeeze(-2)
-    scale = scaled(torch.ones_like(centre), view.size[v, k]) / images.lam
+    z, outer = torch.ones_like(centre).tensor_split([centre.shape[-1] // 2], -1)
+    scale = torch.cat([z * view.size[v, k].unsqueeze(-1), outer], -1) / images.lam
     return Rows(centre, scale, low, images.weight[v, m] @ low)
-
-
-def seen_gradients(slope: Tensor, unit: Tensor, inner: Tensor) -> Tensor:
-    """A_x g_k (n, m, 2H + 1) of m arms k with ``slope`` and ``unit`` (n, m, H) and 1 + x·x_k ``inner`` (n, m)."""
-    return torch.cat([inner.unsqueeze(-1) * slope, unit, torch.ones_like(unit[..., :1])], -1)
-
-
-def scaled(theta: Tensor, size: Tensor) -> Tensor:
-    """A_xA_xᵀθ, where A_xA_xᵀ = diag(s², …, s², 1, …, 1) and s² = ``size``."""
-    z, outer = theta.tensor_split([theta.shape[-1] // 2], -1)
-    return torch.cat([z * size.unsqueeze(-1), outer], -1)
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:

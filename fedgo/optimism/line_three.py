@@ -1,8 +1,9 @@
 """Line 3 of Algorithm 1 as printed: the arm x with the largest max f_x(w) over w ∈ Ball, by projected ascent.
 
-In the coordinates θ = A_x w of `images`, a step u ← Π(u + η√β h/‖h‖_{C_x}) with h = ∂f/∂θ is the projected step
-w ← Π(w + η√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹}) of parameter space, exactly. It ends in a local maximum: the value is a lower bound of
-the arm's. Upper bounds, `cuts`, say which arms need not be ascended; a run goes on from the maxima of its last step.
+In the coordinates θ = A_x w of `images`, a step u ← Π(u + η√β h/‖h‖_{C_x}) with h = ∂f/∂θ is exactly the projected
+step w ← Π(w + η√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹}) of parameter space, where Π scales a point outside of the ball back to its sphere.
+Every arm is ascended until its steps are small. The ascent ends in a local maximum, so that the value found is a lower
+bound of the arm's largest value.
 """
 
 import math
@@ -12,77 +13,81 @@ import torch
 from torch import Tensor
 
 from fedgo.confidence import Estimates, Tally
-from fedgo.optimism.cuts import Cuts, bounds, prior_cuts, tighten
 from fedgo.optimism.images import Images, Rows, View, images, rows, slope, value
 
 FIRST_STEP = 1.0  # η of the first step; it doubles on success and falls to an eighth on failure
-LAST_STEP = 1e-3  # … until it is smaller than this
+LAST_STEP = 1e-3  # an arm whose η is smaller than this is finished
 MOST_STEPS = 200
 RELATIVE_GAIN = 1e-9  # an improvement below this is not worth a step
-_STRIDE = 2  # steps between two looks at which arms are done
+_STRIDE = 2  # steps from one removal of finished arms to the next
 _CHUNK = 512  # arms ascended at once: their matrices stay in a cache
-_EVERY = 16  # calls from one tightening of the cuts to the next, which costs more than many ascents
-_MARGIN = 2e-9  # an arm is ruled out if its bound is below another's value by this share of it, or this
 
 
 class Optimum(NamedTuple):
-    """The ``value`` found for every arm (..., K), an ``upper`` bound, which arms were ``ascended``, the point ``u``.
+    """The local maxima found for every arm.
 
-    The point is w = ŵ + Σ⁻¹A_xᵀu, ``u`` (..., K, 2H + 1). An arm that was not ascended is ruled out: its value is its
-    upper bound, smaller than the largest, and its u is where its ascent may begin: an earlier call's, or 0. An arm that
-    beats all other arms' bounds is ascended no further, the others until their steps are small.
+    Args:
+        value: max f_x(w) as far as the ascent found it, (..., K).
+        u: the dual points (..., K, 2H + 1) at which it is attained, w = ŵ + Σ⁻¹A_xᵀu.
     """
 
     value: Tensor
-    upper: Tensor
-    ascended: Tensor
     u: Tensor
 
 
 class LineThree:
-    """The `Index` of line 3 on the arms of a `View`.
+    """The `Index` of line 3 on the arms of a `View`, which remembers where the ascents ended.
 
-    An arm is ascended from the higher of two points: the linear solution, and the earlier calls' u of that learner and
-    arm, scaled to the sphere of its ball. A ball moves little between two pulls: the second is faster, and in wide
-    balls, with their many local maxima, often higher. So a value depends on when it was asked for before: the simulator
-    asks for all learners with new data, at the beginning of a round and after a synchronisation. The cuts of earlier
-    calls make later ones faster, not different.
+    When a learner is asked with new data, all its arms are ascended to the end, each from the higher of two points:
+    the linear solution, and the arm's previous maximum for that learner, scaled to the sphere of the new ball. A
+    learner asked without new data keeps its values. In wide balls f_x has many local maxima, so the value depends on
+    when the learner was asked before: `fedgo.simulation.simulate` asks all learners at the beginning of a round and
+    after every synchronisation.
+
+    Args:
+        view: the arms as seen from ŵ₀.
+        lam: λ of the ridge regression.
+        beta: the squared radius β of the ball.
     """
 
     def __init__(self, view: View, lam: float, beta: float) -> None:
         self.view, self.lam, self.beta = view, lam, beta
-        self.cuts: Cuts | None = None
         self.known: Tally | None = None
-        self.value = self.u = torch.zeros((), dtype=torch.float64)
-        self.calls = 0
+        self.optimum: Optimum | None = None
 
     def __call__(self, posterior: Estimates, known: Tally) -> Tensor:
-        """The optimistic values (S, M, K) for the data ``known`` (S, M, K)."""
-        seen = _images(self.view, self.lam, self.beta, known)
-        found, new = _blank(seen), torch.ones(known.counts.shape[:-1], dtype=torch.bool)
-        if self.known is not None:  # learners without new data keep their values
-            found = found._replace(u=self.u)
+        """Return the optimistic values (S, M, K) of the learners that have the data ``known`` (S, M, K)."""
+        balls = _images(self.view, self.lam, self.beta, known)
+        if self.known is None or self.optimum is None:
+            self.optimum = _ascended(balls, _unknown(balls))
+        else:
             new = ((known.counts != self.known.counts) | (known.sums != self.known.sums)).any(-1)
-        sharper = self.calls % _EVERY == 0
-        found, self.cuts = _search(seen, found, self.cuts, new.view_as(seen.spare), sharper)
-        self.value = torch.where(new.unsqueeze(-1), found.value.view_as(known.counts), self.value)
-        self.calls, self.u, self.known = self.calls + 1, found.u, known
-        return self.value
+            self.optimum = _ascended(balls, self.optimum, new.view(balls.pulled.shape[:2]))
+        self.known = known
+        return self.optimum.value.view_as(known.counts)
 
 
 def line_three(view: View, lam: float, beta: float, tally: Tally, u: Tensor | None = None) -> Optimum:
-    """max_{w ∈ Ball} f_x(w) for the ball of ``tally`` (..., K), by ascent of every arm from its linear solution.
+    """Maximise f_x(w) over the ball of every learner by projected ascent of every arm.
 
-    Or from the points ``u`` (..., K, 2H + 1) of other tallies' optima, scaled to the sphere, where these are higher.
-    The leading dimensions of ``tally`` are those of the view, or the view's last is 1 and shared.
+    Args:
+        view: the arms as seen from ŵ₀; its leading dimensions are those of ``tally``, or its last one is 1 and shared
+            by all learners.
+        lam: λ of the ridge regression.
+        beta: the squared radius β of the ball.
+        tally: the data of the learners, (..., K).
+        u: earlier maxima (..., K, 2H + 1), `Optimum.u` of other data. An arm starts there, scaled to the sphere, where
+            this is higher than the linear solution.
+
+    Returns:
+        The local maxima, `Optimum` with the leading dimensions of ``tally``.
     """
-    seen = _images(view, lam, beta, tally)
-    found = _blank(seen)
+    balls = _images(view, lam, beta, tally)
+    before = _unknown(balls)
     if u is not None:
-        found = found._replace(u=u.reshape(found.u.shape))
-    found = _ascended(seen, found, torch.ones_like(found.ascended))
+        before = before._replace(u=u.reshape(before.u.shape))
     lead = tally.counts.shape[:-1]
-    return Optimum(*(part.reshape(*lead, *part.shape[2:]) for part in found))
+    return Optimum(*(part.reshape(*lead, *part.shape[2:]) for part in _ascended(balls, before)))
 
 
 def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
@@ -94,66 +99,31 @@ def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
     return images(flat, lam, beta, Tally(*(part.reshape(len(flat.theta), -1, arms) for part in tally)))
 
 
-def _blank(seen: Images) -> Optimum:
-    """No arm ascended."""
-    unknown = torch.full_like(seen.counts, math.inf)
-    u = unknown.new_zeros(*unknown.shape, seen.view.theta.shape[-1])
-    return Optimum(unknown, unknown, torch.zeros_like(unknown, dtype=torch.bool), u)
+def _unknown(balls: Images) -> Optimum:
+    """The optimum (V, M, K) before any ascent: no value, and u = 0, which stands for no earlier maximum."""
+    views, learners, _ = balls.pulled.shape
+    _, arms, width = balls.view.theta.shape
+    u = balls.view.theta.new_zeros(views, learners, arms, width)
+    return Optimum(u.new_full(u.shape[:-1], -math.inf), u)
 
 
-def _search(
-    seen: Images, found: Optimum, cuts: Cuts | None, wanted: Tensor, sharper: bool
-) -> tuple[Optimum, Cuts | None]:
-    """The largest value of every learner ``wanted`` (V, M), and the cuts (none where the ball is a point).
-
-    No arm of ``found`` is ascended yet; its u may be an earlier call's. The arm with the largest bound is ascended.
-    With ``sharper`` the bounds that reach its value are tightened, and again the arm with the largest bound is
-    ascended. Then all are whose bounds reach the best value.
-    """
-    if not seen.beta:
-        return _ascended(seen, found, torch.ones_like(found.ascended)), None
-    cuts = prior_cuts(seen.view, seen.lam, seen.beta) if cuts is None else cuts
-    found = _bounded(found, cuts, seen)
-    found = _ascended(seen, found, _first(found.upper, _open(found, wanted)))
-    if sharper:
-        cuts = tighten(cuts, seen, _best(found), _open(found, wanted))
-        found = _bounded(found, cuts, seen)
-        found = _ascended(seen, found, _first(found.upper, _open(found, wanted)))
-    return _ascended(seen, found, _open(found, wanted)), cuts
-
-
-def _bounded(found: Optimum, cuts: Cuts, seen: Images) -> Optimum:
-    """``found`` with the bounds of ``cuts`` where they are below those that it has."""
-    upper = torch.minimum(found.upper, bounds(cuts, seen).amin(-1))
-    return found._replace(upper=upper, value=torch.where(found.ascended, found.value, upper))
-
-
-def _best(found: Optimum) -> Tensor:
-    """The largest value of an ascended arm, (V, M, 1)."""
-    return found.value.masked_fill(~found.ascended, -math.inf).amax(-1, keepdim=True)
-
-
-def _open(found: Optimum, wanted: Tensor) -> Tensor:
-    """The arms (V, M, K) of the learners ``wanted`` (V, M) that were not ascended and may be the largest."""
-    best = _best(found)
-    return wanted.unsqueeze(-1) & ~found.ascended & (found.upper >= best - _margin(best))
-
-
-def _margin(value: Tensor) -> Tensor:
-    return _MARGIN * value.abs().clamp(min=1)
-
-
-def _first(upper: Tensor, candidates: Tensor) -> Tensor:
-    """The candidate with the largest bound, as a mask (V, M, K)."""
-    place = upper.masked_fill(~candidates, -math.inf).argmax(-1, keepdim=True)
-    return candidates & (torch.arange(upper.shape[-1]) == place)
-
-
-def _largest_other(values: Tensor) -> Tensor:
-    """The largest of the other arms' ``values`` (..., K), for every arm."""
-    first, place = values.max(-1, keepdim=True)
-    second = values.scatter(-1, place, -math.inf).amax(-1, keepdim=True)
-    return torch.where(torch.arange(values.shape[-1]) == place, second, first)
+def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> Optimum:
+    """``before`` with all arms of the learners ``chosen`` (V, M), or of all learners, ascended anew."""
+    values, u, root = before.value.clone(), before.u.clone(), math.sqrt(balls.beta)
+    wanted = torch.ones_like(values, dtype=torch.bool)
+    if chosen is not None:
+        wanted &= chosen.unsqueeze(-1)
+    for chunk in wanted.nonzero().split(_CHUNK):
+        at = tuple(chunk.T)
+        below = rows(balls, at)
+        # where f linearised at A_xŵ₀ is largest: u = √β h/‖h‖_{C_x}, with h its gradient in θ
+        climb = _on_sphere(below, slope(balls.view.theta[at[0], at[2]]), root)
+        earlier = u[at]
+        if bool(earlier.any()):
+            other = _on_sphere(below, earlier, root)
+            climb = _where(earlier.any(-1) & (other.value > climb.value), other, climb)
+        values[at], u[at] = _finish(below, climb, root)
+    return Optimum(values, u)
 
 
 class Climb(NamedTuple):
@@ -165,28 +135,12 @@ class Climb(NamedTuple):
     step: Tensor
 
 
-def _ascended(seen: Images, found: Optimum, chosen: Tensor) -> Optimum:
-    """``found`` after the ascent of the arms ``chosen`` (V, M, K)."""
-    rival = _largest_other(found.value)
-    heights, u, root = found.value.clone(), found.u.clone(), math.sqrt(seen.beta)
-    for part in chosen.nonzero().split(_CHUNK):
-        at = tuple(part.T)
-        below = rows(seen, at)
-        # where f linearised at A_xŵ₀ is largest: u = √β h/‖h‖_{C_x}, with h its gradient in θ
-        climb = _on_sphere(below, slope(seen.view.theta[at[0], at[2]]), root)
-        if bool(u[at].any()):
-            other = _on_sphere(below, u[at], root)
-            climb = _where(u[at].any(-1) & (other.value > climb.value), other, climb)
-        heights[at], u[at] = _finish(below, climb, root, rival[at])
-    return found._replace(value=heights, ascended=found.ascended | chosen, u=u)
-
-
 def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
     """Arms at their points ``u`` (n, 2H + 1), scaled to the spheres of their balls."""
     moved = below.times(u)
     scale = root / (u * moved).sum(-1, keepdim=True).clamp(min=1e-300).sqrt()
-    found = value(below.centre + moved * scale)
-    return Climb(found, u * scale, moved * scale, torch.full_like(found, FIRST_STEP))
+    height = value(below.centre + moved * scale)
+    return Climb(height, u * scale, moved * scale, torch.full_like(height, FIRST_STEP))
 
 
 def _where(better: Tensor, one: Climb, other: Climb) -> Climb:
@@ -196,34 +150,33 @@ def _where(better: Tensor, one: Climb, other: Climb) -> Climb:
     return Climb(*(torch.where(*parts) for parts in zip(kinds, one, other, strict=True)))
 
 
-def _finish(below: Rows, climb: Climb, root: float, rival: Tensor) -> tuple[Tensor, Tensor]:
-    """Ascend every arm until its steps are small or it beats its ``rival`` (n,); the values and u."""
-    heights, u = climb.value.clone(), climb.u.clone()
-    left = torch.arange(len(heights))
+def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
+    """Ascend n arms until their steps are smaller than `LAST_STEP`, and return their values (n,) and u."""
+    values, u = climb.value.clone(), climb.u.clone()
+    left = torch.arange(len(values))
     for _ in range(MOST_STEPS // _STRIDE):
-        going = (climb.value - _margin(climb.value) <= rival[left]) & (climb.step >= LAST_STEP)
+        going = climb.step >= LAST_STEP
         if not going.all():
-            heights[left], u[left] = climb.value, climb.u
+            values[left], u[left] = climb.value, climb.u
             left, below = left[going], Rows(*(part[going] for part in below))
             climb = Climb(*(part[going] for part in climb))
         if not len(left):
-            return heights, u
-        climb = _ascend(below, climb, root)
-    heights[left], u[left] = climb.value, climb.u
-    return heights, u
+            return values, u
+        for _ in range(_STRIDE):
+            climb = _step(below, climb, root)
+    values[left], u[left] = climb.value, climb.u
+    return values, u
 
 
-def _ascend(below: Rows, climb: Climb, root: float) -> Climb:
-    """Some steps of projected ascent of n arms; a step that does not improve is not taken."""
-    for _ in range(_STRIDE):
-        h = slope(below.centre + climb.moved)
-        ch = below.times(h)
-        rate = (climb.step * root / (h * ch).sum(-1).sqrt()).unsqueeze(-1)
-        u, moved = climb.u + rate * h, climb.moved + rate * ch
-        shrink = (root / (u * moved).sum(-1, keepdim=True).clamp(min=1e-300).sqrt()).clamp(max=1)
-        u, moved = u * shrink, moved * shrink
-        height = value(below.centre + moved)
-        better = height > climb.value + RELATIVE_GAIN * climb.value.abs()
-        stay = climb._replace(step=climb.step / 8)
-        climb = _where(better, Climb(height, u, moved, 2 * climb.step), stay)
-    return climb
+def _step(below: Rows, climb: Climb, root: float) -> Climb:
+    """One step of projected ascent of n arms; an arm that is finished or that the step does not improve stays."""
+    h = slope(below.centre + climb.moved)
+    ch = below.times(h)
+    rate = (climb.step * root / (h * ch).sum(-1).sqrt()).unsqueeze(-1)
+    u, moved = climb.u + rate * h, climb.moved + rate * ch
+    shrink = (root / (u * moved).sum(-1, keepdim=True).clamp(min=1e-300).sqrt()).clamp(max=1)
+    u, moved = u * shrink, moved * shrink
+    height = value(below.centre + moved)
+    better = height > climb.value + RELATIVE_GAIN * climb.value.abs()
+    stay = climb._replace(step=climb.step / 8)
+    return _where(better & (climb.step >= LAST_STEP), Climb(height, u, moved, 2 * climb.step), stay)

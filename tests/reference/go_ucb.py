@@ -75,19 +75,32 @@ def ascent(x, w0, w_hat, sigma, beta, hidden, last=None, first=1.0, smallest=1e-
     return value, sigma @ (w - w_hat)
 
 
-def line_three():
-    """The index of line 3 for a single client: the ascent of every arm goes on where its last one ended."""
-    ends = {}
+class LineThree:
+    """The index of line 3: a client's ascent of an arm begins at the linear solution or at its own last maximum.
 
-    def index(x, *of):
-        value, ends[x.tobytes()] = ascent(x, *of, last=ends.get(x.tobytes()))
+    What it finds depends on when it is asked, so `phase_two` asks it ``ahead``, when the simulator does.
+    """
+
+    ahead = True
+
+    def __init__(self):
+        self.ends = {}
+
+    def __call__(self, x, w0, w_hat, sigma, beta, hidden, client=0):
+        last = self.ends.get((client, x.tobytes()))
+        value, self.ends[client, x.tobytes()] = ascent(x, w0, w_hat, sigma, beta, hidden, last)
         return value
-
-    return index
 
 
 def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, index=first_order):
-    """Algorithm 1's Phase II; ``reward_of(arm, t)``; ``w0_of[i]`` is client i's ŵ₀. Returns arms, costs, syncs."""
+    """Algorithm 1's Phase II; ``reward_of(arm, t)``; ``w0_of[i]`` is client i's ŵ₀. Returns arms, costs, syncs.
+
+    The simulator asks for the indices of all clients with new data at the beginning of a round and after every
+    synchronisation. An index that is to be asked ``ahead`` is asked at these steps, with the number of the client; any
+    other one at the step of the client itself, which comes to the same where the index has no memory.
+    """
+    ahead = getattr(index, "ahead", False)
+    indices, new = [None] * clients, [True] * clients
     d_w = len(w0_of[0])
     eye, zero = np.eye(d_w), np.zeros((d_w, d_w))
     sigma = [lam * eye for _ in range(clients)]
@@ -98,15 +111,20 @@ def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, 
     out = SimpleNamespace(arm=[], up=[], down=[], sync=[], statistics=[])
     for t in range(steps):
         i = t % clients
-        w_hat = np.linalg.solve(sigma[i], b[i] + lam * w0_of[i])
-        indices = [index(x, w0_of[i], w_hat, sigma[i], beta, hidden) for x in arms]
-        chosen = int(np.argmax(indices))
+        asked = [i]
+        if ahead:
+            asked = [j for j in range(clients) if new[j]] if i == 0 or out.sync[-1] else []
+        for j in asked:
+            w_hat = np.linalg.solve(sigma[j], b[j] + lam * w0_of[j])
+            of = (w0_of[j], w_hat, sigma[j], beta, hidden, *([j] if ahead else []))
+            indices[j], new[j] = [index(x, *of) for x in arms], False
+        chosen = int(np.argmax(indices[i]))
         y = reward_of(chosen, t)
         value, g = value_and_gradient(w0_of[i], arms[chosen], hidden)
         term = g * (g @ w0_of[i] + y - value)
         sigma[i], b[i] = sigma[i] + np.outer(g, g), b[i] + term
         d_sigma[i], d_b[i] = d_sigma[i] + np.outer(g, g), d_b[i] + term
-        pulls[i] += 1
+        pulls[i], new[i] = pulls[i] + 1, True
         before = np.linalg.slogdet(sigma[i] - d_sigma[i])[1]
         gain = np.linalg.slogdet(sigma[i])[1] - before
         fired = pulls[i] * gain > gamma
@@ -118,7 +136,7 @@ def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, 
             for j in range(clients):
                 down += sigma_g.size + b_g.size
                 sigma[j], b[j] = sigma_g, b_g
-                d_sigma[j], d_b[j], pulls[j] = zero, np.zeros(d_w), 0
+                d_sigma[j], d_b[j], pulls[j], new[j] = zero, np.zeros(d_w), 0, True
             out.statistics.append((t, sigma_g, b_g))
         out.arm.append(chosen)
         out.up.append(up)
