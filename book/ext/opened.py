@@ -1,6 +1,7 @@
 """Where else an executed chapter is open: links below its title, and the notebooks to open, in the site's folder open/.
 
-At its foot a line says of which run the page is.
+At its foot a line says of which run the page is. On every page {{ repository }} is a link to the repository, or says
+that its address is not known.
 """
 
 import json
@@ -26,6 +27,13 @@ except ImportError:
 def repository(app: Sphinx) -> str:
     """owner/name on GitHub: what the machine that builds says, else what `_config.yml` says; empty if nobody knows."""
     return os.environ.get("GITHUB_REPOSITORY") or app.config.fedgo_repository
+
+
+def name_repository(app: Sphinx, config: Any) -> None:
+    """Let every page write {{ repository }} for a link to the repository, or for words where nobody knows its address."""
+    repo = repository(app)
+    words = f"[the repository](https://github.com/{repo})" if repo else "the repository (its address is not set yet)"
+    config.myst_substitutions = {**config.myst_substitutions, "repository": words}
 
 
 def annotate(app: Sphinx, page: str, source: list[str]) -> None:
@@ -86,6 +94,7 @@ def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any]
 def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
     app.add_config_value("fedgo_repository", "", "env")
+    app.connect("config-inited", name_repository)
     app.connect("source-read", annotate)
     app.connect("html-page-context", without_thebe, priority=900)
     app.connect("build-finished", notebooks_to_open)
