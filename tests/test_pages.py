@@ -91,7 +91,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
     config = {"extensions": ["myst_nb", "sphinx_proof", *EXTENSIONS], "nb_execution_mode": "off"}
-    config |= {"myst_enable_extensions": ["dollarmath", "colon_fence", "substitution"], "fedgo_repository": "me/book"}
+    config |= {
+        "myst_enable_extensions": ["dollarmath", "colon_fence", "substitution"],
+        "fedgo_repository": "me/book",
+    }
     said = StringIO()
     with docutils_namespace(), pytest.MonkeyPatch.context() as patch:
         patch.delenv("GITHUB_REPOSITORY", raising=False)  # GitHub's machines set it

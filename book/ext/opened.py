@@ -30,9 +30,13 @@ def repository(app: Sphinx) -> str:
 
 
 def name_repository(app: Sphinx, config: Any) -> None:
-    """Let every page write {{ repository }} for a link to the repository, or for words where nobody knows its address."""
+    """Let every page write {{ repository }}: a link to the repository, or words where its address is not known."""
     repo = repository(app)
-    words = f"[the repository](https://github.com/{repo})" if repo else "the repository (its address is not set yet)"
+    words = (
+        f"[the repository](https://github.com/{repo})"
+        if repo
+        else "the repository (its address is not set yet)"
+    )
     config.myst_substitutions = {**config.myst_substitutions, "repository": words}
 
 

@@ -137,8 +137,8 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
     ``form`` is the format of what is not whole; whole numbers have commas, strings are Markdown. A `Frequency` is its
     share, with "-low" and "-high" its interval; a pair, as a `Rate` or what `mean_error` returns, has its error as
     "-error". The value stays in the metadata. The pages of the book leave the output itself out. Where the executed
-    notebook is opened as it is, in Jupyter or after papermill, it reads "`rho-0` = 0.5", so that the number can be found
-    by the name that the text has in its place.
+    notebook is opened as it is, in Jupyter or after papermill, the output reads "`rho-0` = 0.5": the number can be
+    found by the name that the text has in its place.
     """
     for name, value in values.items():
         parts: dict[str, object] = {"": value}

@@ -182,7 +182,10 @@ class Study:
                 about = self._kept.about
                 different = {k: v for k, v in given.items() if v is not None and v != about[k]}
                 sigma = different.pop("noise", None)
-                before, remedy = {k: about[k] for k in different}, f"not {different}; begin another file for that"
+                before, remedy = (
+                    {k: about[k] for k in different},
+                    f"not {different}; begin another file for that",
+                )
                 require(not different, f"what {self.path} was begun with", before, remedy)
                 remedy = "give the same surrogate again: a file cannot hold it"
                 require(self._own is not None or not about["own"], "the method", about["method"], remedy)
@@ -219,10 +222,14 @@ class Study:
     def _change_noise(self, sigma: float) -> None:
         """Keep σ = ``sigma`` from now on and leave the plan for a new fit; refused where certificates rest on σ."""
         about = self._kept.about
-        remedy = f"not {sigma}: every certificate rests on it; begin another file, and tell it what was told here"
+        remedy = (
+            f"not {sigma}: every certificate rests on it; begin another file, and tell it what was told here"
+        )
         require(about["reach"] is None, f"the noise that {self.path} was begun with", about["noise"], remedy)
         sigma = number("noise", sigma, "give σ > 0, the noise of a reward", above=0)
-        warnings.warn(f"the noise of {self.path} was {about['noise']} and is {sigma} from now on", stacklevel=4)
+        warnings.warn(
+            f"the noise of {self.path} was {about['noise']} and is {sigma} from now on", stacklevel=4
+        )
         about["noise"] = sigma
         self._plan_anew()
 
