@@ -151,8 +151,9 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
             if isinstance(part, Tensor | np.generic):
                 part = part.item()
             kept = part.data if isinstance(part, Markdown) else part
-            kind, shown = "markdown", kept
-            if not isinstance(kept, str):
+            if isinstance(kept, str):
+                kind, shown = "markdown", kept
+            else:
                 kind, shown = "plain", format(kept, ",d" if isinstance(kept, int) else form).replace("-", "−")
             key = (f"{of}-{name}" if of else name).replace("_", "-") + end
             named = f"`{key}`:\n\n{shown}" if "\n" in shown else f"`{key}` = {shown}"
