@@ -92,7 +92,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).write_text(text, encoding="utf-8")
     config = {"extensions": ["myst_nb", "sphinx_proof", *EXTENSIONS], "nb_execution_mode": "off"}
     config |= {
-        "myst_enable_extensions": ["dollarmath", "colon_fence", "substitution"],
+        "myst_enable_extensions": ["dollarmath", "colon_fence"],
         "fedgo_repository": "me/book",
     }
     said = StringIO()
@@ -168,9 +168,9 @@ def test_a_page_links_to_the_repository_or_says_that_its_address_is_not_set(
     link = '<a class="reference external" href="https://github.com/me/book">the repository</a>'
     assert f"It is in {link}." in read(site, "drawn.html")
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
-    config = SimpleNamespace(fedgo_repository="", myst_substitutions={})
-    opened.name_repository(SimpleNamespace(config=config), config)  # type: ignore[arg-type]
-    assert config.myst_substitutions == {"repository": "the repository (its address is not set yet)"}
+    app, source = SimpleNamespace(config=SimpleNamespace(fedgo_repository="")), ["in {{ repository }}."]
+    opened.annotate(app, "index", source)  # type: ignore[arg-type]
+    assert source == ["in the repository (address not set yet)."]
 
 
 def test_an_executed_page_says_where_else_it_is_open_and_of_which_run_it_is(site: Path) -> None:

@@ -10,7 +10,6 @@ import re
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import nbformat
 from sphinx.application import Sphinx
@@ -29,27 +28,21 @@ def repository(app: Sphinx) -> str:
     return os.environ.get("GITHUB_REPOSITORY") or app.config.fedgo_repository
 
 
-def name_repository(app: Sphinx, config: Any) -> None:
-    """Let every page write {{ repository }}: a link to the repository, or words where its address is not known."""
-    repo = repository(app)
-    words = (
-        f"[the repository](https://github.com/{repo})"
-        if repo
-        else "the repository (its address is not set yet)"
-    )
-    config.myst_substitutions = {**config.myst_substitutions, "repository": words}
-
-
 def annotate(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the links below the title and the line at the foot; to hosts only where the repository is known."""
+    """Name the repository on any page; add links below the title of an executed one, and the line at its foot.
+
+    The links lead to hosts only where the repository is known.
+    """
+    repo = repository(app)
+    named = f"[the repository](https://github.com/{repo})" if repo else "the repository (address not set yet)"
+    source[0] = source[0].replace("{{ repository }}", named)
     if not page.startswith(EXECUTED):
         return
-    name, repo, notebook = page.removeprefix(EXECUTED), repository(app), json.loads(source[0])
+    name, notebook = page.removeprefix(EXECUTED), json.loads(source[0])
     links = {"download notebook": f"../../open/{name}.ipynb"}
     if repo:
-        lab = quote(f"lab/tree/notebooks/{name}.md", safe="")
         links |= {
-            "open in Binder": f"https://mybinder.org/v2/gh/{repo}/main?urlpath={lab}",
+            "open in Binder": f"https://mybinder.org/v2/gh/{repo}/main?urlpath=lab%2Ftree%2Fnotebooks%2F{name}.md",
             "open in Colab": f"https://colab.research.google.com/github/{repo}/blob/gh-pages/open/{name}.ipynb",
             "edit source": f"https://github.com/{repo}/edit/main/notebooks/{name}.md",
         }
@@ -98,7 +91,6 @@ def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any]
 def setup(app: Sphinx) -> None:
     """What Sphinx calls."""
     app.add_config_value("fedgo_repository", "", "env")
-    app.connect("config-inited", name_repository)
     app.connect("source-read", annotate)
     app.connect("html-page-context", without_thebe, priority=900)
     app.connect("build-finished", notebooks_to_open)

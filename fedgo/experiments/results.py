@@ -217,16 +217,6 @@ class Compared(NamedTuple):
     level: int
     more: int
 
-    @property
-    def mostly_less(self) -> bool:
-        """Whether ``less`` is more than half of the regimes."""
-        return self.less > self.level + self.more
-
-    @property
-    def mostly_level(self) -> bool:
-        """Whether ``level`` is more than half of the regimes."""
-        return self.level > self.less + self.more
-
 
 def compared(group: Sequence[Regime], ours: str, other: str) -> Compared:
     """Count the regimes of ``group`` where the interval of `ratio`, the regret of ``ours`` over that of ``other``,
