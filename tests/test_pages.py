@@ -4,6 +4,7 @@ import re
 import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -13,6 +14,7 @@ from sphinx.util.docutils import docutils_namespace
 sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
 import breaking
 import dark
+import opened
 import package
 
 FOLDED = """# Folded
@@ -63,7 +65,7 @@ ONE_NAME = """# Book
 """
 DRAWN = """# Drawn
 
-See ($x$), then.
+See ($x$), then. It is in {{ repository }}.
 """
 ROOT = """# Book
 
@@ -97,9 +99,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
     config = {"extensions": ["myst_nb", "sphinx_proof", *EXTENSIONS], "nb_execution_mode": "off"}
-    config |= {"myst_enable_extensions": ["dollarmath", "colon_fence"], "fedgo_repository": "me/book"}
+    config |= {
+        "myst_enable_extensions": ["dollarmath", "colon_fence"],
+        "fedgo_repository": "me/book",
+    }
     said = StringIO()
-    with docutils_namespace():
+    with docutils_namespace(), pytest.MonkeyPatch.context() as patch:
+        patch.delenv("GITHUB_REPOSITORY", raising=False)  # GitHub's machines set it
         Sphinx(place, None, place / "html", place / "trees", "html", config, None, said).build()
     (place / "html/said.txt").write_text(said.getvalue(), encoding="utf-8")
     return place / "html"
@@ -187,6 +193,17 @@ def test_a_formula_keeps_the_marks_that_touch_it(site: Path) -> None:
 )
 def test_a_long_formula_breaks_after_relations_and_signs(tex: str, parts: list[str] | None) -> None:
     assert breaking.pieces(tex) == (parts or [tex])
+
+
+def test_a_page_links_to_the_repository_or_says_that_its_address_is_not_set(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = '<a class="reference external" href="https://github.com/me/book">the repository</a>'
+    assert f"It is in {link}." in read(site, "drawn.html")
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    app, source = SimpleNamespace(config=SimpleNamespace(fedgo_repository="")), ["in {{ repository }}."]
+    opened.annotate(app, "index", source)  # type: ignore[arg-type]
+    assert source == ["in the repository (address not set yet)."]
 
 
 def test_an_executed_page_says_where_else_it_is_open_and_of_which_run_it_is(site: Path) -> None:

@@ -1,5 +1,6 @@
 """What the tables of the studies say: choices, cells, who wins and who gets stuck."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -112,6 +113,19 @@ def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):
     assert results.stuck(SMALL, "UCB1").all() and not results.stuck(SMALL, "process").any()
     found = results.across([SMALL, SMALL], "UCB1")
     assert found.regret == pytest.approx((10 + noise.mean()) / (2 * 2045)) and found[2:] == (40, 40)
+
+
+def test_regimes_are_counted_by_the_side_of_one_on_which_the_whole_interval_lies(monkeypatch):
+    group = [replace(SMALL, arms=10 * k) for k in range(1, 6)]
+    noise = np.random.default_rng(0).normal(size=20)
+    made = {(one, "UCB1"): pd.DataFrame({"regret": 10 + noise}) for one in group}
+    for one, shift in zip(group, (-1.0, -1.0, -1.0, 0.0, 1.0), strict=True):
+        spread = 0.0 if shift else (-1.0) ** np.arange(20)
+        made[one, "process"] = pd.DataFrame({"regret": 10 + noise + shift + spread})
+    monkeypatch.setattr(results, "cells", lambda: made)
+    whole = results.compared(group, "process", "UCB1")
+    assert whole == (3, 1, 1)
+    assert results.compared(group, "UCB1", "process") == (1, 1, 3)
 
 
 # --- Costs

@@ -236,6 +236,34 @@ def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
     assert "refute" in wrong.verdict() and all(math.isnan(row.certificate) for row in wrong.standings())
 
 
+def test_another_noise_is_kept_and_fitted_again_but_not_under_a_guard(csv):
+    study, other = opened(csv), opened(csv, "other.json", trials=30, noise=0.4)
+    for option in [*(name for name in TASTE if name != "more"), *["some"] * 6]:
+        for each in (study, other):
+            each.tell(option, TASTE[option])
+    before = table(study.standings())
+    study.batch(2)
+    with pytest.warns(UserWarning, match=r"noise of .*study.json was 0.1 and is 0.4 from now on"):
+        changed = opened(csv, noise=0.4)
+    content = json.loads((csv.parent / "study.json").read_text())
+    assert content["about"]["noise"] == 0.4
+    assert len(content["told"]) == 11 and len(content["open"]) == 2 and content["until"] == 11
+    assert table(changed.standings()) == table(other.standings()) == table(study.standings()) != before
+    guarded = opened(csv, "guarded.json", **GUARDED)
+    with pytest.raises(ValueError, match=r"guarded.json was begun with is 0.1: not 0.4: every certificate"):
+        opened(csv, "guarded.json", noise=0.4)
+    assert opened(csv, "guarded.json", **GUARDED).verdict() == guarded.verdict()
+
+
+def test_the_trials_of_one_study_are_told_to_another(csv):
+    for number, how in enumerate((PLAIN, PLAIN | {"sites": ["A", "B"]})):
+        old, new = (opened(csv, f"{name}-{number}.json", **how) for name in ("old", "new"))
+        old.tell("some", 4.0, "B" if number else None)
+        for option, site, reward in old.told:
+            new.tell(option, reward, site or None)  # as the page "On data of your own" has it
+        assert new.told == old.told
+
+
 def test_nothing_is_lost_by_two_processes_and_nothing_counted_that_was_not_kept(csv, monkeypatch):
     studies = [opened(csv, **PLAIN, spread=1.0) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
@@ -254,7 +282,8 @@ def test_what_does_not_fit_the_study_is_refused(csv):
         (lambda: study.tell("other", 3.0), ValueError, "option is 'other': did you mean"),
         (lambda: study.tell(study.ask(), "good"), TypeError, "reward is 'good'"),
         (lambda: study.ask("A"), ValueError, "site is 'A'"),
-        (lambda: opened(csv, **PLAIN | {"noise": 0.2}), ValueError, "begun with is {'noise': 0.1}: not"),
+        (lambda: opened(csv, trials=40), ValueError, "begun with is {'trials': 30}: not .*another file"),
+        (lambda: opened(csv, noise=0), ValueError, "noise is 0: give σ > 0"),
         (
             lambda: opened(csv, **PLAIN | {"method": "ucb1"}),
             ValueError,

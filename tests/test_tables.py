@@ -24,8 +24,9 @@ def quoted(monkeypatch):
     found = {}
 
     def display(data, raw, metadata):
-        ((kind, text),) = data.items()
+        (kind, text), (seen, named) = data.items()
         name = metadata["scrapbook"]["name"]
+        assert seen == "text/markdown" and named in (f"`{name}` = {text}", f"`{name}`:\n\n{text}")
         assert raw and name not in found
         found[name] = kind.removeprefix(metadata["scrapbook"]["mime_prefix"]), text, metadata["value"]
 

@@ -1,6 +1,7 @@
 """Where else an executed chapter is open: links below its title, and the notebooks to open, in the site's folder open/.
 
-At its foot a line says of which run the page is.
+At its foot a line says of which run the page is. On every page {{ repository }} is a link to the repository, or says
+that its address is not known.
 """
 
 import json
@@ -9,7 +10,6 @@ import re
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import nbformat
 from sphinx.application import Sphinx
@@ -29,15 +29,20 @@ def repository(app: Sphinx) -> str:
 
 
 def annotate(app: Sphinx, page: str, source: list[str]) -> None:
-    """Add the links below the title and the line at the foot; to hosts only where the repository is known."""
+    """Name the repository on any page; add links below the title of an executed one, and the line at its foot.
+
+    The links lead to hosts only where the repository is known.
+    """
+    repo = repository(app)
+    named = f"[the repository](https://github.com/{repo})" if repo else "the repository (address not set yet)"
+    source[0] = source[0].replace("{{ repository }}", named)
     if not page.startswith(EXECUTED):
         return
-    name, repo, notebook = page.removeprefix(EXECUTED), repository(app), json.loads(source[0])
+    name, notebook = page.removeprefix(EXECUTED), json.loads(source[0])
     links = {"download notebook": f"../../open/{name}.ipynb"}
     if repo:
-        lab = quote(f"lab/tree/notebooks/{name}.md", safe="")
         links |= {
-            "open in Binder": f"https://mybinder.org/v2/gh/{repo}/main?urlpath={lab}",
+            "open in Binder": f"https://mybinder.org/v2/gh/{repo}/main?urlpath=lab%2Ftree%2Fnotebooks%2F{name}.md",
             "open in Colab": f"https://colab.research.google.com/github/{repo}/blob/gh-pages/open/{name}.ipynb",
             "edit source": f"https://github.com/{repo}/edit/main/notebooks/{name}.md",
         }

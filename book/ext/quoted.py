@@ -41,7 +41,8 @@ def read(path: Path) -> dict[str, str]:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             if quoted := output.get("metadata", {}).get("scrapbook"):
-                found[quoted["name"]] = "".join(*data.values())
+                (text,) = (data[kind] for kind in data if kind.startswith(quoted["mime_prefix"]))
+                found[quoted["name"]] = "".join(text)
             elif svg := "".join(data.get("image/svg+xml", "")):
                 alt = drawn.get("image", {}).get("alt", "")
                 if "figure" in drawn:

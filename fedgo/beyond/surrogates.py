@@ -122,13 +122,13 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     require_each(rewarded, "sums", data.sums, "give finite rewards, and 0 where there are no counts")
     number("sigma", sigma, "give σ > 0, the noise of a reward", above=0)
     at = data.counts.nonzero().squeeze(-1)
-    remedy = "a fit needs two arms at least: explore longer, or give LinearisedOnce"
+    remedy = "a fit needs two arms at least: explore longer"
     require(len(at) >= least, "the number of distinct arms with a reward", len(at), remedy)
     means = data.sums[at] / data.counts[at]
     require_each(means.abs() < _HUGE, "the mean reward of an arm", means, "scale rewards to order 1")
     seen = Observed(at, means, sigma**2 / data.counts[at])
     if least > 1 and seen.alike:
-        remedy = "rewards that are constant have no scale: explore longer, or give LinearisedOnce"
+        remedy = "rewards that are all the same have no scale to fit: explore longer"
         require(False, "the mean reward of every arm", means[0].item(), remedy)
     return seen
 

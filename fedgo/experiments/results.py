@@ -209,6 +209,23 @@ def ratio(regime: Regime, ours: str, other: str) -> tuple[float, float, float]:
     return interval(lambda one, two, axis: one.mean(axis) / two.mean(axis), *paired(regime, ours, other))
 
 
+class Compared(NamedTuple):
+    """In how many regimes one player has ``less`` regret than another, in how many ``more``, each with 95 %
+    confidence, and in how many the two are ``level``: their paired runs do not tell them apart."""
+
+    less: int
+    level: int
+    more: int
+
+
+def compared(group: Sequence[Regime], ours: str, other: str) -> Compared:
+    """Count the regimes of ``group`` where the interval of `ratio`, the regret of ``ours`` over that of ``other``,
+    lies below 1, holds 1, or lies above 1."""
+    intervals = [ratio(regime, ours, other)[1:] for regime in group]
+    less, more = sum(high < 1 for _, high in intervals), sum(low > 1 for low, _ in intervals)
+    return Compared(less, len(intervals) - less - more, more)
+
+
 def leader(regime: Regime) -> str:
     """The player with the least mean regret: one after the other, those with most runs first, over common runs."""
     first, *others = sorted(players(regime), key=lambda name: -len(cells()[regime, name]))

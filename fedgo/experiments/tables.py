@@ -18,7 +18,7 @@ from fedgo.experiments.summaries import mean_error, number
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
-_QUOTED = "application/papermill.record/"  # what Jupyter does not show, and MyST-NB sets apart
+_QUOTED = "application/papermill.record/"  # what a page of the book takes, and Jupyter does not know
 _BAR = re.compile(r"(?<!\\)\|")
 # What stays as it is, a minus, an error.
 _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)")
@@ -141,7 +141,9 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
 
     ``form`` is the format of what is not whole; whole numbers have commas, strings are Markdown. A `Frequency` is its
     share, with "-low" and "-high" its interval; a pair, as a `Rate` or what `mean_error` returns, has its error as
-    "-error". The value stays in the metadata.
+    "-error". The value stays in the metadata. The pages of the book leave the output itself out. Where the executed
+    notebook is opened as it is, in Jupyter or after papermill, the output reads "`rho-0` = 0.5": the number can be
+    found by the name that the text has in its place.
     """
     for name, value in values.items():
         parts: dict[str, object] = {"": value}
@@ -154,12 +156,14 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
             if isinstance(part, Tensor | np.generic):
                 part = part.item()
             kept = part.data if isinstance(part, Markdown) else part
-            kind, shown = "markdown", kept
-            if not isinstance(kept, str):
+            if isinstance(kept, str):
+                kind, shown = "markdown", kept
+            else:
                 kind, shown = "plain", format(kept, ",d" if isinstance(kept, int) else form).replace("-", "−")
             key = (f"{of}-{name}" if of else name).replace("_", "-") + end
+            named = f"`{key}`:\n\n{shown}" if "\n" in shown else f"`{key}` = {shown}"
             display(
-                {f"{_QUOTED}text/{kind}": shown},
+                {f"{_QUOTED}text/{kind}": shown, "text/markdown": named},
                 raw=True,
                 metadata={"scrapbook": {"name": key, "mime_prefix": _QUOTED}, "value": kept},
             )

@@ -56,7 +56,7 @@ def main(context: click.Context, path: Path) -> None:
 @main.command()
 @click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--trials", type=int, help="About how many you can afford.")
-@click.option("--noise", type=float, help="Standard deviation of a result: see it by five trials of one.")
+@click.option("--noise", type=float, help="Standard deviation of a result, from five trials of one option.")
 @click.option("--method", type=click.Choice([*METHODS, PRINTED]), default="advised", show_default=True)
 @click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
 @click.option("--centre", type=float, help="A usual result; needed with --reach.")
@@ -64,7 +64,7 @@ def main(context: click.Context, path: Path) -> None:
 @click.option("--reach", type=float, help="No option is further from the centre: gives certificates.")
 @click.pass_obj
 def begin(path: Path, /, options: Path, **how: Any) -> None:
-    """Begin a study; or, if it is there, take in what was added at the end of the table OPTIONS: no more is needed."""
+    """Begin a study; or, if it is there, take in rows added at the end of the table OPTIONS, or another --noise."""
     study = Study(path, options, **how)
     where = " --site NAME" * bool(study.sites)
     click.echo(f"{path}: {len(study.standings())} options. Next: fedgo ask{where}")

@@ -145,12 +145,14 @@ class Study:
 
     ``options`` are a CSV or a pandas frame: a header, then names and numbers; rows may be added at its end at any time,
     and a study that is there needs none. ``trials`` are about how many you can afford, and more may follow; ``noise``
-    is σ of a reward: pull one option five times and take the standard deviation. The ``method`` is "advised", "ucb1",
-    "every arm once", "fed-go-ucb" (the paper's, around a network fitted once), or a `Surrogate` of your own, played
-    like the advised one. ``sites`` name who tries, if several do. With ``reach``, a bound on |f − ``centre``|, it is
-    guarded: every option has a certificate. ``centre`` and ``spread`` are what you expect of a usual reward, and by how
-    much options differ; without them they follow from the first rewards where they are needed at all. These are fixed
-    when the study begins. A ``ValueError`` names what does not fit, and nothing is changed by it.
+    is σ of a reward: before you begin, try one option five times and take the standard deviation, then tell the study
+    those five. The ``method`` is "advised", "ucb1", "every arm once", "fed-go-ucb" (the paper's, around a network
+    fitted once), or a `Surrogate` of your own, played like the advised one. ``sites`` name who tries, if several do.
+    With ``reach``, a bound on |f − ``centre``|, it is guarded: every option has a certificate. ``centre`` and
+    ``spread`` are what you expect of a usual reward, and by how much options differ; without them they follow from the
+    first rewards where they are needed at all. These are fixed when the study begins, but for ``noise``: a study
+    without ``reach`` that is opened with another one keeps it, with a warning, and plans its next trial by a new fit.
+    A ``ValueError`` names what does not fit, and nothing is changed by it.
     """
 
     @on_cpu
@@ -180,10 +182,13 @@ class Study:
             if self.path.exists():
                 about = self._kept.about
                 different = {k: v for k, v in given.items() if v is not None and v != about[k]}
+                sigma = different.pop("noise", None)
                 before = {k: about[k] for k in different}
-                require(not different, f"what {self.path} was begun with", before, f"not {different}")
+                remedy = f"not {different}; begin another file for that"
+                require(not different, f"what {self.path} was begun with", before, remedy)
                 remedy = "give the same surrogate again: a file cannot hold it"
                 require(self._own is not None or not about["own"], "the method", about["method"], remedy)
+                self._change_noise(sigma)
                 self._extend(table)
             else:
                 self._begin(table, given | {"method": name, "own": self._own is not None})
@@ -211,6 +216,18 @@ class Study:
         self._kept = _Kept(about, table.columns, table.named, len(table.names))
         self._kept.plan = [table.names[arm] for arm in self._first().tolist()]
         self._kept.until = len(self._kept.plan)
+
+    def _change_noise(self, sigma: float | None) -> None:
+        """Keep another σ = ``sigma``, if given, from now on, and leave the plan for a new fit; a ``ValueError`` where
+        certificates rest on the σ that was given first."""
+        if sigma is None:
+            return
+        about, before = self._kept.about, self._kept.about["noise"]
+        remedy = f"not {sigma}: every certificate rests on it; begin another file, and tell it these trials"
+        require(about["reach"] is None, f"the noise that {self.path} was begun with", before, remedy)
+        about["noise"] = number("noise", sigma, "give σ > 0, the noise of a reward", above=0)
+        warnings.warn(f"the noise of {self.path} was {before} and is {sigma} from now on", stacklevel=4)
+        self._plan_anew()
 
     def _first(self) -> Tensor:
         """The arms that begin: distinct ones, or uniform draws for the paper's method."""
@@ -400,7 +417,7 @@ class Study:
     def _fitted(self) -> tuple[Fitted | None, str]:
         """The fit of all that was told, or None and why; it is made once for the same data."""
         kept = self._kept
-        made_of = (tuple(kept.told), tuple(kept.options))
+        made_of = (tuple(kept.told), tuple(kept.options), kept.about["noise"])
         if self._last[0] != made_of:
             try:
                 fit: Fitted | None = None
