@@ -33,6 +33,18 @@ class Entry:
     title: str
     bound: float | None = None
 
+    def _parts(self) -> tuple[Any, ...]:
+        """Return what decides whether two entries are equal: a `partial` counts as its function and its arguments."""
+        make, about = self.make, (self.title, self.bound)
+        return (make.func, make.args, make.keywords, *about) if isinstance(make, partial) else (make, *about)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether ``other`` makes the same problem; a copy from another process is equal to its original."""
+        return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.title, self.bound))
+
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
     require(arms == 20, "arms", arms, f"{name} has 20 clusters")
