@@ -1,7 +1,7 @@
 """What is played on: problems by name, and regimes of them: K arms, noise σ, N clients, T rounds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ class Entry:
     """A problem: ``make(runs, arms=K, sigma=σ, seed=…)``, its ``title``, and F = ``bound`` ≥ |f| for a guard, if it
     can be read off the formula and not off the arms, since the best value itself would give the optimum away."""
 
-    make: Callable[..., Problem]
+    make: Callable[..., Problem] = field(hash=False)
     title: str
     bound: float | None = None
 
@@ -41,9 +41,6 @@ class Entry:
     def __eq__(self, other: object) -> bool:
         """Return whether ``other`` makes the same problem; a copy from another process is equal to its original."""
         return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash((self.title, self.bound))
 
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:

@@ -287,6 +287,14 @@ def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
 
+def dates(name: str, folder: Path = DATA) -> str:
+    """Return the day on which the rows of the table were made, or the first and the last of several days."""
+    made = facts(name, folder)["made"]
+    origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
+    days = sorted(text[:10] for entry in origins for text in entry.get("between") or [entry["when"]])
+    return " to ".join(dict.fromkeys([days[0], days[-1]]))
+
+
 def run(
     study: Study,
     players: Sequence[str] = (),
@@ -350,7 +358,8 @@ def _grown(study: Study, table: Any, jobs: Sequence[Job], folder: Path, origin: 
                 print(f"{study.name}: {number:,} of {len(jobs):,} jobs, {left:.0f} min left", file=sys.stderr)
                 table, rows, written = _write(study, rows, folder, origin), [], time.monotonic()
     finally:
-        table = _write(study, rows, folder, origin)
+        if rows:
+            table = _write(study, rows, folder, origin)
     return table
 
 
@@ -379,12 +388,11 @@ def _write(
         if leaves is not None:
             table = table[~leaves(table)]
         if rows:
-            places = [place for place, entry in enumerate(made) if origin.items() <= entry.items()]
-            if not places:
-                made.append({**origin, "rows": 0})
-            place = places[0] if places else len(made) - 1
-            made[place]["rows"] += len(rows)
-            new = pd.DataFrame(rows).assign(made=place)
+            before = [entry for entry in made if origin.items() <= entry.items()]
+            made += [] if before else [{**origin, "rows": 0}]
+            entry = before[0] if before else made[-1]
+            entry["rows"] += len(rows)
+            new = pd.DataFrame(rows).assign(made=made.index(entry))
             new[list(study.columns)] = new[list(study.columns)].round(DIGITS)
             table = pd.concat([table, new], ignore_index=True)
         first, last = [*REGIME, "player"], ["seed", "run"]
