@@ -1,8 +1,13 @@
 """The frame: successive halving finds a known best setting, a table grows by what it lacks, and its rows come again."""
 
 import json
+import os
+import pickle
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -11,12 +16,13 @@ import pytest
 import torch
 from distributed import Client, LocalCluster
 
-from fedgo.experiments import runner
+from fedgo.experiments import __main__ as command
+from fedgo.experiments import claims, explorer, results, runner, studies, tables
 from fedgo.experiments.halving import Rung, halve, together
 from fedgo.experiments.players import Player, World, grid
 from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
 from fedgo.experiments.roster import PLAYERS, VARIANTS
-from fedgo.experiments.runner import Study, afresh, check, read, run
+from fedgo.experiments.runner import Study, afresh, check, compared, measure, read, run, shared_world
 from fedgo.experiments.studies import STUDIES
 from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
@@ -81,7 +87,8 @@ class Counting:
         if len(self.calls) == self.stop:
             raise KeyboardInterrupt
         self.calls.append((setting["beta"], world.problem.name, world.problem.seed, world.problem.runs))
-        regret = torch.tensor([[pretend(setting["beta"], run)] for run in world.problem.runs]).double()
+        regrets = [[pretend(setting["beta"], run)] for run in world.problem.runs]
+        regret = torch.tensor(regrets, dtype=torch.float64)
         nothing = torch.zeros(regret.shape, dtype=torch.int64)
         return Trace("x", "y", 2, 0, nothing, -regret, regret, nothing, nothing, nothing.bool())
 
@@ -93,15 +100,16 @@ class Counting:
 
 def made_up(play, **changes):
     """A choice on one regime, and five runs on two."""
-    players = {"A": Player(play, BETAS)}
     usual = {
+        "players": {"A": Player(play, BETAS)},
+        "columns": ("regret", "scalars", "seconds"),
         "chosen_on": lambda name: [(SMALL,)],
         "rungs": lambda name: RUNGS,
         "regimes": (SMALL, OTHER),
         "runs": lambda name, regime: 5,
         "batch": 7,
     }
-    return Study("made up", "a test", players, ("regret", "scalars", "seconds"), **usual | changes)
+    return Study("made up", "a test", **usual | changes)
 
 
 def test_a_study_plays_every_run_once_and_chooses_where_nothing_is_evaluated(tmp_path):
@@ -121,11 +129,98 @@ def test_the_table_is_what_pandas_reads_and_its_facts_stand_beside_it(tmp_path):
     plain = pd.read_csv(tmp_path / "made up.csv")
     assert list(plain.columns) == [
         "problem", "arms", "sigma", "rounds", "clients", "player", "beta", "seed", "run",
-        "regret", "scalars", "seconds",
+        "regret", "scalars", "seconds", "made",
     ]  # fmt: skip
-    assert np.allclose(plain["regret"], table["regret"], rtol=1e-15)
+    expected = [round(pretend(*each), 6) for each in zip(plain["beta"], plain["run"], strict=True)]
+    assert list(plain["regret"]) == list(table["regret"]) == expected
     (made,) = json.loads((tmp_path / "made up.json").read_text())["made"]
     assert made["rows"] == len(table) and {"when", "commit", "command", "torch", "numpy"} <= set(made)
+    assert set(plain["made"]) == {0}
+
+
+def test_rows_are_on_disk_with_their_origin_while_the_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "PAUSE", -1.0)
+    seen = []
+
+    class Looking(Counting):
+        def __call__(self, world, setting):
+            if (tmp_path / "made up.csv").is_file():
+                table = pd.read_csv(tmp_path / "made up.csv")
+                (made,) = json.loads((tmp_path / "made up.json").read_text())["made"]
+                seen.append((len(table), made["rows"], set(table["made"])))
+            return super().__call__(world, setting)
+
+    run(made_up(Looking()), folder=tmp_path)
+    assert len(seen) > 20 and all(rows == said and origins == {0} for rows, said, origins in seen)
+
+
+def test_a_row_played_again_has_the_origin_of_the_newer_run(tmp_path, monkeypatch):
+    study = made_up(Counting(), chosen_on=lambda name: [], players={"A": Player(Counting(), BETAS[:1])})
+    run(study, regime="cosine8", folder=tmp_path)
+    monkeypatch.setattr(sys, "argv", ["another command"])
+    run(study, folder=tmp_path)
+    assert list(read("made up", tmp_path)["made"]) == [0] * 5 + [1] * 5
+    monkeypatch.setattr(sys, "argv", ["a third"])
+    run(study, fresh=True, regime="cosine8", runs=2, folder=tmp_path)
+    assert list(read("made up", tmp_path)["made"]) == [2] * 2 + [1] * 5
+    made = runner.facts("made up", tmp_path)["made"]
+    assert [entry["rows"] for entry in made] == [5, 5, 2] and made[2]["command"] == "a third"
+
+
+TWO = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+
+from fedgo.experiments import __main__ as command
+from fedgo.experiments import runner
+from tests.test_runner import Counting, made_up
+
+name, folder = sys.argv[3], Path(sys.argv[-1])
+other = {"A": "B", "B": "A"}[name]
+
+
+class Together(Counting):
+    def __call__(self, world, setting):
+        (folder / name).touch()
+        while not (folder / other).exists():
+            time.sleep(0.01)
+        return super().__call__(world, setting)
+
+
+runner.PAUSE = 0.0
+study = made_up(Together())
+command.STUDIES = {"made up": replace(study, players=dict.fromkeys("AB", study.players["A"]))}
+command.main()
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_that_write_to_one_table_keep_all_rows(tmp_path):
+    """Neither plays before the other has begun, so both have read the table before there is one."""
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    words = ["made up", "--workers", "1", "--folder", str(tmp_path)]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWO, words[0], "--player", name, *words[1:]],
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        for name in "AB"
+    ]
+    try:
+        assert [process.wait(120) for process in both] == [0, 0]
+    finally:
+        for process in both:
+            process.kill()
+    table = pd.read_csv(tmp_path / "made up.csv")
+    rows = 12 * 4 + 5 * 6 + 3 * 20 + 10
+    assert table["player"].value_counts().to_dict() == {"A": rows, "B": rows}
+    made = json.loads((tmp_path / "made up.json").read_text())["made"]
+    assert [entry["rows"] for entry in made] == [rows, rows]
+    for place, entry in enumerate(made):
+        (name,) = set(table[table["made"] == place]["player"])
+        assert f"--player {name} " in entry["command"]
 
 
 @pytest.mark.parametrize("stop", [1, 9, 14, 26])
@@ -193,13 +288,96 @@ def test_rows_come_again_and_a_changed_one_is_found(tmp_path):
     assert list(found["player"]) == ["DisLinUCB", "Fed-GLB-UCB", "UCB1"] and found["same"].all()
     rows = table[table["seed"] == 0].sample(6, random_state=1)
     again = afresh(tiny(), rows)
-    assert (again.index == rows.index).all() and np.allclose(
-        again["regret"], rows["regret"], rtol=0, atol=1e-12
-    )
-    changed = table.assign(regret=table["regret"] + (table["player"] == "UCB1"))
-    changed.to_csv(tmp_path / "tiny.csv", index=False)
-    read.cache_clear()
-    assert list(check(tiny(), seed=3, folder=tmp_path)["same"]) == [True, True, False]
+    assert (again.index == rows.index).all() and (again["regret"].round(6) == rows["regret"]).all()
+    for column in ("regret", "late_regret"):
+        changed = table.assign(**{column: table[column] + 0.005 * (table["player"] == "UCB1")})
+        changed.to_csv(tmp_path / "tiny.csv", index=False)
+        runner.forget()
+        assert list(check(tiny(), seed=3, folder=tmp_path)["same"]) == [True, True, False]
+
+
+@pytest.mark.parametrize("column", ["regret", "late_regret", "scalars"])
+def test_a_row_of_the_map_that_is_off_in_any_digit_is_found(column):
+    table = read("map")
+    rows = table[(table["rounds"] == 20) & table["player"].isin(["UCB1", "DisLinUCB"])]
+    rows = rows.groupby(["player", "seed"]).head(1)
+    now = afresh(STUDIES["map"], rows)
+    found = compared(STUDIES["map"], rows, now)
+    assert found["same"].all() and found["not_compared"].str.contains("seconds").all()
+    for off in (0.005, -0.005):
+        changed = rows.assign(**{column: rows[column] + off})
+        assert not compared(STUDIES["map"], changed, now)["same"].any()
+
+
+def test_digits_are_those_of_the_rows_of_one_origin_and_means_are_not_compared(tmp_path):
+    study = made_up(Counting(), columns=("regret", "scalars_dense", "seconds"))
+    table = pd.DataFrame(
+        {
+            **{name: [value] * 4 for name, value in vars(SMALL).items()},
+            "player": list("AABB"), "beta": 1.0, "seed": 0, "run": [0, 1, 0, 1],
+            "regret": [2.5, 2.25, 2.5, 2.251],  # two digits, then three
+            "scalars_dense": [7.5, 7.5, 7.0, np.nan], "seconds": [1.0, 2.0, 3.0, 4.0], "made": [0, 0, 1, 1],
+        }
+    )  # fmt: skip
+    table.to_csv(tmp_path / "made up.csv", index=False)
+    made = [{"batch means": ["scalars_dense"]}, {}]
+    (tmp_path / "made up.json").write_text(json.dumps({"made": made}))
+    now = table[list(study.columns)].assign(scalars_dense=[7.0, 8.0, 7.0, 9.0], seconds=0.1)
+
+    def same(*regret):
+        found = compared(study, table, now.assign(regret=regret), tmp_path)
+        out = ["scalars_dense, seconds"] * 2 + ["seconds", "scalars_dense, seconds"]
+        assert list(found["not_compared"]) == out
+        return list(found["same"])
+
+    assert same(2.5, 2.25, 2.5, 2.251) == same(2.504, 2.2549, 2.5004, 2.2514) == [True] * 4
+    assert same(2.506, 2.2551, 2.504, 2.2516) == [False] * 4
+    assert same(np.nan, 2.25, np.nan, 2.251) == [False, True, False, True]
+
+
+def test_the_command_fails_on_a_wrong_row_and_says_what_it_left_out(tmp_path, monkeypatch, capsys):
+    play = Counting()
+    study = made_up(play, needs={"B": "no_such_module"})
+    study = replace(study, players=dict.fromkeys("AB", study.players["A"]))
+    monkeypatch.setitem(studies.STUDIES, "made up", study)
+    table = run(study, folder=tmp_path)
+    calls = len(play.calls)
+    monkeypatch.setattr(sys, "argv", ["", "made up", "--check", "--workers", "1", "--folder", str(tmp_path)])
+    command.main()
+    assert len(play.calls) == calls + 1
+    said = capsys.readouterr().out
+    assert "made up: not compared: seconds of A" in said
+    assert "made up: not played: B, because no_such_module is not installed" in said
+    table.assign(regret=table["regret"] + 2e-6).to_csv(tmp_path / "made up.csv", index=False)
+    runner.forget()
+    with pytest.raises(SystemExit, match="made up: not the same: A"):
+        command.main()
+
+
+def test_a_run_empties_every_cache_that_hangs_on_the_tables(tmp_path):
+    modules = (runner, results, claims, explorer, studies, tables)
+    hanging = {f for m in modules for f in vars(m).values() if hasattr(f, "cache_clear")} - {shared_world}
+    results.ranked("tune", "DisLinUCB", (STUDIES["tune"].chosen_on("DisLinUCB")[0]))
+    results.uniform(STUDIES["map"].regimes[0])
+    assert len(hanging) == 5 and all(cached.cache_info().currsize for cached in hanging)
+    run(made_up(Counting()), regime="cosine8", runs=1, folder=tmp_path)
+    assert not any(cached.cache_info().currsize for cached in hanging - {read})
+    assert read.cache_info().currsize == 1  # what `run` has returned
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_an_entry_from_another_process_is_equal_and_shares_its_world(name, monkeypatch):
+    entry, other = PROBLEMS[name], PROBLEMS["levy10"]
+    copies = [pickle.loads(pickle.dumps(entry)) for _ in range(2)]
+    assert entry == copies[0] and hash(entry) == hash(copies[0]) and (entry == other) == (name == "levy10")
+    study = made_up(Counting())
+    regime = Regime(name, 20, rounds=3, clients=2)
+    job = study.job(regime, "A", {"beta": 1.0}, 0, (0,))
+    monkeypatch.setitem(PROBLEMS, name, entry)  # put back what a job sets
+    before = shared_world.cache_info().misses
+    for copy in copies:
+        measure(job._replace(entry=copy))
+    assert shared_world.cache_info().misses == before + 1
 
 
 @pytest.mark.slow
@@ -235,6 +413,16 @@ def test_every_player_plays_a_small_regime_to_its_end(name):
 def test_the_shipped_table_of_a_study_is_whole(name):
     known = runner.known(name)
     assert [job for player in STUDIES[name].players for job in STUDIES[name].jobs(known, player)] == []
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_shipped_row_has_an_origin(name):
+    """A table without the column was made by one run."""
+    table, made = pd.read_csv(runner.DATA / f"{name}.csv"), runner.facts(name)["made"]
+    counts = table.get("made", pd.Series(0, table.index)).value_counts()
+    assert counts.sum() == len(table) and {*counts.index} <= {*range(len(made))}
+    for place, rows in counts.items():
+        assert rows <= made[place]["rows"] and ("commit" in made[place]) != ("origin" in made[place])
 
 
 def test_no_setting_is_given_twice_and_no_threshold_is_tuned():

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import joblib
 
-from fedgo.experiments.runner import DATA, REGIME, SEED, asked, check, run
+from fedgo.experiments.runner import DATA, REGIME, SEED, asked, check, missing, run
 from fedgo.experiments.studies import STUDIES
 
 
 def main() -> None:
-    """One study, or some of its players on some of its regimes."""
+    """Run or check one study, or some of its players on some of its regimes."""
     parser = argparse.ArgumentParser(prog="python -m fedgo.experiments", description=__doc__)
     parser.add_argument("study", choices=list(STUDIES))
     parser.add_argument("--player", action="append", default=[], help="this one only; may be given again")
@@ -36,6 +36,10 @@ def main() -> None:
             return
         found = check(study, options.player, options.regime, folder=options.folder)
     print(found.T.to_string())
+    for columns, rows in found[found["not_compared"] != ""].groupby("not_compared"):
+        print(f"{study.name}: not compared: {columns} of {', '.join(rows['player'])}")
+    for player, module in missing(study).items():
+        print(f"{study.name}: not played: {player}, because {module} is not installed")
     if not found["same"].all():
         sys.exit(f"{study.name}: not the same: {', '.join(found['player'][~found['same']])}")
 

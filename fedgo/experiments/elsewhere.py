@@ -2,7 +2,8 @@
 
 All begin with N distinct arms, but for Optuna, and are told the noise where they ask for it. Whoever optimises looks
 for the best arm and does not count what the search costs; a pull sends its arm and its reward, and an arm comes back.
-Optuna is no dependency of this package: its rows were made in an environment of its own (``pip install optuna``).
+This package does not install Optuna: its rows were made in an environment of its own (``pip install optuna``), and the
+study's ``--check`` plays them only where Optuna is installed.
 """
 
 import time
@@ -136,5 +137,5 @@ def measure(job: Job) -> list[dict[str, Any]]:
         regret = problem.regret(arm).sum().item()
         numbers = {"regret": regret, "gap": gap, "seconds": seconds, "scalars": scalars}
         row = {**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run}
-        rows.append(row | {column: round(numbers[column], 2) for column in job.study.columns})
+        rows.append(row | {column: numbers[column] for column in job.study.columns})
     return rows

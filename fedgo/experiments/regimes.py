@@ -1,7 +1,7 @@
 """What is played on: problems by name, and regimes of them: K arms, noise σ, N clients, T rounds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -29,9 +29,18 @@ class Entry:
     """A problem: ``make(runs, arms=K, sigma=σ, seed=…)``, its ``title``, and F = ``bound`` ≥ |f| for a guard, if it
     can be read off the formula and not off the arms, since the best value itself would give the optimum away."""
 
-    make: Callable[..., Problem]
+    make: Callable[..., Problem] = field(hash=False)
     title: str
     bound: float | None = None
+
+    def _parts(self) -> tuple[Any, ...]:
+        """Return what decides whether two entries are equal: a `partial` counts as its function and its arguments."""
+        make, about = self.make, (self.title, self.bound)
+        return (make.func, make.args, make.keywords, *about) if isinstance(make, partial) else (make, *about)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether ``other`` makes the same problem; a copy from another process is equal to its original."""
+        return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
 
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:

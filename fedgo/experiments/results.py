@@ -2,7 +2,6 @@
 gets stuck."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.experiments.players import Setting
 from fedgo.experiments.regimes import EXPERIMENTS, TUNING_SEED, Regime
 from fedgo.experiments.roster import ALGORITHMS, EVERY, PLAYERS
-from fedgo.experiments.runner import SEED, Regimes, cell, known, read, shared_world
+from fedgo.experiments.runner import SEED, Regimes, cell, known, read, shared_world, until_written
 from fedgo.experiments.studies import MAIN, REGIMES, STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.trace import Trace
@@ -22,7 +21,7 @@ STUCK = 0.1  # of what uniform play loses: a run that loses more than that in it
 BATCH = 50  # runs that are played at a time
 
 
-@cache
+@until_written
 def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
     """The settings on every rung of a choice, from the best on."""
     return STUDIES[study].choice(known(study), player, group).ranked
@@ -133,7 +132,7 @@ def played(name: str, runs: int, seed: int = 0, algorithm: str = "Fed-GO-UCB", *
 # --- The regime map
 
 
-@cache
+@until_written
 def cells() -> Mapping[tuple[Regime, str], Any]:
     """The rows of every (regime, player) of the map's evaluation, run by run."""
     return {(regime, name): rows for regime in REGIMES for name, rows in evaluated("map", regime).items()}
@@ -159,7 +158,7 @@ def worst(regrets: Any) -> float:
     return float(np.sort(regrets)[-max(1, round(len(regrets) / 10)) :].mean())
 
 
-@cache
+@until_written
 def uniform(regime: Regime) -> float:
     """What a step of uniform play loses, on average over the runs of ``regime`` that somebody has."""
     runs = max(len(cells()[regime, name]) for name in players(regime))

@@ -1,9 +1,14 @@
 """One runner for every study: players × regimes × settings × runs make one table, with a row for each run.
 
-What a table lacks is computed and added, and no row goes that was not asked for; so an interrupted study goes on where
-it was. Rows are known by regime, player, setting, seed and run, not by the code that made them: whether they are still
-true is found by playing some of them again (`check`). The work goes through joblib, one thread in each process:
-``joblib.parallel_config`` says to how many processes, or to which cluster.
+A run computes the rows that the table lacks and adds them, so an interrupted study goes on where it was. It removes a
+row only where ``fresh`` asks for that. Each write takes a lock, reads the file again and merges the new rows into it.
+Several processes may therefore work on one table. The column ``made`` says for each row which entry of the list
+``made`` in the table's JSON file describes the run that made it: when, from which commit, by which command and with
+which libraries.
+Whether the code of today still gives the same rows is found by playing some of them again (`check`).
+
+The work goes through joblib, with one thread in each process: ``joblib.parallel_config`` says to how many processes, or
+to which cluster.
 """
 
 import json
@@ -13,37 +18,56 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache, lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
+from filelock import FileLock
 from joblib import Parallel, delayed
 
 from fedgo._checks import require
 from fedgo.experiments.halving import Halving, Rung, halve, together
 from fedgo.experiments.players import Player, Setting, World
 from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
+from fedgo.experiments.traces import LIBRARIES
 from fedgo.messages import Encoding
+
+if TYPE_CHECKING:
+    from functools import _lru_cache_wrapper
 
 DATA = Path(__file__).parent / "data"
 REGIME = tuple(field.name for field in fields(Regime))
 SEED = 0  # of what is evaluated
 PAUSE = 10.0  # seconds between two writings of a table that grows
-BY_BATCH = (
-    "seconds",
-    "gigabytes",
-    "scalars_dense",
-    "synchronisations",
-)  # in old rows the mean of several runs
+DIGITS = 6  # behind the point, to which a number is rounded when it is written
+MEASURED = ("seconds", "gigabytes")  # columns of the machine, which no second run gives again
 
+T = TypeVar("T")
 Regimes = tuple[Regime, ...]
 Cell = tuple[Regime, str, tuple[tuple[str, Any], ...], int]  # a regime, a player, a setting, a seed
+
+
+_of_tables: "list[_lru_cache_wrapper[Any]]" = []
+
+
+def until_written(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
+    """Return ``function`` with a cache that `run` empties: for whatever is computed from the tables."""
+    _of_tables.append(cache(function))
+    return _of_tables[-1]
+
+
+def forget() -> None:
+    """Empty the caches of all functions that `until_written` decorates."""
+    for cached in _of_tables:
+        cached.cache_clear()
 
 
 class Job(NamedTuple):
@@ -65,7 +89,7 @@ def measure(job: Job) -> list[dict[str, Any]]:
     """The rows of ``job``, made on one thread."""
     torch.set_num_threads(1)
     if job.entry:
-        PROBLEMS.setdefault(job.regime.problem, job.entry)
+        PROBLEMS[job.regime.problem] = job.entry
     columns, player = job.study.columns, job.study.players[job.name]
     world = shared_world(job.regime, job.runs, job.seed, job.study.encoding, (job.name, job.entry))
     begun = time.process_time()
@@ -92,8 +116,9 @@ class Study:
     `SEED` on ``regimes``, with the choice of the group that has the regime, or of the only one.
 
     ``columns`` are those of `Trace.to_frame`, "seconds" of a run, and "scalars_dense", the bill of the same run with
-    its statistics as matrices. A job has at most ``batch`` runs; ``measure`` makes its rows, which come again to so
-    many ``digits`` behind the point. In the choices of those in ``tail`` the worst tenth counts as much as the mean.
+    its statistics as matrices. A job has at most ``batch`` runs, and ``measure`` makes its rows. In the choices of
+    those in ``tail`` the worst tenth counts as much as the mean. ``needs`` names, by player, a module that the player
+    imports and that this package does not install.
     """
 
     name: str
@@ -107,10 +132,10 @@ class Study:
     tuning_seed: int = TUNING_SEED
     encoding: Encoding = "counts"
     batch: int = 10
-    digits: int = 2
     tail: tuple[str, ...] = ()
     measure: Callable[[Job], list[dict[str, Any]]] = measure
     at_once: int | None = None  # how many jobs, if joblib is not to say
+    needs: Mapping[str, str] = field(default_factory=dict)
 
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
         """How far the choice of ``name`` on the regimes of ``group`` has come."""
@@ -231,30 +256,43 @@ class Known:
         return self.means.get(each, {}).get(runs)
 
 
-def path_of(name: str, folder: Path) -> Path:
-    """The table of the study ``name`` in ``folder``, or where it is shipped."""
-    own = folder / f"{name}.csv"
-    return own if own.is_file() else DATA / own.name
+def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
+    """Return the path of the study's table, or of its JSON file: the shipped one unless ``folder`` has a table."""
+    return (folder if (folder / f"{name}.csv").is_file() else DATA) / f"{name}.{kind}"
 
 
-@cache
+@until_written
 def read(name: str, folder: Path = DATA) -> Any:
-    """The table of the study ``name`` in ``folder``, or as shipped, as a frame that is not to be changed."""
+    """Return the table of the study ``name`` in ``folder``, or as shipped, as a frame that is not to be changed."""
     path = path_of(name, folder)
     require(path.is_file(), "the study", name, f"there is no table of it; make study NAME={name}")
-    return pd.read_csv(path)
+    return _stored(name, folder)
 
 
-@cache
+@until_written
 def known(study: str) -> Known:
-    """What the table of a study says."""
+    """Return the rows of the study's shipped table by what they are."""
     return Known(read(study), study)
 
 
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
-    """What stands beside the table ``name``: its columns, and when, from which commit and by which command its rows
-    were made."""
-    return dict(json.loads((folder / f"{name}.json").read_text(encoding="utf-8")))
+    """Return what the JSON file beside the table of the study ``name`` says.
+
+    Returns:
+        ``study`` and ``about``, two texts, and ``made``, a list with one entry for each run that added rows: ``when``,
+        ``commit``, ``command``, ``rows`` (how many it added) and the versions of the libraries. Where that was not
+        recorded, ``origin`` says so. ``batch means`` names the columns that hold, in these rows, a mean over several
+        runs.
+    """
+    return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
+
+
+def dates(name: str, folder: Path = DATA) -> str:
+    """Return the day on which the rows of the table were made, or the first and the last of several days."""
+    made = facts(name, folder)["made"]
+    origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
+    days = sorted(text[:10] for entry in origins for text in entry.get("between") or [entry["when"]])
+    return " to ".join(dict.fromkeys([days[0], days[-1]]))
 
 
 def run(
@@ -277,18 +315,16 @@ def run(
     there = any(regime in one for one in played)
     require(there, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
     folder.mkdir(parents=True, exist_ok=True)
-    table = read(study.name, folder) if path_of(study.name, folder).is_file() else pd.DataFrame()
-    if fresh and len(table):
-        table = table[~asked(table, names, regime)]
-    before, means = len(table), "" if fresh else study.name
+    origin = _origin()
     try:
+        table = _stored(study.name, folder)
+        if fresh and len(table):
+            table = _write(study, [], folder, origin, lambda rows: asked(rows, names, regime))
+        means = "" if fresh else study.name
         while jobs := _lacking(study, Known(table, means), names, regime, runs):
-            table = _grown(study, table, jobs, folder)
+            table = _grown(study, table, jobs, folder, origin)
     finally:
-        read.cache_clear()
-        known.cache_clear()
-        if (folder / f"{study.name}.csv").is_file():
-            _note(study, len(read(study.name, folder)) - before, folder)
+        forget()
     return read(study.name, folder)
 
 
@@ -305,8 +341,9 @@ def _lacking(study: Study, known: Known, names: Sequence[str], regime: str, runs
     return sorted(once.values(), key=lambda job: job.runs[0])
 
 
-def _grown(study: Study, table: Any, jobs: Sequence[Job], folder: Path) -> Any:
-    """``table`` with the rows of ``jobs``, written now and then, and at the end however it comes."""
+def _grown(study: Study, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
+    """Play ``jobs`` and return the table with their rows, which are written every `PAUSE` seconds and at the end, also
+    after an interruption."""
     rows: list[dict[str, Any]] = []
     begun = written = time.monotonic()
     results = Parallel(study.at_once, return_as="generator_unordered")(
@@ -319,37 +356,72 @@ def _grown(study: Study, table: Any, jobs: Sequence[Job], folder: Path) -> Any:
             if now - written > PAUSE:
                 left = (now - begun) / number * (len(jobs) - number) / 60
                 print(f"{study.name}: {number:,} of {len(jobs):,} jobs, {left:.0f} min left", file=sys.stderr)
-                table, rows, written = _write(study, table, rows, folder), [], time.monotonic()
+                table, rows, written = _write(study, rows, folder, origin), [], time.monotonic()
     finally:
-        table = _write(study, table, rows, folder)
+        if rows:
+            table = _write(study, rows, folder, origin)
     return table
 
 
-def _write(study: Study, table: Any, rows: list[dict[str, Any]], folder: Path) -> Any:
-    """``table`` with ``rows``, in order and on disk; the file that was there stays whole until the new one is."""
-    table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
-    first, last = [*REGIME, "player"], ["seed", "run"]
-    settings = [name for name in table.columns if name not in (*first, *last, *study.columns)]
-    order = [*first, *settings, *last]
-    table = table[[*order, *study.columns]].sort_values(order, ignore_index=True)
-    partial = folder / f".{os.getpid()}.{study.name}.csv"
-    table.to_csv(partial, index=False)
-    partial.replace(folder / f"{study.name}.csv")
+def _stored(name: str, folder: Path) -> Any:
+    """Return the table as it is on disk now, an empty frame where there is none."""
+    path = path_of(name, folder)
+    table = pd.read_csv(path) if path.is_file() else pd.DataFrame()
+    return table if "made" in table or table.empty else table.assign(made=math.nan)
+
+
+def _write(
+    study: Study,
+    rows: list[dict[str, Any]],
+    folder: Path,
+    origin: Mapping[str, Any],
+    leaves: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Merge ``rows`` into the table on disk and return it; of rows for the same run the newest stays.
+
+    The rows for which ``leaves`` gives True are removed first. ``origin`` is the entry for the JSON file. A lock beside
+    ``folder`` keeps other processes out meanwhile, and each of both files is replaced whole.
+    """
+    with FileLock(folder.resolve().parent / f".{folder.resolve().name}.{study.name}.lock"):
+        table, path = _stored(study.name, folder), path_of(study.name, folder, "json")
+        made = facts(study.name, folder)["made"] if path.is_file() else []
+        if leaves is not None:
+            table = table[~leaves(table)]
+        if rows:
+            before = [entry for entry in made if origin.items() <= entry.items()]
+            made += [] if before else [{**origin, "rows": 0}]
+            entry = before[0] if before else made[-1]
+            entry["rows"] += len(rows)
+            new = pd.DataFrame(rows).assign(made=made.index(entry))
+            new[list(study.columns)] = new[list(study.columns)].round(DIGITS)
+            table = pd.concat([table, new], ignore_index=True)
+        first, last = [*REGIME, "player"], ["seed", "run"]
+        settings = [name for name in table.columns if name not in (*first, *last, *study.columns, "made")]
+        order = [*first, *settings, *last]
+        table = table.drop_duplicates(order, keep="last").reindex(columns=[*order, *study.columns, "made"])
+        table = table.astype({"made": "Int64"}).sort_values(order, ignore_index=True)
+        content = {"study": study.name, "about": study.about, "made": made}
+        _replace(folder / f"{study.name}.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        _replace(folder / f"{study.name}.csv", table.to_csv(index=False))
     return table
 
 
-def _note(study: Study, rows: int, folder: Path) -> None:
-    """Write beside the table what its columns are, and that ``rows`` were added now."""
-    path = folder / f"{study.name}.json"
-    made = facts(study.name, folder)["made"] if path.is_file() else []
-    if rows:
-        when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        name = Path(sys.argv[0]).name.replace("__main__.py", "python -m fedgo.experiments")
-        command = " ".join([name, *sys.argv[1:]])
-        versions = {name: version(name) for name in ("torch", "numpy", "botorch")}
-        made = [*made, {"when": when, "commit": commit(), "command": command, "rows": rows, **versions}]
-    content = {"study": study.name, "about": study.about, "made": made}
-    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole: whoever reads ``path`` meanwhile finds the old text or the new one."""
+    partial = path.with_name(f".{os.getpid()}.{path.name}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _origin() -> dict[str, Any]:
+    """Return what the JSON file of a table is to say of the rows that this run makes, but for their number."""
+    name = Path(sys.argv[0]).name.replace("__main__.py", "python -m fedgo.experiments")
+    return {
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": commit(),
+        "command": " ".join([name, *sys.argv[1:]]),
+        **{name: version(name) for name in LIBRARIES},
+    }
 
 
 def commit() -> str:
@@ -377,19 +449,58 @@ def afresh(study: Study, rows: Any) -> Any:
     return pd.DataFrame(found, index=places).sort_index().set_index(rows.index)[list(study.columns)]
 
 
+def missing(study: Study) -> dict[str, str]:
+    """Return the players of ``study`` that cannot be played here, each with the module that is not installed."""
+    return {name: module for name, module in study.needs.items() if find_spec(module) is None}
+
+
 def check(
     study: Study, players: Sequence[str] = (), regime: str = "", seed: int | None = None, folder: Path = DATA
 ) -> Any:
-    """One row of each player, drawn by ``seed`` (or anew at every call) and played again.
+    """Play one row of each player again and compare it with the table.
 
-    A frame of what is stored and what comes out ("… now"), and "same", whether they are equal in all digits stored.
+    The row is drawn by ``seed``, or anew at every call. The players that `missing` names are not played. Returns what
+    `compared` does.
     """
     table = read(study.name, folder)
-    rows = table[asked(table, tuple(players) or tuple(study.players), regime)]
+    wanted = asked(table, tuple(players) or tuple(study.players), regime)
+    rows = table[wanted & ~table["player"].isin(missing(study))]
+    require(
+        len(rows) > 0, "the rows to play again", 0, "ask for a player that is in the table and not missing"
+    )
     rows = rows.groupby("player").sample(1, random_state=seed)
-    now = afresh(study, rows)
-    exact = [name for name in study.columns if name not in BY_BATCH]
-    close = 0.51 * 10.0**-study.digits
-    same = np.isclose(rows[exact].astype(float), now[exact].astype(float), rtol=0, atol=close)
-    found = rows.join(now.add_suffix(" now"))
-    return found.assign(same=(same | rows[exact].isna().to_numpy()).all(1))
+    return compared(study, rows, afresh(study, rows), folder)
+
+
+def compared(study: Study, rows: Any, now: Any, folder: Path = DATA) -> Any:
+    """Compare stored ``rows`` of a table with the same rows played ``now`` in all digits that were written.
+
+    Rows of one origin (the column ``made``) are written with one number of digits for each column: the most that any of
+    them has in the table. The number of now, rounded to it, has to be the stored one. Not compared are the columns in
+    `MEASURED`, those that hold a mean over several runs, as the table's JSON file says, and numbers that the table does
+    not have but the run of now does.
+
+    Returns:
+        The rows with what came out now ("… now"), ``not_compared``, the names of the columns left out, joined by
+        commas, and ``same``, whether all other numbers are equal.
+    """
+    table, made = read(study.name, folder), facts(study.name, folder)["made"]
+    origins = table["made"].fillna(-1)
+    same, left_out = [], []
+    for place, row in rows.iterrows():
+        origin, then = -1 if pd.isna(row["made"]) else int(row["made"]), now.loc[place]
+        out = {*MEASURED, *(made[origin].get("batch means", ()) if origin >= 0 else ())}
+        out |= {name for name in study.columns if pd.isna(row[name]) and not pd.isna(then[name])}
+        equal = True
+        for name in (name for name in study.columns if name not in out and not pd.isna(row[name])):
+            digits = _digits(table.loc[origins == origin, name])
+            equal = equal and bool(row[name] == round(float(then[name]), digits))
+        same.append(equal)
+        left_out.append(", ".join(name for name in study.columns if name in out))
+    return rows.join(now.add_suffix(" now")).assign(not_compared=left_out, same=same)
+
+
+def _digits(values: Any) -> int:
+    """Return the most digits behind the point with which one of ``values`` is written, `DIGITS` at most."""
+    written = [Decimal(repr(value)) for value in values.dropna().astype(float).unique().tolist()]
+    return min(DIGITS, max((-int(value.as_tuple().exponent) for value in written), default=0))

@@ -54,7 +54,6 @@ TUNE = Study(
     chosen_on=_each_alone,
     rungs=lambda name: RUNGS,
     batch=100,
-    digits=1,
 )
 LINE3 = Study(
     "line3",
@@ -328,6 +327,7 @@ ELSEWHERE = Study(
     runs=lambda name, regime: 10,
     batch=1,
     measure=elsewhere,
+    needs={OPTUNA: "optuna"},
 )
 
 STUDIES: Mapping[str, Study] = {
