@@ -14,6 +14,7 @@ to which cluster.
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -419,7 +420,7 @@ def _origin() -> dict[str, Any]:
     return {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
-        "command": " ".join([name, *sys.argv[1:]]),
+        "command": f"{name} {shlex.join(sys.argv[1:])}".strip(),
         **{name: version(name) for name in LIBRARIES},
     }
 
