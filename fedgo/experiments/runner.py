@@ -371,13 +371,7 @@ def _stored(name: str, folder: Path) -> Any:
     return table if "made" in table or table.empty else table.assign(made=math.nan)
 
 
-def _write(
-    study: Study,
-    rows: list[dict[str, Any]],
-    folder: Path,
-    origin: Mapping[str, Any],
-    leaves: Callable[[Any], Any] | None = None,
-) -> Any:
+def _write(study: Study, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
     """Merge ``rows`` into the table on disk and return it; of rows for the same run the newest stays.
 
     The rows for which ``leaves`` gives True are removed first. ``origin`` is the entry for the JSON file. A lock beside
