@@ -167,6 +167,15 @@ def test_a_row_played_again_has_the_origin_of_the_newer_run(tmp_path, monkeypatc
     assert [entry["rows"] for entry in made] == [5, 5, 2] and made[2]["command"] == "a third"
 
 
+def test_of_two_rows_for_the_same_run_the_newer_stays(tmp_path):
+    study = made_up(Counting())
+    table = run(study, folder=tmp_path)
+    rows = table.head(2).drop(columns="made").assign(regret=1.5).to_dict("records")
+    newer = runner._write(study, rows, tmp_path, {"when": "later"})
+    assert len(newer) == len(table) == len(pd.read_csv(tmp_path / "made up.csv"))
+    assert list(newer["regret"].head(2)) == [1.5, 1.5] and list(newer["made"].head(3)) == [1, 1, 0]
+
+
 TWO = """
 import sys, time
 from dataclasses import replace
@@ -363,6 +372,15 @@ def test_a_run_empties_every_cache_that_hangs_on_the_tables(tmp_path):
     run(made_up(Counting()), regime="cosine8", runs=1, folder=tmp_path)
     assert not any(cached.cache_info().currsize for cached in hanging - {read})
     assert read.cache_info().currsize == 1  # what `run` has returned
+
+
+def test_a_job_has_its_own_problem_where_a_process_knows_an_older_one(monkeypatch):
+    play = Counting()
+    monkeypatch.setitem(PROBLEMS, "mine", Entry(hartmann6, "Mine"))
+    job = made_up(play).job(Regime("mine", 6, rounds=3, clients=2), "A", {"beta": 1.0}, 0, (0,))
+    monkeypatch.setitem(PROBLEMS, "mine", Entry(cosine8, "Mine"))
+    measure(job)
+    assert play.calls[0][1] == "Hartmann6"
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

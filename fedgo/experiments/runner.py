@@ -14,6 +14,7 @@ to which cluster.
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -370,13 +371,7 @@ def _stored(name: str, folder: Path) -> Any:
     return table if "made" in table or table.empty else table.assign(made=math.nan)
 
 
-def _write(
-    study: Study,
-    rows: list[dict[str, Any]],
-    folder: Path,
-    origin: Mapping[str, Any],
-    leaves: Callable[[Any], Any] | None = None,
-) -> Any:
+def _write(study: Study, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
     """Merge ``rows`` into the table on disk and return it; of rows for the same run the newest stays.
 
     The rows for which ``leaves`` gives True are removed first. ``origin`` is the entry for the JSON file. A lock beside
@@ -419,7 +414,7 @@ def _origin() -> dict[str, Any]:
     return {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
-        "command": " ".join([name, *sys.argv[1:]]),
+        "command": f"{name} {shlex.join(sys.argv[1:])}".strip(),
         **{name: version(name) for name in LIBRARIES},
     }
 
