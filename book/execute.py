@@ -65,9 +65,9 @@ def depends_on(name: str) -> dict[str, str]:
     modules = code.hashes(code.imported(ast.parse("\n".join(sources)), ""), package)
     data = sorted(path for path in package.rglob("data/*") if path.is_file())
     return {
-        "its code": code.digest(cells),
-        "the data": code.digest(part for path in data for part in (path.name, path.read_bytes())),
-        "requirements.lock": code.digest([Path("requirements.lock").read_bytes()]),
+        "its code": code.hash_of(cells),
+        "the data": code.hash_of(part for path in data for part in (path.name, path.read_bytes())),
+        "requirements.lock": code.hash_of([Path("requirements.lock").read_bytes()]),
         "Python": platform.python_version(),
         **modules,
     }

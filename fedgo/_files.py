@@ -60,15 +60,17 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
         raise OSError(f"{what} cannot be written to {str(path)!r}: {error.strerror or error}") from error
 
 
-def write(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
+def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
     """Write ``about`` as JSON and ``arrays`` to ``path``; the file that was there stays whole until the new one is."""
     with whole(path, what) as file:
         plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
         np.savez_compressed(file, about=np.array(json.dumps(dict(about))), **plain)
 
 
-def read(path: str | Path, what: str, needed: Iterable[str]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What ``write`` wrote: ``about``, and every array by its name, among them the ``needed``."""
+def read_arrays(
+    path: str | Path, what: str, needed: Iterable[str]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What ``write_arrays`` wrote: ``about``, and every array by its name, among them the ``needed``."""
     with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
         missing = {"about", *needed} - set(file.files)
         remedy = f"it lacks {sorted(missing)}, as an earlier fedgo's does"
@@ -92,13 +94,15 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
     """Write the ``content``, tuples of tensors and numbers, that belongs to the plan with the fingerprint ``plan``."""
     packed = BytesIO()
     torch.save(content, packed)
-    write(path, what, {"plan": plan}, {what: torch.from_numpy(np.frombuffer(packed.getvalue(), "u1").copy())})
+    write_arrays(
+        path, what, {"plan": plan}, {what: torch.from_numpy(np.frombuffer(packed.getvalue(), "u1").copy())}
+    )
 
 
 def kept(path: str | Path, what: str, plan: int, kinds: Sequence[type]) -> Any:
     """What ``keep`` wrote, of tuples of these ``kinds``; a ``ValueError`` that names the file where it is another's."""
     with refused_by_name(path, what, f"a saved file of {what} with this plan"):
-        about, arrays = read(path, what, [what])
+        about, arrays = read_arrays(path, what, [what])
         remedy = f"the file is of another plan than {plan:016x}"
         require(about["plan"] == plan, "the plan", f"{about['plan']:016x}", remedy)
         with torch.serialization.safe_globals(list(kinds)):

@@ -18,7 +18,7 @@ def generator(seed: int, run: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
 
 
-def uniform(sources: Iterable[torch.Generator], *size: int) -> Tensor:
+def uniform_draws(sources: Iterable[torch.Generator], *size: int) -> Tensor:
     """Uniform numbers in [0, 1) of this ``size`` from each of the ``sources``, stacked."""
     return torch.stack([torch.rand(size, generator=source, dtype=torch.float64) for source in sources])
 

@@ -54,7 +54,7 @@ def require_run(problem: Problem, clients: int, steps: int, settings: Settings =
     require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
 
 
-class State(NamedTuple):
+class EventState(NamedTuple):
     """``posterior`` of every learner, its own data since the last sync (``fresh``, log-ratio ``gain``), all (S, M, …);
     the ``server``'s tally of everything synchronised, (S, K)."""
 
@@ -91,12 +91,12 @@ class EventTriggered:
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
-    def begin(self) -> State:
+    def begin(self) -> EventState:
         """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
         runs, _, arms, _ = self.features.shape
         return self.resume(Tally.blank(runs, arms))
 
-    def resume(self, server: Tally) -> State:
+    def resume(self, server: Tally) -> EventState:
         """The state of learners that know what is at the ``server`` (S, K), and have pulled nothing since."""
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
@@ -104,45 +104,47 @@ class EventTriggered:
         posterior = self.posterior(torch.arange(runs), known).of_each(self.learners)
         gain = torch.zeros(runs, self.learners, dtype=torch.float64)
         # a copy, as it may be updated in place
-        return State(posterior, Tally.blank(runs, self.learners, arms), gain, server.of(torch.arange(runs)))
+        return EventState(
+            posterior, Tally.blank(runs, self.learners, arms), gain, server.of(torch.arange(runs))
+        )
 
-    def posterior(self, run: Tensor, tally: Tally, before: State | None = None) -> Estimates:
+    def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Estimates:
         """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.
 
         An engine may make use of the state ``before`` a synchronisation.
         """
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
-    def absorb(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
+    def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
         """The posterior of the learners with ``turn`` 1 after their pull, as `learn` says."""
         assert isinstance(state.posterior, Posterior)
         return state.posterior.absorb(arm, reward, turn, self.in_place)
 
-    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+    def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
         """ln(det Σ/det(Σ − ΔΣ)) after the pull."""
         return state.gain + turn * state.posterior.gain(arm)
 
-    def index(self, state: State) -> Tensor:
+    def index(self, state: EventState) -> Tensor:
         """Line 3: the optimistic value of every arm."""
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
         return self.optimism(state.posterior, state.known)
 
-    def fires(self, state: State, arm: Tensor) -> Tensor:
+    def fires(self, state: EventState, arm: Tensor) -> Tensor:
         """Line 6, for the statistics after the pull."""
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
-    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+    def learn(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> EventState:
         """Lines 4–5, and now and then the posteriors from all their data."""
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
         posterior = self.absorb(state, arm, reward, turn)
-        after = State(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
+        after = EventState(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
         due = after.fresh.counts.sum(-1) % _AFRESH < turn
         return self._afresh(after, due) if due.any() else after
 
-    def _afresh(self, state: State, due: Tensor) -> State:
+    def _afresh(self, state: EventState, due: Tensor) -> EventState:
         """``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
         assert isinstance(state.posterior, Posterior)
         known = state.known
@@ -155,7 +157,7 @@ class EventTriggered:
             part.index_put_(rows, new)
         return state._replace(posterior=posterior)
 
-    def synchronise(self, state: State, star: Star, when: When) -> State:
+    def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
         """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
         run = when.run
         fresh = state.fresh.of(run)
@@ -166,7 +168,7 @@ class EventTriggered:
         received = Tally(*(part.unsqueeze(1) for part in total))
         posterior = self.posterior(run, received, state)
         blank = Tally.blank(*fresh.counts.shape)
-        new = State(posterior, blank, torch.zeros_like(state.gain[run]), total)
+        new = EventState(posterior, blank, torch.zeros_like(state.gain[run]), total)
         return place(state, run, new, self.in_place)
 
 

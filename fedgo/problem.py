@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_each, require_finite, require_kind, tensor
-from fedgo._streams import generator, normal_tape, uniform
+from fedgo._streams import generator, normal_tape, uniform_draws
 
 Runs = int | Sequence[int]  # how many there are, numbered from 0, or their numbers
 
@@ -122,7 +122,7 @@ def uniform_arms(
     count("arms", arms, "give at least one arm")
     count("seed", seed, "give a seed of at least 0", least=0)
     low, high = bounds
-    points = low + (high - low) * uniform((generator(seed, run, "arms") for run in numbers), arms, d_x)
+    points = low + (high - low) * uniform_draws((generator(seed, run, "arms") for run in numbers), arms, d_x)
     means = mean(points.flatten(0, 1)).unflatten(0, points.shape[:2])
     return Problem(name, points, means, numbers, seed, sigma)
 

@@ -12,39 +12,39 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_kind
-from fedgo._streams import uniform
+from fedgo._streams import uniform_draws
 from fedgo.phase_one import Exploration
 from fedgo.problem import Problem
 from fedgo.star import Ledger, Star, When
 from fedgo.trace import Trace
 
-State = TypeVar("State")
+LearnerState = TypeVar("LearnerState")
 
 
-class Learner(Protocol[State]):
+class Learner(Protocol[LearnerState]):
     """M learners per run (N clients with a model each, or one that all share) and their protocol."""
 
     @property
     def learners(self) -> int:
         """M; the step t of Phase II is made by learner t mod M."""
 
-    def begin(self) -> State:
+    def begin(self) -> LearnerState:
         """The state before Phase II."""
 
-    def index(self, state: State) -> Tensor:
+    def index(self, state: LearnerState) -> Tensor:
         """The optimistic value of every arm, (S, M, K).
 
         It may be asked several times for one step, as choices after a synchronisation are made again: an index that is
         drawn at random has to be a function of the run and the step, which a learner that `Samples` is given.
         """
 
-    def fires(self, state: State, arm: Tensor) -> Tensor:
+    def fires(self, state: LearnerState, arm: Tensor) -> Tensor:
         """Whether pulling ``arm`` (S, M) makes each learner ask for a synchronisation, (S, M) bool."""
 
-    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+    def learn(self, state: LearnerState, arm: Tensor, reward: Tensor, turn: Tensor) -> LearnerState:
         """The state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, all (S, M)."""
 
-    def synchronise(self, state: State, star: Star, when: When) -> State:
+    def synchronise(self, state: LearnerState, star: Star, when: When) -> LearnerState:
         """The state after the runs ``when.run`` synchronised over ``star``."""
 
 
@@ -68,7 +68,7 @@ class Annotates(Protocol):
 def simulate(
     name: str,
     problem: Problem,
-    learner: Learner[State],
+    learner: Learner[LearnerState],
     exploration: Exploration,
     clients: int,
     steps: int,
@@ -150,7 +150,7 @@ def _extend(part: Tensor, steps: int) -> Tensor:
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
     """A random place in [0, 1) for each arm in every learner's order of ties, (S, M, K)."""
-    return uniform(problem.generators("order of ties"), learners, problem.arms.shape[1])
+    return uniform_draws(problem.generators("order of ties"), learners, problem.arms.shape[1])
 
 
 def largest(index: Tensor, order: Tensor) -> Tensor:

@@ -137,13 +137,13 @@ class Trace:
         """Write everything to one ``.npz`` file; the file that was there stays whole until the new one is."""
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
-        _files.write(path, "the trace", entries, arrays)
+        _files.write_arrays(path, "the trace", entries, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
         """Read what ``save`` wrote; a ``ValueError`` that names the file where it is something else."""
         with _files.refused_by_name(path, "the trace", "a saved Trace"):
-            about, arrays = _files.read(path, "the trace", _ARRAYS)
+            about, arrays = _files.read_arrays(path, "the trace", _ARRAYS)
             notes = {
                 name.removeprefix(_NOTE): values for name, values in arrays.items() if name.startswith(_NOTE)
             }

@@ -43,7 +43,7 @@ def _copied(part):
 @pytest.fixture
 def kept_at_every_step(tmp_path, monkeypatch):
     """Clients and servers of a plan are saved, emptied and loaded before and after each of their steps."""
-    from fedgo.federation import Client, Server
+    from fedgo.beyond import Client, Server
 
     def start(plan):
         def reloaded(party, kind):

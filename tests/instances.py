@@ -7,7 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from fedgo import Network, Problem, Settings, realizable
-from fedgo.theory.intervals import knowledge
+from fedgo.theory.replay import knowledge
 
 INF = float("inf")
 GAMMAS = (0.0, 0.01, 0.1, 0.5, 3.0, INF)  # thresholds: always, often, now and then, never

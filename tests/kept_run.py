@@ -13,8 +13,8 @@ import torch
 from federated import setting
 
 import fedgo._files
-from fedgo.federation import Client, Server, converse
-from fedgo.federation.local import deliver
+from fedgo.beyond import Client, Server, converse
+from fedgo.beyond.federation.local import deliver
 
 STEPS = 30
 
@@ -82,7 +82,7 @@ def go_on(folder, kind):
 def killed_at(point):
     """Let this process kill itself at the ``point``-th of the moments before, within and after a save."""
     left = iter(range(point, -1, -1))
-    write, sync = fedgo._files.write, os.fsync
+    write, sync = fedgo._files.write_arrays, os.fsync
 
     def tick():
         if next(left) == 0:
@@ -97,7 +97,7 @@ def killed_at(point):
         write(*args)
         tick()
 
-    fedgo._files.write, os.fsync = watched, torn
+    fedgo._files.write_arrays, os.fsync = watched, torn
 
 
 def main():

@@ -26,12 +26,14 @@ from fedgo import (
     shared_ucb1,
     uniform_random,
 )
-from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
-from fedgo.beyond.guard import Guarantee, guarded_fed_go_ucb
-from fedgo.beyond.optimist import exact_go_ucb
-from fedgo.beyond.surrogates import GaussianProcess, LinearisedOnce, Relinearised, Surrogate
-from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
+from fedgo.beyond.guard.counted import optimistic_ucb1
+from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
+from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import Surrogate
+from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 
 SETTINGS = Settings(0.2, 0.3, 0.5)
 FEW = Langevin(rounds=5)

@@ -14,14 +14,10 @@ from fedgo import Network, Problem, hartmann6
 from fedgo.beyond import epochs
 from fedgo.beyond.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
-from fedgo.beyond.process import Warp, squared_exponential
-from fedgo.beyond.surrogates import (
-    FittedModel,
-    GaussianProcess,
-    IndependentArms,
-    Relinearised,
-    single_task_gp,
-)
+from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess, single_task_gp
+from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.beyond.surrogates.networks import Relinearised
+from fedgo.beyond.surrogates.process import Warp, squared_exponential
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 

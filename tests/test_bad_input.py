@@ -40,31 +40,27 @@ from fedgo import (
     theory,
     uniform_random,
 )
+from fedgo.beyond import Client, Fitting, Plan, Server
 from fedgo.beyond.advised import Advised
-from fedgo.beyond.counted import optimistic_ucb1
 from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
-from fedgo.beyond.guard import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
-from fedgo.beyond.optimist import exact_go_ucb
-from fedgo.beyond.surrogates import (
-    GaussianProcess,
-    IndependentArms,
-    LinearisedOnce,
-    Relinearised,
-    fitted,
-)
+from fedgo.beyond.federation.local import at_random, converse, play
+from fedgo.beyond.guard.counted import optimistic_ucb1
+from fedgo.beyond.guard.exact import computable_lam, exact_intervals, exact_parameter, prior
+from fedgo.beyond.guard.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
+from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import IndependentArms, fitted
+from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.confidence import Posterior, Tally, ball, first_order
-from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb
-from fedgo.experiments.regimes import world
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.tables import frequency, rate, table
-from fedgo.federation import Client, Fitting, Plan, Server
-from fedgo.federation.local import at_random, converse, play
+from fedgo.experiments.world import world
 from fedgo.messages import scalars
 from fedgo.phase_one import deal
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.theory.assumptions import Assumptions
 from fedgo.theory.confidence import radius
-from fedgo.theory.exact import computable_lam, exact_intervals, exact_parameter, prior
 from fedgo.theory.interpolation import interpolate
 from fedgo.theory.replay import replay
 from fedgo.theory.smoothness import box, suprema

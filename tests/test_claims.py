@@ -8,18 +8,18 @@ from fedgo.experiments.claims import (
     CLAIMS,
     VERDICTS,
     Claim,
-    Part,
+    ClaimPart,
     changes,
     count_once,
     judge,
     outcomes,
     verdict_on,
 )
-from fedgo.experiments.regimes import EXPERIMENTS
 from fedgo.experiments.results import summary, tuned
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import read
 from fedgo.experiments.studies import CLAIM_RUNS, CLAIM_SEED
+from fedgo.experiments.world import EXPERIMENTS
 from fedgo.trace import Trace
 
 
@@ -119,7 +119,7 @@ def test_a_claim_with_more_parts_reversed_than_held_is_mostly_contradicted(held,
 def test_a_ratio_that_is_a_part_of_two_claims_counts_once():
     claim = {"place": "p", "expected": "partly", "problems": ["hartmann6"]}
     regret, scalars = Claim(quote="a", **claim), Claim(quote="b", quantity="scalars", **claim)
-    one, two = (Part(label, 1, 1, 1, 1, "open") for label in "xy")
+    one, two = (ClaimPart(label, 1, 1, 1, 1, "open") for label in "xy")
     rows = [(regret, "partly", [one, two]), (regret, "partly", [one._replace(state="held")])]
     assert count_once(rows) == ["open", "open"]
     assert count_once([*rows, (scalars, "partly", [one._replace(state="reversed")])])[2:] == ["reversed"]

@@ -12,10 +12,7 @@ from instances import about, certificates, double
 from protocols import kernel_widths, log_ratio
 
 from fedgo import Langevin, Network, realizable, shared_start
-from fedgo.beyond.optimist import exact_go_ucb
-from fedgo.confidence import Tally, compress, condition
-from fedgo.theory.confidence import noise_radius, radius
-from fedgo.theory.exact import (
+from fedgo.beyond.guard.exact import (
     ExactIntervals,
     Prior,
     computable_lam,
@@ -24,8 +21,10 @@ from fedgo.theory.exact import (
     exact_regret,
     prior,
 )
-from fedgo.theory.intervals import knowledge
-from fedgo.theory.replay import replay
+from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.confidence import Tally, compress, condition
+from fedgo.theory.confidence import noise_radius, radius
+from fedgo.theory.replay import knowledge, replay
 
 BRIEF = Langevin(rounds=40, step=0.1)
 cases = settings(max_examples=150, deadline=None, derandomize=True)

@@ -12,17 +12,13 @@ import torch
 from federated import RIDGE, explored, pull, small, started, with_surrogate
 
 from fedgo import Network, realizable
+from fedgo.beyond import Client, Fitting, Plan, Server, converse, play
 from fedgo.beyond.advised import ADVISED, METHODS
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
-from fedgo.beyond.surrogates import (
-    GaussianProcess,
-    IndependentArms,
-    LinearisedOnce,
-    Relinearised,
-    single_task_gp,
-)  # fmt: skip
-from fedgo.federation import Client, Fitting, Plan, Server, converse, play
-from fedgo.federation.model import course
+from fedgo.beyond.federation.model import course
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess, single_task_gp
+from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 
 
 def bill(trace, until, arms):

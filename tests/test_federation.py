@@ -19,9 +19,7 @@ from kept_run import STEPS
 
 import fedgo
 from fedgo import Langevin, Network, Settings, _files
-from fedgo.beyond.surrogates import IndependentArms
-from fedgo.confidence import Tally, condition
-from fedgo.federation import (
+from fedgo.beyond import (
     Client,
     Kind,
     Letter,
@@ -33,8 +31,10 @@ from fedgo.federation import (
     decode,
     play,
 )
-from fedgo.federation.local import deliver
-from fedgo.federation.wire import OVERHEAD, pack, unpack
+from fedgo.beyond.federation.local import deliver
+from fedgo.beyond.federation.wire import OVERHEAD, pack, unpack
+from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.confidence import Tally, condition
 from fedgo.messages import scalars
 
 BRIEF = Langevin(rounds=30)
@@ -121,7 +121,7 @@ def test_the_ledger_is_the_weight_of_the_letters_in_any_order_of_turns(turns, sh
             weights["up"] += (len(received) - OVERHEAD) // 8
             return super().accept(received)
 
-    monkeypatch.setattr("fedgo.federation.local.Server", Weighing)
+    monkeypatch.setattr("fedgo.beyond.federation.local.Server", Weighing)
     problem, plan = small()
     trace = play(problem, plan, 120, turns, at_random(share))
     assert weights == {"up": int(trace.up.sum()), "down": int(trace.down.sum())} and weights["up"] > 0

@@ -12,7 +12,7 @@ ARRAYS = {"one": torch.ones(2)}
 
 
 def kept(path):
-    return _files.read(path, "the thing", ("one",))[0]["k"]
+    return _files.read_arrays(path, "the thing", ("one",))[0]["k"]
 
 
 def test_the_mode_is_kept_and_a_link_is_followed(tmp_path):
@@ -20,15 +20,15 @@ def test_the_mode_is_kept_and_a_link_is_followed(tmp_path):
     link.symlink_to(path)
     before = os.umask(0o027)
     try:
-        _files.write(link, "the thing", {"k": 1}, ARRAYS)  # of a file that is not there yet
+        _files.write_arrays(link, "the thing", {"k": 1}, ARRAYS)  # of a file that is not there yet
         assert stat.S_IMODE(path.stat().st_mode) == 0o640
     finally:
         os.umask(before)
     path.chmod(0o664)
-    _files.write(link, "the thing", {"k": 2}, ARRAYS)
+    _files.write_arrays(link, "the thing", {"k": 2}, ARRAYS)
     assert link.is_symlink() and kept(path) == 2 and stat.S_IMODE(path.stat().st_mode) == 0o664
     with pytest.raises(ValueError, match=r"the thing file is .*give that of a file"):
-        _files.write(tmp_path, "the thing", {}, ARRAYS)
+        _files.write_arrays(tmp_path, "the thing", {}, ARRAYS)
 
 
 def test_what_a_killed_process_left_is_removed_and_what_one_is_writing_is_not(tmp_path):
@@ -39,7 +39,7 @@ def test_what_a_killed_process_left_is_removed_and_what_one_is_writing_is_not(tm
         left.touch()
     os.utime(old, (0, 0))
     os.utime(other, (0, 0))
-    _files.write(tmp_path / "thing.npz", "the thing", {"k": 1}, ARRAYS)
+    _files.write_arrays(tmp_path / "thing.npz", "the thing", {"k": 1}, ARRAYS)
     assert sorted(tmp_path.iterdir()) == sorted([new, other, tmp_path / "thing.npz"])
 
 
@@ -52,5 +52,5 @@ def test_the_folder_is_synchronised_after_the_file_is_in_its_place(tmp_path, mon
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    _files.write(tmp_path / "thing.npz", "the thing", {"k": 1}, ARRAYS)
+    _files.write_arrays(tmp_path / "thing.npz", "the thing", {"k": 1}, ARRAYS)
     assert synced == [(False, False), (True, True)]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fedgo.experiments import traces
-from fedgo.experiments.regimes import EXPERIMENTS
 from fedgo.experiments.results import tuned
 from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.world import EXPERIMENTS
 
 RUNS, ROUNDS = 10, 100
 FROZEN = json.loads((Path(__file__).parent / "frozen.json").read_text(encoding="utf-8"))

@@ -22,8 +22,8 @@ from fedgo import (
     simulate,
 )
 from fedgo.algorithms.go_ucb import fed_go_learner
-from fedgo.beyond.counted import optimistic_ucb1
-from fedgo.beyond.guard import (
+from fedgo.beyond.guard.counted import optimistic_ucb1
+from fedgo.beyond.guard.guarantee import (
     Guarantee,
     Guard,
     guard_regret,
@@ -32,13 +32,14 @@ from fedgo.beyond.guard import (
     guarded_fed_go_ucb,
     phase_one_tally,
 )
-from fedgo.beyond.optimist import Optimist, with_trivial
+from fedgo.beyond.guard.intervals import outside
+from fedgo.beyond.guard.optimist import Optimist, with_trivial
+from fedgo.beyond.guard.proposals import Scripted, malicious
 from fedgo.confidence import Tally
-from fedgo.experiments.proposals import Scripted, malicious
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
 from fedgo.theory.confidence import tabular_information
-from fedgo.theory.intervals import knowledge, outside
+from fedgo.theory.replay import knowledge
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 seeds = st.integers(0, 10**6)

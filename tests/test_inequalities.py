@@ -8,7 +8,7 @@ import torch
 
 from fedgo import Langevin, Problem, Settings, SingleUnit, shared_start
 from fedgo.experiments.inequalities import one_step, regret_bound, violations
-from fedgo.experiments.plays import blind, linear_play, play, random_play
+from fedgo.experiments.plays import blind, linear_play, play_phase_two, random_play
 from fedgo.experiments.printed_event import bookkeeping
 from fedgo.theory.phase_two import (
     excess_first_order,
@@ -125,7 +125,7 @@ def test_every_inequality_is_that_of_a_loop_and_red_where_a_quantity_is_spoilt(p
 def unit_play():
     problem = single_unit(2, 2, 6, seed=3)
     start = shared_start(problem, SingleUnit(2), 3, 7, Langevin(rounds=60, step=0.3))
-    return play(problem, start, Settings(0.3, 0.02, 0.4))
+    return play_phase_two(problem, start, Settings(0.3, 0.02, 0.4))
 
 
 @pytest.mark.parametrize("line_three", [False, True])

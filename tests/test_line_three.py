@@ -8,8 +8,8 @@ from reference import go_ucb as reference
 
 from fedgo import Network
 from fedgo.confidence import Tally, ball
-from fedgo.optimism.images import view
-from fedgo.optimism.line_three import LineThree, line_three
+from fedgo.line_three.ascent import LineThree, line_three
+from fedgo.line_three.images import view
 
 
 def setting(hidden=4, arms=7, d_x=3, seed=0):

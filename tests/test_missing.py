@@ -12,11 +12,12 @@ import torch
 from fedgo import Network, realizable
 from fedgo.beyond.advised import ADVISED, UCB1
 from fedgo.beyond.epochs import surrogate_ucb
-from fedgo.beyond.surrogates import GaussianProcess, IndependentArms
+from fedgo.beyond.federation.model import course
+from fedgo.beyond.federation.plan import Fitting, Plan
+from fedgo.beyond.study.study import Study
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import IndependentArms
 from fedgo.confidence import Tally
-from fedgo.federation.model import course
-from fedgo.federation.plan import Fitting, Plan
-from fedgo.federation.study import Study
 
 PROBLEM = realizable(Network(2, 2), 1, arms=6, sigma=0.3)
 TOTAL = torch.tensor([[1.0, 1, 2, 0, 0, 0], [0.3, 0.1, 0.2, 0, 0, 0]], dtype=torch.float64)

@@ -7,10 +7,10 @@ from numpy.testing import assert_allclose
 from reference.fn_ucb import forward, plain_fn_ucb
 
 from fedgo import EventTriggered, Exploration, Network, Settings, hartmann6, simulate
-from fedgo.beyond.counted import optimistic_ucb1
-from fedgo.beyond.surrogates import GaussianProcess
+from fedgo.beyond.guard.counted import optimistic_ucb1
+from fedgo.beyond.map.rivals import fitted_kernel_ucb, fitted_prior, fn_ucb, local_variances, tangent_start
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.confidence import Tally
-from fedgo.experiments.peers import fitted_kernel_ucb, fn_ucb, local_variances, prior, tangent_start
 from fedgo.simulation import order_of_ties
 
 GAMMAS = (0.0, 0.3, 2.0, INF)
@@ -95,7 +95,7 @@ def test_the_fitted_kernel_gives_the_posterior_of_the_process_it_was_fitted_as()
     problem = hartmann6(1, arms=30, seed=4)
     counts = torch.arange(30).double() % 3
     data = Tally(counts, counts * problem.means[0] + 0.1 * counts.sqrt())
-    mean, kernel = prior(problem.arms[0], data, 0.1)
+    mean, kernel = fitted_prior(problem.arms[0], data, 0.1)
     at = counts.nonzero().squeeze(-1)
     gram = kernel[at][:, at] + (0.01 / counts[at]).diag()
     gain = kernel[:, at] @ torch.linalg.inv(gram)

@@ -18,8 +18,8 @@ from fedgo import (
     simulate,
 )
 from fedgo.confidence import compress, statistics
-from fedgo.optimism.parameter_space import ParameterSpace
-from fedgo.phase_two import State
+from fedgo.line_three.parameter_space import ParameterSpace
+from fedgo.phase_two import EventState
 from fedgo.star import Ledger, Star, When
 
 BRIEF = Langevin(rounds=40, step=0.1)
@@ -44,7 +44,7 @@ def linearised(world):
 class Watched(EventTriggered):
     """Keeps the state after every synchronisation."""
 
-    seen: list[tuple[torch.Tensor, torch.Tensor, State]] = field(default_factory=list)
+    seen: list[tuple[torch.Tensor, torch.Tensor, EventState]] = field(default_factory=list)
 
     def synchronise(self, state, star, when):
         after = super().synchronise(state, star, when)

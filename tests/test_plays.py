@@ -8,7 +8,7 @@ import torch
 
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
 from fedgo.confidence import Tally, ball, condition
-from fedgo.experiments.plays import Hindsight, play, single_unit_line_three
+from fedgo.experiments.plays import Hindsight, play_phase_two, single_unit_line_three
 from fedgo.theory.confidence import information_bound
 from fedgo.theory.worlds import single_unit
 
@@ -22,7 +22,7 @@ def network_play():
     network = Network(2, 3)
     problem = realizable(network, 3, arms=9, seed=4, scale=2.0)
     start = shared_start(problem, network, 4, 12, BRIEF)
-    return play(problem, start, Settings(0.5, 0.2, 0.1))
+    return play_phase_two(problem, start, Settings(0.5, 0.2, 0.1))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,9 @@ def test_a_play_is_fed_go_ucbs(network_play):
     gradients = network_play.start.network.gradients(network_play.start.w0[:, 0], network_play.problem.arms)
     assert network_play.slope == gradients.norm(dim=-1).max()
     assert network_play.information_bound == information_bound(9, 48, network_play.slope, 0.5)
-    assert play(network_play.problem, network_play.start, network_play.settings, slope=7.0).slope == 7
+    assert (
+        play_phase_two(network_play.problem, network_play.start, network_play.settings, slope=7.0).slope == 7
+    )
 
 
 def test_line_three_of_the_unit_is_the_maximum_over_the_ball(unit):

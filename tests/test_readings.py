@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedgo.experiments.readings import READINGS
-from fedgo.experiments.regimes import world
+from fedgo.experiments.world import world
 
 
 @pytest.mark.parametrize("name", READINGS)

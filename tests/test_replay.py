@@ -12,8 +12,7 @@ from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Problem, Settings, fed_go_ucb, shared_start
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
-from fedgo.theory.intervals import knowledge
-from fedgo.theory.replay import replay
+from fedgo.theory.replay import knowledge, replay
 
 BRIEF = Langevin(rounds=12, step=0.05)
 ROWS = ("local", "central", "gain", "since", "information", "total", "epoch")

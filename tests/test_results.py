@@ -7,12 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedgo.beyond.map.results import evaluations
+from fedgo.beyond.map.roster import VARIANTS
+from fedgo.beyond.map.studies import MAIN, MAP, REGIMES
 from fedgo.experiments import results, runner
-from fedgo.experiments.regimes import EXPERIMENTS, PROBLEMS, TUNING_SEED, Regime
-from fedgo.experiments.results import cells, judged, ranked, summary, tuned
-from fedgo.experiments.roster import ALGORITHMS, VARIANTS
+from fedgo.experiments.results import judged, ranked, summary, tuned
+from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import afresh, known, read
-from fedgo.experiments.studies import CURVES, MAIN, MAP, REGIMES, RUNGS, STUDIES, curve, exponent
+from fedgo.experiments.studies import CURVES, RUNGS, STUDIES, curve, exponent
+from fedgo.experiments.world import EXPERIMENTS, PROBLEMS, TUNING_SEED, Regime
 
 SMALL = Regime("hartmann6", 50)
 
@@ -62,11 +65,13 @@ def test_a_summary_from_single_runs_is_that_of_the_kept_means(monkeypatch):
 
 
 def test_every_cell_has_its_runs_and_one_setting_that_no_evaluation_chose():
-    for (regime, name), rows in cells().items():
+    for (regime, name), rows in evaluations().items():
         assert list(rows["run"]) == [*range(MAP.runs(name, regime))]
         setting = MAP.setting(name, regime)
         assert all((rows[part] == value).all() for part, value in setting.items())
-    assert [(regime, name) for regime in REGIMES for name in MAIN if (regime, name) not in cells()] == []
+    assert [
+        (regime, name) for regime in REGIMES for name in MAIN if (regime, name) not in evaluations()
+    ] == []
     assert set(PROBLEMS) == {regime.problem for regime in REGIMES}
 
 

@@ -16,14 +16,14 @@ import pytest
 import torch
 from distributed import Client, LocalCluster
 
+from fedgo.beyond.map.roster import PLAYERS, VARIANTS
 from fedgo.experiments import __main__ as command
 from fedgo.experiments import claims, explorer, results, runner, studies, tables
 from fedgo.experiments.halving import Rung, halve, together
-from fedgo.experiments.players import Player, World, grid
-from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
-from fedgo.experiments.roster import PLAYERS, VARIANTS
-from fedgo.experiments.runner import Study, afresh, check, compared, measure, read, run, shared_world
+from fedgo.experiments.players import Player, grid
+from fedgo.experiments.runner import Sweep, afresh, check, compared, measure, read, run, shared_world
 from fedgo.experiments.studies import STUDIES
+from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, World
 from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
 
@@ -109,7 +109,7 @@ def made_up(play, **changes):
         "runs": lambda name, regime: 5,
         "batch": 7,
     }
-    return Study("made up", "a test", **usual | changes)
+    return Sweep("made up", "a test", **usual | changes)
 
 
 def test_a_study_plays_every_run_once_and_chooses_where_nothing_is_evaluated(tmp_path):

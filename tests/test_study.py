@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from fedgo import Langevin, Problem
 from fedgo.beyond.advised import ADVISED, UCB1
-from fedgo.beyond.surrogates import Relinearised
-from fedgo.federation import cli
-from fedgo.federation.study import Options, Study, table
+from fedgo.beyond.study import cli
+from fedgo.beyond.study.study import Options, Study, as_lines
+from fedgo.beyond.surrogates.networks import Relinearised
 from fedgo.network import Network
 
 LINES = [
@@ -84,9 +84,11 @@ def test_a_study_that_is_opened_for_every_trial_is_the_one_that_stayed_open(csv,
     asked = go_on(whole, 20, random.Random(1))
     again = [go_on(opened(csv, "two.json", **how), 1, draw)[0] for _ in range(20)]
     assert again == asked
-    assert table(opened(csv, "two.json", **how).standings()) == table(whole.standings())
+    assert as_lines(opened(csv, "two.json", **how).standings()) == as_lines(whole.standings())
     assert asked.count("some") > 6 or how is PRINTED
-    assert whole.standings()[0].option in whole.verdict() and len(table(whole.standings()).splitlines()) == 6
+    assert (
+        whole.standings()[0].option in whole.verdict() and len(as_lines(whole.standings()).splitlines()) == 6
+    )
 
 
 def test_the_printed_method_says_what_the_map_says_of_it(csv):
@@ -124,10 +126,10 @@ def test_a_plan_takes_open_trials_for_observed(csv):
 def test_a_mistake_can_be_taken_back(csv):
     study = opened(csv)
     go_on(study, 12, random.Random(3))
-    before = table(study.standings())
+    before = as_lines(study.standings())
     with pytest.warns(UserWarning, match=r"reward of 'hot' is 1e\+09, more than 5 spreads"):
         study.tell("hot", 1e9)
-    assert study.untell() == ("hot", 1e9) and table(study.standings()) == before
+    assert study.untell() == ("hot", 1e9) and as_lines(study.standings()) == before
     with pytest.raises(ValueError, match=r"reward is 1e\+160: give a number within"):
         study.tell("hot", 1e160)
     with pytest.raises(ValueError, match="there is none"):
@@ -241,14 +243,16 @@ def test_another_noise_is_kept_and_fitted_again_but_not_under_a_guard(csv):
     for option in [*(name for name in TASTE if name != "more"), *["some"] * 6]:
         for each in (study, other):
             each.tell(option, TASTE[option])
-    before = table(study.standings())
+    before = as_lines(study.standings())
     study.batch(2)
     with pytest.warns(UserWarning, match=r"noise of .*study.json was 0.1 and is 0.4 from now on"):
         changed = opened(csv, noise=0.4)
     content = json.loads((csv.parent / "study.json").read_text())
     assert content["about"]["noise"] == 0.4
     assert len(content["told"]) == 11 and len(content["open"]) == 2 and content["until"] == 11
-    assert table(changed.standings()) == table(other.standings()) == table(study.standings()) != before
+    assert (
+        as_lines(changed.standings()) == as_lines(other.standings()) == as_lines(study.standings()) != before
+    )
     guarded = opened(csv, "guarded.json", **GUARDED)
     with pytest.raises(ValueError, match=r"guarded.json was begun with is 0.1: not 0.4: every certificate"):
         opened(csv, "guarded.json", noise=0.4)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from fedgo.experiments.summaries import interval, number, paired_difference
+from fedgo.experiments.summaries import formatted, interval, paired_difference
 from fedgo.trace import Trace
 
 
@@ -67,4 +67,4 @@ def test_a_paired_difference_cancels_what_the_runs_share():
     ],
 )
 def test_a_number_is_printed_as_one_writes_it(value, digits, printed):
-    assert number(value, digits) == printed
+    assert formatted(value, digits) == printed

@@ -15,15 +15,10 @@ from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
 from fedgo.beyond.epochs import Event, Growing, Planning, each_arm, surrogate_ucb
-from fedgo.beyond.guard import Guarantee, guard_regret
-from fedgo.beyond.surrogates import (
-    GaussianProcess,
-    IndependentArms,
-    LinearisedOnce,
-    Observed,
-    Relinearised,
-    fitted,
-)
+from fedgo.beyond.guard.guarantee import Guarantee, guard_regret
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import IndependentArms, Observed, fitted
+from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 
@@ -299,7 +294,7 @@ def test_without_botorch_all_but_the_process_works():
         "import sys; sys.modules['botorch'] = None\n"
         "from fedgo import Network, realizable\n"
         "from fedgo.beyond.epochs import surrogate_ucb\n"
-        "from fedgo.beyond.surrogates import GaussianProcess, Relinearised\n"
+        "from fedgo.beyond.surrogates.models import GaussianProcess, Relinearised\n"
         "surrogate_ucb(realizable(Network(2, 2), 1, arms=5), Relinearised(Network(2, 2), 1), 2, 3)\n"
         "try: GaussianProcess()\n"
         "except ImportError as error: print(error)"

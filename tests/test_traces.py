@@ -5,10 +5,12 @@ from functools import wraps
 
 import pytest
 
+from fedgo.beyond.map.roster import PLAYERS
 from fedgo.experiments import traces
-from fedgo.experiments.players import Player, World
+from fedgo.experiments.players import Player
 from fedgo.experiments.results import evaluate, tuned
-from fedgo.experiments.roster import ALGORITHMS, PLAYERS
+from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.world import World
 from fedgo.problems import clustered, hartmann6
 
 FEW = ["Uniform", "DisLinUCB"]

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from fedgo import Network, Settings
-from fedgo.federation import Fitting, Plan
+from fedgo.beyond import Fitting, Plan
 
 
 def hartmann(

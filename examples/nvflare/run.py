@@ -32,10 +32,10 @@ from at_site import hartmann
 from nvflare.recipe import ProdEnv, SimEnv
 
 from fedgo.beyond.advised import ADVISED
-from fedgo.experiments.regimes import world
+from fedgo.beyond.federation.flare import Hub, recipe
+from fedgo.beyond.federation.local import play
 from fedgo.experiments.results import tuned
-from fedgo.federation.flare import Hub, recipe
-from fedgo.federation.local import play
+from fedgo.experiments.world import world
 from fedgo.phase_one import phase_one_length
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,8 +207,11 @@ def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, str]:
 
 
 def stamp() -> dict[str, str]:
-    """When and with what a run was made; the code by a hash of fedgo/federation and of this folder."""
-    files = [*sorted((ROOT / "fedgo/federation").glob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))]
+    """When and with what a run was made; the code by a hash of fedgo/beyond/federation and of this folder."""
+    files = [
+        *sorted((ROOT / "fedgo/beyond/federation").glob("*.py")),
+        *sorted(Path(__file__).parent.glob("*.py")),
+    ]
     code = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
     made = {"code": code, "date": time.strftime("%Y-%m-%d", time.gmtime()), "processors": str(os.cpu_count())}
     return made | {name: version(name) for name in ("nvflare", "torch", "numpy")}

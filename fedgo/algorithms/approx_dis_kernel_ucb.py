@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import number, on_cpu
-from fedgo._streams import generator, uniform
+from fedgo._streams import generator, uniform_draws
 from fedgo.confidence import Posterior, Tally, condition, require_prior, width
 from fedgo.messages import names_arms, scalars
 from fedgo.phase_one import Exploration
@@ -52,7 +52,7 @@ def approx_dis_kernel_ucb(
     return simulate("ApproxDisKernelUCB", problem, learner, start, clients, steps)
 
 
-class State(NamedTuple):
+class KernelState(NamedTuple):
     """What every client of ApproxDisKernelUCB knows of its S runs, N clients and K arms.
 
     ``posterior`` is that of the rewards in the features φ of the dictionary, and ``rest`` = (k − φᵀφ)/λ, (S, N, K), the
@@ -83,23 +83,23 @@ class NystroemKernel:
     settings: Settings
     oversampling: float
 
-    def begin(self) -> State:
+    def begin(self) -> KernelState:
         """No data and an empty dictionary: mean 0 and σ² = k(x, x)/λ."""
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
         posterior = Posterior(own.sums.new_zeros(*own.sums.shape, arms), own.sums)
-        return State(posterior, prior, prior, own, own.sums[..., 0], own.sums[..., 0])
+        return KernelState(posterior, prior, prior, own, own.sums[..., 0], own.sums[..., 0])
 
-    def index(self, state: State) -> Tensor:
+    def index(self, state: KernelState) -> Tensor:
         """The upper confidence bound."""
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
-    def fires(self, state: State, arm: Tensor) -> Tensor:
+    def fires(self, state: KernelState, arm: Tensor) -> Tensor:
         """Whether the accumulated σ² exceeds γ with this pull."""
         return state.spent + _at(state.before, arm) > self.settings.gamma
 
-    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+    def learn(self, state: KernelState, arm: Tensor, reward: Tensor, turn: Tensor) -> KernelState:
         """Absorb the pull in the features of the current dictionary."""
         return state._replace(
             posterior=state.posterior.absorb(arm, reward, turn),
@@ -108,7 +108,7 @@ class NystroemKernel:
             fresh=state.fresh + turn,
         )
 
-    def synchronise(self, state: State, star: Star, when: When) -> State:
+    def synchronise(self, state: KernelState, star: Star, when: When) -> KernelState:
         """A new dictionary, drawn with the current variances; then statistics in its features."""
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
@@ -123,7 +123,7 @@ class NystroemKernel:
             generator(self.problem.seed, self.problem.runs[r], f"dictionary at {step}")
             for r, step in zip(when.run.tolist(), when.step.tolist(), strict=True)
         )
-        return uniform(sources, *missed.shape[1:]) < 1 - missed
+        return uniform_draws(sources, *missed.shape[1:]) < 1 - missed
 
     def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
         """The four messages: the arms drawn up, the dictionary down, the statistics in its features up and down."""
@@ -141,7 +141,7 @@ class NystroemKernel:
         down = scalars(encoding, members, pulls.sum(1), arms, news=fresh.sum(1))
         star.broadcast(Message(total, down), when)
 
-    def _refit(self, dictionary: Tensor, own: Tally, run: Tensor) -> State:
+    def _refit(self, dictionary: Tensor, own: Tally, run: Tensor) -> KernelState:
         """The state that all clients of the runs share after a synchronisation, with their ``own`` data (R, N, K)."""
         kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
@@ -151,7 +151,7 @@ class NystroemKernel:
         blank = torch.zeros_like(own.counts[..., 0])
         shared = Posterior(*(part.unsqueeze(1) for part in posterior))
         rest = rest.unsqueeze(1)
-        return State(shared, rest, shared.variance + rest, own, blank, blank)
+        return KernelState(shared, rest, shared.variance + rest, own, blank, blank)
 
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
@@ -173,7 +173,7 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
     return features.mT
 
 
-def _variance(state: State) -> Tensor:
+def _variance(state: KernelState) -> Tensor:
     return state.posterior.variance + state.rest
 
 

@@ -59,7 +59,7 @@ def fed_glb_ucb(
     return simulate("Fed-GLB-UCB", problem, learner, nothing, clients, steps, together=True)
 
 
-class State(NamedTuple):
+class LinkState(NamedTuple):
     """Per learner (S, N, …): A⁻¹, b, θ, all own data as a `Tally` of rewards, pulls and log-ratio since the sync.
 
     ``gram`` (S, d, d) is the server's A and ``fitted`` (S, d) its θ, from which its next fit starts.
@@ -84,7 +84,7 @@ class GeneralisedLinear:
     settings: Settings
     link: Link
 
-    def begin(self) -> State:
+    def begin(self) -> LinkState:
         """A = λI, b = θ = 0."""
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
@@ -92,22 +92,22 @@ class GeneralisedLinear:
         gram = (self.settings.lam * eye).expand(runs, d, d)
         vector = torch.zeros(runs, self.learners, d, dtype=torch.float64)
         own = Tally.blank(runs, self.learners, arms)
-        return State(inverse, vector, vector, own, own.counts, vector[..., 0], gram, vector[:, 0])
+        return LinkState(inverse, vector, vector, own, own.counts, vector[..., 0], gram, vector[:, 0])
 
-    def index(self, state: State) -> Tensor:
+    def index(self, state: LinkState) -> Tensor:
         """xᵀA⁻¹b + √β‖x‖_{A⁻¹}; μ increases, so the index is that of the linear part."""
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
         mean = (seen @ state.b.unsqueeze(-1)).squeeze(-1)
         return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
-    def fires(self, state: State, arm: Tensor) -> Tensor:
+    def fires(self, state: LinkState, arm: Tensor) -> Tensor:
         """The event of DisLinUCB, for A after the pull."""
         _, variance = self._pulled(state, arm)
         pulls = state.fresh.sum(-1) + 1
         return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
-    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+    def learn(self, state: LinkState, arm: Tensor, reward: Tensor, turn: Tensor) -> LinkState:
         """Absorb the pull into A and b, and take the online Newton step."""
         x, variance = self._pulled(state, arm)
         predicted = (x * state.theta).sum(-1)
@@ -125,7 +125,7 @@ class GeneralisedLinear:
             gain=state.gain + turn * variance.log1p(),
         )
 
-    def synchronise(self, state: State, star: Star, when: When) -> State:
+    def synchronise(self, state: LinkState, star: Star, when: When) -> LinkState:
         """Upload ΔA, fit θ over the star, download A, b and θ; the own data stay with their clients."""
         run = when.run
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
@@ -143,10 +143,12 @@ class GeneralisedLinear:
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
         blank = torch.zeros_like(state.gain[run])
         fresh = torch.zeros_like(own.counts)
-        new = State(inverse.unsqueeze(1), b.unsqueeze(1), theta.unsqueeze(1), own, fresh, blank, gram, theta)
+        new = LinkState(
+            inverse.unsqueeze(1), b.unsqueeze(1), theta.unsqueeze(1), own, fresh, blank, gram, theta
+        )
         return place(state, run, new)
 
-    def _pulled(self, state: State, arm: Tensor) -> tuple[Tensor, Tensor]:
+    def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
         """x (S, N, d) and ‖x‖²_{A⁻¹} (S, N) of ``arm`` (S, N)."""
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
@@ -176,10 +178,10 @@ class GeneralisedLinear:
             return gradient
 
         # F is λ/n-strongly convex: it is within |∇F|²n/(2λ) of its minimum
-        return descend(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
+        return nesterov(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
 
 
-def descend(
+def nesterov(
     objective: Callable[[Tensor], Callable[[Tensor], Tensor]], start: Tensor, size: Tensor, small: Tensor
 ) -> Tensor:
     """Nesterov's descent on R functions F at once, from ``start`` (R, d), each until |∇F|² ≤ ``small`` (R,).

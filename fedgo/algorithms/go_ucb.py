@@ -6,7 +6,7 @@ Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀)
 
 Fed-GO-UCB synchronises on an event, One-GO-UCB at every step, N-GO-UCB (Section 6) never, with N oracles that each fit
 one client's own Phase I data. State and steps are those of `fedgo.phase_two`, the argmax is first-order there and that
-of the paper in `fedgo.optimism`.
+of the paper in `fedgo.line_three`.
 """
 
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ from torch import Tensor
 from fedgo._checks import on_cpu, require, require_kind
 from fedgo.confidence import compress
 from fedgo.langevin import Langevin, Shards, langevin_rounds, last
+from fedgo.line_three.ascent import LineThree
+from fedgo.line_three.images import view
+from fedgo.line_three.parameter_space import ParameterSpace
 from fedgo.messages import scalars
 from fedgo.network import Network, Parametric
-from fedgo.optimism.images import view
-from fedgo.optimism.line_three import LineThree
-from fedgo.optimism.parameter_space import ParameterSpace
 from fedgo.phase_one import Start, explore_and_deal, require_fitted
-from fedgo.phase_two import EventTriggered, Index, Settings, State
+from fedgo.phase_two import EventState, EventTriggered, Index, Settings
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When, answer
@@ -120,15 +120,15 @@ class Immediate(EventTriggered):
             return cost
         return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
 
-    def fires(self, state: State, arm: Tensor) -> Tensor:
+    def fires(self, state: EventState, arm: Tensor) -> Tensor:
         """Always."""
         return torch.ones_like(arm, dtype=torch.bool)
 
-    def gain(self, state: State, arm: Tensor, turn: Tensor) -> Tensor:
+    def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
         """0: nothing is left to synchronise."""
         return state.gain
 
-    def synchronise(self, state: State, star: Star, when: When) -> State:
+    def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
         """Charge one upload and N downloads; the shared model is up to date already."""
         message = Message(None, self.cost)
         star.collect(message, when, senders=1)

@@ -1,0 +1,111 @@
+"""What the paper does not have: what the book recommends to run, studies, federations, guards and the map."""
+
+from typing import TYPE_CHECKING
+
+from fedgo._lazy import loader
+
+if TYPE_CHECKING:
+    from fedgo.beyond.advised import ADVISED, METHODS, UCB1, Advised
+    from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
+    from fedgo.beyond.federation.client import Client
+    from fedgo.beyond.federation.local import at_random, converse, play
+    from fedgo.beyond.federation.plan import Fitting, Plan
+    from fedgo.beyond.federation.server import Server
+    from fedgo.beyond.federation.wire import Kind, Letter, Refused, decode
+    from fedgo.beyond.guard.counted import optimistic_ucb1
+    from fedgo.beyond.guard.guarantee import Guarantee, guarded, guarded_fed_go_ucb
+    from fedgo.beyond.guard.optimist import exact_go_ucb
+    from fedgo.beyond.study.study import Options, Standing, Study, as_lines
+    from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+    from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
+    from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
+
+_MODULES = {
+    "advised": (
+        "ADVISED",
+        "METHODS",
+        "UCB1",
+        "Advised",
+    ),
+    "epochs": (
+        "Event",
+        "Growing",
+        "each_arm",
+        "surrogate_ucb",
+    ),
+    "federation.client": ("Client",),
+    "federation.local": (
+        "at_random",
+        "converse",
+        "play",
+    ),
+    "federation.plan": (
+        "Fitting",
+        "Plan",
+    ),
+    "federation.server": ("Server",),
+    "federation.wire": (
+        "Kind",
+        "Letter",
+        "Refused",
+        "decode",
+    ),
+    "guard.counted": ("optimistic_ucb1",),
+    "guard.guarantee": (
+        "Guarantee",
+        "guarded",
+        "guarded_fed_go_ucb",
+    ),
+    "guard.optimist": ("exact_go_ucb",),
+    "study.study": (
+        "Options",
+        "Standing",
+        "Study",
+        "as_lines",
+    ),
+    "surrogates.gaussian_process": ("GaussianProcess",),
+    "surrogates.models": (
+        "IndependentArms",
+        "Surrogate",
+    ),
+    "surrogates.networks": (
+        "LinearisedOnce",
+        "Relinearised",
+    ),
+}
+__all__ = [
+    "ADVISED",
+    "METHODS",
+    "UCB1",
+    "Advised",
+    "Client",
+    "Event",
+    "Fitting",
+    "GaussianProcess",
+    "Growing",
+    "Guarantee",
+    "IndependentArms",
+    "Kind",
+    "Letter",
+    "LinearisedOnce",
+    "Options",
+    "Plan",
+    "Refused",
+    "Relinearised",
+    "Server",
+    "Standing",
+    "Study",
+    "Surrogate",
+    "as_lines",
+    "at_random",
+    "converse",
+    "decode",
+    "each_arm",
+    "exact_go_ucb",
+    "guarded",
+    "guarded_fed_go_ucb",
+    "optimistic_ucb1",
+    "play",
+    "surrogate_ucb",
+]
+__getattr__ = loader(__name__, _MODULES)

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count
-from fedgo.beyond.epochs import Growing, each_arm, plan, surrogate_ucb
-from fedgo.beyond.surrogates import Fitted, GaussianProcess, IndependentArms, Surrogate
+from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
+from fedgo.beyond.planning import plan
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate
 from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace

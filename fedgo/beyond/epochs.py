@@ -14,7 +14,7 @@ on machines that are alike.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -22,23 +22,21 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, extra, number, on_cpu, require, require_kind
-from fedgo.beyond.guard import Guarantee, exchange, guarded, phase_one_tally
-from fedgo.beyond.optimist import check_event, counts_and_sums
-from fedgo.beyond.surrogates import ByColumns, Fitted, GaussianProcess, Surrogate, fitted, why_it_failed
+from fedgo.beyond.guard.guarantee import Guarantee, exchange, guarded, phase_one_tally
+from fedgo.beyond.guard.optimist import check_event, counts_and_sums
+from fedgo.beyond.planning import plan
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import Fitted, Surrogate, fitted, why_it_failed
 from fedgo.confidence import Posterior, Tally, width
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start, explore, phase_one_length
 from fedgo.phase_two import place
 from fedgo.problem import Problem
-from fedgo.simulation import largest, order_of_ties, simulate
+from fedgo.simulation import order_of_ties, simulate
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
 Planning = Literal["joint", "own"]
-
-_DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
-_BLOCK = 1024  # pulls of a plan for which memory is taken at once
-_LOOK = 16  # pulls of a plan between two looks at the rivals
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Own(NamedTuple):
     gain: Tensor
 
 
-class State(NamedTuple):
+class EpochState(NamedTuple):
     """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), each client's ``place`` in the
     epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, whether it was ``kept`` from an epoch before, as
     a new one failed (S,), and what is played by it: the ``plan`` of all, arms (S, NT) of which the first are planned,
@@ -113,12 +111,12 @@ class Epochs:
     steps: int
     begun: int
 
-    def begin(self) -> State:
+    def begin(self) -> EpochState:
         """A first fit to what everybody knows."""
         run = torch.arange(len(self.runs))
         return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
 
-    def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> State:
+    def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> EpochState:
         """The runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) is first.
 
         All know what is at the ``server`` (R, K); the fits follow on those ``before``.
@@ -146,13 +144,13 @@ class Epochs:
         else:
             length, plan = self._plan(run, fits, length, server.counts)
         fresh = Tally.blank(runs, clients, arms)
-        return State(fresh, server, seat, length, tuple(fits), kept, plan)
+        return EpochState(fresh, server, seat, length, tuple(fits), kept, plan)
 
-    def notes(self, state: State, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
+    def notes(self, state: EpochState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """``kept_fit``, if ever a fit failed: whether the pull follows an earlier one."""
         return {"kept_fit": state.kept.unsqueeze(1).expand_as(arm)} if bool(state.kept.any()) else {}
 
-    def index(self, state: State) -> Tensor:
+    def index(self, state: EpochState) -> Tensor:
         """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
         plan = state.plan
         if isinstance(plan, Own):
@@ -161,14 +159,14 @@ class Epochs:
         arm = plan.gather(1, state.place % state.length.clamp(max=plan.shape[1]).unsqueeze(1))
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
 
-    def fires(self, state: State, arm: Tensor) -> Tensor:
+    def fires(self, state: EpochState, arm: Tensor) -> Tensor:
         """Whether the pull is the last of its epoch."""
         if isinstance(state.plan, Own) and isinstance(self.until, Event):
             gain = state.plan.gain + state.plan.posterior.gain(arm)
             return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
         return state.place + 1 >= state.length.unsqueeze(1)  # above it only where clients do not take turns
 
-    def learn(self, state: State, arm: Tensor, reward: Tensor, turn: Tensor) -> State:
+    def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
         """Count the pull; go to the next."""
         plan = state.plan
         if isinstance(plan, Own):
@@ -177,7 +175,7 @@ class Epochs:
         place = state.place + self.learners * turn.long()
         return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place, plan=plan)
 
-    def synchronise(self, state: State, star: Star, when: When) -> State:
+    def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
         """Counts and sums up, the news of all down, and the next fit."""
         run, fits = when.run, list(state.fits)
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
@@ -225,91 +223,6 @@ class Epochs:
         own = gain.unflatten(1, (-1, clients)).cumsum(1)
         fired: Tensor = own * torch.arange(1, own.shape[1] + 1).unsqueeze(-1) > self.until.gamma
         return fired.flatten(1)[:, :pulls]
-
-
-def plan(
-    fits: Sequence[Fitted],
-    kappa: Tensor,
-    order: Tensor,
-    sigma: float,
-    pulls: int,
-    begun: Sequence[int] = (),
-    retired: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The arms of L = ``pulls`` pulls with noise σ = ``sigma``, and the variance of each when it is pulled, (R, L).
-
-    By the largest mean + κ√variance of the ``fits`` of R runs, with ``kappa`` and ``order`` of ties (R, K). Each pull
-    takes from the variances of the C `rivals` as if it were observed, O(C) for each pull before it, but not for more
-    than some `_BLOCK` or 2C; where one rival is left, it has all further pulls. The first are those of ``begun``, if
-    they are decided already; no other is of an arm that is ``retired`` (K,).
-    """
-    opened = torch.tensor(begun, dtype=torch.int64)
-    mean = torch.stack([fit.mean for fit in fits])
-    if retired is not None:
-        mean = mean.masked_fill(retired, -torch.inf)
-    variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
-    among = rivals(mean, variance, kappa, opened)
-    mean, variance, kappa, order = (part.gather(1, among) for part in (mean, variance, kappa, order))
-    variance, columns = _moments(fits, among, variance)
-    places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
-    vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
-    arms, variances = [], []
-    for k in range(pulls):
-        index = mean + kappa * variance.sqrt()
-        arm = places[:, k : k + 1] if k < len(begun) else largest(index, order).unsqueeze(-1)
-        arms.append(arm)
-        variances.append(variance.gather(-1, arm))
-        left = pulls - k - 1
-        if k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
-            arms.append(arm.expand(-1, left))
-            variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
-            break
-        if used == vectors.shape[1]:
-            if used > 2 * mean.shape[1]:  # C vectors say of the covariance what all do
-                vectors = torch.linalg.qr(vectors, mode="r").R
-                used = vectors.shape[1]
-            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _BLOCK)))
-        past = vectors[:, :used]
-        explained = past.gather(-1, arm.unsqueeze(-1).expand(-1, used, 1)).mT @ past
-        column = columns(arm.squeeze(-1)) - explained.squeeze(-2)
-        vectors[:, used] = column / (noise + variances[-1]).sqrt()
-        variance = (variance - vectors[:, used].square()).clamp(min=0)
-        used += 1
-    return among.gather(1, torch.cat(arms, -1)), torch.cat(variances, -1)
-
-
-def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor) -> Tensor:
-    """The arms (R, C) that a joint plan may pull: widths only shrink, so that an arm whose mean + ``kappa``·√variance,
-    (R, K) each, is below the largest mean stays there, but for those ``opened`` (B,). C is that of the run with the
-    most."""
-    upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
-    among = upper >= mean.amax(-1, keepdim=True) - 1e-6
-    return upper.topk(int(among.sum(-1).max()), -1).indices.sort(-1).values
-
-
-def _moments(
-    fits: Sequence[Fitted], among: Tensor, variance: Tensor
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C), and what makes of an arm of each run (R,) the
-    column of its covariance (R, C). It is of the whole covariance where C is not large, or a fit has no single columns;
-    else ``variance`` is as given, and columns are made when they are asked for."""
-    by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
-    if among.shape[1] > _DENSE and len(by_columns) == len(fits):
-
-        def columns(arm: Tensor) -> Tensor:
-            each = zip(by_columns, among, arm, strict=True)
-            return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
-
-        return variance, columns
-    covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
-    runs = torch.arange(len(fits))
-    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), lambda arm: covariance[runs, arm]
-
-
-def _decided(mean: Tensor, index: Tensor) -> Tensor:
-    """Whether no arm's ``index`` but one's reaches the largest ``mean`` (R, C): indices only fall."""
-    top = mean.amax(-1, keepdim=True)
-    return (index >= top - 1e-6 * top.abs().clamp(min=1.0)).sum(-1) <= 1
 
 
 def require_epochs(

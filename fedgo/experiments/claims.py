@@ -17,19 +17,19 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
-from fedgo.experiments.regimes import PROBLEMS
 from fedgo.experiments.results import tuned
 from fedgo.experiments.runner import facts
 from fedgo.experiments.studies import STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.experiments.tables import State, in_symbols, quote, table
+from fedgo.experiments.world import PROBLEMS
 from fedgo.trace import Trace
 
 Verdict = Literal["reproduced", "partly", "mostly contradicted", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
-class Part(NamedTuple):
+class ClaimPart(NamedTuple):
     """One comparison of a claim: the estimate with its 95 % interval, and its ``state`` against the ``limit``."""
 
     label: str
@@ -81,7 +81,7 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
     )
 
 
-def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[Part]]:
+def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
     """Return the verdict on ``claim`` from ``runs``, and the parts it rests on."""
     parts = []
     for problem, own, other in product(claim.problems, claim.ours, claim.others or ("",)):
@@ -95,7 +95,7 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[Part]]:
         if claim.side == "above":
             claimed, opposite = opposite, claimed
         state: State = "held" if claimed else "reversed" if opposite else "open"
-        parts.append(Part(f"{PROBLEMS[problem].title}: {label}", *found, claim.limit, state))
+        parts.append(ClaimPart(f"{PROBLEMS[problem].title}: {label}", *found, claim.limit, state))
     return verdict_on([part.state for part in parts]), parts
 
 
@@ -113,7 +113,7 @@ def verdict_on(states: Sequence[State]) -> Verdict:
     return "partly" if held else "undecided"
 
 
-def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[Part]]]) -> list[State]:
+def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> list[State]:
     """Return the state of every ratio that the parts of the judged claims, ``rows``, contain.
 
     A ratio, the same quantity of the same two algorithms on the same problem, may be a part of several claims; it
@@ -126,15 +126,15 @@ def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[Part]]]) -> list[St
     return [*found.values()]
 
 
-class Change(NamedTuple):
+class Counterfactual(NamedTuple):
     """The verdict on a ``claim`` and its parts ``before`` and ``after`` some runs were replaced."""
 
     claim: Claim
-    before: tuple[Verdict, list[Part]]
-    after: tuple[Verdict, list[Part]]
+    before: tuple[Verdict, list[ClaimPart]]
+    after: tuple[Verdict, list[ClaimPart]]
 
 
-def changes(runs: Any, others: Any, baselines: bool = False) -> list[Change]:
+def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfactual]:
     """Every claim that runs on the problems of ``others`` decide, judged on ``runs`` and with ``others`` in place of
     those of the algorithm that the claim is about; what it is compared with stays, unless ``baselines``."""
     found = []
@@ -146,7 +146,7 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Change]:
                 pd.MultiIndex.from_frame(frame[["problem", "player"]]) for frame in (runs, new)
             )
             after = pd.concat([runs[~played.isin(replaced)], new])
-            found.append(Change(here, judge(here, runs), judge(here, after)))
+            found.append(Counterfactual(here, judge(here, runs), judge(here, after)))
     return found
 
 
@@ -185,7 +185,7 @@ def regrets_compared(
     return table(("problem", "regret of", before, after, "difference"), rows, "llllr")
 
 
-def quote_study(of: str, study: str, found: Sequence[Change]) -> None:
+def quote_study(of: str, study: str, found: Sequence[Counterfactual]) -> None:
     """Quote what the changes come to, how many settings the ``study`` tried on how many runs, and when."""
     turned = [
         (old.state == "held", new.state == "held")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def digest(parts: Iterable[str | bytes]) -> str:
+def hash_of(parts: Iterable[str | bytes]) -> str:
     """16 hexadecimal digits that stand for ``parts`` and the places where they are divided."""
     total = hashlib.sha256()
     for part in parts:
@@ -83,7 +83,7 @@ def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAG
     parts = [part for pair in hashes(roots, package).items() for part in pair]
     for name in files:
         parts += [name, _read(package / name, "").hash]
-    return digest(parts)
+    return hash_of(parts)
 
 
 def _dotted(node: ast.AST) -> str:
@@ -117,4 +117,4 @@ def _read_once(file: Path, changed: int, name: str) -> _Module:
             match node.body:
                 case [ast.Expr(value=ast.Constant(value=str())), *rest]:
                     node.body = rest
-    return _Module(digest([ast.dump(tree)]), tuple(bound(tree, name)), tuple(imported(tree, name)))
+    return _Module(hash_of([ast.dump(tree)]), tuple(bound(tree, name)), tuple(imported(tree, name)))

@@ -14,7 +14,7 @@ import numpy as np
 
 DIGITS = 3  # means are compared as they are printed
 
-Setting = Mapping[str, Any]
+Candidate = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
@@ -28,21 +28,21 @@ class Halving(NamedTuple):
     """The settings of every rung that is done, ``ranked`` from the best on; and those ``waiting`` to be played on
     ``runs`` runs, if not all rungs are."""
 
-    ranked: list[list[Setting]]
-    waiting: list[Setting]
+    ranked: list[list[Candidate]]
+    waiting: list[Candidate]
     runs: int
 
 
 def halve(
-    settings: Sequence[Setting], rungs: Sequence[Rung], score: Callable[[Setting, int], float | None]
+    settings: Sequence[Candidate], rungs: Sequence[Rung], score: Callable[[Candidate, int], float | None]
 ) -> Halving:
     """How far the choice among ``settings`` has come, given the ``score`` of each on its first runs, None if it lacks.
 
     The leader of a rung stays to the end, whatever becomes of it: what its choice would have cost is then known. Equal
     settings stay in the order in which they were given.
     """
-    ranked: list[list[Setting]] = []
-    leaders: list[Setting] = []
+    ranked: list[list[Candidate]] = []
+    leaders: list[Candidate] = []
     entrants = list(settings)
     for size, runs in rungs:
         if ranked:

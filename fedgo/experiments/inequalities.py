@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedgo._checks import require
 from fedgo.confidence import Tally, ball
-from fedgo.experiments.plays import Play
+from fedgo.experiments.plays import PhaseTwoRuns
 from fedgo.theory.phase_two import (
     excess_first_order,
     excess_in_ball,
@@ -22,7 +22,7 @@ _SLACK = 1 + 1e-9  # rounding
 _LOST = 1e-14  # per C_g²/λ: the widths before the first pulls are that large, and rank-one updates subtract from them
 
 
-def violations(play: Play) -> dict[str, Tensor]:
+def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     """Where an inequality fails on the runs of ``play``, by its name, one boolean for each thing that it speaks about.
 
     - ``information``: Λ ≤ R, (S,);
@@ -79,7 +79,7 @@ class OneStep(NamedTuple):
         return int((self.covered & (self.regret > least * _SLACK)).sum())
 
 
-def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep:
+def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) -> OneStep:
     """The regret of every step of ``play``, whose w* is known, and its bounds.
 
     ``curvature`` (S,) is C_h; the index was the first-order one, or line 3 with ``line_three``.
@@ -107,7 +107,7 @@ def one_step(play: Play, curvature: Tensor, line_three: bool = False) -> OneStep
 
 
 def regret_bound(
-    play: Play, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
+    play: PhaseTwoRuns, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
 ) -> Tensor:
     """`regret_phase_two_clipped`, the bound on Σ_t r_t, for every run of ``play`` with any λ > 0, (S,).
 

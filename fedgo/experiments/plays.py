@@ -73,7 +73,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class Play(Replayed):
+class PhaseTwoRuns(Replayed):
     """Runs of Phase II with C_g = ``slope``, a bound on every ‖g_t‖."""
 
     slope: float
@@ -152,9 +152,9 @@ class Hindsight(Replayed):
         ).sqrt()
 
 
-def play(
+def play_phase_two(
     problem: Problem, start: Start, settings: Settings, index: Index | None = None, slope: float | None = None
-) -> Play:
+) -> PhaseTwoRuns:
     """Phase II of Fed-GO-UCB, with another ``index`` where one is given.
 
     C_g is ``slope``, or else the largest ‖∇f_x(ŵ₀)‖ of any arm.
@@ -164,17 +164,17 @@ def play(
     trace = simulate("Fed-GO-UCB", problem, learner, start.exploration, start.clients, steps)
     if slope is None:
         slope = start.network.gradients(start.w0, problem.arms.unsqueeze(1)).norm(dim=-1).max().item()
-    return Play(problem, start, settings, trace, slope)
+    return PhaseTwoRuns(problem, start, settings, trace, slope)
 
 
 def linear_play(
     problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
-) -> Play:
+) -> PhaseTwoRuns:
     """Phase II alone, NT steps on linear features, ∇f_x = x: a `SingleUnit` at ŵ₀ = 0, where f_x = 0."""
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
     start = Start(problem, SingleUnit(d_x), clients, rounds, Exploration.nothing(runs), origin, loss)
-    return play(problem, start, settings, index)
+    return play_phase_two(problem, start, settings, index)
 
 
 def blind(source: torch.Generator) -> Index:
@@ -201,7 +201,7 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 
 def random_play(
     runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
-) -> Play:
+) -> PhaseTwoRuns:
     """Linear features with everything drawn from ``source``: N, T, K, d, arms, mean rewards, λ and γ.
 
     λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, unless only a ``share`` of that; γ is

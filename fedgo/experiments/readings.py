@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedgo.algorithms.go_ucb import fed_go_ucb
-from fedgo.experiments.players import HIDDEN, Player, Setting, World, grid
-from fedgo.experiments.regimes import EXPERIMENTS
+from fedgo.experiments.players import Player, Setting, grid
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.runner import Study
+from fedgo.experiments.runner import Sweep
+from fedgo.experiments.world import EXPERIMENTS, HIDDEN, World
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -25,10 +25,10 @@ TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # fast, and far apart in kin
 OWN = "as in the book"  # of the constants
 LEAST = 10  # pulls of the shortest Phase I
 
-Change = Callable[[Problem], Problem]
+Alteration = Callable[[Problem], Problem]
 
 
-def _arms_of(run: int) -> Change:
+def _arms_of(run: int) -> Alteration:
     """Hartmann6 with the arms of one ``run`` in all, so that only the noise differs."""
 
     def change(problem: Problem) -> Problem:
@@ -46,7 +46,7 @@ def _standardised(problem: Problem) -> Problem:
 
 
 # The experiment of each, and what becomes of its problem.
-READINGS: Mapping[str, tuple[str, Change]] = {
+READINGS: Mapping[str, tuple[str, Alteration]] = {
     "Cosine8": ("cosine8", lambda problem: problem),
     "Cosine8, sign as printed": (
         "cosine8",
@@ -77,13 +77,13 @@ WITH_GAMMA = ("Fed-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")
 SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB1, shared")
 
 
-def players(tune: Study) -> dict[str, Player]:
+def reading_players(tune: Sweep) -> dict[str, Player]:
     """Every reading and every constant, each with the algorithms that play it as the study ``tune`` has them."""
     found = {name: _reading(*about, tune) for name, about in READINGS.items()}
     return found | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
 
 
-def _reading(experiment: str, change: Change, tune: Study) -> Player:
+def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
     def play(world: World, setting: Setting) -> Trace:
         algorithm, other = setting["algorithm"], replace(world, problem=change(world.problem))
         return ALGORITHMS[algorithm].play(other, tune.setting(algorithm, EXPERIMENTS[experiment]))
@@ -91,7 +91,7 @@ def _reading(experiment: str, change: Change, tune: Study) -> Player:
     return Player(play, grid(algorithm=TRIO))
 
 
-def _constant(tune: Study, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
+def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
     """The trace ends where that of the shortest Phase I does: after as many pulls for all."""
 
     def play(world: World, setting: Setting) -> Trace:
@@ -107,12 +107,12 @@ def _constant(tune: Study, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
     return Player(play, grid(algorithm=TRIO[:1]))
 
 
-def senders(tune: Study) -> dict[str, Player]:
+def senders(tune: Sweep) -> dict[str, Player]:
     """Every algorithm of `SENDERS` as it is tuned for the experiment in the study ``tune``, but for the threshold."""
     return {name: _sender(name, tune) for name in SENDERS}
 
 
-def _sender(algorithm: str, tune: Study) -> Player:
+def _sender(algorithm: str, tune: Sweep) -> Player:
     def play(world: World, setting: Setting) -> Trace:
         (regime,) = (one for one in EXPERIMENTS.values() if one.entry.title == world.problem.name)
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}

@@ -36,15 +36,16 @@ from joblib import Parallel, delayed
 
 from fedgo._checks import require
 from fedgo.experiments.halving import Halving, Rung, halve, together
-from fedgo.experiments.players import Player, Setting, World
-from fedgo.experiments.regimes import PROBLEMS, TUNING_SEED, Entry, Regime
+from fedgo.experiments.players import Player, Setting
 from fedgo.experiments.traces import LIBRARIES
+from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, World
 from fedgo.messages import Encoding
 
 if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
 DATA = Path(__file__).parent / "data"
+SHIPPED = [DATA]  # the folders of tables that the package has; whoever adds studies adds theirs
 REGIME = tuple(field.name for field in fields(Regime))
 SEED = 0  # of what is evaluated
 PAUSE = 10.0  # seconds between two writings of a table that grows
@@ -77,7 +78,7 @@ class Job(NamedTuple):
     It has with it what a process elsewhere may not know: the study with its players, and the ``entry`` of the problem.
     """
 
-    study: "Study"
+    study: "Sweep"
     entry: Entry | None
     regime: Regime
     name: str
@@ -111,7 +112,7 @@ def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encod
 
 
 @dataclass(frozen=True)
-class Study:
+class Sweep:
     """Who plays what: the ``players`` choose among their grids by ``rungs`` on runs of ``tuning_seed``, a setting for
     each group of regimes that ``chosen_on`` gives for a name, and then play ``runs`` (of a name and a regime) runs of
     `SEED` on ``regimes``, with the choice of the group that has the regime, or of the only one.
@@ -137,6 +138,7 @@ class Study:
     measure: Callable[[Job], list[dict[str, Any]]] = measure
     at_once: int | None = None  # how many jobs, if joblib is not to say
     needs: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = DATA  # where its table is kept
 
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
         """How far the choice of ``name`` on the regimes of ``group`` has come."""
@@ -259,7 +261,8 @@ class Known:
 
 def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
     """Return the path of the study's table, or of its JSON file: the shipped one unless ``folder`` has a table."""
-    return (folder if (folder / f"{name}.csv").is_file() else DATA) / f"{name}.{kind}"
+    there = (one for one in (folder, *SHIPPED) if (one / f"{name}.csv").is_file())
+    return next(there, folder) / f"{name}.{kind}"
 
 
 @until_written
@@ -297,7 +300,7 @@ def dates(name: str, folder: Path = DATA) -> str:
 
 
 def run(
-    study: Study,
+    study: Sweep,
     players: Sequence[str] = (),
     regime: str = "",
     runs: int | None = None,
@@ -335,14 +338,14 @@ def asked(table: Any, players: Sequence[str], regime: str) -> Any:
     return table["player"].isin(players) & np.array(there, dtype=bool)
 
 
-def _lacking(study: Study, known: Known, names: Sequence[str], regime: str, runs: int | None) -> list[Job]:
+def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs: int | None) -> list[Job]:
     """What is lacking next, the first runs of everything first, and nothing twice."""
     jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
     once = {(cell(job.regime, job.name, job.setting, job.seed), job.runs): job for job in jobs}
     return sorted(once.values(), key=lambda job: job.runs[0])
 
 
-def _grown(study: Study, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
+def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
     """Play ``jobs`` and return the table with their rows, which are written every `PAUSE` seconds and at the end, also
     after an interruption."""
     rows: list[dict[str, Any]] = []
@@ -371,7 +374,7 @@ def _stored(name: str, folder: Path) -> Any:
     return table if "made" in table or table.empty else table.assign(made=math.nan)
 
 
-def _write(study: Study, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
+def _write(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
     """Merge ``rows`` into the table on disk and return it; of rows for the same run the newest stays.
 
     The rows for which ``leaves`` gives True are removed first. ``origin`` is the entry for the JSON file. A lock beside
@@ -410,7 +413,8 @@ def _replace(path: Path, text: str) -> None:
 
 def _origin() -> dict[str, Any]:
     """Return what the JSON file of a table is to say of the rows that this run makes, but for their number."""
-    name = Path(sys.argv[0]).name.replace("__main__.py", "python -m fedgo.experiments")
+    called = Path(sys.argv[0])
+    name = f"python -m fedgo.{called.parent.name}" if called.name == "__main__.py" else called.name
     return {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
@@ -421,7 +425,7 @@ def _origin() -> dict[str, Any]:
 
 def commit() -> str:
     """The commit of the working copy, with "-dirty" where files differ from it, its tables apart: they are written."""
-    git, but = ("git", "-C", str(DATA)), ":(top,exclude)fedgo/experiments/data"
+    git, but = ("git", "-C", str(DATA)), ":(top,exclude,glob)fedgo/**/data/**"
     try:
         head = subprocess.run(
             [*git, "rev-parse", "--short=12", "HEAD"], check=True, capture_output=True, text=True
@@ -432,7 +436,7 @@ def commit() -> str:
     return head.stdout.strip() + ("" if clean else "-dirty")
 
 
-def afresh(study: Study, rows: Any) -> Any:
+def afresh(study: Sweep, rows: Any) -> Any:
     """The ``rows`` of a table of ``study`` played again, in their order."""
     parts = cells(rows.reset_index(drop=True))
     jobs = [
@@ -444,13 +448,13 @@ def afresh(study: Study, rows: Any) -> Any:
     return pd.DataFrame(found, index=places).sort_index().set_index(rows.index)[list(study.columns)]
 
 
-def missing(study: Study) -> dict[str, str]:
+def missing(study: Sweep) -> dict[str, str]:
     """Return the players of ``study`` that cannot be played here, each with the module that is not installed."""
     return {name: module for name, module in study.needs.items() if find_spec(module) is None}
 
 
 def check(
-    study: Study, players: Sequence[str] = (), regime: str = "", seed: int | None = None, folder: Path = DATA
+    study: Sweep, players: Sequence[str] = (), regime: str = "", seed: int | None = None, folder: Path = DATA
 ) -> Any:
     """Play one row of each player again and compare it with the table.
 
@@ -467,7 +471,7 @@ def check(
     return compared(study, rows, afresh(study, rows), folder)
 
 
-def compared(study: Study, rows: Any, now: Any, folder: Path = DATA) -> Any:
+def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
     """Compare stored ``rows`` of a table with the same rows played ``now`` in all digits that were written.
 
     Rows of one origin (the column ``made``) are written with one number of digits for each column: the most that any of

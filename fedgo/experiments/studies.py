@@ -15,17 +15,12 @@ import torch
 from fedgo.algorithms.controls import exact_kernel_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
-from fedgo.beyond.advised import ADVISED
-from fedgo.beyond.epochs import Growing, surrogate_ucb
-from fedgo.beyond.surrogates import GaussianProcess
 from fedgo.experiments import readings
-from fedgo.experiments.elsewhere import LIBRARIES, OPTUNA
-from fedgo.experiments.elsewhere import measure as elsewhere
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Player, Setting, grid, uniform
-from fedgo.experiments.regimes import EXPERIMENTS, Regime
-from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS, LINE_THREE, PLAYERS, VARIANTS, WITH_MANY
-from fedgo.experiments.runner import Job, Regimes, Study, read
+from fedgo.experiments.players import Player, Setting, grid, play_uniform
+from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS, LINE_THREE
+from fedgo.experiments.runner import Job, Regimes, Sweep, read
+from fedgo.experiments.world import EXPERIMENTS, Regime
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -46,7 +41,7 @@ def _each_alone(name: str) -> list[Regimes]:
     return [(regime,) for regime in EXPERIMENTS.values()]
 
 
-TUNE = Study(
+TUNE = Sweep(
     "tune",
     "successive halving for every algorithm of the paper's comparison on its four problems",
     ALGORITHMS,
@@ -55,7 +50,7 @@ TUNE = Study(
     rungs=lambda name: RUNGS,
     batch=100,
 )
-LINE3 = Study(
+LINE3 = Sweep(
     "line3",
     "line 3 as printed: its own tuning, and the winners on the runs of the claims",
     LINE_THREE,
@@ -69,7 +64,7 @@ LINE3 = Study(
 )
 # The paper's algorithm chosen on the very runs that the claims are decided on, which nobody can do beforehand: about
 # the best that its authors may have had.
-IN_SAMPLE = Study(
+IN_SAMPLE = Sweep(
     "in_sample",
     "the paper's algorithm at the settings that are best on the runs of the claims themselves",
     {name: ALGORITHMS[name] for name in ("Fed-GO-UCB", "One-GO-UCB")},
@@ -86,16 +81,16 @@ def _played_readings(name: str) -> list[Regimes]:
     return [(EXPERIMENTS[readings.READINGS[name][0] if name in readings.READINGS else "hartmann6"],)]
 
 
-READINGS = Study(
+READINGS = Sweep(
     "readings",
     "other readings of the setup, and other constants of Fed-GO-UCB, at the settings tuned for the book's own",
-    readings.players(TUNE),
+    readings.reading_players(TUNE),
     ("regret",),
     chosen_on=_played_readings,
     rungs=lambda name: (Rung(3, 10) if name in readings.READINGS else Rung(1, 20),),
     tuning_seed=0,
 )
-BILLS = Study(
+BILLS = Sweep(
     "bills",
     "regret, and the scalars sent as packed as may be and as matrices, by threshold",
     readings.senders(TUNE),
@@ -106,146 +101,25 @@ BILLS = Study(
     encoding="cheapest",
 )
 
-# --- The regime map: a base regime for every problem, and one factor moved at a time
-
-BASE = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("cosine8", 50),
-    Regime("magic rows", 500, sigma=0.5),
-    Regime("network 15", 500),
-    Regime("hartmann6", 500, sigma=0.5),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("magic", 20, clients=100),
-    Regime("shuttle", 20, clients=100),
-    Regime("cosine8 printed", 500),
-    Regime("levy10", 500),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 50, rounds=20),
-    Regime("hartmann6", 50, rounds=1000),
-    Regime("two ridges", 500),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("hartmann6", 5000),
-)
-# Few clients, families of other kinds, small versions: for the advice, and played by the main players alone.
-WIDER = (
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 12, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 50),
-    Regime("diabetes", 400),
-    Regime("tree", 50),
-    Regime("tree", 500),
-    Regime("unrelated", 50),
-    Regime("unrelated", 500),
-    Regime("levy10", 50),
-    Regime("network 15", 50),
-    Regime("two ridges", 50),
-)
-REGIMES = (*BASE, *WIDER)
-TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
-TUNING_FEW = (Regime("hartmann6", 50), Regime("cosine8", 50))
-TUNING_RUNS = 5
-MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
-
-# What the advice rests on: fifty runs of each, and its own choice on a hundred, of five of the twelve families.
-DECIDE = ("advised", "bold", "UCB1, planned", "each arm first", "UCB1")
-ADVICE_TUNING = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("two ridges", 50),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-)
-ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
-
-
-def map_runs(name: str, regime: Regime) -> int:
-    """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
-    those that are there for few arms. On the `WIDER` regimes nobody else plays."""
-    player = PLAYERS[name]
-    if not player.plays_on(regime):
-        return 0
-    if name in DECIDE:
-        return 50
-    if regime in WIDER:
-        return 10 if name in MAIN else 0
-    cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
-    if cheap and (name in MAIN or player.setting_of in MAIN):
-        return 30
-    return 5 if regime.arms > 50 and not player.plays_on(Regime("cosine8", 500)) else 10
-
-
-def map_tuning(name: str) -> list[Regimes]:
-    """Where ``name`` chooses its setting, if it has a choice."""
-    if len(PLAYERS[name].grid) == 1:
-        return []
-    if name in DECIDE:
-        return [ADVICE_TUNING]
-    return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
-
-
-MAP = Study(
-    "map",
-    "who is to be run when: every player at one setting for all regimes, the scalars as packed as may be",
-    PLAYERS,
-    ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
-    chosen_on=map_tuning,
-    rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
-    regimes=REGIMES,
-    runs=map_runs,
-    batch=5,
-    tail=DECIDE,
-)
-
-# --- "The map": what each part is worth
-
-FEW, WITH_500 = Regime("hartmann6", 50), Regime("hartmann6", 500)
-ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
-
-
-def _ablated(name: str) -> list[Regimes]:
-    return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
-
-
-ABLATION = Study(
-    "ablation",
-    "surrogates that differ in one thing each, every κ on the tuning runs and the best on others",
-    VARIANTS,
-    ("regret", "stuck", "scalars"),
-    chosen_on=_ablated,
-    rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
-    regimes=(FEW, WITH_500),
-    runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
-)
-
 # --- What a run of Phase II costs to compute
 
 PARAMETERS = ("parameter space", "clients", "rounds", "units")
 
 
-def _sizes(**changes: tuple[int, ...]) -> list[Regimes]:
+def sizes(**changes: tuple[int, ...]) -> list[Regimes]:
     """A regime of Hartmann6, alone, for each combination of the values."""
     return [(Regime("hartmann6", **dict(values)),) for values in grid(**changes)]
 
 
 # Each curve with the sizes it goes through, and the one of them that it is by.
 CURVES: Mapping[str, tuple[str, list[Regimes]]] = {
-    "parameter space": ("arms", _sizes(arms=(50, 500, 5_000, 50_000))),
-    "arm space": ("arms", _sizes(arms=(50, 200, 500, 1_000))),
-    "kernel UCB, at once": ("arms", _sizes(arms=(50, 200, 500, 1_000))),
-    "process, in epochs": ("arms", _sizes(arms=(50, 500, 2_000))),
-    "advised": ("arms", _sizes(arms=(50, 500, 5_000, 20_000, 50_000))),
-    "GP-UCB (BoTorch), 40 steps": ("arms", _sizes(arms=(50, 500, 5_000))),
-    "clients": ("clients", _sizes(arms=(500,), rounds=(20,), clients=(10, 100, 1_000))),
-    "rounds": ("rounds", _sizes(arms=(500,), clients=(5,), rounds=(20, 100, 500))),
-    "units": ("hidden", _sizes(arms=(2_000,), rounds=(20,))),
+    "parameter space": ("arms", sizes(arms=(50, 500, 5_000, 50_000))),
+    "arm space": ("arms", sizes(arms=(50, 200, 500, 1_000))),
+    "kernel UCB, at once": ("arms", sizes(arms=(50, 200, 500, 1_000))),
+    "GP-UCB (BoTorch), 40 steps": ("arms", sizes(arms=(50, 500, 5_000))),
+    "clients": ("clients", sizes(arms=(500,), rounds=(20,), clients=(10, 100, 1_000))),
+    "rounds": ("rounds", sizes(arms=(500,), clients=(5,), rounds=(20, 100, 500))),
+    "units": ("hidden", sizes(arms=(2_000,), rounds=(20,))),
 }
 
 
@@ -262,24 +136,28 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
         task = partial(fed_go_ucb, problem, start, GO_SETTINGS, space=space)
     elif curve == "kernel UCB, at once":
         task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
-    elif curve == "process, in epochs":
-        task = partial(surrogate_ucb, problem, GaussianProcess(), clients, rounds, until=Growing(2.0))
-    elif curve == "advised":
-        task = partial(ADVISED.play, problem, clients, rounds)
     else:  # its Gaussian process has every datum
         task = partial(gp_ucb, problem, clients, 40, 4.0)
+    return timed(task)
+
+
+def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
+    """Return the trace that ``task`` plays, and the processor seconds that it takes."""
     begin = time.process_time()
     trace = task()
     return trace, time.process_time() - begin
 
 
-def _costs(job: Job) -> list[dict[str, Any]]:
-    """A row in a process that has done nothing else: Linux counts its memory in kilobytes."""
+def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[str, Any]]:
+    """Return a row of ``job``, timed by ``time_of`` in a process that has done nothing else."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        return pool.submit(_cost, job.name, job.regime, job.setting).result()
+        return pool.submit(_cost, time_of, job.name, job.regime, job.setting).result()
 
 
-def _cost(curve: str, regime: Regime, setting: Setting) -> list[dict[str, Any]]:
+def _cost(
+    time_of: Callable[..., tuple[Trace, float]], curve: str, regime: Regime, setting: Setting
+) -> list[dict[str, Any]]:
+    """Return one row; Linux counts the memory of a process in kilobytes."""
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -292,22 +170,22 @@ def _units(curve: str) -> tuple[Setting, ...]:
     return grid(hidden=(25, 50, 100, 250) if curve == "units" else (25,))
 
 
-COSTS = Study(
+COSTS = Sweep(
     "costs",
     "processor seconds and peak memory of Phase II by K, N, T and the units of the network, on one thread",
-    {curve: Player(uniform, _units(curve)) for curve in CURVES},
+    {curve: Player(play_uniform, _units(curve)) for curve in CURVES},
     ("seconds", "gigabytes", "synchronisations"),
     chosen_on=lambda curve: CURVES[curve][1],
     rungs=lambda curve: (Rung(len(_units(curve)), 1),),
     tuning_seed=0,
-    measure=_costs,
+    measure=partial(costs, time_of),
     at_once=1,  # each has both cores, and a process that may start one of its own
 )
 
 
-def curve(name: str) -> Any:
+def curve(name: str, study: str = "costs") -> Any:
     """The measurements of a curve, with the ``value`` that it is by: K, N, T or d_w."""
-    rows, by = read("costs"), CURVES[name][0]
+    rows, by = read(study), CURVES[name][0] if name in CURVES else "arms"
     rows = rows[rows["player"] == name].sort_values(by)
     return rows.assign(value=8 * rows[by] + 1 if by == "hidden" else rows[by])
 
@@ -318,18 +196,4 @@ def exponent(rows: Any) -> float:
     return float((other_y - y) / (other_x - x))
 
 
-ELSEWHERE = Study(
-    "elsewhere",
-    "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
-    ("regret", "gap", "seconds", "scalars"),
-    regimes=(Regime("hartmann6", 500, rounds=20),),
-    runs=lambda name, regime: 10,
-    batch=1,
-    measure=elsewhere,
-    needs={OPTUNA: "optuna"},
-)
-
-STUDIES: Mapping[str, Study] = {
-    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, READINGS, BILLS, MAP, ABLATION, COSTS, ELSEWHERE)
-}
+STUDIES: dict[str, Sweep] = {study.name: study for study in (TUNE, LINE3, IN_SAMPLE, READINGS, BILLS, COSTS)}

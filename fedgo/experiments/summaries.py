@@ -52,7 +52,7 @@ def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
     return interval(np.mean, ours_final - others_final)
 
 
-def number(value: float, digits: int = 2) -> str:
+def formatted(value: float, digits: int = 2) -> str:
     """``value`` for a table or a sentence: plain from 0.001 to 99,999, else as TeX, a·10ᵇ, with ``digits`` digits."""
     if math.isnan(value):
         return "–"

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from fedgo._checks import require
-from fedgo.experiments.summaries import mean_error, number
+from fedgo.experiments.summaries import formatted, mean_error
 
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
@@ -59,7 +59,7 @@ def as_set(value: float | str) -> str:
     if isinstance(value, str):
         return value
     leading, _ = f"{value:.2e}".split("e")
-    return number(value, max(len(leading.replace(".", "").rstrip("0")), 1))
+    return formatted(value, max(len(leading.replace(".", "").rstrip("0")), 1))
 
 
 def in_symbols(setting: Mapping[str, float | str]) -> str:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from fedgo.experiments.code import code, digest
+from fedgo.experiments.code import code, hash_of
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
 if TYPE_CHECKING:
-    from fedgo.experiments.players import Play, Setting, World
+    from fedgo.experiments.players import Play, Setting
+    from fedgo.experiments.world import World
 
 FOLDER = "FEDGO_TRACES"
 LIBRARIES = ("torch", "numpy", "botorch")  # another version may give other numbers
@@ -39,7 +40,7 @@ def stored(play: "Play", world: "World", setting: "Setting") -> Trace:
         "setting": {"gamma": Settings().gamma} | dict(setting),
         "size": (world.clients, world.rounds, world.encoding, world.bound),
     }
-    name = digest([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
+    name = hash_of([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
     place = Path(folder) / f"{name}-{code((play.__module__,), ('experiments/players.py',))}"
     paths = [place / f"{run}.npz" for run in each_run(world.problem)]
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +67,6 @@ def each_run(problem: Problem) -> list[str]:
     """A hash of every run: its arms and mean rewards, and what names its noise."""
     about = (problem.name, problem.seed, problem.sigma, problem.reward)
     return [
-        digest([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])
+        hash_of([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])
         for run, arms, means in zip(problem.runs, problem.arms, problem.means, strict=True)
     ]

@@ -4,6 +4,7 @@ From the counts that each client knew (`knowledge`) follow its Σ_{t−1,i} and 
 analysis' agent who sees every pull. Log-determinants are running sums, ln det(Σ + ggᵀ)/det Σ = ln(1 + gᵀΣ⁻¹g).
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +14,6 @@ from torch import Tensor
 from fedgo._checks import require
 from fedgo.confidence import Tally, compress, precision_factor
 from fedgo.phase_one import Start
-from fedgo.theory.intervals import knowledge
 from fedgo.trace import Trace
 
 
@@ -87,3 +87,39 @@ def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
     sums = values.cumsum(1)
     new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
     return sums - torch.where(new, sums - values, 0.0).cummax(1).values
+
+
+class Knowledge(NamedTuple):
+    """Before each pull of one client: the ``step`` of the trace (L,), what it knows, a ``tally`` (S, L, K) of pulls and
+    summed rewards, the synchronisations so far, ``syncs`` p (S, L), and what everybody knew after the last one,
+    ``shared``."""
+
+    step: Tensor
+    tally: Tally
+    syncs: Tensor
+    shared: Tally
+
+
+def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Knowledge]:
+    """What each of the N clients of ``trace`` knew before its pulls of Phase II, one client after the other.
+
+    That is everybody's data up to the last synchronisation and its own since; with ``phase_one`` those of Phase I too,
+    everybody's. ``arms`` is K. Any algorithm's trace will do, since only counts and sums are rebuilt.
+    """
+    first, steps = trace.phase_one, trace.arm.shape[1]
+    hit = torch.nn.functional.one_hot(trace.arm, arms).double()
+    data = torch.stack([hit, hit * trace.reward.unsqueeze(-1)])
+    data[:, :, :first] *= phase_one
+    everybody = torch.nn.functional.pad(data.cumsum(2), (0, 0, 1, 0))  # at t: all data of the steps before t
+    fired = torch.nn.functional.pad(trace.sync, (1, 0))
+    syncs = fired.cumsum(1)
+    since = torch.where(fired, torch.arange(steps + 1), first).cummax(1).values  # the last sync's next step
+    for i in range(trace.clients):
+        step = torch.arange(first + i, steps, trace.clients)
+        own = torch.nn.functional.pad(data[:, :, step].cumsum(2), (0, 0, 1, 0))
+        latest = since[:, step]
+        shared = everybody.gather(2, latest.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
+        made = (latest - first - i + trace.clients - 1).clamp(min=0) // trace.clients  # own pulls before it
+        before = own.gather(2, made.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
+        tally = Tally(*(shared + own[:, :, :-1] - before))
+        yield Knowledge(step, tally, syncs[:, step], Tally(*shared))

@@ -1,0 +1,157 @@
+"""The same objects over NVFlare (https://nvflare.readthedocs.io, extra ``federation``): an adapter without algorithm.
+
+A ``Site`` is a client with its rewards in a process of its own, a ``Hub`` the server; both make the same plan from the
+same public description, and letters go through NVFlare's Collab API, with mutual TLS where it is provisioned.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from pkgutil import resolve_name
+from threading import Lock
+from typing import Any, cast
+
+import psutil
+from nvflare.collab import CollabCallError, CollabRecipe, collab
+
+from fedgo._checks import count, number
+from fedgo.beyond.federation.client import Client
+from fedgo.beyond.federation.local import converse
+from fedgo.beyond.federation.plan import Plan
+from fedgo.beyond.federation.server import Server
+from fedgo.beyond.federation.wire import Refused, must
+
+Reward = Callable[[int, int], float]  # of an arm at a step
+
+
+def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
+    """The plan and the rewards that the function named "module:function" makes of ``options``."""
+    found: tuple[Plan, Reward] = resolve_name(make)(**options)
+    return found
+
+
+def client_number(site: str) -> int:
+    """The number of the client at "site-3": 2."""
+    return int(site.rpartition("-")[2]) - 1
+
+
+def loopback() -> int:
+    """Bytes that the loopback interface has carried since this machine began, whoever sent them."""
+    interfaces = psutil.net_io_counters(pernic=True)
+    return sum(each.bytes_recv for name, each in interfaces.items() if name.startswith("lo"))
+
+
+class Site:
+    """A client at its site; what it pulled and earned goes to a file in ``folder`` there, and not to the server."""
+
+    def __init__(self, make: str, options: dict[str, Any], folder: str) -> None:
+        self.make, self.options, self.folder = make, options, folder
+
+    @collab.init  # type: ignore[untyped-decorator]
+    def begin(self) -> None:
+        """Make the client; NVFlare calls this once, before all else."""
+        me = client_number(collab.site_name)
+        plan, self.reward = made(self.make, self.options)
+        self.client, self.lock = Client(plan, me), Lock()
+        self.diary = Path(self.folder) / f"client{me}.txt"
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def turn(self, step: int) -> bool:
+        """Ask, pull and tell; whether the client calls. A call whose time is over goes on here, hence the lock."""
+        with self.lock:
+            arm = self.client.ask()
+            reward = self.reward(arm, step)
+            self.client.tell(arm, reward)
+            with open(self.diary, "a", encoding="utf-8") as file:
+                file.write(f"{step} {arm} {reward!r}\n")
+            return self.client.calling
+
+    @collab.publish  # type: ignore[untyped-decorator]
+    def answer(self, letter: bytes) -> bytes | str:
+        """The client's answer, empty where there is none; where it refuses the letter, its words."""
+        with self.lock:
+            try:
+                return self.client.answer(letter) or b""
+            except Refused as refusal:
+                return str(refusal)
+
+
+class Remote:
+    """A site as the server sees it: calls with a time ``limit``, their seconds and bytes; one that has let a call pass
+    is silent, and not called again for ten times as long."""
+
+    def __init__(self, proxy: Any, limit: float) -> None:
+        self.proxy, self.limit, self.again = proxy, limit, 0.0
+        self.seconds: dict[str, list[float]] = {"turn": [], "answer": []}
+        self.letters, self.bytes = 0, 0
+
+    def call(self, name: str, argument: Any) -> Any:
+        """What the site returns, words where it does not, or None."""
+        before = time.monotonic()
+        if before < self.again:
+            return None
+        try:
+            found = getattr(self.proxy(timeout=self.limit), name)(argument)
+        except CollabCallError as error:
+            self.again = before + 10 * self.limit
+            return f"no answer: {error}"
+        self.seconds[name].append(time.monotonic() - before)
+        return found
+
+    def answer(self, letter: bytes) -> bytes | None:
+        """The site's answer to ``letter``, or ``Refused`` with its words; both are counted and weighed."""
+        reply = self.call("answer", letter) or None
+        weighed = reply if isinstance(reply, bytes) else b""
+        self.letters += 1 + (len(weighed) > 0)
+        self.bytes += len(letter) + len(weighed)
+        must(not isinstance(reply, str), str(reply))
+        return cast("bytes | None", reply)
+
+
+class Hub:
+    """The server: ``steps`` steps of Phase II, one client after the other, or with ``together`` all of a round at once.
+
+    A site that does not answer within ``limit`` seconds, or refuses, is left out. What happened goes to ``folder``.
+    """
+
+    def __init__(
+        self, make: str, options: dict[str, Any], folder: str, steps: int, together: bool, limit: float
+    ) -> None:
+        self.make, self.options, self.folder = make, options, folder
+        self.steps, self.together = count("steps", steps, "give at least one"), together
+        self.limit = number("limit", limit, "give seconds", above=0)
+
+    @collab.main  # type: ignore[untyped-decorator]
+    def run(self) -> None:
+        """The whole run; NVFlare calls this when all sites are there."""
+        plan, _ = made(self.make, self.options)
+        sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))
+        server, remotes = Server(plan), [Remote(proxy, self.limit) for proxy in sites]
+        kept: dict[str, Any] = {"sync": [], "seconds": [], "scalars": [], "refused": {}}
+        begun, carried, t = time.monotonic(), loopback(), 0
+        with ThreadPoolExecutor(plan.clients) as pool:
+            while t < plan.length + self.steps:
+                exploring = t < plan.length
+                several = range(t, t + (1 if exploring or not self.together else plan.clients))
+                turns = [(s if exploring else s - plan.length) % plan.clients for s in several]
+                calls = list(pool.map(lambda i, s: remotes[i].call("turn", s), turns, several))
+                t += len(several)
+                if t == plan.length if exploring else any(call is True for call in calls):
+                    before = time.monotonic()
+                    kept["refused"] |= converse(server, remotes)
+                    kept["seconds"].append(time.monotonic() - before)
+                    kept["sync"].append(t - 1)
+                    kept["scalars"].append(server.scalars)
+        kept |= {"whole": time.monotonic() - begun, "loopback": loopback() - carried}
+        kept |= {name: sum(getattr(remote, name) for remote in remotes) for name in ("letters", "bytes")}
+        kept |= {name: [s for remote in remotes for s in remote.seconds[name]] for name in ("turn", "answer")}
+        kept["silent"] = [i for i, remote in enumerate(remotes) if remote.again > 0]
+        (Path(self.folder) / "server.json").write_text(json.dumps(kept), encoding="utf-8")
+
+
+def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> CollabRecipe:
+    """The job of ``hub`` with ``clients`` sites, of which the run goes on as long as ``needed`` are there."""
+    site = Site(hub.make, hub.options, hub.folder)
+    return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

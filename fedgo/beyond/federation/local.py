@@ -1,0 +1,115 @@
+"""The driver in one process: clients in turn, and the letters handed over; whole runs of it are traces."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, number, on_cpu, require, require_each, require_kind
+from fedgo._streams import generator
+from fedgo.beyond.federation.client import Client
+from fedgo.beyond.federation.plan import Plan
+from fedgo.beyond.federation.server import Server
+from fedgo.beyond.federation.wire import Refused
+from fedgo.problem import Problem
+from fedgo.star import Ledger
+from fedgo.trace import Trace
+
+Silence = Callable[[int, int], bool]
+
+
+class Answers(Protocol):
+    """A client, wherever it is."""
+
+    def answer(self, received: bytes) -> bytes | None:
+        """The answer to a letter, or None where there is none."""
+        ...
+
+
+def at_random(share: float, seed: int = 0) -> Silence:
+    """Every client is silent in every exchange with the probability ``share``, whatever happened before."""
+    number("share", share, "give a probability", least=0, below=1 + 1e-12)
+
+    def silent(client: int, exchange: int) -> bool:
+        draw = generator(seed, exchange, f"silence of client {client}")
+        return float(torch.rand((), generator=draw, dtype=torch.float64)) < share
+
+    return silent
+
+
+def converse(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
+    """The exchange that is due: a synchronisation, or the end of Phase I.
+
+    ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it. Who refuses
+    a letter, or is refused, is silent too, and the others go on; returned are, by client, the words of the refusal.
+    """
+    server.begin()
+    words = deliver(server, clients, silent)
+    if server.started or server.desk.inbox:  # else nobody is there: Phase I waits
+        server.merge()
+        words |= deliver(server, clients, silent)
+    return words
+
+
+def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
+    """Hand the letters that are due to the clients, and their answers to the server; what was refused, as `converse`
+    says."""
+    require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
+    words = {}
+    for i, letter in server.letters().items():
+        try:
+            reply = None if silent and silent(i, server.number) else clients[i].answer(letter)
+            if reply is not None:
+                server.accept(reply)
+        except Refused as refusal:
+            words[i] = str(refusal)
+    return words
+
+
+@on_cpu
+def play(
+    problem: Problem,
+    plan: Plan,
+    steps: int,
+    turns: Tensor | None = None,
+    silent: Silence | None = None,
+    together: bool = False,
+) -> Trace:
+    """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
+
+    ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
+    answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
+    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`: arms, rewards, synchronisations and scalars;
+    with a fitting to `fedgo.beyond.epochs.surrogate_ucb`, but for the scalars, as plans are sent.
+    """
+    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
+    require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")
+    require(torch.equal(problem.arms[0], plan.arms), "the arms", "others", "give the plan of this problem")
+    count("steps", steps, "give at least one step of Phase II")
+    clients, server = [Client(plan, i) for i in range(plan.clients)], Server(plan)
+    first, total = plan.length, plan.length + steps
+    turns = torch.arange(steps) % plan.clients if turns is None else turns
+    whole = isinstance(turns, Tensor) and turns.dtype == torch.int64
+    require_kind(whole, "turns", turns, "give int64, the client of every step")
+    require(turns.shape == (steps,), "the shape of turns", tuple(turns.shape), f"give ({steps},)")
+    require_each((turns >= 0) & (turns < plan.clients), "turns", turns, f"give 0 to {plan.clients - 1}")
+    turns = torch.cat([torch.arange(first) % plan.clients, turns])
+    noise = problem.tape(total)
+    arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
+    sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
+    due = False
+    for t, i in enumerate(turns.tolist()):
+        arm = clients[i].ask()
+        reward = float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
+        arms[0, t], rewards[0, t] = arm, reward
+        due = clients[i].tell(arm, reward) or due
+        before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
+        if t == first - 1 or (t >= first and due and ends):
+            converse(server, clients, silent if t >= first else None)
+            sync[0, t], due = t >= first, False
+        for booked, old, new in zip(ledger, before, server.scalars, strict=True):
+            booked[0, t] = new - old
+    record = (arms, rewards, problem.regret(arms), *ledger, sync)
+    name = f"{type(plan.fitting.how.surrogate).__name__}, joint" if plan.fitting else "Fed-GO-UCB"
+    return Trace(name, problem.name, plan.clients, first, *record)

@@ -1,0 +1,169 @@
+"""What server and clients agree on before anything is sent: the arms, the algorithm with its settings, and seeds."""
+
+import hashlib
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property, partial
+from inspect import ismodule
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, on_cpu, require, require_finite, require_kind, tensor
+from fedgo._streams import generator
+from fedgo.beyond.advised import ADVISED, Advised
+from fedgo.beyond.epochs import distinct, require_epochs
+from fedgo.beyond.federation.wire import each_pull
+from fedgo.langevin import Langevin, langevin_rounds, last
+from fedgo.network import Parametric
+from fedgo.phase_one import deal, require_fitted
+from fedgo.phase_two import Settings
+from fedgo.star import answer
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A surrogate in epochs that the server plans and fits, T = ``rounds`` of each client, σ = ``sigma``.
+
+    It is played as this book advises unless ``how`` says otherwise: arm for arm as `fedgo.beyond.epochs.surrogate_ucb`,
+    but counts go up as well, and down goes each client's share of the plan. A network's fit begins at the last ŵ.
+    """
+
+    sigma: float
+    rounds: int
+    how: Advised = ADVISED
+
+    def __post_init__(self) -> None:
+        how = self.how
+        require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
+        require_epochs([how.surrogate], self.rounds, how.until, how.kappa, how.untried, self.sigma)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is public: ``arms`` (K, d_x) float64, N = ``clients``, what is played, and how Phase I goes.
+
+    That is a ``fitting``, or the paper's algorithm with a ``network``, the class F, and ``settings``, whose encoding is
+    "counts" as letters are counts and sums. ``length`` is T₀, the pulls of Phase I, dealt to the clients in turn, with
+    a fitting as many as this book advises unless given; ``seed`` and ``run`` name the streams of random numbers, so
+    that a plan made twice is the same plan. A ``ValueError`` for what does not fit.
+    """
+
+    arms: Tensor
+    settings: Settings = field(default_factory=lambda: Settings(encoding="counts"))
+    clients: int = 1
+    network: Parametric | None = None
+    length: int = 0
+    langevin: Langevin = field(default_factory=Langevin)
+    seed: int = 0
+    run: int = 0
+    fitting: Fitting | None = None
+
+    @on_cpu
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arms", tensor("arms", self.arms).detach().clone())
+        shape = tuple(self.arms.shape)
+        require(self.arms.ndim == 2 and min(shape) >= 1, "the shape of arms", shape, "give (K, d_x)")
+        require_finite("arms", self.arms)
+        remedy = 'give Settings(lam, beta, gamma, encoding="counts")'
+        require_kind(isinstance(self.settings, Settings), "settings", self.settings, remedy)
+        encoding = self.settings.encoding
+        require(encoding == "counts", "encoding", encoding, f"letters are counts and sums: {remedy}")
+        require_kind(isinstance(self.langevin, Langevin), "langevin", self.langevin, "give a Langevin")
+        require_kind(isinstance(self.fitting, Fitting | None), "fitting", self.fitting, "give a Fitting")
+        count("clients", self.clients, "give N, at least one client", most=2**32 - 1)
+        for name in ("seed", "run"):
+            count(name, getattr(self, name), f"give a {name} of at least 0", least=0)
+        remedy = "give one of the two, Network(d_x) or Fitting(sigma, rounds)"
+        both = (self.network, self.fitting)
+        require((self.network is None) != (self.fitting is None), "network and fitting", both, remedy)
+        if self.fitting is not None and self.length == 0:
+            advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
+            object.__setattr__(self, "length", advised)
+        least = 1 if self.network is None else self.clients
+        count("length", self.length, f"give T₀, at least {least} pulls for N = {self.clients}", least=least)
+        if self.network is not None:
+            is_network = hasattr(self.network, "d_x")
+            require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
+            d_x = self.arms.shape[1]
+            require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
+        self.fingerprint  # noqa: B018, so that what has none is refused here
+
+    @property
+    def known_exchange(self) -> int:
+        """The last exchange that all know before a letter is sent: 1 where there is no ŵ₀ to wait for, else 0."""
+        return int(self.network is None) << 32
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """64 bits that two plans share only if they are the same."""
+        names = ("settings", "clients", "network", "length", "langevin", "seed", "run", "fitting", "arms")
+        words = _in_words([getattr(self, name) for name in names])
+        return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
+
+    @cached_property
+    def first(self) -> Tensor:
+        """The arms of Phase I, (T₀,)."""
+        arms, length = len(self.arms), self.length
+        if self.fitting is not None:
+            return distinct(arms, length, generator(self.seed, self.run, "each arm"))
+        return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
+
+    def first_share(self, client: int) -> tuple[Tensor, int]:
+        """The arms of ``client`` in Phase I, and after how many pulls it calls: with a network after all of its own."""
+        if self.network is None:
+            return self.share(client, self.first, self.length, 0)
+        own = self.first[client :: self.clients]
+        return own, len(own)
+
+    def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
+        """Of ``planned`` (L,), where client ``turn`` is first, the arms of ``client``, one at least, and after how many
+        of its own pulls it calls: once the ``length`` of the epoch is reached where all take turns."""
+        seat, clients = (client - turn) % self.clients, self.clients
+        own = planned[seat::clients] if seat < len(planned) else planned[[seat % len(planned)]]
+        return own, max(0, -(-(length - 1 - seat) // clients)) + 1
+
+    def oracle(self, data: Tensor) -> Tensor:
+        """ŵ₀ (d_w,) by Algorithm 2 on the counts and sums ``data`` (2, K) of Phase I, each pull with its arm's mean."""
+        assert self.network is not None
+        counts, sums = data
+        arm = each_pull(counts)
+        rewards = (sums / counts)[arm].unsqueeze(0)
+        noise = [generator(self.seed, self.run, "langevin")]
+        shards = deal(self.arms[arm].unsqueeze(0), rewards, 1)
+        fit = last(langevin_rounds(self.network, shards, self.langevin, noise, answer))
+        if len(arm) >= 10 or float(rewards.abs().amax()) > 10:  # a few may be alike by chance
+            require_fitted(rewards, fit.loss)
+        return fit.w[0]
+
+    @cached_property
+    def order_of_ties(self) -> Tensor:
+        """Every client's own order of arms whose index is the same, (N, K)."""
+        source = generator(self.seed, self.run, "order of ties")
+        return torch.rand(self.clients, len(self.arms), generator=source, dtype=torch.float64)
+
+
+def _in_words(content: Any) -> str:
+    """``content`` in words that are the same in every process: functions by their names, tensors by their bytes, equal
+    numbers alike. A ``ValueError`` for what has none."""
+    if isinstance(content, Tensor):
+        return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"
+    if isinstance(content, list | tuple):
+        return f"({', '.join(map(_in_words, content))})"
+    if isinstance(content, partial):
+        return f"partial{_in_words((content.func, *content.args, *sorted(content.keywords.items())))}"
+    if is_dataclass(content) and not isinstance(content, type):
+        kind, parts = type(content), [getattr(content, each.name) for each in fields(content)]
+        return f"{kind.__module__}.{kind.__qualname__}{_in_words(parts)}"
+    if isinstance(content, Real) and not isinstance(content, bool):
+        exact = float(content)
+        return repr(exact if exact % 1 else int(content))  # type: ignore[call-overload]
+    owner = getattr(content, "__self__", None)
+    if owner is not None and not ismodule(owner):
+        return f"{content.__qualname__} of {_in_words(owner)}"
+    named = f"{getattr(content, '__module__', '')}.{getattr(content, '__qualname__', '<')}"
+    plain = content is None or isinstance(content, bool | str)
+    remedy = "it has no name that two processes share: give a dataclass, or a function of a module"
+    require(plain or "<" not in named, "a part of the plan", content, remedy)
+    return repr(content) if plain else named

@@ -1,0 +1,140 @@
+"""Problems beyond the paper's, which `PROBLEMS` knows by name once this module is imported.
+
+They are Levy's function, two ridges, a random tree, features that say nothing, and rows of two data sets as arms."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import torch
+from botorch.test_functions.synthetic import Levy
+from torch import Tensor
+
+from fedgo._checks import on_cpu, require
+from fedgo._streams import generator
+from fedgo.experiments.world import PROBLEMS, Entry
+from fedgo.network import Network
+from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.problems import shipped
+from fedgo.theory.worlds import realizable
+
+Runs = int | Sequence[int]
+
+# A thousand rows of the mean reward and ten attributes in [0, 1].
+_ROWS = Path(__file__).parent / "data/magic_rows.csv"
+
+
+@on_cpu
+def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
+    """−1/100 of Levy's function on [−10, 10]¹⁰ (Laguna and Martí 2005), the arms given in [0, 1]¹⁰."""
+    function = Levy(dim=10)
+
+    def mean(x: Tensor) -> Tensor:
+        return -function.evaluate_true(20 * x - 10) / 100
+
+    return uniform_arms("Levy-10", mean, (0.0, 1.0), 10, runs, arms, seed, sigma)
+
+
+@on_cpu
+def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
+    """f(x) = sin 2aᵀz + cos 2bᵀz, z = √12(x − ½), x in [0, 1]²⁰, random unit vectors a, b drawn anew for every run."""
+    blank = uniform_arms("two ridges", lambda x: x.sum(-1), (0.0, 1.0), 20, runs, arms, seed, sigma)
+    sources = blank.generators("ridges")
+    ridges = torch.stack([torch.randn(2, 20, generator=one, dtype=torch.float64) for one in sources])
+    ridges = ridges / ridges.norm(dim=-1, keepdim=True)
+    along = 12**0.5 * (blank.arms - 0.5) @ ridges.mT
+    return replace(blank, means=(2 * along[..., 0]).sin() + (2 * along[..., 1]).cos())
+
+
+@on_cpu
+def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
+    """Uniform features in [0, 1]⁵ that say nothing: the mean rewards are standard normal, whatever they are."""
+
+    def means(x: Tensor, source: torch.Generator) -> Tensor:
+        return torch.randn(len(x), generator=source, dtype=torch.float64)
+
+    return _drawn("unrelated", 5, means, runs, arms, seed, sigma)
+
+
+@on_cpu
+def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
+    """Constant on each leaf of a random tree of depth 6 on [0, 1]⁴, standard normal; a node cuts one coordinate between
+    a fifth and four fifths of its cell."""
+    return _drawn("tree", 4, _leaves, runs, arms, seed, sigma)
+
+
+def _drawn(
+    name: str, d_x: int, means: Callable[[Tensor, torch.Generator], Tensor], runs: Runs, arms: int, seed: int,
+    sigma: float,
+) -> Problem:  # fmt: skip
+    """Uniform arms in [0, 1]^d_x, with the ``means`` of each run's arms (K, d_x) drawn from a generator of its own."""
+    blank = uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
+    drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(name), strict=True)]
+    return replace(blank, means=torch.stack(drawn))
+
+
+def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
+    """The value of the leaf of each point of ``x`` (K, d_x), (K,)."""
+    low, high, rows = torch.zeros_like(x), torch.ones_like(x), torch.arange(len(x))
+    node = torch.zeros(len(x), dtype=torch.int64)
+    for level in range(depth):
+        axis = torch.randint(x.shape[1], (2**level,), generator=source)[node]
+        share = 0.2 + 0.6 * torch.rand(2**level, generator=source, dtype=torch.float64)[node]
+        cut = low[rows, axis] + share * (high - low)[rows, axis]
+        above = x[rows, axis] > cut
+        low[rows[above], axis[above]] = cut[above]
+        high[rows[~above], axis[~above]] = cut[~above]
+        node = 2 * node + above
+    return torch.randn(2**depth, generator=source, dtype=torch.float64)[node]
+
+
+@on_cpu
+def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
+    """Patients of scikit-learn's diabetes data (Efron et al., 2004) as arms, drawn anew for every run.
+
+    The mean reward of one is the progression of the illness after a year, standardised; the features are the ten that
+    were taken.
+    """
+    from sklearn.datasets import load_diabetes
+
+    data = load_diabetes()
+    progression = torch.from_numpy(data.target)
+    standardised = (progression - progression.mean()) / progression.std()
+    table = torch.cat([standardised.unsqueeze(-1), torch.from_numpy(data.data)], -1)
+    return _rows("Diabetes, rows", table, runs, arms, seed, sigma, "gaussian")
+
+
+@on_cpu
+def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
+    """Rows of MagicTelescope as arms, drawn anew for every run, and Bernoulli rewards.
+
+    The mean reward of a row is the share of gammas among the hundred rows nearest to it, itself included; ``sigma`` is
+    what the algorithms are told, and ½ is a bound for any reward of 0 or 1.
+    """
+    return _rows("Magic, rows", torch.from_numpy(shipped(_ROWS)), runs, arms, seed, sigma, "bernoulli")
+
+
+def _rows(
+    name: str, table: Tensor, runs: Runs, arms: int, seed: int, sigma: float,
+    reward: Literal["gaussian", "bernoulli"],
+) -> Problem:  # fmt: skip
+    """Rows of ``table`` (rows, 1 + d_x), means first, as arms that each run draws."""
+    numbers = run_numbers(runs)
+    require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")
+    drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]
+    found = table[torch.stack(drawn)]
+    return Problem(name, found[..., 1:], found[..., 0], numbers, seed, sigma, reward)
+
+
+PROBLEMS |= {
+    "levy10": Entry(levy10, "Levy-10"),
+    "two ridges": Entry(two_ridge, "two ridges", 2.0),
+    "network 6": Entry(partial(realizable, Network(6)), "network, 6 inputs"),
+    "network 15": Entry(partial(realizable, Network(15)), "network, 15 inputs"),
+    "magic rows": Entry(magic_rows, "Magic, rows", 1.0),
+    "diabetes": Entry(diabetes_rows, "Diabetes, rows"),
+    "tree": Entry(tree, "random tree"),
+    "unrelated": Entry(unrelated, "features that say nothing"),
+}

@@ -1,0 +1,48 @@
+"""The regime map as a figure: a row for each regime, a point for each player."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from fedgo.beyond.map.roster import PLAYERS
+from fedgo.experiments import figures
+from fedgo.experiments.world import Regime
+
+# Of the players of the map, with the colours of the paper's comparison where a player is there too.
+STYLES: Mapping[str, tuple[str, str]] = {
+    **{name: player.style for name, player in PLAYERS.items() if player.style},
+    **figures.STYLES,
+}
+FALLBACK = ("#000000", "p")
+
+
+def players_by_regime(
+    shares: Mapping[Regime, Mapping[str, tuple[float, float, float]]], narrow: bool = False
+) -> Figure:
+    """A row for each regime, with NT/K on its right: a point and its interval for each player of the map.
+
+    Narrow, for a phone, the regimes' titles stand above their points.
+    """
+    least = 1e-3
+    figure, axes = plt.subplots(figsize=(3.6, 15) if narrow else (7.2, 11))
+    right = axes.get_yaxis_transform()
+    for place, (regime, by) in enumerate(shares.items()):
+        for k, (name, (mean, low, high)) in enumerate(by.items()):
+            colour, mark = PLAYERS[name].style or FALLBACK
+            y = place + (0.12 * k - 0.05 if narrow else 0.16 * (k - 2))
+            axes.plot([max(low, least), high], [y, y], color=colour, linewidth=1)
+            axes.plot(mean, y, mark, color=colour, markersize=4, label=PLAYERS[name].title or name)
+        axes.axhline(place - 0.5, color="#888888", linewidth=0.3)
+        axes.text(1.02, place + 0.2 * narrow, f"{regime.pulls:g}", va="center", fontsize=9, transform=right)
+        if narrow:
+            axes.text(0.01, place - 0.28, regime.title, va="center", fontsize=9, transform=right)
+    axes.set(xscale="log", xlim=(least, 2), ylim=(len(shares) - 0.5, -0.5))
+    axes.set_xlabel("regret over uniform play's")
+    axes.grid(axis="y", visible=False)
+    titles = [] if narrow else [regime.title for regime in shares]
+    axes.set_yticks(range(len(titles)), titles, fontsize=9)
+    handles = axes.get_legend_handles_labels()
+    named = dict(zip(*reversed(handles), strict=True))
+    figure.legend([*named.values()], [*named], loc="outside upper center", ncols=2 if narrow else 3)
+    return figure

@@ -1,0 +1,141 @@
+"""What a user would pick from elsewhere, on the same arms and pulls: libraries that see every reward, N arms at a time.
+
+All begin with N distinct arms, but for Optuna, and are told the noise where they ask for it. Whoever optimises looks
+for the best arm and does not count what the search costs; a pull sends its arm and its reward, and an arm comes back.
+This package does not install Optuna: its rows were made in an environment of its own (``pip install optuna``), and the
+study's ``--check`` plays them only where Optuna is installed.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedgo._streams import generator
+from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.epochs import each_arm
+from fedgo.beyond.surrogates.gaussian_process import single_task_gp
+from fedgo.experiments.runner import Job
+from fedgo.problem import Problem
+
+# Given the cube (K, d_x), the pulled arms (n,), their rewards (n,), σ, how many arms are wanted, and a generator.
+Choose = Callable[[Tensor, Tensor, Tensor, float, int, torch.Generator], Tensor]
+
+
+def _model(cube: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Any:
+    """BoTorch's process on the means of the arms that were pulled."""
+    at, inverse, counts = arm.unique(return_inverse=True, return_counts=True)
+    means = torch.zeros(len(at), dtype=torch.float64).index_add(0, inverse, reward) / counts
+    return single_task_gp(cube[at], means, sigma**2 / counts.double())
+
+
+def thompson(
+    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
+) -> Tensor:
+    """BoTorch: the argmax of as many samples from the posterior on all arms."""
+    model = _model(cube, arm, reward, sigma)
+    with torch.no_grad():
+        posterior = model.posterior(cube)
+        covariance = posterior.distribution.covariance_matrix
+        root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diagonal().amax() * torch.eye(len(cube)))
+        draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
+        samples: Tensor = posterior.mean.squeeze(-1) + draws @ root.mT
+        return samples.argmax(-1)
+
+
+def log_improvement(
+    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
+) -> Tensor:
+    """BoTorch: the batch of the largest noisy expected improvement, qLogNEI, one arm after the other."""
+    from botorch.acquisition.logei import qLogNoisyExpectedImprovement
+    from botorch.optim.optimize import optimize_acqf_discrete
+    from botorch.sampling.normal import SobolQMCNormalSampler
+
+    model = _model(cube, arm, reward, sigma)
+    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
+    improvement = qLogNoisyExpectedImprovement(model, cube[arm.unique()], sampler, prune_baseline=True)
+    points, _ = optimize_acqf_discrete(improvement, wanted, cube, max_batch_size=256)
+    return torch.cdist(points, cube).argmin(-1)
+
+
+def largest_bounds(
+    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
+) -> Tensor:
+    """scikit-learn: the arms of the largest mean + 2 standard deviations of its Gaussian process, all rewards apart."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    kernel = ConstantKernel() * RBF([1.0] * cube.shape[1]) + WhiteKernel()
+    process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a length scale at its bound
+        process.fit(cube[arm].numpy(), reward.numpy())
+    mean, spread = (torch.from_numpy(part) for part in process.predict(cube.numpy(), return_std=True))
+    return (mean + 2 * spread).topk(wanted).indices
+
+
+LIBRARIES: dict[str, Choose] = {
+    "BoTorch, Thompson": thompson,
+    "BoTorch, qLogNEI": log_improvement,
+    "scikit-learn, bound": largest_bounds,
+}
+OPTUNA = "Optuna, TPE"
+
+
+def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
+    """Optuna's TPE on the ``cube``, ``wanted`` trials at once, each as its nearest arm; it is sent the rewards."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    while True:
+        trials = [study.ask() for _ in range(wanted)]
+        points = [[t.suggest_float(f"x{j}", 0, 1) for j in range(cube.shape[1])] for t in trials]
+        rewards = yield torch.cdist(torch.tensor(points, dtype=torch.float64), cube).argmin(-1)
+        for trial, reward in zip(trials, rewards.tolist(), strict=True):
+            study.tell(trial, reward)
+
+
+def pulled(name: str, problem: Problem, clients: int, steps: int) -> Tensor:
+    """The arms (1, steps) that the library ``name`` pulls in the one run of ``problem``."""
+    low, high = problem.arms[0].amin(0), problem.arms[0].amax(0)
+    cube = (problem.arms[0] - low) / torch.where(high > low, high - low, 1.0)
+    source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps)
+    trials, drawn = optuna_arms(cube, problem.runs[0], clients), None
+    arm = torch.zeros(0, dtype=torch.int64) if name == OPTUNA else each_arm(problem, clients).arm[0]
+    reward = problem.observe(arm.unsqueeze(0), tape[:, : len(arm)])[0]
+    while len(arm) < steps:
+        if name == OPTUNA:
+            new = trials.send(drawn)
+        else:
+            new = LIBRARIES[name](cube, arm, reward, problem.sigma, clients, source)
+        drawn = problem.observe(new.unsqueeze(0), tape[:, len(arm) : len(arm) + clients])[0]
+        arm, reward = torch.cat([arm, new]), torch.cat([reward, drawn])
+    return arm[:steps].unsqueeze(0)
+
+
+def measure_library(job: Job) -> list[dict[str, Any]]:
+    """A row for each run: final regret, what the arm that was pulled most in the last tenth loses, seconds, scalars."""
+    torch.set_num_threads(1)
+    clients, rounds = job.regime.clients, job.regime.rounds
+    rows, steps = [], clients * rounds
+    for run in job.runs:
+        problem = job.regime.world((run,), job.seed).problem
+        begun = time.process_time()
+        if job.name == "advised":
+            trace = ADVISED.play(problem, clients, rounds)
+            arm, scalars = trace.arm[:, :steps], trace.communication[0, steps - 1].item()
+        else:
+            arm, scalars = pulled(job.name, problem, clients, steps), 3 * steps
+        seconds = time.process_time() - begun
+        gap = problem.regret(arm[:, -steps // 10 :].mode(1, keepdim=True).values).item()
+        regret = problem.regret(arm).sum().item()
+        numbers = {"regret": regret, "gap": gap, "seconds": seconds, "scalars": scalars}
+        row = {**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run}
+        rows.append(row | {column: numbers[column] for column in job.study.columns})
+    return rows

@@ -1,0 +1,219 @@
+"""The studies beyond the paper, as lists: who plays what, on how many runs (``python -m fedgo.beyond NAME``)."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.epochs import Growing, surrogate_ucb
+from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
+from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA
+from fedgo.beyond.map.libraries import measure_library as elsewhere
+from fedgo.beyond.map.players import advised
+from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.experiments.halving import Rung
+from fedgo.experiments.players import Player, grid, play_uniform
+from fedgo.experiments.runner import DATA as OF_THE_PAPER
+from fedgo.experiments.runner import SHIPPED, Regimes, Sweep
+from fedgo.experiments.studies import STUDIES, costs, sizes, timed
+from fedgo.experiments.world import EXPERIMENTS, Regime
+from fedgo.trace import Trace
+
+DATA = Path(__file__).parent / "data"
+SHIPPED.append(DATA)
+
+# --- The regime map: a base regime for every problem, and one factor moved at a time
+
+BASE = (
+    Regime("hartmann6", 50),
+    Regime("hartmann6", 500),
+    Regime("cosine8", 500),
+    Regime("cosine8", 50),
+    Regime("magic rows", 500, sigma=0.5),
+    Regime("network 15", 500),
+    Regime("hartmann6", 500, sigma=0.5),
+    Regime("hartmann6", 500, rounds=20),
+    Regime("magic", 20, clients=100),
+    Regime("shuttle", 20, clients=100),
+    Regime("cosine8 printed", 500),
+    Regime("levy10", 500),
+    Regime("network 6", 500),
+    Regime("magic rows", 50, sigma=0.5),
+    Regime("hartmann6", 50, sigma=0.5),
+    Regime("hartmann6", 50, rounds=20),
+    Regime("hartmann6", 50, rounds=1000),
+    Regime("two ridges", 500),
+    Regime("hartmann6", 500, rounds=1000),
+    Regime("hartmann6", 5000),
+)
+
+
+# Few clients, families of other kinds, small versions: for the advice, and played by the main players alone.
+WIDER = (
+    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
+    Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
+    Regime("diabetes", 12, sigma=0.3, rounds=30, clients=12),
+    Regime("diabetes", 50),
+    Regime("diabetes", 400),
+    Regime("tree", 50),
+    Regime("tree", 500),
+    Regime("unrelated", 50),
+    Regime("unrelated", 500),
+    Regime("levy10", 50),
+    Regime("network 15", 50),
+    Regime("two ridges", 50),
+)
+
+
+REGIMES = (*BASE, *WIDER)
+
+
+TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
+
+
+TUNING_FEW = (Regime("hartmann6", 50), Regime("cosine8", 50))
+
+
+TUNING_RUNS = 5
+
+
+MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
+
+
+# What the advice rests on: fifty runs of each, and its own choice on a hundred, of five of the twelve families.
+DECIDE = ("advised", "bold", "UCB1, planned", "each arm first", "UCB1")
+
+
+ADVICE_TUNING = (
+    Regime("hartmann6", 50),
+    Regime("hartmann6", 500),
+    Regime("cosine8", 500),
+    Regime("two ridges", 50),
+    Regime("network 6", 500),
+    Regime("magic rows", 50, sigma=0.5),
+    Regime("hartmann6", 50, sigma=0.5),
+    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
+)
+
+
+ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
+
+
+def map_runs(name: str, regime: Regime) -> int:
+    """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
+    those that are there for few arms. On the `WIDER` regimes nobody else plays."""
+    player = PLAYERS[name]
+    if not player.plays_on(regime):
+        return 0
+    if name in DECIDE:
+        return 50
+    if regime in WIDER:
+        return 10 if name in MAIN else 0
+    cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
+    if cheap and (name in MAIN or player.setting_of in MAIN):
+        return 30
+    return 5 if regime.arms > 50 and not player.plays_on(Regime("cosine8", 500)) else 10
+
+
+def map_tuning(name: str) -> list[Regimes]:
+    """Where ``name`` chooses its setting, if it has a choice."""
+    if len(PLAYERS[name].grid) == 1:
+        return []
+    if name in DECIDE:
+        return [ADVICE_TUNING]
+    return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
+
+
+MAP = Sweep(
+    "map",
+    "who is to be run when: every player at one setting for all regimes, the scalars as packed as may be",
+    PLAYERS,
+    ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
+    chosen_on=map_tuning,
+    rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
+    regimes=REGIMES,
+    runs=map_runs,
+    batch=5,
+    tail=DECIDE,
+    folder=DATA,
+)
+
+
+FEW, WITH_500 = Regime("hartmann6", 50), Regime("hartmann6", 500)
+
+
+ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
+
+
+def _ablated(name: str) -> list[Regimes]:
+    return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
+
+
+ABLATION = Sweep(
+    "ablation",
+    "surrogates that differ in one thing each, every κ on the tuning runs and the best on others",
+    VARIANTS,
+    ("regret", "stuck", "scalars"),
+    chosen_on=_ablated,
+    rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
+    regimes=(FEW, WITH_500),
+    runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
+    folder=DATA,
+)
+
+
+ELSEWHERE = Sweep(
+    "elsewhere",
+    "libraries that see every reward, and the advised setting, on the same arms and pulls",
+    {name: Player(play_uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
+    ("regret", "gap", "seconds", "scalars"),
+    regimes=(Regime("hartmann6", 500, rounds=20),),
+    runs=lambda name, regime: 10,
+    batch=1,
+    measure=elsewhere,
+    needs={OPTUNA: "optuna"},
+    folder=DATA,
+)
+
+# --- What pages of the paper show of the advised setting, in tables that are kept with the paper's
+
+ADVISED_RUNS = Sweep(
+    "advised",
+    "the advised setting on the paper's Hartmann6, for the results page",
+    {"advised": Player(advised())},
+    ("regret", "scalars"),
+    regimes=(EXPERIMENTS["hartmann6"],),
+    runs=lambda name, regime: 50,
+    batch=50,
+    encoding="dense",
+    folder=OF_THE_PAPER,
+)
+CURVES: Mapping[str, list[Regimes]] = {
+    "process, in epochs": sizes(arms=(50, 500, 2_000)),
+    "advised": sizes(arms=(50, 500, 5_000, 20_000, 50_000)),
+}
+
+
+def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
+    """Return the trace of one run of ``curve`` and its processor seconds; ``hidden`` is of networks, and not used."""
+    problem, clients, rounds = regime.world(1, seed).problem, regime.clients, regime.rounds
+    if curve == "advised":
+        return timed(partial(ADVISED.play, problem, clients, rounds))
+    return timed(partial(surrogate_ucb, problem, GaussianProcess(), clients, rounds, until=Growing(2.0)))
+
+
+ADVISED_COSTS = Sweep(
+    "advised_costs",
+    "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
+    {curve: Player(play_uniform, grid(hidden=(25,))) for curve in CURVES},
+    ("seconds", "gigabytes", "synchronisations"),
+    chosen_on=lambda curve: CURVES[curve],
+    rungs=lambda curve: (Rung(1, 1),),
+    tuning_seed=0,
+    measure=partial(costs, time_of),
+    at_once=1,
+    folder=OF_THE_PAPER,
+)
+
+STUDIES |= {study.name: study for study in (MAP, ABLATION, ELSEWHERE, ADVISED_RUNS, ADVISED_COSTS)}

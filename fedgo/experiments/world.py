@@ -1,0 +1,144 @@
+"""What is played on: problems by name, and regimes of them: K arms, noise σ, N clients, T rounds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+from fedgo._checks import require
+from fedgo.algorithms.go_ucb import private_start
+from fedgo.messages import Encoding
+from fedgo.network import Network
+from fedgo.phase_one import Start, phase_one_length, shared_start
+from fedgo.problem import Problem
+from fedgo.problems import clustered, cosine8, hartmann6
+
+TUNING_SEED = 1000
+HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem: ``make(runs, arms=K, sigma=σ, seed=…)``, its ``title``, and F = ``bound`` ≥ |f| for a guard, if it
+    can be read off the formula and not off the arms, since the best value itself would give the optimum away."""
+
+    make: Callable[..., Problem] = field(hash=False)
+    title: str
+    bound: float | None = None
+
+    def _parts(self) -> tuple[Any, ...]:
+        """Return what decides whether two entries are equal: a `partial` counts as its function and its arguments."""
+        make, about = self.make, (self.title, self.bound)
+        return (make.func, make.args, make.keywords, *about) if isinstance(make, partial) else (make, *about)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether ``other`` makes the same problem; a copy from another process is equal to its original."""
+        return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
+
+
+def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
+    require(arms == 20, "arms", arms, f"{name} has 20 clusters")
+    return clustered(name, runs, **options)
+
+
+# Hartmann's F is Σ ᾱ, the cosine mixture's 8·(1 + 0.1) on [−1, 1]⁸; a share lies in [0, 1].
+PROBLEMS: dict[str, Entry] = {
+    "hartmann6": Entry(hartmann6, "Hartmann6", 8.4),
+    "cosine8": Entry(cosine8, "Cosine8", 8.8),
+    "cosine8 printed": Entry(partial(cosine8, negated=False), "Cosine8 as printed", 8.8),
+    "magic": Entry(partial(_clusters, "magic"), "MagicTelescope", 1.0),
+    "shuttle": Entry(partial(_clusters, "shuttle"), "Shuttle", 1.0),
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """Some runs of a problem with N and T; Phase I is run when first asked for, and shared by whoever needs it.
+
+    ``encoding`` is the form in which all algorithms send their statistics, ``bound`` the F that a guard is given.
+    """
+
+    problem: Problem
+    clients: int
+    rounds: int
+    encoding: Encoding = "dense"
+    bound: float | None = None
+
+    @property
+    def steps(self) -> int:
+        """T₀ + NT: every algorithm makes as many evaluations as Fed-GO-UCB does in both phases."""
+        return phase_one_length(self.clients, self.rounds) + self.clients * self.rounds
+
+    @cached_property
+    def network(self) -> Network:
+        """The parametric class F of the paper's experiments."""
+        return Network(self.problem.arms.shape[-1], HIDDEN)
+
+    @cached_property
+    def shared(self) -> Start:
+        """Phase I of Fed-GO-UCB and One-GO-UCB."""
+        return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
+
+    @cached_property
+    def private(self) -> Start:
+        """Phase I of N-GO-UCB."""
+        return private_start(self.problem, self.network, self.clients, self.rounds)
+
+
+@dataclass(frozen=True)
+class Regime:
+    """K = ``arms`` of a ``problem`` of `PROBLEMS`, the noise ``sigma``, T = ``rounds``, N = ``clients``."""
+
+    problem: str
+    arms: int = 50
+    sigma: float = 0.1
+    rounds: int = 100
+    clients: int = 20
+
+    def __str__(self) -> str:
+        return f"{self.problem}, K={self.arms}, sigma={self.sigma:g}, T={self.rounds}, N={self.clients}"
+
+    @property
+    def entry(self) -> Entry:
+        """Its problem's."""
+        require(self.problem in PROBLEMS, "problem", self.problem, f"choose one of {tuple(PROBLEMS)}")
+        return PROBLEMS[self.problem]
+
+    @property
+    def title(self) -> str:
+        """Its problem and K, and what else is not as usual; where the noise is a coin's, it says so."""
+        parts = [self.entry.title, f"{self.arms:,} arms"]
+        if self.sigma != 0.1:
+            parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
+        if self.rounds != 100:
+            parts.append(f"T {self.rounds:,}")
+        if self.clients == 12:
+            parts.append("12 clients")
+        return ", ".join(parts)
+
+    @property
+    def pulls(self) -> float:
+        """NT/K, the pulls for each arm."""
+        return self.clients * self.rounds / self.arms
+
+    def world(
+        self, runs: int | Sequence[int], seed: int = 0, encoding: Encoding = "dense", **options: Any
+    ) -> World:
+        """The ``runs`` of ``seed``; ``options`` go to the problem, before the regime's own K and σ."""
+        how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
+        return World(self.entry.make(runs, **how), self.clients, self.rounds, encoding, self.entry.bound)
+
+
+# The rows of the paper's Figures 2 and 3.
+EXPERIMENTS: Mapping[str, Regime] = {
+    "hartmann6": Regime("hartmann6"),
+    "cosine8": Regime("cosine8"),
+    "magic": Regime("magic", arms=20, clients=100),
+    "shuttle": Regime("shuttle", arms=20, clients=100),
+}
+
+
+def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -> World:
+    """The experiment ``name`` with ``runs`` runs of ``seed``, at the paper's N and T."""
+    require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
+    return EXPERIMENTS[name].world(runs, seed, **options)
