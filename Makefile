@@ -39,7 +39,7 @@ check: SOME := -m 'not slow'
 check test: .venv/stamp
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
-	@rm -rf _build/lint && mkdir -p _build/lint && cp notebooks/*.md _build/lint
+	@rm -rf _build/lint && mkdir -p _build/lint && cp notebooks/*.md notebooks/beyond/*.md _build/lint
 	@.venv/bin/jupytext --quiet --to ipynb _build/lint/*.md
 	@$(PY) -m ruff check --line-length 80 --config lint.pycodestyle.max-line-length=80 _build/lint/*.ipynb
 	@$(PY) -m ruff format --check --line-length 80 _build/lint/*.ipynb
@@ -51,7 +51,7 @@ bench: .venv/stamp
 	@$(ONE) $(PY) benchmarks/bench.py
 
 study: .venv/stamp
-	@$(ONE) $(PY) -m fedgo.experiments $(NAME)
+	@$(ONE) $(PY) -m fedgo.beyond $(NAME)
 
 # NVFlare has an environment of its own, which sees the packages of .venv: the lock and .venv stay as they are.
 federation: .venv/federation/stamp

@@ -1,7 +1,8 @@
 """Execute the chapters that are stale: `python book/execute.py [NAME ...] [--stale | --draft]`.
 
-A chapter is text in `notebooks/`. Executed it is `book/_executed/NAME.ipynb`: today's text with the outputs of its last
-run, and with the code of the package where the text says
+A chapter is text in `notebooks/`, or in `notebooks/beyond/` if the paper does not have its subject. Executed it is
+`book/_executed/NAME.ipynb`: today's text with the outputs of its last run, and with the code of the package where the
+text says
 
 ```{source} fedgo.confidence.first_order
 ```
@@ -43,6 +44,11 @@ ENVIRONMENT["PYTHONHASHSEED"] = "0"
 ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
 
 
+def text_of(name: str) -> Path:
+    """Return the file of a chapter: the paper's are in `notebooks/`, the others in a folder below."""
+    return next(TEXTS.rglob(f"{name}.md"))
+
+
 def code_cells(notebook: Any) -> list[Any]:
     """The cells with code."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -58,7 +64,7 @@ def read_executed(name: str) -> Any:
 
 def depends_on(name: str) -> dict[str, str]:
     """What the outputs of a chapter depend on, each with its hash."""
-    sources = [cell.source for cell in code_cells(jupytext.read(TEXTS / f"{name}.md"))]
+    sources = [cell.source for cell in code_cells(jupytext.read(text_of(name)))]
     # A semicolon at the end of a cell is in no syntax tree, but shows no value.
     cells = [ast.dump(ast.parse(source, name)) + ";" * source.rstrip().endswith(";") for source in sources]
     package = Path("fedgo").resolve()
@@ -106,7 +112,7 @@ def write(name: str, text: Any, executed: Any) -> None:
 
 def execute(name: str, draft: bool) -> float:
     """Execute a chapter, a draft with two runs; return the seconds that it took."""
-    text, hashes = jupytext.read(TEXTS / f"{name}.md"), depends_on(name)
+    text, hashes = jupytext.read(text_of(name)), depends_on(name)
     executed = papermill.execute_notebook(
         text,
         DRAFTS / f"{name}.ipynb" if draft else None,
@@ -163,7 +169,7 @@ def main() -> None:
     parser.add_argument("--stale", action="store_true", help="say what would be executed, and what changed")
     parser.add_argument("--draft", action="store_true", help=f"every chapter with two runs, into {DRAFTS}")
     options = parser.parse_args()
-    chapters = sorted(path.stem for path in TEXTS.glob("*.md"))
+    chapters = sorted(path.stem for path in TEXTS.rglob("*.md"))
     names = options.names or chapters
     if unknown := set(names) - set(chapters):
         parser.error(f"there is no {unknown}: choose from {chapters}")
@@ -179,7 +185,7 @@ def main() -> None:
     if any(stale.values()):
         execute_all([name for name in names if stale[name]], options.draft)
     for name in [name for name in names if not stale[name]]:
-        write(name, jupytext.read(TEXTS / f"{name}.md"), read_executed(name))
+        write(name, jupytext.read(text_of(name)), read_executed(name))
 
 
 if __name__ == "__main__":

@@ -141,7 +141,8 @@ class EventTriggered:
         gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
         posterior = self.absorb(state, arm, reward, turn)
         after = EventState(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
-        due = after.fresh.counts.sum(-1) % _AFRESH < turn
+        pulls = after.fresh.counts.sum(-1)
+        due = (turn == 1) & (pulls % _AFRESH == 0)
         return self._afresh(after, due) if due.any() else after
 
     def _afresh(self, state: EventState, due: Tensor) -> EventState:

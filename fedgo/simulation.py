@@ -6,7 +6,7 @@ the synchronisation. The noise is indexed by (run, step), so the result is the s
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -89,63 +89,131 @@ def simulate(
     runs, first = exploration.arm.shape
     given = len(problem.runs)
     require(given == runs, "the number of runs", given, f"Phase I had {runs}; give the same")
-    learners = learner.learners
     total = first + steps
-    noise = problem.tape(total)
-    arms, rewards = _extend(exploration.arm, steps), _extend(exploration.reward, steps)
-    sync = torch.zeros(runs, total, dtype=torch.bool)
-    ledger = Ledger(*(_extend(part, steps) for part in exploration.ledger))
-    star = Star(clients, ledger)
-    notes: dict[str, Tensor] = {}
-    speaks = learner if isinstance(learner, Annotates) else None
-    sampler = learner if isinstance(learner, Samples) else None
-    order = order_of_ties(problem, learners)
-    seat = torch.arange(learners)
+    noise, order = problem.tape(total), order_of_ties(problem, learner.learners)
+    record = Record.after(exploration, steps)
+    star = Star(clients, record.ledger)
     position = torch.full((runs,), first)
     end = torch.full((runs, 1), total)  # before which a run plays on: 0 while it waits for the others
     waiting: list[When] = []
+    speaks = learner if isinstance(learner, Annotates) else None
     state = learner.begin()
     while int(position.amin()) < total:
-        served = (position - first) % learners
-        step = (position - served).unsqueeze(1) + seat
-        turn = (seat >= served.unsqueeze(1)) & (step < end)
-        at = step.clamp(max=total - 1)
-        index = sampler.index_at(state, at) if sampler else learner.index(state)
-        arm = largest(index, order)
-        fires = learner.fires(state, arm) & turn
-        calls = bool(fires.any())
-        if calls:
-            turn &= fires.cumsum(1) <= fires  # up to the first that fires: no other has before
-            fires &= turn
-        reward = problem.observe(arm, noise.gather(1, at))
-        run, learner_number = turn.nonzero(as_tuple=True)
-        taken = step[run, learner_number]
+        chosen = _choose(learner, state, position, end, order, first, total)
+        reward = problem.observe(chosen.arm, noise.gather(1, chosen.step.clamp(max=total - 1)))
         if speaks is not None:
-            for note, values in speaks.notes(state, index, arm).items():
-                kept = notes.setdefault(note, values.new_zeros(runs, total))
-                kept[run, taken] = values[run, learner_number]
-        state = learner.learn(state, arm, reward, turn.to(reward.dtype))
-        arms[run, taken] = arm[run, learner_number]
-        rewards[run, taken] = reward[run, learner_number]
-        position = position + turn.sum(1)
-        if calls:
-            run, learner_number = fires.nonzero(as_tuple=True)
-            waiting.append(When(run, step[run, learner_number]))
+            record.annotate(chosen, speaks.notes(state, chosen.indices, chosen.arm))
+        state = learner.learn(state, chosen.arm, reward, chosen.turn.to(reward.dtype))
+        record.pull(chosen, reward)
+        position = position + chosen.turn.sum(1)
+        if bool(chosen.fires.any()):
+            run, learner_number = chosen.fires.nonzero(as_tuple=True)
+            waiting.append(When(run, chosen.step[run, learner_number]))
             if together:
                 end[run] = 0
         if waiting and not (together and bool((position.unsqueeze(1) < end).any())):
-            when = When(*(torch.cat(part) for part in zip(*waiting, strict=True)))
-            sync[when] = True
+            when = When(*(torch.cat(parts) for parts in zip(*waiting, strict=True)))
+            record.sync[when.run, when.step] = True
             state = learner.synchronise(state, star, when)
             waiting.clear()
             end.fill_(total)
-    return Trace(
-        name, problem.name, clients, first, arms, rewards, problem.regret(arms), *ledger, sync, notes
-    )
+    return record.trace(name, problem, clients, first)
 
 
-def _extend(part: Tensor, steps: int) -> Tensor:
-    return torch.cat([part, part.new_zeros(len(part), steps)], 1)
+class Choice(NamedTuple):
+    """What the learners of all runs would do at once, (S, M) each, with the ``indices`` of all arms, (S, M, K).
+
+    ``step`` is the step t of each learner, ``arm`` its arm, ``turn`` whether it makes this pull, and ``fires`` whether
+    the pull fires the event.
+    """
+
+    step: Tensor
+    indices: Tensor
+    arm: Tensor
+    turn: Tensor
+    fires: Tensor
+
+
+def _choose(
+    learner: Learner[LearnerState],
+    state: LearnerState,
+    position: Tensor,
+    end: Tensor,
+    order: Tensor,
+    first: int,
+    total: int,
+) -> Choice:
+    """Return the arms of the rest of a round, up to and with the first learner of each run whose pull fires the event.
+
+    ``position`` (S,) is the next step of each run, which plays on before ``end`` (S, 1); ``order`` decides ties.
+    """
+    seat = torch.arange(learner.learners)
+    served = (position - first) % learner.learners
+    step = (position - served).unsqueeze(1) + seat
+    turn = (seat >= served.unsqueeze(1)) & (step < end)
+    if isinstance(learner, Samples):
+        indices = learner.index_at(state, step.clamp(max=total - 1))
+    else:
+        indices = learner.index(state)
+    arm = largest(indices, order)
+    fires = learner.fires(state, arm) & turn
+    if bool(fires.any()):
+        earlier = fires.cumsum(1) - fires.long()  # learners of the round that fire before this one
+        turn = turn & (earlier == 0)
+        fires = fires & turn
+    return Choice(step, indices, arm, turn, fires)
+
+
+class Record(NamedTuple):
+    """What a trace is made of, (S, T₀ + NT) each, written in place as the steps are played."""
+
+    arm: Tensor
+    reward: Tensor
+    sync: Tensor
+    ledger: Ledger
+    notes: dict[str, Tensor]
+
+    @classmethod
+    def after(cls, exploration: Exploration, steps: int) -> "Record":
+        """Return the record of ``exploration``, with room for ``steps`` steps of Phase II."""
+        arm, reward = _extend(exploration.arm, steps), _extend(exploration.reward, steps)
+        ledger = Ledger(*(_extend(scalars, steps) for scalars in exploration.ledger))
+        return cls(arm, reward, torch.zeros(arm.shape, dtype=torch.bool), ledger, {})
+
+    def pull(self, chosen: Choice, reward: Tensor) -> None:
+        """Write the arms and rewards (S, M) of the pulls that are made."""
+        run, learner_number = chosen.turn.nonzero(as_tuple=True)
+        step = chosen.step[run, learner_number]
+        self.arm[run, step] = chosen.arm[run, learner_number]
+        self.reward[run, step] = reward[run, learner_number]
+
+    def annotate(self, chosen: Choice, notes: Mapping[str, Tensor]) -> None:
+        """Write what a learner says of the pulls that are made, (S, M) by name."""
+        run, learner_number = chosen.turn.nonzero(as_tuple=True)
+        for name, values in notes.items():
+            of_steps = self.notes.setdefault(name, values.new_zeros(self.arm.shape))
+            of_steps[run, chosen.step[run, learner_number]] = values[run, learner_number]
+
+    def trace(self, name: str, problem: Problem, clients: int, first: int) -> Trace:
+        """Return the trace of all steps, of which ``first`` are Phase I's."""
+        regret = problem.regret(self.arm)
+        return Trace(
+            name,
+            problem.name,
+            clients,
+            first,
+            self.arm,
+            self.reward,
+            regret,
+            *self.ledger,
+            self.sync,
+            self.notes,
+        )
+
+
+def _extend(values: Tensor, steps: int) -> Tensor:
+    """Return ``values`` (S, T₀) with zeros for ``steps`` more steps."""
+    return torch.cat([values, values.new_zeros(len(values), steps)], 1)
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:

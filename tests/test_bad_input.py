@@ -40,18 +40,6 @@ from fedgo import (
     theory,
     uniform_random,
 )
-from fedgo.beyond import Client, Fitting, Plan, Server
-from fedgo.beyond.advised import Advised
-from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
-from fedgo.beyond.federation.local import at_random, converse, play
-from fedgo.beyond.guard.counted import optimistic_ucb1
-from fedgo.beyond.guard.exact import computable_lam, exact_intervals, exact_parameter, prior
-from fedgo.beyond.guard.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
-from fedgo.beyond.guard.optimist import exact_go_ucb
-from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
-from fedgo.beyond.surrogates.models import IndependentArms, fitted
-from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.confidence import Posterior, Tally, ball, first_order
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.tables import frequency, rate, table
@@ -76,7 +64,6 @@ SHARED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK)
 PACKED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK, encoding="counts")
 PRIVATE = private_start(PROBLEM, NETWORK, 2, 2, QUICK)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
-PUBLIC = Plan(ARMS[0], Settings(encoding="counts"), 2, NETWORK, 4)
 GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}
 
 
@@ -103,11 +90,6 @@ def row(call, /, *good, **arguments):
     ]
 
 
-def planned(**how):
-    """A plan's setting that is not the advised one."""
-    return Fitting(0.3, 10, Advised(**how))
-
-
 WHOLE = bad(0, -1, kinds=(2.0, "3", None, True))  # at least one of something
 SEED = bad(-1, kinds=(1.5, "0", True))
 RUNS = WHOLE + bad([], [-1], kinds=(np.float64(2),))
@@ -129,11 +111,9 @@ BEGUN = {"problem": PROBLEM, "network": NETWORK, "clients": 2, "rounds": 2, "lan
 BEGINS = {"problem": ANOTHER, "clients": WHOLE, "rounds": WHOLE, "langevin": ANOTHER}
 GIVEN = {"problem": PROBLEM, "start": SHARED, "settings": PLAIN}
 GIVEN_VALUE = {"problem": PROBLEM, "start": SHARED, "value": 3.0}
-FITTED = {"surrogate": GaussianProcess(), "sigma": 0.3, "rounds": 10}
-EPOCHS = FITTED | {"problem": PROBLEM, "clients": 2}
-PLANNED = {"rounds": WHOLE, "until": ANOTHER, "planning": NAME, "kappa": FROM_0, "guarantee": ANOTHER}
+PLANNED = {"rounds": WHOLE, "until": ANOTHER, "planning": NAME, "guarantee": ANOTHER}
 SCRIPT = {"name": "g", "proposal": None, "exploration": Exploration.nothing(2), "clients": 2, "rounds": 2}
-ONES, SAFE = torch.ones(3).double(), Guarantee(1.0, 0.1)
+ONES = torch.ones(3).double()
 RECORD = {"algorithm": "a", "problem": "p", "clients": 2, "phase_one": 1, "arm": BLANK, "up": BLANK}
 RECORD |= {"reward": BLANK.double(), "regret": BLANK.double(), "down": BLANK, "sync": BLANK.bool()}
 NUMBERS = {"clients": 1, "lam": 1.0, "sigma": 1.0, "distance": 1.0, "curvature": 1.0, "delta": 0.1}
@@ -176,45 +156,7 @@ CASES = [
     *row(gp_ucb, SIZES | {"beta": 1.0}, beta=bad(-1.0, NAN, kinds=("1",)), first=bad(0, 21), refit=WHOLE),
     *row(first_order, {"posterior": Posterior(torch.eye(2).double(), MEANS[0, :2])}, beta=bad(NAN, -1.0)),
     # beyond the paper
-    *row(optimistic_ucb1, SIZES | {"beta": 1.0}, **PLAYED, beta=FROM_0, gamma=THRESHOLD),
-    *row(Guarantee, {"value": 1.0, "sigma": 0.1}, value=ABOVE_0, sigma=ABOVE_0, delta=DELTA),
-    *row(Guarantee, {"value": 1.0, "sigma": 0.1}, kappa=bad(0.999, INF, kinds=(True,)), gamma=bad(-1.0, NAN)),
-    *row(TabularIntervals, {"sigma": 0.1, "value": 1.0}, clients=WHOLE),
-    *row(exact_go_ucb, GIVEN_VALUE, value=bad(0.0, INF), sigma=bad(-1.0, 0.0), delta=DELTA),
-    *row(exact_go_ucb, GIVEN_VALUE, gamma=THRESHOLD),
-    *row(exact_intervals, GIVEN_VALUE, value=bad(0.0, INF), sigma=bad(-1.0, 0.0), delta=DELTA),
-    *row(prior, {"gradients": ARMS[0], "offsets": MEANS[0]}, lam=bad(0.0)),
-    *row(guarded, SCRIPT | {"problem": PROBLEM}, guarantee=ANOTHER),
-    *row(guarded, SCRIPT | {"guarantee": SAFE}, problem=ANOTHER),
-    *row(guarded, SCRIPT | {"problem": PROBLEM, "guarantee": SAFE}, clients=WHOLE, rounds=WHOLE),
-    *row(guarded_fed_go_ucb, GIVEN | {"guarantee": SAFE}, **STARTED, guarantee=ANOTHER),
-    *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED),
-    *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp", ("gp", "gp"))), sigma=bad(0.0)),
-    *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=ANOTHER),
-    *row(planned, untried=bad(-1, INF), kappa=FROM_0, until=ANOTHER),
-    *row(planned, surrogate=bad(kinds=("gp",))),
-    *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
-    *row(Event, gamma=THRESHOLD),
-    *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
-    *row(GaussianProcess, warp=bad(kinds=("matern",))),
-    *row(Relinearised, {"network": NETWORK}, network=bad(kinds=(25,)), starts=WHOLE),
-    *row(LinearisedOnce, {"network": NETWORK, "w0": SHARED.w0[0, 0]}, w0=bad(MEANS[0]), lam=bad(0.0)),
-    *row(GaussianProcess().fit, {"arms": ARMS[0], "data": Tally(ONES, MEANS[0])}, sigma=bad(0.0)),
-    *row(
-        fn_ucb, SIZES | {"lam": 1.0, "optimism": 1.0}, **PLAYED, lam=ABOVE_0, optimism=FROM_0, descent=WHOLE
-    ),
-    *row(fn_ucb, SIZES | {"lam": 1.0, "optimism": 1.0}, hidden=bad(3), encoding=NAME, space=NAME),
-    *row(fitted_kernel_ucb, {"problem": PROBLEM, "clients": 2, "rounds": 2}, kappa=FROM_0, clients=WHOLE),
     # the federation
-    *row(Plan, arms=bad(ARMS, but(ARMS[0], NAN, 1, 2), kinds=(ARMS[0].numpy(),))),
-    *row(Plan, GRADED, settings=bad(kinds=(0.1,)), clients=WHOLE, seed=SEED, length=bad(0)),
-    *row(Plan, GRADED, network=ANOTHER, langevin=ANOTHER),
-    *row(Client, {"plan": PUBLIC}, plan=ANOTHER, me=bad(2, -1, kinds=("0",))),
-    *row(Client(PUBLIC).tell, {"reward": 0.5}, arm=bad(3, -1, kinds=(1.0,))),
-    *row(Client(PUBLIC).tell, {"arm": 0}, reward=bad(NAN, INF, 10**400, -1e101, kinds=("1", None))),
-    *row(Client(PUBLIC).retire, arm=bad(3)),
-    *row(Server, plan=ANOTHER),
-    *row(at_random, share=bad(1.5, NAN, kinds=("x",))),
     # experiments, theory, and what is kept
     *row(evaluate, {"name": "hartmann6", "runs": 1}, name=NAME, runs=WHOLE, seed=bad(1000)),
     *row(evaluate, {"name": "hartmann6", "runs": 1}, algorithms=bad(["UCB2"], kinds=("Uniform",))),
@@ -274,11 +216,6 @@ def start(langevin=QUICK, **changes):
     return shared_start(problem(**changes), NETWORK, 2, 2, langevin)
 
 
-def fit(counts, sums, surrogate=GaussianProcess()):  # noqa: B008
-    tally = Tally(*(torch.tensor(values).double() for values in (counts, sums)))
-    return surrogate.fit(ARMS[0], tally, 0.1)
-
-
 TWICE = ARMS[0, [0, 1, 1]]  # a gradient that stands twice
 HUGE, TINY, COUNTS = problem(arms=1e160 * ARMS), Settings(lam=1e-300), Settings(encoding="counts")
 COLLECT = partial(Star(2, Ledger.blank(1, 1)).collect, Message(0, 1), When(BLANK[0, :1], BLANK[0, :1]))
@@ -300,10 +237,8 @@ TOGETHER = [
     (lambda: one_go_ucb(problem(means=2 * MEANS), SHARED, PLAIN), "problem"),
     (lambda: n_go_ucb(problem(runs=(1, 0)), PRIVATE, PLAIN), "problem"),
     (lambda: fed_go_ucb(PROBLEM.only(0), SHARED, PLAIN), "problem"),
-    (lambda: surrogate_ucb(problem(sigma=0.2), GaussianProcess(), 2, 2, start=SHARED), "problem"),
     (lambda: fed_go_ucb(PROBLEM, PRIVATE, PLAIN), "w0"),
     (lambda: n_go_ucb(PROBLEM, SHARED, PLAIN), "w0"),
-    (lambda: exact_go_ucb(PROBLEM, PRIVATE, 1.0), "w0"),
     (lambda: fed_go_ucb(PROBLEM, PACKED, PLAIN), "encoding"),
     (lambda: fed_go_ucb(PROBLEM, SHARED, COUNTS), "encoding"),
     (
@@ -321,19 +256,6 @@ TOGETHER = [
     (lambda: ball(ARMS, torch.zeros(2, 4).double(), 0.0, 1.0, Tally(MEANS, MEANS)), "lam"),
     (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |r|"),
     # beyond the paper
-    (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
-    (
-        lambda: surrogate_ucb(
-            PROBLEM, GaussianProcess(), 2, 2, start=SHARED, exploration=Exploration.nothing(2)
-        ),
-        "exploration",
-    ),
-    (lambda: fit([0, 5, 0], [0, 1, 0]), "distinct arms"),
-    (lambda: fit([0, 0, 0], [0, 0, 0], Relinearised(NETWORK)), "distinct arms"),
-    (lambda: fit([1, 2, 3], [2, 4, 6]), "mean reward of every arm"),
-    (lambda: fit([1, 2, 0], [2, 4, 0], Relinearised(NETWORK)), "mean reward of every arm"),
-    (lambda: fit([1, 2, 0], [2, NAN, 0]), "sums"),
-    (lambda: fit([1, 2, -1], [2, 1, 0]), "counts"),
     # theory
     (
         lambda: theory.theorem.theorem(
@@ -355,9 +277,6 @@ TOGETHER = [
     (lambda: replay(PRIVATE, ARMS, Trace(**RECORD), 1.0), "w0"),
     (lambda: replay(SHARED, ARMS + 0.1, Trace(**RECORD), 1.0), "arms"),
     (lambda: fed_go_ucb(PROBLEM, SHARED, TINY, space="parameters"), "‖g‖²/λ"),
-    (lambda: exact_parameter(TWICE, MEANS[0], MEANS[0], MEANS[0]), "the least singular value"),
-    (lambda: computable_lam(TWICE, MEANS[0], 1.0, 0.1), "the least singular value"),
-    (lambda: prior(TWICE, MEANS[0], 1.0), "the least singular value"),
     (lambda: box(NETWORK, SHARED.w0[0, 0] + 1, SHARED.w0[0, 0], ARMS[0]), "low[0]"),
     # tables of a chapter
     (lambda: table("xy", [("a",)]), "a row"),
@@ -365,20 +284,6 @@ TOGETHER = [
     (lambda: frequency(3, 2), "failures"),
     (lambda: rate([1, 2, 3], MEANS[:, :2]), "values"),
     # over a network, and what is kept
-    (lambda: Plan(ARMS[0], PLAIN), "encoding"),
-    (lambda: Plan(ARMS[0], COUNTS, 3, NETWORK, 2), "length"),
-    (lambda: Plan(ARMS[0], COUNTS, 1, Network(5), 2), "d_x"),
-    (
-        lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(0.3, 10)),
-        "network and fitting",
-    ),
-    (lambda: Plan(ARMS[0], clients=2), "network and fitting"),
-    (lambda: converse(Server(PUBLIC), [Client(PUBLIC)]), "the clients"),
-    (lambda: play(PROBLEM.only(0), PUBLIC, 4, torch.tensor([0, 1])), "turns"),
-    (lambda: play(PROBLEM.only(0), PUBLIC, 2, torch.tensor([0, -1])), "turns"),
-    (lambda: Server(PUBLIC).merge(), "exchange"),
-    (lambda: fitted(IndependentArms(), ARMS[0], Tally(torch.ones(4), torch.ones(4)), 0.3), "counts"),
-    (lambda: fitted(IndependentArms(), ARMS[0], Tally(torch.eye(3)[0], ONES), 0.3), "sums"),
     (lambda: COLLECT(3), "senders"),
     (lambda: scalars("dense", 10**10, 1, 3), "dimension"),
     (lambda: Trace.join([Trace(**RECORD), Trace(**(RECORD | {"algorithm": "b"}))]), "experiments"),

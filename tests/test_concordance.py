@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = {
-    path: path.read_text("utf-8") for folder in ("book", "notebooks") for path in (ROOT / folder).glob("*.md")
+    path: path.read_text("utf-8")
+    for folder in ("book", "notebooks", "notebooks/beyond")
+    for path in (ROOT / folder).glob("*.md")
 }
 PAGE = TEXTS[ROOT / "book/concordance.md"]
 PAPER = Path(os.environ.get("FEDGO_DATA") or ROOT.parent / "shared/data").parent / "paper/fed-go-ucb.tex"
@@ -57,8 +59,9 @@ def dead_links() -> list[str]:
         for link in links:
             path, _, fragment = link.partition("#")
             name = Path(path).stem
-            page = ROOT / ("notebooks" if path.startswith("_executed/") else "book") / f"{name}.md"
-            if (path not in labels and page not in TEXTS) or (fragment and fragment not in labels):
+            kinds = ("notebooks", "notebooks/beyond") if path.startswith("_executed/") else ("book",)
+            there = any(ROOT / kind / f"{name}.md" in TEXTS for kind in kinds)
+            if (path not in labels and not there) or (fragment and fragment not in labels):
                 dead.append(f"{label}: {link}")
         dead += [f"{label}: no link"] * (not LINK.search(place))
     return dead

@@ -113,3 +113,13 @@ def test_binder_opens_the_text_as_notebooks(tmp_path: Path) -> None:
     settings = json.loads((tmp_path / "share/jupyter/lab/settings/overrides.json").read_text("utf-8"))
     viewers = settings["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"]
     assert viewers == {"markdown": "Jupytext Notebook", "myst": "Jupytext Notebook"}
+
+
+def test_nothing_of_the_paper_imports_what_lies_beyond_it() -> None:
+    """Chapters and tests; import-linter holds the package to it. A test may look whether the folder is there."""
+    imports = re.compile(
+        r"^\s*(?:from|import) fedgo\.beyond|^\s*from fedgo import .*\bbeyond\b", re.MULTILINE
+    )
+    files = [*(ROOT / "notebooks").glob("*.md"), *(ROOT / "tests").glob("*.py"), ROOT / "book/use.md"]
+    assert len(files) > 60
+    assert [file.name for file in files if imports.search(file.read_text("utf-8"))] == []

@@ -16,11 +16,11 @@ import pytest
 import torch
 from distributed import Client, LocalCluster
 
-from fedgo.beyond.map.roster import PLAYERS, VARIANTS
 from fedgo.experiments import __main__ as command
 from fedgo.experiments import claims, explorer, results, runner, studies, tables
 from fedgo.experiments.halving import Rung, halve, together
 from fedgo.experiments.players import Player, grid
+from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import Sweep, afresh, check, compared, measure, read, run, shared_world
 from fedgo.experiments.studies import STUDIES
 from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, World
@@ -277,15 +277,18 @@ def test_a_problem_of_ones_own_is_an_entry(tmp_path, monkeypatch):
 
 
 def tiny(**changes):
-    """Three of the map's players on a small regime."""
-    names = ("UCB1", "DisLinUCB", "Fed-GLB-UCB")
-    return replace(
-        STUDIES["map"],
-        name="tiny",
-        players={name: PLAYERS[name] for name in names},
+    """Three of the paper's players on a small regime, with all columns."""
+    names = ("UCB1, shared", "DisLinUCB", "Fed-GLB-UCB")
+    return Sweep(
+        "tiny",
+        "three players",
+        {name: replace(ALGORITHMS[name], grid=ALGORITHMS[name].grid[:4]) for name in names},
+        ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
         chosen_on=lambda name: [(SMALL, OTHER)],
+        rungs=lambda name: (Rung(4, 5),),
         regimes=(SMALL,),
         runs=lambda name, regime: 4,
+        batch=5,
         **changes,
     )
 
@@ -294,28 +297,15 @@ def tiny(**changes):
 def test_rows_come_again_and_a_changed_one_is_found(tmp_path):
     table = run(tiny(), folder=tmp_path)
     found = check(tiny(), seed=3, folder=tmp_path)
-    assert list(found["player"]) == ["DisLinUCB", "Fed-GLB-UCB", "UCB1"] and found["same"].all()
+    assert list(found["player"]) == ["DisLinUCB", "Fed-GLB-UCB", "UCB1, shared"] and found["same"].all()
     rows = table[table["seed"] == 0].sample(6, random_state=1)
     again = afresh(tiny(), rows)
     assert (again.index == rows.index).all() and (again["regret"].round(6) == rows["regret"]).all()
     for column in ("regret", "late_regret"):
-        changed = table.assign(**{column: table[column] + 0.005 * (table["player"] == "UCB1")})
+        changed = table.assign(**{column: table[column] + 0.005 * (table["player"] == "UCB1, shared")})
         changed.to_csv(tmp_path / "tiny.csv", index=False)
         runner.forget()
         assert list(check(tiny(), seed=3, folder=tmp_path)["same"]) == [True, True, False]
-
-
-@pytest.mark.parametrize("column", ["regret", "late_regret", "scalars"])
-def test_a_row_of_the_map_that_is_off_in_any_digit_is_found(column):
-    table = read("map")
-    rows = table[(table["rounds"] == 20) & table["player"].isin(["UCB1", "DisLinUCB"])]
-    rows = rows.groupby(["player", "seed"]).head(1)
-    now = afresh(STUDIES["map"], rows)
-    found = compared(STUDIES["map"], rows, now)
-    assert found["same"].all() and found["not_compared"].str.contains("seconds").all()
-    for off in (0.005, -0.005):
-        changed = rows.assign(**{column: rows[column] + off})
-        assert not compared(STUDIES["map"], changed, now)["same"].any()
 
 
 def test_digits_are_those_of_the_rows_of_one_origin_and_means_are_not_compared(tmp_path):
@@ -367,8 +357,7 @@ def test_a_run_empties_every_cache_that_hangs_on_the_tables(tmp_path):
     modules = (runner, results, claims, explorer, studies, tables)
     hanging = {f for m in modules for f in vars(m).values() if hasattr(f, "cache_clear")} - {shared_world}
     results.ranked("tune", "DisLinUCB", (STUDIES["tune"].chosen_on("DisLinUCB")[0]))
-    results.uniform(STUDIES["map"].regimes[0])
-    assert len(hanging) == 5 and all(cached.cache_info().currsize for cached in hanging)
+    assert len(hanging) == 3 and all(cached.cache_info().currsize for cached in hanging)
     run(made_up(Counting()), regime="cosine8", runs=1, folder=tmp_path)
     assert not any(cached.cache_info().currsize for cached in hanging - {read})
     assert read.cache_info().currsize == 1  # what `run` has returned
@@ -385,9 +374,13 @@ def test_a_job_has_its_own_problem_where_a_process_knows_an_older_one(monkeypatc
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_an_entry_from_another_process_is_equal_and_shares_its_world(name, monkeypatch):
-    entry, other = PROBLEMS[name], PROBLEMS["levy10"]
+    entry, other = PROBLEMS[name], PROBLEMS["cosine8 printed"]
     copies = [pickle.loads(pickle.dumps(entry)) for _ in range(2)]
-    assert entry == copies[0] and hash(entry) == hash(copies[0]) and (entry == other) == (name == "levy10")
+    assert (
+        entry == copies[0]
+        and hash(entry) == hash(copies[0])
+        and (entry == other) == (name == "cosine8 printed")
+    )
     study = made_up(Counting())
     regime = Regime(name, 20, rounds=3, clients=2)
     job = study.job(regime, "A", {"beta": 1.0}, 0, (0,))
@@ -411,19 +404,6 @@ def test_on_processes_and_on_a_cluster_the_rows_are_the_same(tmp_path):
             pd.testing.assert_frame_equal(found, alone)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*PLAYERS, *(f"variant {name}" for name in VARIANTS)])
-def test_every_player_plays_a_small_regime_to_its_end(name):
-    player = PLAYERS[name] if name in PLAYERS else VARIANTS[name.removeprefix("variant ")]
-    world = SMALL.world(2, encoding="counts")
-    trace = player.play(world, {"kappa": 1.0} if player.setting_of else player.grid[0])
-    # T₀ + NT = 3 + 6: after 6 arms there is one round of two left, or with the advised rule whole rounds beyond
-    steps = {"process, each arm first": 6 + 2} | dict.fromkeys(("advised", "bold", "UCB1, planned"), 2 + 8)
-    steps["each arm first"] = 6 + 4
-    assert trace.arm.shape[1] == steps.get(name.removeprefix("variant "), world.steps)
-    assert (trace.communication[:, -1] > 0).all() == (name != "N-GO-UCB")
-
-
 # --- The lists
 
 
@@ -436,7 +416,10 @@ def test_the_shipped_table_of_a_study_is_whole(name):
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_shipped_row_has_an_origin(name):
     """A table without the column was made by one run."""
-    table, made = pd.read_csv(runner.DATA / f"{name}.csv"), runner.facts(name)["made"]
+    table, made = (
+        pd.read_csv(STUDIES[name].folder / f"{name}.csv"),
+        runner.facts(name, STUDIES[name].folder)["made"],
+    )
     counts = table.get("made", pd.Series(0, table.index)).value_counts()
     assert counts.sum() == len(table) and {*counts.index} <= {*range(len(made))}
     for place, rows in counts.items():

@@ -1,13 +1,11 @@
 """Stored traces equal computed ones, are extended by the runs that are lacking, and go with the code that made them."""
 
 from dataclasses import replace
-from functools import wraps
 
 import pytest
 
-from fedgo.beyond.map.roster import PLAYERS
 from fedgo.experiments import traces
-from fedgo.experiments.players import Player
+from fedgo.experiments.players import Play, Player
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.world import World
@@ -29,13 +27,12 @@ def computed(monkeypatch):
     calls = []
     for name in FEW:
 
-        @wraps(ALGORITHMS[name].play)
-        def play(world, setting, name=name, original=ALGORITHMS[name].play):
+        def play(world, setting, name=name, original=ALGORITHMS[name].play.call):
             calls.append((name, world.problem.runs))
             return original(world, setting)
 
-        monkeypatch.setitem(ALGORITHMS, name, replace(ALGORITHMS[name], play=play))
-    monkeypatch.setattr("fedgo.experiments.results.EVERY", ALGORITHMS)
+        known = replace(ALGORITHMS[name].play, call=play)
+        monkeypatch.setitem(ALGORITHMS, name, replace(ALGORITHMS[name], play=known))
     return calls
 
 
@@ -123,9 +120,9 @@ def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(f
 
 
 def test_what_nobody_knows_the_code_of_is_not_kept(folder):
-    mine = Player(lambda world, setting: ALGORITHMS["Uniform"].play(world, setting))
+    mine = Player(Play(lambda world, setting: ALGORITHMS["Uniform"].play(world, setting)))
     mine.run(small(), {})
-    PLAYERS["UCB1"].run(small(), {"b": 1.0})
+    ALGORITHMS["UCB1, shared"].run(small(), {"beta": 1.0})
     assert len([*folder.glob("*-*")]) == 1  # the second
 
 

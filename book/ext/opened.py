@@ -10,6 +10,7 @@ import re
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import nbformat
 from sphinx.application import Sphinx
@@ -41,10 +42,11 @@ def annotate(app: Sphinx, page: str, source: list[str]) -> None:
     name, notebook = page.removeprefix(EXECUTED), json.loads(source[0])
     links = {"download notebook": f"../../open/{name}.ipynb"}
     if repo:
+        path = next(Path("notebooks").rglob(f"{name}.md")).as_posix()
         links |= {
-            "open in Binder": f"https://mybinder.org/v2/gh/{repo}/main?urlpath=lab%2Ftree%2Fnotebooks%2F{name}.md",
+            "open in Binder": f"https://mybinder.org/v2/gh/{repo}/main?urlpath=lab%2Ftree%2F{quote(path, '')}",
             "open in Colab": f"https://colab.research.google.com/github/{repo}/blob/gh-pages/open/{name}.ipynb",
-            "edit source": f"https://github.com/{repo}/edit/main/notebooks/{name}.md",
+            "edit source": f"https://github.com/{repo}/edit/main/{path}",
         }
     row = " ".join(f'<a href="{escape(target)}">{label}</a>' for label, target in links.items())
     title = notebook["cells"][0]

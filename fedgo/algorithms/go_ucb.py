@@ -54,14 +54,14 @@ def fed_go_learner(
     _check(problem, start, settings)
     engines = {"arms": EventTriggered, "parameters": ParameterSpace}
     require(space in engines, "space", space, f"choose one of {tuple(engines)}")
-    return engines[space](start.clients, *_linearise(problem, start, settings, argmax))
+    return _linearised(engines[space], start.clients, problem, start, settings, argmax)
 
 
 @on_cpu
 def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """One-GO-UCB: one model for all clients; each step costs (N + 1)(d_w² + d_w) scalars, γ is not used."""
     _check(problem, start, settings)
-    learner = Immediate(1, *_linearise(problem, start, settings, argmax))
+    learner = _linearised(Immediate, 1, problem, start, settings, argmax)
     return _run("One-GO-UCB", problem, learner, start)
 
 
@@ -70,7 +70,7 @@ def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax 
     """N-GO-UCB: N models, each around its client's own ŵ₀ (a `private_start`), nothing sent; γ is not used."""
     _check(problem, start, settings, shared=False)
     alone = Settings(settings.lam, settings.beta, float("inf"))
-    learner = EventTriggered(start.clients, *_linearise(problem, start, alone, argmax))
+    learner = _linearised(EventTriggered, start.clients, problem, start, alone, argmax)
     return _run("N-GO-UCB", problem, learner, start)
 
 
@@ -144,10 +144,15 @@ def _check(problem: Problem, start: Start, settings: Settings, shared: bool = Tr
     start.require_for(problem, settings.encoding if shared else start.encoding, shared)
 
 
-def _linearise(
-    problem: Problem, start: Start, settings: Settings, argmax: Argmax
-) -> tuple[Tensor, Tensor, int, Settings, Index | None]:
-    """Features, offsets f_x(ŵ₀), d_w, settings and the optimism of a learner on the gradients at ŵ₀."""
+def _linearised(
+    kind: type[EventTriggered],
+    learners: int,
+    problem: Problem,
+    start: Start,
+    settings: Settings,
+    argmax: Argmax,
+) -> EventTriggered:
+    """Return M = ``learners`` learners of a ``kind`` on the gradients at ŵ₀, with the offsets f_x(ŵ₀)."""
     kinds = ("first-order", "ascent")
     require(argmax in kinds, "argmax", argmax, f"choose one of {kinds}")
     arms = problem.arms.unsqueeze(1)
@@ -157,10 +162,17 @@ def _linearise(
         if not isinstance(start.network, Network):
             raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
         optimism = LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
-    offsets = start.network.values(start.w0, arms)
-    return coordinates.features, offsets, start.network.size, settings, optimism
+    return kind(
+        learners=learners,
+        features=coordinates.features,
+        offsets=start.network.values(start.w0, arms),
+        dimension=start.network.size,
+        settings=settings,
+        optimism=optimism,
+    )
 
 
 def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
+    """Return the trace of ``learner`` after the Phase I of ``start``, for NT steps."""
     learner = replace(learner, in_place=True)
     return simulate(name, problem, learner, start.exploration, start.clients, start.clients * start.rounds)

@@ -6,7 +6,7 @@ from fedgo._lazy import loader
 
 if TYPE_CHECKING:
     from fedgo.beyond.advised import ADVISED, METHODS, UCB1, Advised
-    from fedgo.beyond.epochs import Event, Growing, each_arm, surrogate_ucb
+    from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
     from fedgo.beyond.federation.client import Client
     from fedgo.beyond.federation.local import at_random, converse, play
     from fedgo.beyond.federation.plan import Fitting, Plan
@@ -21,91 +21,26 @@ if TYPE_CHECKING:
     from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 
 _MODULES = {
-    "advised": (
-        "ADVISED",
-        "METHODS",
-        "UCB1",
-        "Advised",
-    ),
-    "epochs": (
-        "Event",
-        "Growing",
-        "each_arm",
-        "surrogate_ucb",
-    ),
+    "advised": ("ADVISED", "METHODS", "UCB1", "Advised",),
+    "epochs": ("Beginning", "Event", "Growing", "Optimism", "each_arm", "surrogate_ucb",),
     "federation.client": ("Client",),
-    "federation.local": (
-        "at_random",
-        "converse",
-        "play",
-    ),
-    "federation.plan": (
-        "Fitting",
-        "Plan",
-    ),
+    "federation.local": ("at_random", "converse", "play",),
+    "federation.plan": ("Fitting", "Plan",),
     "federation.server": ("Server",),
-    "federation.wire": (
-        "Kind",
-        "Letter",
-        "Refused",
-        "decode",
-    ),
+    "federation.wire": ("Kind", "Letter", "Refused", "decode",),
     "guard.counted": ("optimistic_ucb1",),
-    "guard.guarantee": (
-        "Guarantee",
-        "guarded",
-        "guarded_fed_go_ucb",
-    ),
+    "guard.guarantee": ("Guarantee", "guarded", "guarded_fed_go_ucb",),
     "guard.optimist": ("exact_go_ucb",),
-    "study.study": (
-        "Options",
-        "Standing",
-        "Study",
-        "as_lines",
-    ),
+    "study.study": ("Options", "Standing", "Study", "as_lines",),
     "surrogates.gaussian_process": ("GaussianProcess",),
-    "surrogates.models": (
-        "IndependentArms",
-        "Surrogate",
-    ),
-    "surrogates.networks": (
-        "LinearisedOnce",
-        "Relinearised",
-    ),
-}
+    "surrogates.models": ("IndependentArms", "Surrogate",),
+    "surrogates.networks": ("LinearisedOnce", "Optimism", "Relinearised",),
+}  # fmt: skip
 __all__ = [
-    "ADVISED",
-    "METHODS",
-    "UCB1",
-    "Advised",
-    "Client",
-    "Event",
-    "Fitting",
-    "GaussianProcess",
-    "Growing",
-    "Guarantee",
-    "IndependentArms",
-    "Kind",
-    "Letter",
-    "LinearisedOnce",
-    "Options",
-    "Plan",
-    "Refused",
-    "Relinearised",
-    "Server",
-    "Standing",
-    "Study",
-    "Surrogate",
-    "as_lines",
-    "at_random",
-    "converse",
-    "decode",
-    "each_arm",
-    "exact_go_ucb",
-    "guarded",
-    "guarded_fed_go_ucb",
-    "optimistic_ucb1",
-    "play",
+    "ADVISED", "METHODS", "UCB1", "Advised", "Beginning", "Client", "Event", "Fitting", "GaussianProcess", "Growing",
+    "Guarantee", "IndependentArms", "Kind", "Letter", "LinearisedOnce", "Optimism", "Options", "Plan", "Refused",
+    "Relinearised", "Server", "Standing", "Study", "Surrogate", "as_lines", "at_random", "converse",
+    "decode", "each_arm", "exact_go_ucb", "guarded", "guarded_fed_go_ucb", "optimistic_ucb1", "play",
     "surrogate_ucb",
-]
+]  # fmt: skip
 __getattr__ = loader(__name__, _MODULES)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count
-from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
+from fedgo.beyond.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.planning import plan
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate
@@ -49,8 +49,8 @@ class Advised:
         first = self.first(clients, problem.means.shape[1], rounds)
         left = phase_one_length(clients, rounds) + clients * rounds - first
         return surrogate_ucb(
-            problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until, kappa=self.kappa,
-            untried=self.untried, sigma=sigma, exploration=each_arm(problem, first),
+            problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until,
+            optimism=Optimism(self.kappa, self.untried, sigma), begins=Beginning(None, each_arm(problem, first)),
         )  # fmt: skip
 
     def epoch(

@@ -66,6 +66,43 @@ class Event:
         check_event(self.gamma)
 
 
+@dataclass(frozen=True)
+class Optimism:
+    """How optimistic an index is: κ = ``kappa`` standard deviations of the posterior, which is told σ = ``sigma``.
+
+    In a joint plan the index of an arm that nobody has pulled has ``untried`` standard deviations, as the model alone
+    speaks of it; None means ``kappa``. None for ``sigma`` means the problem's own σ.
+    """
+
+    kappa: float = 3.0
+    untried: float | None = None
+    sigma: float | None = None
+
+    def __post_init__(self) -> None:
+        remedy = "give a finite number of standard deviations κ, at least 0"
+        number("kappa", self.kappa, remedy, least=0)
+        if self.untried is not None:
+            number("untried", self.untried, f"{remedy}, for arms that nobody has pulled", least=0)
+        if self.sigma is not None:
+            number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What the first fit follows on: the Phase I of a ``start``, or another ``exploration``, for instance `each_arm`.
+
+    With neither it is ⌈√(NT)⌉ uniform pulls. Unless ``informed``, the surrogate does not see the data of Phase I.
+    """
+
+    start: Start | None = None
+    exploration: Exploration | None = None
+    informed: bool = True
+
+    def __post_init__(self) -> None:
+        both = self.start is not None and self.exploration is not None
+        require(not both, "exploration", "given", "a start has its own; give one of the two")
+
+
 class Own(NamedTuple):
     """What each client plays by where it plans for itself: its ``posterior`` in units of σ², (S, N, …), and the
     log-ratio ``gain`` of its pulls since the last synchronisation, (S, N)."""
@@ -226,12 +263,7 @@ class Epochs:
 
 
 def require_epochs(
-    surrogates: Sequence[Surrogate],
-    rounds: int,
-    until: Growing | Event,
-    kappa: float,
-    untried: float,
-    sigma: float,
+    surrogates: Sequence[Surrogate], rounds: int, until: Growing | Event, optimism: Optimism
 ) -> None:
     """Raise a ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this
     way, and an ``ImportError`` if one of them needs SciPy and SciPy is not installed."""
@@ -243,10 +275,7 @@ def require_epochs(
                 import scipy.optimize  # noqa: F401
     count("rounds", rounds, "give T, at least one round")
     require_kind(isinstance(until, Growing | Event), "until", until, "give Growing or Event")
-    remedy = "give a finite number of standard deviations κ, at least 0"
-    number("kappa", kappa, remedy, least=0)
-    number("untried", untried, f"{remedy}, for arms that nobody has pulled", least=0)
-    number("sigma", sigma, "give σ > 0, the noise of a reward", above=0)
+    require_kind(isinstance(optimism, Optimism), "optimism", optimism, "give Optimism(kappa)")
 
 
 @on_cpu
@@ -273,20 +302,28 @@ def surrogate_ucb(
     *,
     until: Growing | Event | None = None,
     planning: Planning = "joint",
-    kappa: float = 3.0,
-    untried: float | None = None,
-    sigma: float | None = None,
-    start: Start | None = None,
-    exploration: Exploration | None = None,
-    informed: bool = True,
+    optimism: Optimism = Optimism(),
+    begins: Beginning = Beginning(),
     guarantee: Guarantee | None = None,
 ) -> Trace:
-    """T₀ = ⌈√(NT)⌉ uniform pulls, then T = ``rounds`` rounds of epochs, `Growing` unless ``until`` is given.
+    """Play T₀ pulls of Phase I and then T = ``rounds`` rounds in epochs, each planned by a fit of a surrogate.
 
-    One ``surrogate`` for all runs or one for each; σ = ``sigma`` is the problem's unless given. Phase I is that of a
-    ``start``, or another ``exploration``, `each_arm` say; unless ``informed``, the surrogate does not see what it saw.
-    A joint plan has κ = ``untried`` for arms that nobody has pulled, on which the model alone speaks, if given.
-    With a ``guarantee`` the plan is the proposal of a guard, whose event ends the epochs.
+    Args:
+        problem: The arms and rewards of S runs.
+        surrogate: One surrogate for all runs, or one for each.
+        clients: N.
+        rounds: T, so that Phase II has NT pulls.
+        until: When an epoch ends, `Growing` or `Event`; ``Growing()`` unless given.
+        planning: "joint", one plan for all clients, or "own", each client for itself.
+        optimism: κ and σ.
+        begins: The pulls before the first fit.
+        guarantee: With one, the plan is the proposal of a guard, whose event ends the epochs.
+
+    Returns:
+        The trace of both phases.
+
+    Raises:
+        ValueError: If a value is out of range; a ``TypeError`` if it is of another kind.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
@@ -296,19 +333,21 @@ def surrogate_ucb(
         len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
     )
     until = Growing() if until is None else until
-    untried = kappa if untried is None else untried
-    sigma = problem.sigma if sigma is None else sigma
-    require_epochs(each, rounds, until, kappa, untried, sigma)
+    require_epochs(each, rounds, until, optimism)
+    require_kind(isinstance(begins, Beginning), "begins", begins, "give Beginning(start or exploration)")
+    kappa = optimism.kappa
+    untried = kappa if optimism.untried is None else optimism.untried
+    sigma = problem.sigma if optimism.sigma is None else optimism.sigma
     kinds = get_args(Planning)
     require(planning in kinds, "planning", planning, f"choose one of {kinds}")
+    start, exploration = begins.start, begins.exploration
     if start is not None:
-        require(exploration is None, "exploration", "given", "a start has its own; give one of the two")
         start.require_for(problem, start.encoding, shared=True)
         exploration = start.exploration
     told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))
     first, begun = Tally.blank(runs, arms), exploration.arm.shape[1]
-    if informed:
+    if begins.informed:
         first = phase_one_tally(exploration, 1, arms).summed()
         if guarantee is None:
             exploration, first = exchange(exploration, clients, arms, told)

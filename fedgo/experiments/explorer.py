@@ -16,9 +16,8 @@ from torch import Tensor
 
 from fedgo._checks import require
 from fedgo.experiments.figures import STYLES
-from fedgo.experiments.players import Setting
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.world import World
+from fedgo.experiments.world import Setting, World
 from fedgo.phase_one import Start
 from fedgo.phase_two import Settings
 from fedgo.theory.replay import replay

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedgo.algorithms.go_ucb import fed_go_ucb
-from fedgo.experiments.players import Player, Setting, grid
+from fedgo.experiments.players import Play, Player, grid
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import Sweep
-from fedgo.experiments.world import EXPERIMENTS, HIDDEN, World
+from fedgo.experiments.world import EXPERIMENTS, HIDDEN, Setting, World
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -88,7 +88,7 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
         algorithm, other = setting["algorithm"], replace(world, problem=change(world.problem))
         return ALGORITHMS[algorithm].play(other, tune.setting(algorithm, EXPERIMENTS[experiment]))
 
-    return Player(play, grid(algorithm=TRIO))
+    return Player(Play(play), grid(algorithm=TRIO))
 
 
 def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
@@ -104,7 +104,7 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
         parts = ("arm", "reward", "regret", "up", "down", "sync")
         return replace(trace, **{part: getattr(trace, part)[:, :pulls] for part in parts})
 
-    return Player(play, grid(algorithm=TRIO[:1]))
+    return Player(Play(play), grid(algorithm=TRIO[:1]))
 
 
 def senders(tune: Sweep) -> dict[str, Player]:
@@ -114,8 +114,8 @@ def senders(tune: Sweep) -> dict[str, Player]:
 
 def _sender(algorithm: str, tune: Sweep) -> Player:
     def play(world: World, setting: Setting) -> Trace:
-        (regime,) = (one for one in EXPERIMENTS.values() if one.entry.title == world.problem.name)
+        assert world.regime is not None
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
-        return ALGORITHMS[algorithm].play(world, tune.setting(algorithm, regime) | gamma)
+        return ALGORITHMS[algorithm].play(world, tune.setting(algorithm, world.regime) | gamma)
 
-    return Player(play, grid(threshold=GAMMAS if algorithm in WITH_GAMMA else (1.0,)), dense=True)
+    return Player(Play(play), grid(threshold=GAMMAS if algorithm in WITH_GAMMA else (1.0,)), dense=True)

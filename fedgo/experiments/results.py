@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 
 from fedgo._checks import count, on_cpu, require, require_kind
-from fedgo.experiments.players import Player, Setting
+from fedgo.experiments.players import Player
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import SEED, Regimes, cell, known, read, shared_world, until_written
 from fedgo.experiments.studies import STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
-from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime
+from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime, Setting
 from fedgo.trace import Trace
 
 BATCH = 50  # runs that are played at a time

@@ -12,7 +12,8 @@ from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
 from fedgo.experiments import players as play
-from fedgo.experiments.players import Player, Setting, from_scratch, from_start, grid
+from fedgo.experiments.players import Player, from_scratch, from_start, grid
+from fedgo.experiments.world import Setting
 from fedgo.phase_two import Settings
 
 # One setting for the three GO algorithms on all four problems, from a coarse look at λ, β ∈ {0.01, …, 10} and

@@ -36,9 +36,9 @@ from joblib import Parallel, delayed
 
 from fedgo._checks import require
 from fedgo.experiments.halving import Halving, Rung, halve, together
-from fedgo.experiments.players import Player, Setting
+from fedgo.experiments.players import Player
 from fedgo.experiments.traces import LIBRARIES
-from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, World
+from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Setting, World
 from fedgo.messages import Encoding
 
 if TYPE_CHECKING:
@@ -200,14 +200,31 @@ class Sweep:
         self, known: "Known", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: int
     ) -> Iterator[Job]:
         for setting in settings:
-            there = set(known.regrets(cell(regime, name, setting, seed)))
-            missing = tuple(run for run in range(runs) if run not in there)
+            stored = known.runs(cell(regime, name, setting, seed))
+            missing = tuple(run for run in range(runs) if run not in stored)
             for first in range(0, len(missing), self.batch):
                 yield self.job(regime, name, setting, seed, missing[first : first + self.batch])
 
     def job(self, regime: Regime, name: str, setting: Setting, seed: int, runs: tuple[int, ...]) -> Job:
         """Of these runs."""
         return Job(self, PROBLEMS.get(regime.problem), regime, name, setting, seed, runs)
+
+
+@dataclass(frozen=True)
+class Listing(Sweep):
+    """A study that tunes nothing: each player plays one run with every setting of its grid on the regimes ``listed``."""
+
+    listed: Callable[[str], Sequence[Regime]] = lambda name: ()
+
+    def played_on(self, name: str) -> list[Regime]:
+        """Return the regimes that are listed for ``name``."""
+        return [*self.listed(name)]
+
+    def jobs(self, known: "Known", name: str, regime: str = "", most: int | None = None) -> Iterator[Job]:
+        """Yield what the table lacks of ``name`` on the regimes with ``regime`` in their name."""
+        for one in self.played_on(name):
+            if regime in str(one):
+                yield from self._lacking(known, name, one, self.players[name].grid, SEED, 1)
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
@@ -240,13 +257,16 @@ class Known:
         kept = cells(means[means["study"] == study]).items()
         self.means = {each: dict(zip(rows["runs"], rows["regret"], strict=True)) for each, rows in kept}
 
+    def runs(self, each: Cell) -> set[int]:
+        """Return the numbers of the runs that the table has of a cell."""
+        return set(self.cells[each]["run"].tolist()) if each in self.cells else set()
+
     def regrets(self, each: Cell) -> dict[int, float]:
-        """The final regret of every run that is there."""
+        """Return the final regret of every run that the table has of a cell."""
         if each not in self.cells:
             return {}
         rows = self.cells[each]
-        regret = rows["regret"] if "regret" in rows else 0.0 * rows["run"]
-        return dict(zip(rows["run"].tolist(), regret.tolist(), strict=True))
+        return dict(zip(rows["run"].tolist(), rows["regret"].tolist(), strict=True))
 
     def score(self, each: Cell, runs: int, tail: bool = False) -> float | None:
         """The mean final regret of the first ``runs`` runs, None unless they are there; if the ``tail`` counts, the

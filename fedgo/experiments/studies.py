@@ -17,10 +17,10 @@ from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.experiments import readings
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Player, Setting, grid, play_uniform
+from fedgo.experiments.players import Player, grid, play_uniform
 from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS, LINE_THREE
-from fedgo.experiments.runner import Job, Regimes, Sweep, read
-from fedgo.experiments.world import EXPERIMENTS, Regime
+from fedgo.experiments.runner import Job, Listing, Regimes, Sweep, read
+from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import shared_start
@@ -106,13 +106,13 @@ BILLS = Sweep(
 PARAMETERS = ("parameter space", "clients", "rounds", "units")
 
 
-def sizes(**changes: tuple[int, ...]) -> list[Regimes]:
-    """A regime of Hartmann6, alone, for each combination of the values."""
-    return [(Regime("hartmann6", **dict(values)),) for values in grid(**changes)]
+def sizes(**changes: tuple[int, ...]) -> list[Regime]:
+    """Return a regime of Hartmann6 for each combination of the values."""
+    return [Regime("hartmann6", **dict(values)) for values in grid(**changes)]
 
 
 # Each curve with the sizes it goes through, and the one of them that it is by.
-CURVES: Mapping[str, tuple[str, list[Regimes]]] = {
+CURVES: Mapping[str, tuple[str, list[Regime]]] = {
     "parameter space": ("arms", sizes(arms=(50, 500, 5_000, 50_000))),
     "arm space": ("arms", sizes(arms=(50, 200, 500, 1_000))),
     "kernel UCB, at once": ("arms", sizes(arms=(50, 200, 500, 1_000))),
@@ -170,14 +170,12 @@ def _units(curve: str) -> tuple[Setting, ...]:
     return grid(hidden=(25, 50, 100, 250) if curve == "units" else (25,))
 
 
-COSTS = Sweep(
+COSTS = Listing(
     "costs",
     "processor seconds and peak memory of Phase II by K, N, T and the units of the network, on one thread",
     {curve: Player(play_uniform, _units(curve)) for curve in CURVES},
     ("seconds", "gigabytes", "synchronisations"),
-    chosen_on=lambda curve: CURVES[curve][1],
-    rungs=lambda curve: (Rung(len(_units(curve)), 1),),
-    tuning_seed=0,
+    listed=lambda curve: CURVES[curve][1],
     measure=partial(costs, time_of),
     at_once=1,  # each has both cores, and a process that may start one of its own
 )

@@ -1,42 +1,40 @@
 """Traces that chapters share: run r of a seed is the same alone and in any batch, so each is kept by itself.
 
 They are kept in the folder that the environment variable ``FEDGO_TRACES`` names; without it, nothing is. A run is known
-by its arms, mean rewards and noise, by how it was played, and by the code that played it. Kept are the algorithms of
-the package that are wrapped under their own names: of others nobody can tell the code.
+by its arms, mean rewards and noise, by how it was played, and by the code that played it. What has no key is not kept.
 """
 
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
 from fedgo.experiments.code import code, hash_of
+from fedgo.experiments.world import Setting, World
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace
-
-if TYPE_CHECKING:
-    from fedgo.experiments.players import Play, Setting
-    from fedgo.experiments.world import World
 
 FOLDER = "FEDGO_TRACES"
 LIBRARIES = ("torch", "numpy", "botorch")  # another version may give other numbers
 
 
-def stored(play: "Play", world: "World", setting: "Setting") -> Trace:
-    """The trace of all runs of ``world``: those that are kept, and the others played in one batch and then kept."""
+def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
+    """Return the trace of all runs of ``world``: those that are kept, and the others played in one batch and then kept.
+
+    ``key`` names the algorithm that ``play`` calls, with dots and its options; with an empty one nothing is kept.
+    """
     folder = os.environ.get(FOLDER)
-    algorithm = getattr(play, "__wrapped__", None)
-    if not folder or algorithm is None or not algorithm.__module__.startswith("fedgo."):
+    if not folder or not key:
         return play(world, setting)
     how = {
-        "algorithm": f"{play.__module__}.{play.__name__}",
+        "algorithm": key,
         "setting": {"gamma": Settings().gamma} | dict(setting),
         "size": (world.clients, world.rounds, world.encoding, world.bound),
     }

@@ -13,6 +13,7 @@ from fedgo.phase_one import Start, phase_one_length, shared_start
 from fedgo.problem import Problem
 from fedgo.problems import clustered, cosine8, hartmann6
 
+Setting = Mapping[str, Any]  # the values of an algorithm's parameters, by their names
 TUNING_SEED = 1000
 HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 
@@ -55,7 +56,8 @@ PROBLEMS: dict[str, Entry] = {
 class World:
     """Some runs of a problem with N and T; Phase I is run when first asked for, and shared by whoever needs it.
 
-    ``encoding`` is the form in which all algorithms send their statistics, ``bound`` the F that a guard is given.
+    ``encoding`` is the form in which all algorithms send their statistics, ``bound`` the F that a guard is given, and
+    ``regime`` the regime that made this world, if one did.
     """
 
     problem: Problem
@@ -63,6 +65,7 @@ class World:
     rounds: int
     encoding: Encoding = "dense"
     bound: float | None = None
+    regime: "Regime | None" = None
 
     @property
     def steps(self) -> int:
@@ -126,7 +129,8 @@ class Regime:
     ) -> World:
         """The ``runs`` of ``seed``; ``options`` go to the problem, before the regime's own K and σ."""
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
-        return World(self.entry.make(runs, **how), self.clients, self.rounds, encoding, self.entry.bound)
+        problem = self.entry.make(runs, **how)
+        return World(problem, self.clients, self.rounds, encoding, self.entry.bound, self)
 
 
 # The rows of the paper's Figures 2 and 3.

@@ -1,3 +1,5 @@
 """Every bound of the paper's analysis with explicit constants, as printed and, where that is wrong, repaired."""
 
+from fedgo.theory import assumptions, confidence, phase_one, phase_two, theorem, worlds
+
 __all__ = ["assumptions", "confidence", "phase_one", "phase_two", "theorem", "worlds"]

@@ -164,8 +164,16 @@ def theorem(
     excess = phase_two.excess_first_order(a.curvature, rho)
     if line_three:
         excess = phase_two.excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
-    rules, widest = (clients, given.rounds, setting.gamma, a.value), a.slope / math.sqrt(setting.lam)
-    second = phase_two.regret_phase_two_clipped(worst.beta, worst.information, *rules, excess, widest=widest)
+    second = phase_two.regret_phase_two_clipped(
+        worst.beta,
+        worst.information,
+        clients=clients,
+        rounds=given.rounds,
+        gamma=setting.gamma,
+        value=a.value,
+        excess=excess,
+        widest=a.slope / math.sqrt(setting.lam),
+    )
     first = phase_two.regret_phase_one(setting.exploration, a.value)
     oracle = phase_one.phase_one_scalars(oracle_rounds, clients, a.dimension)
     scalars = oracle + phase_two.phase_two_scalars(worst.syncs, clients, a.dimension)

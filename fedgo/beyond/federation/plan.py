@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, on_cpu, require, require_finite, require_kind, tensor
+from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, Advised
-from fedgo.beyond.epochs import distinct, require_epochs
+from fedgo.beyond.epochs import Optimism, distinct, require_epochs
 from fedgo.beyond.federation.wire import each_pull
 from fedgo.langevin import Langevin, langevin_rounds, last
 from fedgo.network import Parametric
@@ -37,7 +37,9 @@ class Fitting:
     def __post_init__(self) -> None:
         how = self.how
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
-        require_epochs([how.surrogate], self.rounds, how.until, how.kappa, how.untried, self.sigma)
+        sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
+        optimism = Optimism(how.kappa, how.untried, sigma)
+        require_epochs([how.surrogate], self.rounds, how.until, optimism)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ class Plan:
             require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
             d_x = self.arms.shape[1]
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
-        self.fingerprint  # noqa: B018, so that what has none is refused here
+        self.fingerprint
 
     @property
     def known_exchange(self) -> int:

@@ -253,9 +253,17 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
     learner = fed_go_learner(problem, start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
     residuals = Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1))
-    proposal = InformedByPhaseOne(**vars(learner), first=residuals)
-    sizes, told = (start.clients, start.rounds), names_arms(start.encoding)
-    return guarded("Fed-GO-UCB, guarded", problem, proposal, start.exploration, *sizes, guarantee, told)
+    proposal = InformedByPhaseOne(
+        learners=learner.learners,
+        features=learner.features,
+        offsets=learner.offsets,
+        dimension=learner.dimension,
+        settings=settings,
+        first=residuals,
+    )
+    told = names_arms(start.encoding)
+    name, clients, rounds = "Fed-GO-UCB, guarded", start.clients, start.rounds
+    return guarded(name, problem, proposal, start.exploration, clients, rounds, guarantee, told)
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:

@@ -1,24 +1,19 @@
 """How players beyond the paper play a world with a setting: UCB1, guards, surrogates, the advised setting, rivals."""
 
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedgo._checks import require
 from fedgo.beyond.advised import Advised
-from fedgo.beyond.epochs import each_arm, surrogate_ucb
+from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard.counted import optimistic_ucb1
 from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.surrogates.models import Surrogate
-from fedgo.experiments.players import MANY, Play, Setting, _named, settings
-from fedgo.experiments.world import World
+from fedgo.experiments.players import MANY, Play, known_as, settings
+from fedgo.experiments.world import Setting, World
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
-
-if TYPE_CHECKING:
-    pass
-
 
 GUARD_GAMMA = 0.3  # with which a guard synchronises about as often as Fed-GO-UCB with γ = 1
 
@@ -26,20 +21,20 @@ GUARD_GAMMA = 0.3  # with which a guard synchronises about as often as Fed-GO-UC
 SurrogateOf = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for all runs, or one for each
 
 
-@wraps(optimistic_ucb1)
+@known_as(optimistic_ucb1)
 def ucb1(world: World, setting: Setting) -> Trace:
     """UCB1 on counts, with β or β = bσ²."""
     beta = setting["b"] * world.problem.sigma**2 if "b" in setting else setting["beta"]
     return optimistic_ucb1(world.problem, world.clients, world.steps, beta, setting.get("gamma", 1.0))
 
 
-@wraps(fitted_kernel_ucb)
+@known_as(fitted_kernel_ucb)
 def kernel(world: World, setting: Setting) -> Trace:
     """Kernel UCB whose hyperparameters are fitted once."""
     return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
 
 
-@wraps(fn_ucb)
+@known_as(fn_ucb)
 def federated_neural(world: World, setting: Setting) -> Trace:
     """FN-UCB, its ν√λ and λ in units of the noise."""
     how = settings(world, setting)
@@ -54,7 +49,7 @@ def federated_neural(world: World, setting: Setting) -> Trace:
     )
 
 
-@wraps(guarded_fed_go_ucb)
+@known_as(guarded_fed_go_ucb)
 def play_guarded(world: World, setting: Setting) -> Trace:
     """Fed-GO-UCB with λ and β in a guard, which has whatever else the setting names; F and σ are the world's unless."""
     promise = guarantee(world, **{name: setting[name] for name in setting if name not in ("lam", "beta")})
@@ -78,32 +73,48 @@ def guarantee(world: World, **values: Any) -> Guarantee:
 
 
 def surrogate(
-    model: SurrogateOf, guard: float | None = None, arms_first: bool = False, **options: Any
+    model: SurrogateOf,
+    until: Growing | Event,
+    planning: Planning = "joint",
+    informed: bool = True,
+    guard: float | None = None,
+    arms_first: bool = False,
 ) -> Play:
-    """A ``model`` fitted in epochs, by κ, with the ``options`` of `surrogate_ucb`; if told γ = ``guard``, in a guard.
+    """Return how a ``model`` is played in epochs, by κ; if told γ = ``guard``, in a guard.
 
-    With ``arms_first`` each arm is pulled once in place of Phase I, out of the same budget.
+    With ``arms_first`` each arm is pulled once in place of Phase I, out of the same budget. The others are arguments of
+    `surrogate_ucb` and of its `Beginning`.
     """
 
     def play(world: World, setting: Setting) -> Trace:
         fitted, arms, rounds = model(world), world.problem.means.shape[1], world.rounds
-        more: dict[str, Any] = dict(options)
-        if isinstance(fitted, tuple):  # linearised once, at each run's own ŵ₀
-            more["start"] = world.shared
+        once = isinstance(fitted, tuple)  # linearised once, at each run's own ŵ₀
         if arms_first:
-            more["exploration"] = each_arm(world.problem, arms)
             rounds = (world.steps - arms) // world.clients
-        if guard is not None:
-            more["guarantee"] = guarantee(world, gamma=guard)
-        return surrogate_ucb(world.problem, fitted, world.clients, rounds, kappa=setting["kappa"], **more)
+        return surrogate_ucb(
+            world.problem,
+            fitted,
+            world.clients,
+            rounds,
+            until=until,
+            planning=planning,
+            optimism=Optimism(setting["kappa"]),
+            begins=Beginning(
+                start=world.shared if once else None,
+                exploration=each_arm(world.problem, arms) if arms_first else None,
+                informed=informed,
+            ),
+            guarantee=None if guard is None else guarantee(world, gamma=guard),
+        )
 
-    return play
+    return Play(play)
 
 
 def advised(**options: Any) -> Play:
     """What the book advises, or that but for some ``options``; a setting names others."""
 
+    @known_as(Advised.play, options)
     def play(world: World, setting: Setting) -> Trace:
         return Advised(**{**options, **setting}).play(world.problem, world.clients, world.rounds)
 
-    return _named(play, Advised.play, options)
+    return play

@@ -13,9 +13,9 @@ from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
 from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.experiments.figures import STYLES
-from fedgo.experiments.players import Player, Setting, grid
+from fedgo.experiments.players import Player, grid
 from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS
-from fedgo.experiments.world import Regime, World
+from fedgo.experiments.world import Regime, Setting, World
 
 # With them Fed-GO-UCB in a guard, and UCB1 on the guard's event and with its messages.
 EVERY: Mapping[str, Player] = {
@@ -70,7 +70,7 @@ _LINEAR = grid(s=(1.0, 10.0), kappa=(1.0, 4.0))
 GROWTH = 1.6  # the factor of an epoch: fits are what costs time
 
 
-_EPOCHS: Any = {"until": Growing(GROWTH)}
+_EPOCHS = Growing(GROWTH)
 
 
 def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> Player:
@@ -95,10 +95,10 @@ PLAYERS: dict[str, Player] = {
     "UCB1": Player(play.ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),
     "Fed-GO-UCB": _of_the_paper("Fed-GO-UCB", _NOISE),
     "process": Player(
-        surrogate(process, **_EPOCHS), _KAPPA, title="Gaussian process", style=("#8F8A00", "D")
+        surrogate(process, _EPOCHS), _KAPPA, title="Gaussian process", style=("#8F8A00", "D")
     ),
     "network": Player(
-        surrogate(network, **_EPOCHS), _KAPPA, title="network, refitted", style=("#5B5BD6", "^")
+        surrogate(network, _EPOCHS), _KAPPA, title="network, refitted", style=("#5B5BD6", "^")
     ),
     "kernel": Player(
         play.kernel, _KAPPA, title="kernel, fitted once", style=ALGORITHMS["Kernel UCB, at once"].style,
@@ -109,11 +109,11 @@ PLAYERS: dict[str, Player] = {
         dense=True,
     ),
     "process, guarded": Player(
-        surrogate(process, guard=1.0, **_EPOCHS), title="Gaussian process, guarded", plays_on=bounded,
+        surrogate(process, _EPOCHS, guard=1.0), title="Gaussian process, guarded", plays_on=bounded,
         setting_of="process",
     ),
     "network, guarded": Player(
-        surrogate(network, guard=1.0, **_EPOCHS), title="network, guarded", plays_on=bounded,
+        surrogate(network, _EPOCHS, guard=1.0), title="network, guarded", plays_on=bounded,
         setting_of="network",
     ),
     "One-GO-UCB": _of_the_paper("One-GO-UCB", _NOISE, plays_on=up_to_500),
@@ -131,27 +131,28 @@ PLAYERS: dict[str, Player] = {
 KAPPAS = (1.0, 2.0, 4.0, 8.0)
 
 
-_DOUBLING: Any = {"until": Growing(2.0)}
+_DOUBLING = Growing(2.0)
 
 
-_EVENT: Any = {"until": Event(GO_SETTINGS.gamma)}
+_EVENT = Event(GO_SETTINGS.gamma)
 
 
-def _variant(model: play.SurrogateOf, **options: Any) -> Player:
-    return Player(surrogate(model, **_DOUBLING | options), grid(kappa=KAPPAS))
+def _variant(model: play.SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
+    """Return the player of a ``model`` in epochs, ``how`` as `surrogate` has it."""
+    return Player(surrogate(model, until, **how), grid(kappa=KAPPAS))
 
 
 VARIANTS: dict[str, Player] = {
     "process": _variant(process),
     "process, each for itself": _variant(process, planning="own"),
-    "process, event": _variant(process, **_EVENT),
+    "process, event": _variant(process, _EVENT),
     "process, short epochs": _variant(process, until=Growing(1.3)),
     "process, each arm first": _variant(process, arms_first=True),
     "network, refitted": _variant(network),
-    "network, as printed but refitted": _variant(network, planning="own", **_EVENT),
+    "network, as printed but refitted": _variant(network, _EVENT, planning="own"),
     "network, linearised once": _variant(once),
-    "network, as printed with Phase I data": _variant(once, planning="own", **_EVENT),
-    "network, as printed": _variant(once, planning="own", informed=False, **_EVENT),
+    "network, as printed with Phase I data": _variant(once, _EVENT, planning="own"),
+    "network, as printed": _variant(once, _EVENT, planning="own", informed=False),
 }
 
 

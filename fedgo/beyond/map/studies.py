@@ -15,7 +15,7 @@ from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, grid, play_uniform
 from fedgo.experiments.runner import DATA as OF_THE_PAPER
-from fedgo.experiments.runner import SHIPPED, Regimes, Sweep
+from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime
 from fedgo.trace import Trace
@@ -189,7 +189,7 @@ ADVISED_RUNS = Sweep(
     encoding="dense",
     folder=OF_THE_PAPER,
 )
-CURVES: Mapping[str, list[Regimes]] = {
+CURVES: Mapping[str, list[Regime]] = {
     "process, in epochs": sizes(arms=(50, 500, 2_000)),
     "advised": sizes(arms=(50, 500, 5_000, 20_000, 50_000)),
 }
@@ -203,14 +203,12 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
     return timed(partial(surrogate_ucb, problem, GaussianProcess(), clients, rounds, until=Growing(2.0)))
 
 
-ADVISED_COSTS = Sweep(
+ADVISED_COSTS = Listing(
     "advised_costs",
     "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
     {curve: Player(play_uniform, grid(hidden=(25,))) for curve in CURVES},
     ("seconds", "gigabytes", "synchronisations"),
-    chosen_on=lambda curve: CURVES[curve],
-    rungs=lambda curve: (Rung(1, 1),),
-    tuning_seed=0,
+    listed=lambda curve: CURVES[curve],
     measure=partial(costs, time_of),
     at_once=1,
     folder=OF_THE_PAPER,

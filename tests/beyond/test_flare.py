@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / ".venv/federation/bin/python"
-STORED = json.loads((ROOT / "fedgo/experiments/data/federation.json").read_text("utf-8"))
+STORED = json.loads((ROOT / "fedgo/beyond/federation/data/federation.json").read_text("utf-8"))
 
 engine = pytest.mark.skipif(not ENGINE.exists(), reason="NVFlare is not there: `make federation` installs it")
 

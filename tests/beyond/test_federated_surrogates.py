@@ -14,7 +14,7 @@ from federated import RIDGE, explored, pull, small, started, with_surrogate
 from fedgo import Network, realizable
 from fedgo.beyond import Client, Fitting, Plan, Server, converse, play
 from fedgo.beyond.advised import ADVISED, METHODS
-from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
+from fedgo.beyond.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.federation.model import course
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess, single_task_gp
 from fedgo.beyond.surrogates.models import IndependentArms
@@ -47,7 +47,13 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
     plan = Plan(problem.arms[0], clients=clients, seed=rounds, fitting=fitting)
     exploration = each_arm(problem, ADVISED.first(clients, arms, rounds))
     simulated = surrogate_ucb(
-        problem, surrogate, clients, rounds, until=Growing(1.6), untried=5.0, exploration=exploration
+        problem,
+        surrogate,
+        clients,
+        rounds,
+        until=Growing(1.6),
+        optimism=Optimism(untried=5.0),
+        begins=Beginning(exploration=exploration),
     )
     up, down = bill(simulated, Growing(1.6), arms)
     assert play(problem, plan, clients * rounds) == replace(simulated, up=up, down=down)

@@ -542,7 +542,7 @@ def test_killed_at_random_points_the_run_is_the_one_that_was_not(kind, seed, tmp
         capture_output=True,
         text=True,
         timeout=300,
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         env={"PYTHONPATH": ".", "PATH": "/usr/bin:/bin"},
     )
     assert done.returncode == 0, done.stderr[-2000:]

@@ -14,7 +14,7 @@ from reference import epochs as reference
 from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
-from fedgo.beyond.epochs import Event, Growing, Planning, each_arm, surrogate_ucb
+from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard.guarantee import Guarantee, guard_regret
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import IndependentArms, Observed, fitted
@@ -76,7 +76,14 @@ def test_the_epochs_are_their_transcription(seed, planning):
     clients, rounds = int(draw.integers(1, 6)), int(draw.integers(2, 16))
     kappa, until, informed = float(draw.uniform(0, 3)), ending(seed), seed % 3 > 0
     trace = surrogate_ucb(
-        problem, Kernel(0.7), clients, rounds, until=until, planning=planning, kappa=kappa, informed=informed
+        problem,
+        Kernel(0.7),
+        clients,
+        rounds,
+        until=until,
+        planning=planning,
+        optimism=Optimism(kappa),
+        begins=Beginning(informed=informed),
     )
     for row in range(3):
         fit = reference.rbf_posterior(problem.arms[row].numpy(), 0.7, 0.3)
@@ -105,7 +112,7 @@ def test_the_papers_model_on_the_papers_event_is_fed_go_ucb(seed):
     settings = Settings(10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1), 0.5, "counts")
     ours = surrogate_ucb(
         problem, LinearisedOnce.at(start, settings.lam), start.clients, 10, until=Event(0.5), planning="own",
-        kappa=settings.beta**0.5 / problem.sigma, start=start, informed=False,
+        optimism=Optimism(settings.beta**0.5 / problem.sigma), begins=Beginning(start=start, informed=False),
     )  # fmt: skip
     theirs = fed_go_ucb(problem, start, settings)
     for part in ("arm", "sync", "up", "down"):
@@ -188,7 +195,7 @@ def test_each_arm_is_pulled_before_one_is_pulled_again():
         assert found.arm.shape == (3, length)
         counts = torch.nn.functional.one_hot(found.arm, arms).sum(1)
         assert (counts.amax(1) - counts.amin(1) <= 1).all()
-    trace = surrogate_ucb(problem, Kernel(0.5), 2, 4, exploration=found)
+    trace = surrogate_ucb(problem, Kernel(0.5), 2, 4, begins=Beginning(exploration=found))
     assert trace.phase_one == length and torch.equal(trace.arm[:, :length], found.arm)
 
 
@@ -294,7 +301,7 @@ def test_without_botorch_all_but_the_process_works():
         "import sys; sys.modules['botorch'] = None\n"
         "from fedgo import Network, realizable\n"
         "from fedgo.beyond.epochs import surrogate_ucb\n"
-        "from fedgo.beyond.surrogates.models import GaussianProcess, Relinearised\n"
+        "from fedgo.beyond import GaussianProcess, Relinearised\n"
         "surrogate_ucb(realizable(Network(2, 2), 1, arms=5), Relinearised(Network(2, 2), 1), 2, 3)\n"
         "try: GaussianProcess()\n"
         "except ImportError as error: print(error)"

@@ -11,7 +11,7 @@ from reference import warped
 from scipy.stats import yeojohnson
 
 from fedgo import Network, Problem, hartmann6
-from fedgo.beyond import epochs
+from fedgo.beyond import planning
 from fedgo.beyond.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess, single_task_gp
@@ -109,7 +109,7 @@ def test_a_plan_is_the_same_by_columns_without_an_end_and_with_little_memory(mon
     problem = skewed(3, 2, 30, 3)
     usual = surrogate_ucb(problem, surrogate, 4, 40, until=GROWING)
     for name, value in changes.items():
-        monkeypatch.setattr(epochs, name, value)
+        monkeypatch.setattr(planning, name, value)
     other = surrogate_ucb(problem, surrogate, 4, 40, until=GROWING)
     assert torch.equal(usual.arm, other.arm)
 

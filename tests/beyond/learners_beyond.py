@@ -1,0 +1,58 @@
+"""The learners beyond the paper under the name of what they are, as `learners` has those of the paper."""
+
+from collections.abc import Callable, Sequence
+
+from ways import FEW, SETTINGS, from_scratch, from_start
+
+from fedgo import Network, Problem, Settings, Start, Trace, shared_start
+from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
+from fedgo.beyond.guard.counted import optimistic_ucb1
+from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
+from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import Surrogate
+from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
+
+
+def tabular(problem: Problem, start: Start, settings: Settings) -> Trace:
+    return exact_go_ucb(problem, start, 3.0, gamma=settings.gamma)
+
+
+def epochs(
+    surrogate: Callable[[Problem], Surrogate | Sequence[Surrogate]], **options: object
+) -> Callable[..., Trace]:
+    """Epochs of a surrogate for the problem at hand."""
+
+    def played(problem: Problem, clients: int, rounds: int) -> Trace:
+        return surrogate_ucb(problem, surrogate(problem), clients, rounds, **options)
+
+    return played
+
+
+def network(problem: Problem) -> Network:
+    return Network(problem.arms.shape[-1], 3)
+
+
+def linearised_once(problem: Problem) -> Sequence[Surrogate]:
+    """Those of Phase I, one for each run."""
+    start = shared_start(problem, network(problem), 2, 2, FEW)
+    return LinearisedOnce.at(start, SETTINGS.lam)
+
+
+LEARNERS_BEYOND = {
+    "UCB1, counted": from_scratch(optimistic_ucb1, 0.3),
+    "Exact intervals": from_start(tabular),
+    "Guard": from_start(guarded_fed_go_ucb, guarantee=Guarantee(3.0, 0.1)),
+    "FN-UCB": lambda problem, clients, rounds: fn_ucb(
+        problem, clients, clients * rounds, lam=0.1, optimism=0.5, gamma=0.5, hidden=4
+    ),
+    "Fitted kernel": fitted_kernel_ucb,
+    "Gaussian process": epochs(lambda problem: GaussianProcess()),
+    "Gaussian process, on the event": epochs(
+        lambda problem: GaussianProcess(), planning="own", until=Event(0.5)
+    ),
+    "Network once": epochs(linearised_once, until=Growing(1.5)),
+    "Network again": epochs(lambda problem: Relinearised(network(problem))),
+    "Network, guarded": epochs(lambda problem: Relinearised(network(problem)), guarantee=Guarantee(3.0, 0.1)),
+}

@@ -1,0 +1,165 @@
+"""Bad input beyond the paper: one error that names the argument, the value received and a remedy, before any work."""
+
+import pytest
+import torch
+from test_bad_input import (
+    ABOVE_0,
+    ANOTHER,
+    ARMS,
+    COUNTS,
+    DELTA,
+    FROM_0,
+    GIVEN,
+    GIVEN_VALUE,
+    GRADED,
+    INF,
+    MEANS,
+    NAME,
+    NAN,
+    NETWORK,
+    ONES,
+    PLAIN,
+    PLANNED,
+    PLAYED,
+    PRIVATE,
+    PROBLEM,
+    SCRIPT,
+    SEED,
+    SHARED,
+    SIZES,
+    STARTED,
+    THRESHOLD,
+    TWICE,
+    WHOLE,
+    bad,
+    but,
+    problem,
+    refused,
+    row,
+)
+
+from fedgo import Exploration, Network, Settings
+from fedgo.beyond import Client, Fitting, Plan, Server
+from fedgo.beyond.advised import Advised
+from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.federation.local import at_random, converse, play
+from fedgo.beyond.guard.counted import optimistic_ucb1
+from fedgo.beyond.guard.exact import computable_lam, exact_intervals, exact_parameter, prior
+from fedgo.beyond.guard.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
+from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.surrogates.models import IndependentArms, fitted
+from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
+from fedgo.confidence import Tally
+
+PUBLIC = Plan(ARMS[0], Settings(encoding="counts"), 2, NETWORK, 4)
+
+
+def planned(**how):
+    """A plan's setting that is not the advised one."""
+    return Fitting(0.3, 10, Advised(**how))
+
+
+FITTED = {"surrogate": GaussianProcess(), "rounds": 10}
+
+
+EPOCHS = FITTED | {"problem": PROBLEM, "clients": 2}
+
+
+SAFE = Guarantee(1.0, 0.1)
+
+
+def fit(counts, sums, surrogate=GaussianProcess()):
+    tally = Tally(*(torch.tensor(values).double() for values in (counts, sums)))
+    return surrogate.fit(ARMS[0], tally, 0.1)
+
+
+CASES = [
+    *row(optimistic_ucb1, SIZES | {"beta": 1.0}, **PLAYED, beta=FROM_0, gamma=THRESHOLD),
+    *row(Guarantee, {"value": 1.0, "sigma": 0.1}, value=ABOVE_0, sigma=ABOVE_0, delta=DELTA),
+    *row(Guarantee, {"value": 1.0, "sigma": 0.1}, kappa=bad(0.999, INF, kinds=(True,)), gamma=bad(-1.0, NAN)),
+    *row(TabularIntervals, {"sigma": 0.1, "value": 1.0}, clients=WHOLE),
+    *row(exact_go_ucb, GIVEN_VALUE, value=bad(0.0, INF), sigma=bad(-1.0, 0.0), delta=DELTA),
+    *row(exact_go_ucb, GIVEN_VALUE, gamma=THRESHOLD),
+    *row(exact_intervals, GIVEN_VALUE, value=bad(0.0, INF), sigma=bad(-1.0, 0.0), delta=DELTA),
+    *row(prior, {"gradients": ARMS[0], "offsets": MEANS[0]}, lam=bad(0.0)),
+    *row(guarded, SCRIPT | {"problem": PROBLEM}, guarantee=ANOTHER),
+    *row(guarded, SCRIPT | {"guarantee": SAFE}, problem=ANOTHER),
+    *row(guarded, SCRIPT | {"problem": PROBLEM, "guarantee": SAFE}, clients=WHOLE, rounds=WHOLE),
+    *row(guarded_fed_go_ucb, GIVEN | {"guarantee": SAFE}, **STARTED, guarantee=ANOTHER),
+    *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED, optimism=ANOTHER, begins=ANOTHER),
+    *row(Optimism, {}, kappa=FROM_0, untried=bad(-1, INF), sigma=bad(0.0)),
+    *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp", ("gp", "gp")))),
+    *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=ANOTHER),
+    *row(planned, untried=bad(-1, INF), kappa=FROM_0, until=ANOTHER),
+    *row(planned, surrogate=bad(kinds=("gp",))),
+    *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
+    *row(Event, gamma=THRESHOLD),
+    *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
+    *row(GaussianProcess, warp=bad(kinds=("matern",))),
+    *row(Relinearised, {"network": NETWORK}, network=bad(kinds=(25,)), starts=WHOLE),
+    *row(LinearisedOnce, {"network": NETWORK, "w0": SHARED.w0[0, 0]}, w0=bad(MEANS[0]), lam=bad(0.0)),
+    *row(GaussianProcess().fit, {"arms": ARMS[0], "data": Tally(ONES, MEANS[0])}, sigma=bad(0.0)),
+    *row(
+        fn_ucb, SIZES | {"lam": 1.0, "optimism": 1.0}, **PLAYED, lam=ABOVE_0, optimism=FROM_0, descent=WHOLE
+    ),
+    *row(fn_ucb, SIZES | {"lam": 1.0, "optimism": 1.0}, hidden=bad(3), encoding=NAME, space=NAME),
+    *row(fitted_kernel_ucb, {"problem": PROBLEM, "clients": 2, "rounds": 2}, kappa=FROM_0, clients=WHOLE),
+    *row(Plan, arms=bad(ARMS, but(ARMS[0], NAN, 1, 2), kinds=(ARMS[0].numpy(),))),
+    *row(Plan, GRADED, settings=bad(kinds=(0.1,)), clients=WHOLE, seed=SEED, length=bad(0)),
+    *row(Plan, GRADED, network=ANOTHER, langevin=ANOTHER),
+    *row(Client, {"plan": PUBLIC}, plan=ANOTHER, me=bad(2, -1, kinds=("0",))),
+    *row(Client(PUBLIC).tell, {"reward": 0.5}, arm=bad(3, -1, kinds=(1.0,))),
+    *row(Client(PUBLIC).tell, {"arm": 0}, reward=bad(NAN, INF, 10**400, -1e101, kinds=("1", None))),
+    *row(Client(PUBLIC).retire, arm=bad(3)),
+    *row(Server, plan=ANOTHER),
+    *row(at_random, share=bad(1.5, NAN, kinds=("x",))),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("call", "arguments", "name", "kind"), CASES)
+def test_an_argument_beyond_the_paper_that_cannot_be_is_refused_by_its_name(call, arguments, name, kind):
+    refused(lambda: call(**arguments), name, kind)
+
+
+# What follows from several arguments together: the call, and what its error names.
+TOGETHER = [
+    (lambda: surrogate_ucb(problem(sigma=0.2), GaussianProcess(), 2, 2, begins=Beginning(SHARED)), "problem"),
+    (lambda: exact_go_ucb(PROBLEM, PRIVATE, 1.0), "w0"),
+    (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
+    (
+        lambda: Beginning(SHARED, Exploration.nothing(2)),
+        "exploration",
+    ),
+    (lambda: fit([0, 5, 0], [0, 1, 0]), "distinct arms"),
+    (lambda: fit([0, 0, 0], [0, 0, 0], Relinearised(NETWORK)), "distinct arms"),
+    (lambda: fit([1, 2, 3], [2, 4, 6]), "mean reward of every arm"),
+    (lambda: fit([1, 2, 0], [2, 4, 0], Relinearised(NETWORK)), "mean reward of every arm"),
+    (lambda: fit([1, 2, 0], [2, NAN, 0]), "sums"),
+    (lambda: fit([1, 2, -1], [2, 1, 0]), "counts"),
+    (lambda: exact_parameter(TWICE, MEANS[0], MEANS[0], MEANS[0]), "the least singular value"),
+    (lambda: computable_lam(TWICE, MEANS[0], 1.0, 0.1), "the least singular value"),
+    (lambda: prior(TWICE, MEANS[0], 1.0), "the least singular value"),
+    (lambda: Plan(ARMS[0], PLAIN), "encoding"),
+    (lambda: Plan(ARMS[0], COUNTS, 3, NETWORK, 2), "length"),
+    (lambda: Plan(ARMS[0], COUNTS, 1, Network(5), 2), "d_x"),
+    (
+        lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(0.3, 10)),
+        "network and fitting",
+    ),
+    (lambda: Plan(ARMS[0], clients=2), "network and fitting"),
+    (lambda: converse(Server(PUBLIC), [Client(PUBLIC)]), "the clients"),
+    (lambda: play(PROBLEM.only(0), PUBLIC, 4, torch.tensor([0, 1])), "turns"),
+    (lambda: play(PROBLEM.only(0), PUBLIC, 2, torch.tensor([0, -1])), "turns"),
+    (lambda: Server(PUBLIC).merge(), "exchange"),
+    (lambda: fitted(IndependentArms(), ARMS[0], Tally(torch.ones(4), torch.ones(4)), 0.3), "counts"),
+    (lambda: fitted(IndependentArms(), ARMS[0], Tally(torch.eye(3)[0], ONES), 0.3), "sums"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("call", "name"), TOGETHER, ids=[f"{number}" for number in range(len(TOGETHER))])
+def test_arguments_beyond_the_paper_that_do_not_go_together_are_refused(call, name):
+    refused(call, name, ValueError)

@@ -1,0 +1,153 @@
+"""The regime map and the other studies beyond the paper: their tables, who wins, and who gets stuck."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedgo.beyond.map import results
+from fedgo.beyond.map.results import evaluations
+from fedgo.beyond.map.roster import PLAYERS, VARIANTS
+from fedgo.beyond.map.studies import ABLATION, ADVISED_COSTS, ADVISED_RUNS, ELSEWHERE, MAIN, MAP, REGIMES
+from fedgo.experiments import runner
+from fedgo.experiments.results import evaluated, tried
+from fedgo.experiments.runner import afresh, compared, known, read
+from fedgo.experiments.studies import STUDIES
+from fedgo.experiments.world import PROBLEMS, Regime
+
+OWN = [study.name for study in (MAP, ABLATION, ELSEWHERE, ADVISED_RUNS, ADVISED_COSTS)]
+SMALL, TINY = Regime("hartmann6", 50), Regime("hartmann6", 6, rounds=3, clients=2)
+
+
+def test_every_cell_has_its_runs_and_one_setting_that_no_evaluation_chose():
+    for (regime, name), rows in evaluations().items():
+        assert list(rows["run"]) == [*range(MAP.runs(name, regime))]
+        setting = MAP.setting(name, regime)
+        assert all((rows[part] == value).all() for part, value in setting.items())
+    assert [
+        (regime, name) for regime in REGIMES for name in MAIN if (regime, name) not in evaluations()
+    ] == []
+    assert set(PROBLEMS) == {regime.problem for regime in REGIMES}
+
+
+@pytest.mark.slow
+def test_a_run_of_every_family_comes_again():
+    rows = read("map").query("player == 'UCB1' and seed == 0 and run == 0").sort_values(["arms", "rounds"])
+    rows = rows.drop_duplicates("problem")
+    assert set(rows["problem"]) == set(PROBLEMS)
+    np.testing.assert_allclose(afresh(MAP, rows)["regret"], rows["regret"], rtol=0, atol=0.0051)
+
+
+def test_the_variants_change_what_their_names_say_and_choose_their_own_kappa():
+    for name in VARIANTS:
+        tries = tried("ablation", name, SMALL)
+        means = [rows["regret"].mean() for _, rows in tries]
+        kappa = tries[int(np.argmin(means))][0]["kappa"]
+        assert set(evaluated("ablation", SMALL)[name]["kappa"]) == {kappa}
+
+
+def test_the_worst_tenth_and_what_uniform_play_loses():
+    assert results.worst([float(k) for k in range(20)]) == 18.5 and results.worst([3.0, 4.0]) == 4.0
+    means = SMALL.world(50).problem.means.tolist()
+    assert results.uniform_loss(SMALL) == pytest.approx(sum(max(of) - sum(of) / 50 for of in means) / 50)
+
+
+def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):
+    def cell(regret, late=0.0):
+        return pd.DataFrame({"regret": np.array(regret, float), "late_regret": np.full(len(regret), late)})
+
+    noise = np.random.default_rng(0).normal(size=20)
+    made = {
+        (SMALL, "UCB1"): cell(10 + noise, 0.5),
+        (SMALL, "process"): cell(9 + noise[:10]),
+        (SMALL, "network"): cell([9.5 + (-1) ** k for k in range(10)]),
+    }
+    monkeypatch.setattr(results, "evaluations", lambda: made)
+    monkeypatch.setattr(results, "uniform_loss", lambda regime: 2.0)
+    assert results.players_on(SMALL) == ["UCB1", "process", "network"]
+    assert results.difference(SMALL, "process", "UCB1") == pytest.approx((-1, -1, -1))
+    assert results.ratio(SMALL, "process", "UCB1")[0] == pytest.approx(
+        (9 + noise[:10].mean()) / (10 + noise[:10].mean())
+    )
+    assert results.leader(SMALL) == "process" and results.alike(SMALL) == ["process", "network"]
+    assert results.stuck(SMALL, "UCB1").all() and not results.stuck(SMALL, "process").any()
+    found = results.across([SMALL, SMALL], "UCB1")
+    assert found.regret == pytest.approx((10 + noise.mean()) / (2 * 2045)) and found[2:] == (40, 40)
+
+
+def test_regimes_are_counted_by_the_side_of_one_on_which_the_whole_interval_lies(monkeypatch):
+    group = [replace(SMALL, arms=10 * k) for k in range(1, 6)]
+    noise = np.random.default_rng(0).normal(size=20)
+    made = {(one, "UCB1"): pd.DataFrame({"regret": 10 + noise}) for one in group}
+    for one, shift in zip(group, (-1.0, -1.0, -1.0, 0.0, 1.0), strict=True):
+        spread = 0.0 if shift else (-1.0) ** np.arange(20)
+        made[one, "process"] = pd.DataFrame({"regret": 10 + noise + shift + spread})
+    monkeypatch.setattr(results, "evaluations", lambda: made)
+    whole = results.compared(group, "process", "UCB1")
+    assert whole == (3, 1, 1)
+    assert results.compared(group, "UCB1", "process") == (1, 1, 3)
+
+
+def test_every_problem_is_bounded_by_its_bound_and_a_run_is_the_same_alone():
+    played = {regime.problem for regime, *_ in known("map").cells}
+    for name, entry in PROBLEMS.items():
+        arms = 20
+        whole = entry.make(range(3), arms=arms, seed=1, sigma=0.5)
+        alone = entry.make([2], arms=arms, seed=1, sigma=0.5)
+        assert np.array_equal(whole.arms[2], alone.arms[0]), name
+        assert np.allclose(whole.means[2], alone.means[0], rtol=1e-12)
+        assert entry.bound is None or float(whole.means.abs().max()) <= entry.bound
+        assert float(whole.means.std()) > 0.05 and name in played
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*PLAYERS, *(f"variant {name}" for name in VARIANTS)])
+def test_every_player_plays_a_small_regime_to_its_end(name):
+    player = PLAYERS[name] if name in PLAYERS else VARIANTS[name.removeprefix("variant ")]
+    world = TINY.world(2, encoding="counts")
+    trace = player.play(world, {"kappa": 1.0} if player.setting_of else player.grid[0])
+    # T₀ + NT = 3 + 6: after 6 arms there is one round of two left, or with the advised rule whole rounds beyond
+    steps = {"process, each arm first": 6 + 2} | dict.fromkeys(("advised", "bold", "UCB1, planned"), 2 + 8)
+    steps["each arm first"] = 6 + 4
+    assert trace.arm.shape[1] == steps.get(name.removeprefix("variant "), world.steps)
+    assert (trace.communication[:, -1] > 0).all() == (name != "N-GO-UCB")
+
+
+@pytest.mark.parametrize("column", ["regret", "late_regret", "scalars"])
+def test_a_row_of_the_map_that_is_off_in_any_digit_is_found(column):
+    table = read("map")
+    rows = table[(table["rounds"] == 20) & table["player"].isin(["UCB1", "DisLinUCB"])]
+    rows = rows.groupby(["player", "seed"]).head(1)
+    now = afresh(MAP, rows)
+    found = compared(MAP, rows, now)
+    assert found["same"].all() and found["not_compared"].str.contains("seconds").all()
+    for off in (0.005, -0.005):
+        changed = rows.assign(**{column: rows[column] + off})
+        assert not compared(MAP, changed, now)["same"].any()
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_shipped_table_of_a_study_is_whole(name):
+    known = runner.known(name)
+    assert [job for player in STUDIES[name].players for job in STUDIES[name].jobs(known, player)] == []
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_shipped_row_has_an_origin(name):
+    """A table without the column was made by one run."""
+    table, made = (
+        pd.read_csv(STUDIES[name].folder / f"{name}.csv"),
+        runner.facts(name, STUDIES[name].folder)["made"],
+    )
+    counts = table.get("made", pd.Series(0, table.index)).value_counts()
+    assert counts.sum() == len(table) and {*counts.index} <= {*range(len(made))}
+    for place, rows in counts.items():
+        assert rows <= made[place]["rows"] and ("commit" in made[place]) != ("origin" in made[place])
+
+
+def test_a_run_empties_the_caches_of_the_map():
+    results.uniform_loss(MAP.regimes[0])
+    assert evaluations.cache_info().currsize and results.uniform_loss.cache_info().currsize
+    runner.forget()
+    assert not evaluations.cache_info().currsize and not results.uniform_loss.cache_info().currsize
