@@ -1,5 +1,6 @@
 """Files of arrays, ``.npz``: written whole or not at all, refused by name, and nothing in them is ever run."""
 
+import glob
 import json
 import os
 import secrets
@@ -35,7 +36,9 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
     try:
         target = Path(path).resolve()
         require(target.is_file() or not target.exists(), f"{what} file", str(path), "give that of a file")
-        for left in target.parent.glob(f".{target.name}.????????"):
+        for left in target.parent.glob(
+            f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"
+        ):  # of this module alone
             with suppress(FileNotFoundError):  # another process tidies too
                 if time.time() - left.stat().st_mtime > _STALE:
                     left.unlink()

@@ -56,7 +56,7 @@ def test_the_extra_that_an_error_names_brings_the_library_that_is_missing() -> N
             [line.module] if isinstance(line, ast.ImportFrom) else [one.name for one in line.names]
         )
     ]
-    assert ("study", "scipy.optimize") in blocks
+    assert ("study", "botorch.fit") in blocks
     assert [(name, lib) for name, lib in blocks if lib.partition(".")[0] not in brought[name]] == []
 
 

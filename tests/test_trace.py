@@ -43,7 +43,7 @@ def test_the_labels_count_and_other_things_are_not_traces(trace):
     )
     assert trace != "trace"
     with pytest.raises(TypeError, match="unhashable"):
-        {trace}
+        {trace}  # noqa: B018
 
 
 def test_notes_make_a_difference_and_have_the_shape_of_the_arms(trace, tmp_path):

@@ -61,10 +61,13 @@ class Advised:
         order: Tensor,
         begun: Sequence[int] = (),
         retired: Tensor | None = None,
+        most: int | None = None,
     ) -> Tensor:
-        """The arms (L,) of the epoch after pulls ``counts`` (K,) with noise σ = ``sigma``, planned by a ``fit`` as if
-        those ``begun`` were told, and without those ``retired`` (K,); ``order`` (K,) decides ties."""
+        """The arms (L,) of the epoch, of at most ``most`` pulls if given, after pulls ``counts`` (K,) with noise σ =
+        ``sigma``, planned by a ``fit`` as if those ``begun`` were told, and without those ``retired`` (K,); ``order``
+        (K,) decides ties."""
         kappa, pulls = torch.where(counts > 0, self.kappa, self.untried), self.until.length(int(counts.sum()))
+        pulls = pulls if most is None else min(pulls, most)
         rows = kappa.unsqueeze(0), order.unsqueeze(0)
         planned, _ = plan([fit], *rows, sigma, len(begun) + pulls, begun, retired)
         arms: Tensor = planned[0, len(begun) :]

@@ -212,7 +212,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Listing(Sweep):
-    """A study that tunes nothing: each player plays one run with every setting of its grid on the regimes ``listed``."""
+    """A study that tunes nothing: a player plays one run with every setting of its grid on the regimes ``listed``."""
 
     listed: Callable[[str], Sequence[Regime]] = lambda name: ()
 

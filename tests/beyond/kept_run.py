@@ -36,8 +36,8 @@ class KeptServer(Server):
         super().begin()
         self.save(self.path)
 
-    def accept(self, received):
-        new = super().accept(received)
+    def accept(self, received, sender=None):
+        new = super().accept(received, sender)
         self.save(self.path)
         return new
 

@@ -70,7 +70,7 @@ EPOCHS = FITTED | {"problem": PROBLEM, "clients": 2}
 SAFE = Guarantee(1.0, 0.1)
 
 
-def fit(counts, sums, surrogate=GaussianProcess()):
+def fit(counts, sums, surrogate=GaussianProcess()):  # noqa: B008
     tally = Tally(*(torch.tensor(values).double() for values in (counts, sums)))
     return surrogate.fit(ARMS[0], tally, 0.1)
 

@@ -117,9 +117,9 @@ def test_the_ledger_is_the_weight_of_the_letters_in_any_order_of_turns(turns, sh
             weights["down"] += sum(len(letter) - OVERHEAD for letter in letters.values()) // 8
             return letters
 
-        def accept(self, received):
+        def accept(self, received, sender=None):
             weights["up"] += (len(received) - OVERHEAD) // 8
-            return super().accept(received)
+            return super().accept(received, sender)
 
     monkeypatch.setattr("fedgo.beyond.federation.local.Server", Weighing)
     problem, plan = small()

@@ -61,7 +61,7 @@ def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None =
         try:
             reply = None if silent and silent(i, server.number) else clients[i].answer(letter)
             if reply is not None:
-                server.accept(reply)
+                server.accept(reply, sender=i)
         except Refused as refusal:
             words[i] = str(refusal)
     return words

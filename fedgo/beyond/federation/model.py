@@ -88,6 +88,7 @@ def course(plan: Plan, weights: Tensor, total: Tensor) -> Course:
         why = why_it_failed(error)
         warnings.warn(f"the fit failed ({why}): until the next one arms are independent", stacklevel=2)
         fit = fitted(UCB1.surrogate, plan.arms, data, sigma)
-    arms = how.epoch(fit, data.counts, sigma, plan.order_of_ties[0])
     most, turn = plan.clients * plan.fitting.rounds, (pulls - plan.length) % plan.clients
-    return Course(arms[:most], len(arms), turn, fit.w if isinstance(fit, Linear) else weights[:0])
+    arms = how.epoch(fit, data.counts, sigma, plan.order_of_ties[0], most=most)
+    weights = fit.w if isinstance(fit, Linear) else weights[:0]
+    return Course(arms, how.until.length(pulls), turn, weights)

@@ -90,7 +90,7 @@ class Plan:
             require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
             d_x = self.arms.shape[1]
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
-        self.fingerprint
+        self.fingerprint  # noqa: B018, so that what has none is refused here
 
     @property
     def known_exchange(self) -> int:

@@ -145,12 +145,23 @@ class Server:
             Star(1, self.ledger).broadcast(Message(letter, len(letter.numbers)), _BOOKED)
 
     @on_cpu
-    def accept(self, received: bytes) -> bool:
-        """Take an answer to the open exchange; False where it is here already. ``Refused`` changes nothing."""
+    def accept(self, received: bytes, sender: int | None = None) -> bool:
+        """Take an answer to the open exchange and return True, or False if the server has it already.
+
+        Args:
+            received: The letter.
+            sender: The client that the transport says the letter came from, if it says so. A letter that names
+                another client is refused.
+
+        Raises:
+            Refused: If the letter does not fit; then nothing has changed.
+        """
         desk, plan = self.desk, self.plan
         letter = decode(received, plan.fingerprint, desk.federation)
         must(letter.kind == Kind.STATISTICS, f"kind {letter.kind.name}: a server sends it, and gets none")
         must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
+        known = sender in (None, letter.client)
+        must(known, f"another sender: the letter names client {letter.client}, and client {sender} sent it")
         state = f"{self.number} is {'open' if desk.open else 'closed'}"
         due = desk.open and letter.exchange == desk.exchange
         must(due, f"out of order: exchange {number_of(letter.exchange)}, and {state}")

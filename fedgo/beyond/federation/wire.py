@@ -131,7 +131,11 @@ def pack(data: Tensor) -> Tensor:
 
 
 def unpack(numbers: Tensor, arms: int) -> Tensor:
-    """The counts and sums (2, K) on K = ``arms`` that ``pack`` made ``numbers`` of, bit by bit; else ``Refused``."""
+    """Return the counts and sums (2, K) on K = ``arms`` that ``pack`` made ``numbers`` of, bit by bit.
+
+    Raises:
+        Refused: If ``pack`` cannot have made these ``numbers``, or if a sum is larger than its pulls allow.
+    """
     size = len(numbers)
     even = size % 2 == 0 and size <= 2 * arms
     must(even, f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}")
@@ -141,9 +145,12 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
     if size == 2 * arms:
         must(bool(((first >= 0) & (first == first.floor())).all()), "no statistics: a count is not whole")
         must(bool((sums[first == 0] == 0).all()), "no statistics: an arm without pulls has a sum")
+        most = 2 * HUGE * first  # a reward is within ±HUGE, and so is the prior mean that is taken from it
+        must(bool((sums.abs() <= most).all()), f"no statistics: a sum is beyond {2 * HUGE:g} for each pull")
         return numbers
     known = (first >= 0) & (first < arms) & (first == first.floor())
     must(bool(known.all()), f"no statistics: there are {arms} arms")
+    must(bool((sums.abs() <= 2 * HUGE).all()), f"no statistics: a reward is beyond {2 * HUGE:g}")
     blank = torch.zeros(2, arms, dtype=torch.float64)
     return blank.index_add(1, first.long(), torch.stack([torch.ones_like(sums), sums]))
 

@@ -17,8 +17,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
+from html import escape
 from pathlib import Path
 from textwrap import fill
+from threading import RLock
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +46,7 @@ PRINTED = "fed-go-ucb"
 _LAM, _BETA = 0.01, 0.1  # of the printed method, whose index is the mean + √β·width, in units of the spread
 _VERSION = 1  # of the file
 _UNSEEN = 200.0  # times the noise, the spread while there are few rewards
+_WAIT = 60.0  # seconds for which a process waits for another to change the file
 _FAR = 5.0  # spreads from the centre beyond which a reward is asked about
 
 
@@ -172,6 +175,7 @@ class Study:
         seed: int = 0,
     ) -> None:
         self.path = Path(path)
+        self._alone = RLock()  # threads that share this object take turns
         self._last: tuple[Any, Fitted | None, str] = (None, None, "")
         given: dict[str, Any] = {"trials": trials, "noise": noise, "sites": list(sites) or None}
         given |= {"centre": centre, "spread": spread, "reach": reach, "seed": seed or None}
@@ -490,7 +494,12 @@ class Study:
     @on_cpu
     def standings(self) -> list[Standing]:
         """Every option, the best estimate first."""
-        self._kept = self._read()
+        with self._alone:
+            self._kept = self._read()
+            return self._standings()
+
+    def _standings(self) -> list[Standing]:
+        """Return the standings of what was read last."""
         kept, (counts, sums), (model, _) = self._kept, self._sums(self._kept.told), self._fitted()
         estimate = low = high = certificate = torch.full_like(sums, torch.nan)
         kappa = torch.where(counts > 0, self._how.kappa, self._how.untried)
@@ -538,7 +547,7 @@ class Study:
 
     def _repr_html_(self) -> str:
         html: str = self.to_frame().to_html(float_format=lambda value: f"{value:.3g}", na_rep="")
-        return f"{html}<p>{self.verdict()}</p>"
+        return f"{html}<p>{escape(self.verdict())}</p>"
 
     def plot(self, axes: Any = None) -> Any:
         """Estimates with their intervals, the means of what was told with their number, and certificates if guarded."""
@@ -564,9 +573,16 @@ class Study:
     def _changing(self, missing: bool = False) -> Iterator[None]:
         """Read the file, let what it says be changed, and write it, alone; after an error it is as before."""
         with extra("study"):
-            from filelock import FileLock
+            from filelock import FileLock, Timeout
         require(self.path.parent.is_dir(), "the folder of the study", str(self.path.parent), "make it first")
-        with FileLock(self.path.with_name(f".{self.path.name}.lock")):
+        target = self.path.resolve()  # so that all links to a study share one lock
+        lock = FileLock(target.with_name(f".{target.name}.lock"), timeout=_WAIT)
+        try:
+            held = lock.acquire()
+        except Timeout:
+            remedy = f"another process has held it for {_WAIT:g} s: end that process, or try again"
+            raise TimeoutError(f"the lock of the study is {lock.lock_file!r}: {remedy}") from None
+        with self._alone, held:
             if self.path.exists() or not missing:
                 self._kept = self._read()
             yield
