@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedgo.experiments import traces
+from fedgo.experiments.code import hashes
 from fedgo.experiments.players import Play, Player
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.roster import ALGORITHMS
@@ -117,6 +118,15 @@ def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(f
     monkeypatch.setattr(traces, "version", lambda name: "99")
     ALGORITHMS["Uniform"].run(small(), {})
     assert len(computed) == 4
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_stored_trace_goes_with_the_module_of_its_own_algorithm(folder, monkeypatch, name):
+    roots = []
+    monkeypatch.setattr(traces, "code", lambda modules, files: roots.extend(modules) or "0" * 16)
+    key = ALGORITHMS[name].play.key
+    traces.stored(ALGORITHMS["Uniform"].play.call, key, small(), {})
+    assert key.split(", ")[0].rpartition(".")[0] in hashes(roots)
 
 
 def test_what_nobody_knows_the_code_of_is_not_kept(folder):

@@ -39,7 +39,9 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
         "size": (world.clients, world.rounds, world.encoding, world.bound),
     }
     name = hash_of([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
-    place = Path(folder) / f"{name}-{code((play.__module__,), ('experiments/players.py',))}"
+    wrapper = play.__module__ if play.__module__.startswith("fedgo.") else "fedgo.experiments.players"
+    file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"  # not all that it imports
+    place = Path(folder) / f"{name}-{code((key,), (file,))}"
     paths = [place / f"{run}.npz" for run in each_run(world.problem)]
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(place.parent / f"{name}.lock"):  # others that want the same wait meanwhile
