@@ -84,9 +84,9 @@ def test_regimes_are_counted_by_the_side_of_one_on_which_the_whole_interval_lies
         spread = 0.0 if shift else (-1.0) ** np.arange(20)
         made[one, "process"] = pd.DataFrame({"regret": 10 + noise + shift + spread})
     monkeypatch.setattr(results, "evaluations", lambda: made)
-    whole = results.compared(group, "process", "UCB1")
+    whole = results.count_regimes(group, "process", "UCB1")
     assert whole == (3, 1, 1)
-    assert results.compared(group, "UCB1", "process") == (1, 1, 3)
+    assert results.count_regimes(group, "UCB1", "process") == (1, 1, 3)
 
 
 def test_every_problem_is_bounded_by_its_bound_and_a_run_is_the_same_alone():

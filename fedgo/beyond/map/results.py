@@ -104,7 +104,7 @@ class Compared(NamedTuple):
     more: int
 
 
-def compared(group: Sequence[Regime], ours: str, other: str) -> Compared:
+def count_regimes(group: Sequence[Regime], ours: str, other: str) -> Compared:
     """Count the regimes of ``group`` where the interval of `ratio`, the regret of ``ours`` over that of ``other``,
     lies below 1, holds 1, or lies above 1."""
     intervals = [ratio(regime, ours, other)[1:] for regime in group]

@@ -195,7 +195,7 @@ CURVES: Mapping[str, list[Regime]] = {
 }
 
 
-def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
+def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
     """Return the trace of one run of ``curve`` and its processor seconds; ``hidden`` is of networks, and not used."""
     problem, clients, rounds = regime.world(1, seed).problem, regime.clients, regime.rounds
     if curve == "advised":
@@ -209,7 +209,7 @@ ADVISED_COSTS = Listing(
     {curve: Player(play_uniform, grid(hidden=(25,))) for curve in CURVES},
     ("seconds", "gigabytes", "synchronisations"),
     listed=lambda curve: CURVES[curve],
-    measure=partial(costs, time_of),
+    measure=partial(costs, time_of_advised),
     at_once=1,
     folder=OF_THE_PAPER,
 )
