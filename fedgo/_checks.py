@@ -33,7 +33,10 @@ def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None
 
 
 def count(name: str, received: Any, remedy: str, least: int = 1, most: float = MOST) -> int:
-    """``received`` as an ``int`` from ``least`` to ``most``; a float, a bool or a string is refused."""
+    """Return ``received`` as an ``int`` if it is a whole number from ``least`` to ``most``.
+
+    A float, a bool and a string are refused with a ``TypeError``, a number out of range with a ``ValueError``.
+    """
     whole = isinstance(received, numbers.Integral) and not isinstance(received, bool)
     require_kind(whole, name, received, f"give a whole number; {remedy}")
     require(least <= received <= most, name, received, remedy)
@@ -50,8 +53,11 @@ def number(
     below: float = math.inf,
     infinite: bool = False,
 ) -> float:
-    """``received`` as a ``float`` from ``least``, ``above`` and ``below`` what is given, or ∞ if that is allowed;
-    NaN, a bool, a string or a tensor is refused."""
+    """Return ``received`` as a ``float`` if it is a number within the given limits.
+
+    NaN, a bool, a string and a tensor are refused. ``infinite`` says whether ∞ is allowed; ``least`` is allowed itself,
+    ``above`` and ``below`` are not.
+    """
     real = isinstance(received, numbers.Real) and not isinstance(received, bool)
     require_kind(real, name, received, f"give a number; {remedy}")
     within = above < received < below or (infinite and received == math.inf)
@@ -60,7 +66,9 @@ def number(
 
 
 def tensor(name: str, received: Any) -> Tensor:
-    """``received`` if it is a dense float64 tensor on the CPU; anything else is refused with what to give instead."""
+    """Return ``received`` if it is a dense float64 tensor on the CPU; refuse anything else and say what to give
+    instead.
+    """
     require_kind(isinstance(received, Tensor), name, received, "give torch.as_tensor(…, dtype=torch.float64)")
     values: Tensor = received
     kind = (values.dtype, values.device.type, values.layout)
@@ -84,7 +92,10 @@ def require_finite(name: str, values: Tensor) -> None:
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Around the imports of a library that fedgo[``name``] brings: an ``ImportError`` says so where it is missing."""
+    """Wrap the imports of a library that ``pip install fedgo[name]`` brings.
+
+    If the library is missing, an ``ImportError`` says which extra to install.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -92,7 +103,9 @@ def extra(name: str) -> Iterator[None]:
 
 
 def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
-    """``function`` under the default device "cpu", whatever ``torch.set_default_device`` says."""
+    """Return ``function`` so that it runs under the default device "cpu", whatever ``torch.set_default_device``
+    says.
+    """
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:

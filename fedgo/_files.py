@@ -1,4 +1,4 @@
-"""Files of arrays, ``.npz``: written whole or not at all, refused by name, and nothing in them is ever run."""
+"""Files of arrays (``.npz``) and of torch: written whole or not at all, refused by name, and nothing in them is run."""
 
 import glob
 import json
@@ -7,9 +7,8 @@ import secrets
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any
@@ -21,7 +20,7 @@ from torch import Tensor
 from fedgo._checks import require
 
 _UNREADABLE = (
-    *(EOFError, MemoryError, UnpicklingError, zipfile.BadZipFile, zlib.error),
+    *(EOFError, MemoryError, IndexError, OverflowError, UnpicklingError, zipfile.BadZipFile, zlib.error),
     *(ValueError, TypeError, KeyError, AttributeError, RuntimeError),
 )
 _STALE = 3600  # seconds after which nobody is still writing
@@ -29,12 +28,13 @@ _STALE = 3600  # seconds after which nobody is still writing
 
 @contextmanager
 def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes the place of ``path`` in the end; what was there stays whole until then.
+    """Open a file to write to, which takes the place of ``path`` in the end; what was there stays whole until then.
 
-    A link is followed, and the file's mode is kept. What a process that was killed has left behind is removed.
+    A link is followed, and the file's mode and group are kept. What a process that was killed has left behind is
+    removed. An ``OSError`` says whether the new file is in its place.
     """
+    target = resolved(path, what)
     try:
-        target = Path(path).resolve()
         require(target.is_file() or not target.exists(), f"{what} file", str(path), "give that of a file")
         for left in target.parent.glob(
             f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"
@@ -48,19 +48,54 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 if target.exists():
-                    os.chmod(partial, target.stat().st_mode & 0o7777)
+                    _keep_mode(target, partial)
                 os.fsync(file.fileno())
             partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-        if os.name == "posix":  # else a power cut may bring the older file back
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        except BaseException:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise OSError(f"{what} cannot be written to {str(path)!r}: {error.strerror or error}") from error
+    if os.name == "posix":
+        try:
+            _synchronise(target.parent)
+        except OSError as error:
+            failed = f"its folder cannot be synchronised: {error.strerror or error}"
+            words = (
+                f"{what} is written to {str(path)!r}, but {failed}; a power cut may bring the older file back"
+            )
+            raise OSError(words) from error
+
+
+def resolved(path: str | Path, what: str) -> Path:
+    """Return where ``path`` leads, without links; a ``ValueError`` says if its links lead in a circle."""
+    try:
+        return Path(path).resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError before Python 3.13
+        raise ValueError(
+            f"{what} file is {str(path)!r}: its links lead nowhere: give that of a file"
+        ) from error
+
+
+def _keep_mode(before: Path, after: Path) -> None:
+    """Give the file ``after`` the mode of ``before``, and its owner and group as far as that is allowed."""
+    status = before.stat()
+    if os.name == "posix":
+        for owner in (status.st_uid, -1):
+            with suppress(PermissionError):
+                os.chown(after, owner, status.st_gid)
+                break
+    os.chmod(after, status.st_mode & 0o7777)
+
+
+def _synchronise(folder: Path) -> None:
+    """Have the names of the files in ``folder`` on the disk, so that they survive a power cut."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
@@ -88,25 +123,7 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        # numpy's own advice for what it cannot read is to allow pickles, which would run whatever is in them
-        reason = "it is no .npz file" if "pickle" in str(error) else str(error)
+        # numpy's and torch's own advice for what they cannot read is to allow pickles, which would run what is in them
+        unread = isinstance(error, UnpicklingError) or "pickle" in str(error)
+        reason = "it holds what no file of fedgo does" if unread else str(error)
         raise ValueError(f"{what} file is {str(path)!r}: {reason}; give {give}") from error
-
-
-def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
-    """Write the ``content``, tuples of tensors and numbers, that belongs to the plan with the fingerprint ``plan``."""
-    packed = BytesIO()
-    torch.save(content, packed)
-    write_arrays(
-        path, what, {"plan": plan}, {what: torch.from_numpy(np.frombuffer(packed.getvalue(), "u1").copy())}
-    )
-
-
-def kept(path: str | Path, what: str, plan: int, kinds: Sequence[type]) -> Any:
-    """What ``keep`` wrote, of tuples of these ``kinds``; a ``ValueError`` that names the file where it is another's."""
-    with refused_by_name(path, what, f"a saved file of {what} with this plan"):
-        about, arrays = read_arrays(path, what, [what])
-        remedy = f"the file is of another plan than {plan:016x}"
-        require(about["plan"] == plan, "the plan", f"{about['plan']:016x}", remedy)
-        with torch.serialization.safe_globals(list(kinds)):
-            return torch.load(BytesIO(arrays[what].numpy().tobytes()), weights_only=True)

@@ -13,18 +13,23 @@ _BLOCK = 16  # torch fills normals in blocks of 16; a whole number of blocks mak
 
 @on_cpu
 def generator(seed: int, run: int, purpose: str) -> torch.Generator:
-    """The generator of ``run`` for ``purpose`` ("arms", "noise", …): equal arguments, equal stream."""
+    """Return the generator of random numbers of ``run`` for ``purpose`` ("arms", "noise", …).
+
+    Equal arguments give equal streams.
+    """
     entropy = np.random.SeedSequence((seed, run, *purpose.encode()))
     return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
 
 
 def uniform_draws(sources: Iterable[torch.Generator], *size: int) -> Tensor:
-    """Uniform numbers in [0, 1) of this ``size`` from each of the ``sources``, stacked."""
+    """Return uniform numbers in [0, 1) of this ``size`` from each of the ``sources``, stacked."""
     return torch.stack([torch.rand(size, generator=source, dtype=torch.float64) for source in sources])
 
 
 @on_cpu
 def normal_tape(source: torch.Generator, steps: int) -> Tensor:
-    """The first ``steps`` standard normals of ``source``, shape (steps,); a prefix of any longer tape."""
+    """Return the first ``steps`` standard normals of ``source``, (steps,); a shorter tape is a prefix of a
+    longer one.
+    """
     blocks = -(-steps // _BLOCK)
     return torch.randn(blocks * _BLOCK, generator=source, dtype=torch.float64)[:steps]

@@ -19,49 +19,64 @@ _HIDDEN = 1e-6  # a variance this far below 0 is rounding; an arm pulled n times
 
 
 class Tally(NamedTuple):
-    """Pulls ``counts`` and summed residuals ``sums`` per arm, both (..., K) float64."""
+    """The sufficient statistics of a client: how often it pulled each arm, and the sum of what it saw there.
+
+    ``counts`` (..., K) float64 holds the number of pulls n_x of each arm x, and ``sums`` (..., K) the sum S_x of the
+    residuals y − f_x(ŵ₀) of these pulls (or of the rewards, for a model without an offset).
+    """
 
     counts: Tensor
     sums: Tensor
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
+        """Return the tally of both sets of pulls together."""
         return Tally(self.counts + other.counts, self.sums + other.sums)
 
     @classmethod
     def blank(cls, *shape: int) -> "Tally":
-        """No pulls, of ``shape`` (..., K)."""
+        """Return a tally without pulls, whose two tensors have the shape ``shape`` (..., K)."""
         return cls(*(torch.zeros(shape, dtype=torch.float64) for _ in range(2)))
 
     def summed(self) -> "Tally":
-        """The tallies of all clients (R, N, K) together, (R, K)."""
+        """Return the tally (R, K) of all N clients together, given their tallies (R, N, K)."""
         return Tally(self.counts.sum(1), self.sums.sum(1))
 
     def of(self, run: Tensor) -> "Tally":
-        """The tallies of the runs ``run`` (first axis)."""
+        """Return the tallies of the runs whose numbers on the first axis are ``run`` (R,) int64."""
         return Tally(self.counts[run], self.sums[run])
 
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
-        """Add one pull of ``arm`` (...) with ``residual`` (...) where ``turn`` (...) is 1."""
+        """Return the tally after one more pull of ``arm`` (...) with ``residual`` (...), where ``turn`` (...) is 1.
+
+        Where ``turn`` is 0 the tally stays as it is.
+        """
         place = arm.unsqueeze(-1)
         counts = self.counts.scatter_add(-1, place, turn.unsqueeze(-1))
         return Tally(counts, self.sums.scatter_add(-1, place, (turn * residual).unsqueeze(-1)))
 
 
 class Coordinates(NamedTuple):
-    """G = ``features`` @ ``basis``ᵀ: arms (..., K, r) in an orthonormal ``basis`` (..., d_w, r), r = min(K, d_w)."""
+    """The gradients G in an orthonormal basis of their own span, G = ``features`` @ ``basis``ᵀ.
+
+    ``features`` (..., K, r) has the coordinates of each arm's gradient and ``basis`` (..., d_w, r) the basis, with r =
+    min(K, d_w).
+    """
 
     features: Tensor
     basis: Tensor
 
 
 def compress(gradients: Tensor) -> Coordinates:
-    """Coordinates of the gradients (..., K, d_w) in their own span: same Σ-norms, same log-determinants."""
+    """Return the coordinates of the ``gradients`` (..., K, d_w) in their own span.
+
+    All norms ‖g‖_{Σ⁻¹} and all log-determinants of Σ are the same in these coordinates.
+    """
     basis, features = torch.linalg.qr(gradients.mT)
     return Coordinates(features.mT, basis)
 
 
 class Estimates(Protocol):
-    """What a learner makes of its data: of every arm a mean and a variance, (..., K), as a `Posterior` has them."""
+    """What a learner knows about the arms: a mean and a variance of each, (..., K) both, as `Posterior` has them."""
 
     @property
     def mean(self) -> Tensor: ...
@@ -75,24 +90,34 @@ class Estimates(Protocol):
 
 
 class Posterior(NamedTuple):
-    """In arm space: ``covariance`` V = GΣ⁻¹Gᵀ (..., K, K) and ``mean`` f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) (..., K)."""
+    """The confidence set in arm space: the covariance and the mean of the linearised rewards of all arms.
+
+    ``covariance`` (..., K, K) is V = GΣ⁻¹Gᵀ, with the gradients g_x of the arms as rows of G. ``mean`` (..., K) is
+    f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀).
+    """
 
     covariance: Tensor
     mean: Tensor
 
     @property
     def variance(self) -> Tensor:
-        """‖g_x‖²_{Σ⁻¹} of every arm, (..., K)."""
+        """‖g_x‖²_{Σ⁻¹} of each arm, (..., K)."""
         return self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def gain(self, arm: Tensor) -> Tensor:
-        """ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) of pulling ``arm`` (...)."""
+        """Return ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}), (...), for one pull of each ``arm`` (...)."""
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False) -> "Posterior":
-        """One pull of ``arm`` (...) with ``reward`` (...) where ``turn`` (...) is 1: a rank-one update.
+        """Return the posterior after one pull of ``arm`` (...) with ``reward`` (...), where ``turn`` (...) is 1.
 
-        ``in_place`` it is made in the memory of this posterior, which is then used up.
+        The pull is a rank-one update of covariance and mean.
+
+        Args:
+            arm: The arm that each learner pulls, (...) int64.
+            reward: The residual that it sees, (...) float64.
+            turn: 1 for the learners that make this pull, 0 for the others, (...) float64.
+            in_place: Update the memory of this posterior, which must not be used afterwards.
         """
         place = arm.unsqueeze(-1)
         arms = self.mean.shape[-1]
@@ -106,25 +131,40 @@ class Posterior(NamedTuple):
         return Posterior(covariance, mean.add_(row * surprise))
 
     def copy(self) -> "Posterior":
-        """The same in memory of its own."""
+        """Return an equal posterior in memory of its own."""
         return Posterior(*(part.clone(memory_format=torch.contiguous_format) for part in self))
 
     def of_each(self, learners: int) -> "Posterior":
-        """What is held of all (S, 1, …) or of each (S, M, …), of each of M = ``learners`` in memory of its own."""
+        """Return the posterior of each of M = ``learners`` learners, (S, M, …), in memory of its own.
+
+        This posterior is either common to the learners of a run, (S, 1, …), or has one entry for each already.
+        """
         arms = self.mean.shape[-1]
         covariance = self.covariance.expand(-1, learners, arms, arms)
         return Posterior(covariance, self.mean.expand(-1, learners, arms)).copy()
 
 
 def require_prior(largest: Tensor | float, lam: float) -> None:
-    """A ``ValueError`` where the prior variance ‖g‖²/λ of some arm, ``largest`` = ‖g‖², leaves others no digit."""
+    """Refuse features that are so large, or a λ so small, that rounding decides about the arms.
+
+    Args:
+        largest: The largest ‖g_x‖² of any arm.
+        lam: The regularisation weight λ.
+
+    Raises:
+        ValueError: The prior variance ‖g_x‖²/λ of some arm is 1e13 or more.
+    """
     ratio = float(largest) / lam
     remedy = f"rounding decides: scale the arms or features down, or raise λ = {lam}"
     require(ratio < _LARGEST_PRIOR, "‖g‖²/λ", ratio, f"beyond {_LARGEST_PRIOR:.0e} {remedy}")
 
 
 def width(variance: Tensor) -> Tensor:
-    """√variance (...), where rounding may have left a little less than 0; a ``ValueError`` where more is missing."""
+    """Return √``variance`` (...), with variances that rounding left slightly below 0 taken as 0.
+
+    Raises:
+        ValueError: A variance is negative beyond rounding.
+    """
     least = variance.amin().item()
     remedy = "it is negative beyond rounding: scale the arms or features down, or raise λ"
     require(least >= -_HIDDEN, "the least variance", least, remedy)
@@ -132,9 +172,13 @@ def width(variance: Tensor) -> Tensor:
 
 
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
-    """The posterior given all data of ``tally`` (..., K), from one r × r Cholesky factorisation.
+    """Return the posterior given all pulls of ``tally``, from one r × r Cholesky factorisation.
 
-    ``features`` (..., K, r) are the arms' gradients (or their coordinates), ``offsets`` (..., K) = f_x(ŵ₀).
+    Args:
+        features: The arms' gradients g_x, or their coordinates, (..., K, r).
+        offsets: f_x(ŵ₀) of each arm, (..., K).
+        lam: The regularisation weight λ.
+        tally: The pulls and their summed residuals, (..., K).
     """
     factor = precision_factor(features, lam, tally)
     half: Tensor = torch.linalg.solve_triangular(factor, features.mT, upper=False)
@@ -143,7 +187,7 @@ def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Po
 
 
 def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
-    """Lower Cholesky factor (..., r, r) of Σ = λI + Σ_x n_x g_x g_xᵀ (eq. 6)."""
+    """Return the lower Cholesky factor (..., r, r) of Σ = λI + Σ_x n_x g_x g_xᵀ (eq. 6)."""
     gram = (features * tally.counts.unsqueeze(-1)).mT @ features
     gram.diagonal(dim1=-2, dim2=-1).add_(lam)
     factor: Tensor = torch.linalg.cholesky(gram)
@@ -151,30 +195,47 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
 
 
 def first_order(posterior: Estimates, beta: float) -> Tensor:
-    """The first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of every arm, (..., K)."""
+    """Return the first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of each arm, (..., K).
+
+    Args:
+        posterior: Mean and variance of each arm, (..., K).
+        beta: The squared radius β ≥ 0 of the confidence ball.
+    """
     require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
     return posterior.mean + math.sqrt(beta) * width(posterior.variance)
 
 
 class Ball(NamedTuple):
-    """{w : ‖w − ŵ‖²_Σ ≤ β} (eq. 4): ``centre`` ŵ (..., d_w), ``sigma`` Σ (..., d_w, d_w), ``beta``."""
+    """The confidence ball {w : ‖w − ŵ‖²_Σ ≤ β} of a client in parameter space (eq. 4).
+
+    ``centre`` is ŵ (..., d_w), ``sigma`` is Σ (..., d_w, d_w), and ``beta`` is the squared radius β.
+    """
 
     centre: Tensor
     sigma: Tensor
     beta: Tensor | float
 
     def distance(self, w: Tensor) -> Tensor:
-        """‖w − ŵ‖²_Σ of points ``w`` (..., d_w)."""
+        """Return ‖w − ŵ‖²_Σ, (...), of the points ``w`` (..., d_w)."""
         away = (w - self.centre).unsqueeze(-1)
         return (away.mT @ self.sigma @ away).squeeze(-1).squeeze(-1)
 
     def contains(self, w: Tensor) -> Tensor:
-        """Whether ``w`` lies in the ball, up to a relative rounding error of 1e-9."""
+        """Return whether each of the points ``w`` (..., d_w) lies in the ball, up to a relative rounding error
+        of 1e-9.
+        """
         return self.distance(w) <= torch.as_tensor(self.beta, dtype=torch.float64) * (1 + 1e-9)
 
 
 def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple[Tensor, Tensor]:
-    """Σ (..., d_w, d_w) (eq. 6) and b (..., d_w) of ``tally``, as the clients of Algorithm 1 hold them."""
+    """Return Σ (..., d_w, d_w) and b (..., d_w) of ``tally``, as the clients of Algorithm 1 hold them (eq. 6).
+
+    Args:
+        gradients: ∇f_x(ŵ₀) of each arm, (..., K, d_w).
+        w0: ŵ₀, (..., d_w).
+        lam: The regularisation weight λ.
+        tally: The pulls and their summed residuals, (..., K).
+    """
     sigma = (gradients * tally.counts.unsqueeze(-1)).mT @ gradients
     sigma.diagonal(dim1=-2, dim2=-1).add_(lam)
     predicted = (gradients @ w0.unsqueeze(-1)).squeeze(-1)
@@ -183,7 +244,15 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 
 
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
-    """The confidence ball of ``tally``, its centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5)."""
+    """Return the confidence ball of ``tally``, with its centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
+
+    Args:
+        gradients: ∇f_x(ŵ₀) of each arm, (..., K, d_w).
+        w0: ŵ₀, (..., d_w).
+        lam: The regularisation weight λ > 0.
+        beta: The squared radius β.
+        tally: The pulls and their summed residuals, (..., K).
+    """
     require(lam > 0, "lam", lam, "give a positive regularisation weight λ")
     sigma, b = statistics(gradients, w0, lam, tally)
     centre = torch.cholesky_solve((b + lam * w0).unsqueeze(-1), torch.linalg.cholesky(sigma)).squeeze(-1)

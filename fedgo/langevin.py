@@ -23,9 +23,10 @@ _CHUNK = 64
 
 @dataclass(frozen=True)
 class Langevin:
-    """Algorithm 2's settings: n = ``rounds``, step size τ₁ = ``step``, inverse temperature τ₂ from ``hot`` to ``cold``.
+    """The settings of Algorithm 2: the number n of rounds, the step size τ₁ and the inverse temperature τ₂.
 
-    τ₂ grows geometrically over the rounds; ``hot == cold`` is the constant temperature of the paper.
+    ``rounds`` is n and ``step`` is τ₁. τ₂ grows geometrically from ``hot`` in the first round to ``cold`` in the last;
+    with ``hot == cold`` it is constant, as in the paper.
     """
 
     rounds: int = 2000
@@ -40,13 +41,17 @@ class Langevin:
         number("cold", self.cold, f"give an inverse temperature of at least hot = {hot}", least=hot)
 
     def inverse_temperatures(self) -> list[float]:
-        """τ₂ of every round."""
+        """Return τ₂ of each round."""
         ratio = self.cold / self.hot
         return [self.hot * ratio ** (k / max(self.rounds - 1, 1)) for k in range(self.rounds)]
 
 
 class Shards(NamedTuple):
-    """Every client's own data: ``x`` (R, N, m, d_x), ``y`` and the 0/1 ``mask`` of real entries (R, N, m)."""
+    """The data of each client in Phase I, padded to equal length m.
+
+    ``x`` (R, N, m, d_x) has the features, ``y`` (R, N, m) the rewards, and ``mask`` (R, N, m) is 1 for real entries and
+    0 for padding.
+    """
 
     x: Tensor
     y: Tensor
@@ -54,7 +59,7 @@ class Shards(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """``w`` (R, d_w) before a round of Algorithm 2, and the training loss L̂(w) (R,) there."""
+    """The parameter ``w`` (R, d_w) before a round of Algorithm 2, and the training loss L̂(w) (R,) there."""
 
     w: Tensor
     loss: Tensor
@@ -67,11 +72,19 @@ def langevin_rounds(
     generators: Sequence[torch.Generator],
     ask: Ask,
 ) -> Iterator[Iterate]:
-    """The n + 1 iterates of Algorithm 2 from w = 0, one exchange through ``ask`` per round.
+    """Yield the n + 1 iterates of Algorithm 2 from w = 0, with one exchange for each round.
 
-    ``ask`` carries w (R, 1, d_w) to the clients and the sum of their gradients back: that of a star (`Star.at`), or
-    `answer` where the data are at hand. ``generators`` give z, each for an equal share of the R rows of w: one row for
-    each generator, or one for each of its run's clients. A ``ValueError`` if the iterates diverge.
+    Args:
+        model: The class F.
+        shards: The data of the clients.
+        langevin: The settings of Algorithm 2, or None for the default ones.
+        generators: The sources of the noise z. Each gives an equal share of the R rows of w: one row, or one row for
+            each client of its run.
+        ask: Carries w (R, 1, d_w) to the clients and the sum of their gradients back. `Star.at` gives one that books
+            the scalars, and `answer` is one for data that are at hand.
+
+    Raises:
+        ValueError: The iterates diverge.
     """
     langevin = Langevin() if langevin is None else langevin
     remedy = "give a Langevin, or None for the default"
@@ -82,8 +95,10 @@ def langevin_rounds(
     noise = langevin_noise(generators, len(w) // len(generators), model.size)
 
     def answers(w: Tensor) -> Message[tuple[Tensor, Tensor]]:
-        """The squared errors (R,) and their gradient (R, d_w), of all clients: the gradient is what is sent, and
-        beside it, for our figures only, are the errors."""
+        """Return the squared errors (R,) and their gradient (R, d_w), summed over all clients.
+
+        The gradient is what is sent. The errors are for our figures only and cost nothing.
+        """
         return Message(model.squared_loss(w.squeeze(1), *data), model.size)
 
     for cold, z in zip(langevin.inverse_temperatures(), noise, strict=False):
@@ -98,10 +113,10 @@ def langevin_rounds(
 
 
 def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
-    """z (R, d_w) of one round after the other, ``share`` rows of it from each generator, float32, without an end.
+    """Yield the noise z (R, d_w) of one round after the other, float32, without an end.
 
-    Its layout, which a plain transcription needs to meet the same noise: 64 rounds are drawn at once, each
-    generator's in the order round, row, coordinate.
+    ``share`` rows of z come from each generator. A plain transcription needs the layout to meet the same noise: 64
+    rounds are drawn at once, and each generator draws in the order round, row, coordinate.
     """
     while True:
         shape = (_CHUNK, share, size)
@@ -110,5 +125,5 @@ def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int)
 
 
 def last(iterates: Iterator[Iterate]) -> Iterate:
-    """Run the rounds to their end: ŵ₀ and its training loss."""
+    """Run the rounds to their end and return the last iterate: ŵ₀ and its training loss."""
     return deque(iterates, maxlen=1)[0]

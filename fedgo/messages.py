@@ -18,13 +18,13 @@ Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
 
 
 def check_encoding(encoding: str) -> None:
-    """A ``ValueError`` for the name of no encoding."""
+    """Refuse the name of a form in which statistics cannot be sent."""
     kinds = get_args(Encoding)
     require(encoding in kinds, "encoding", encoding, f"choose one of {kinds}")
 
 
 def names_arms(encoding: Encoding) -> bool:
-    """Whether an arm may be sent as its number."""
+    """Return whether a message in this form may name an arm by its number."""
     return encoding in ("counts", "cheapest")
 
 
@@ -36,10 +36,16 @@ def scalars(
     vectors: int = 1,
     news: Tensor | None = None,
 ) -> Tensor:
-    """Scalars of the statistics of ``pulls`` data: a d × d matrix and ``vectors`` sums, (...) int64.
+    """Return how many scalars it costs to send statistics: a d × d matrix and some vectors, (...) int64.
 
-    ``dimension`` d, ``pulls`` k and the result broadcast; ``arms`` is K. Where the receiver has counts already, only
-    the ``news`` among the pulls are sent as counts.
+    Args:
+        encoding: The form in which they are sent.
+        dimension: The dimension d; it broadcasts with ``pulls``.
+        pulls: The number k of pulls that the statistics contain, (...).
+        arms: The number K of arms.
+        vectors: The number of vectors beside the matrix.
+        news: The number of pulls that the receiver does not know yet, (...), if it has counts of earlier pulls; only
+            these are sent as counts.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
     largest = int(d.max())

@@ -13,7 +13,11 @@ from fedgo._checks import count, require
 
 
 class Parametric(Protocol):
-    """A parametric class F: d_x, d_w = ``size``, f_x(w), ∇f_x(w) and the squared loss, as `Network` documents them."""
+    """What Phase I and Phase II need of a parametric class F: f_x(w), its gradient, and the squared loss.
+
+    ``d_x`` is the dimension of the inputs and ``size`` the dimension d_w of the parameter. `Network` documents the
+    methods.
+    """
 
     @property
     def d_x(self) -> int: ...
@@ -29,7 +33,10 @@ class Parametric(Protocol):
 
 
 class Layers(NamedTuple):
-    """Views of a flat parameter: ``w1`` (..., H, d_x), ``c1`` (..., H), ``w2`` (..., H), ``c2`` (...)."""
+    """The layers of a network as views of its flat parameter.
+
+    ``w1`` is W₁ (..., H, d_x), ``c1`` is c₁ (..., H), ``w2`` is W₂ (..., H), and ``c2`` is c₂ (...).
+    """
 
     w1: Tensor
     c1: Tensor
@@ -39,7 +46,7 @@ class Layers(NamedTuple):
 
 @dataclass(frozen=True)
 class Network:
-    """The class F for inputs of dimension ``d_x`` and H = ``hidden`` sigmoid units."""
+    """The two-layer network class F, for inputs of dimension ``d_x`` and H = ``hidden`` sigmoid units."""
 
     d_x: int
     hidden: int = 25
@@ -50,11 +57,11 @@ class Network:
 
     @property
     def size(self) -> int:
-        """d_w, the number of parameters."""
+        """The number d_w = H(d_x + 2) + 1 of parameters."""
         return self.hidden * (self.d_x + 2) + 1
 
     def split(self, w: Tensor) -> Layers:
-        """The layers of flat parameters ``w`` (..., d_w), as views."""
+        """Return the layers of flat parameters ``w`` (..., d_w), as views."""
         require(
             w.shape[-1] == self.size, "w", tuple(w.shape), f"the last dimension must be d_w = {self.size}"
         )
@@ -63,12 +70,12 @@ class Network:
         return Layers(w1, w[..., edge : edge + self.hidden], w[..., edge + self.hidden : -1], w[..., -1])
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """f_x(w), shape (..., K), for ``w`` (..., d_w) at the points ``x`` (..., K, d_x)."""
+        """Return f_x(w), (..., K), for ``w`` (..., d_w) at the points ``x`` (..., K, d_x)."""
         layers, unit = self._hidden(w, x)
         return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """∇f_x(w) with respect to w, shape (..., K, d_w), for ``w`` (..., d_w) and ``x`` (..., K, d_x)."""
+        """Return the gradient ∇f_x(w) with respect to w, (..., K, d_w), at the points ``x`` (..., K, d_x)."""
         layers, unit = self._hidden(w, x)
         slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)
         x = x.expand(*slope.shape[:-1], self.d_x)
@@ -76,10 +83,16 @@ class Network:
         return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Σ (y − f_x(w))² over the points with ``mask`` 1, and its gradient in w, by back-propagation.
+        """Return Σ (y − f_x(w))² and its gradient Σ 2(f_x(w) − y)∇f_x(w), by back-propagation.
 
-        ``w`` (..., d_w), ``x`` (..., m, d_x), ``y`` and ``mask`` (..., m); returns (...) and (..., d_w).
-        The gradient is Σ 2(f − y)∇f without the (m, d_w) matrix of ``gradients``.
+        Args:
+            w: Parameters, (..., d_w).
+            x: Points, (..., m, d_x).
+            y: The rewards at the points, (..., m).
+            mask: 1 for the points that count and 0 for the others, (..., m).
+
+        Returns:
+            The loss (...) and its gradient (..., d_w).
         """
         layers, unit = self._hidden(w, x)
         error = ((unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1) - y) * mask
@@ -90,7 +103,7 @@ class Network:
         return error.square().sum(-1), gradient
 
     def _hidden(self, w: Tensor, x: Tensor) -> tuple[Layers, Tensor]:
-        """The layers of ``w`` and the hidden units σ(W₁x + c₁) (..., K, H)."""
+        """Return the layers of ``w`` and the hidden units σ(W₁x + c₁), (..., K, H)."""
         seen = tuple(x.shape)
         require(seen[-1] == self.d_x, "the shape of x", seen, f"the last dimension must be {self.d_x}")
         layers = self.split(w)

@@ -19,14 +19,24 @@ from fedgo.star import Ledger, Message, Star, When, answer
 
 
 def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
-    """T₀ = ⌈√(NT)⌉ (Theorem 1), with N and T up to ``most``: bounds are evaluated where nobody plays."""
+    """Return T₀ = ⌈√(NT)⌉, the length of Phase I in Theorem 1.
+
+    Args:
+        clients: The number N of clients.
+        rounds: The number T of rounds of Phase II.
+        most: The largest N and T that are accepted; a bound may be evaluated for more than anybody plays.
+    """
     clients = count("clients", clients, "give N, at least one client", most=most)
     rounds = count("rounds", rounds, "give T, at least one round", most=most)
     return math.isqrt(clients * rounds - 1) + 1
 
 
 class Exploration(NamedTuple):
-    """The steps of Phase I, all (S, T₀): arms, rewards, and the scalars that its oracle sent."""
+    """The pulls of Phase I and what they cost.
+
+    ``arm`` (S, T₀) int64 and ``reward`` (S, T₀) hold the pulls, and ``ledger`` the scalars that the oracle sent at each
+    step, (S, T₀).
+    """
 
     arm: Tensor
     reward: Tensor
@@ -34,25 +44,37 @@ class Exploration(NamedTuple):
 
     @classmethod
     def nothing(cls, runs: int) -> "Exploration":
-        """Of an algorithm without a Phase I: T₀ = 0."""
+        """Return the exploration of an algorithm without a Phase I: T₀ = 0 pulls in each of ``runs`` runs."""
         blank = torch.zeros(runs, 0, dtype=torch.int64)
         return cls(blank, blank.double(), Ledger.blank(runs, 0))
 
     def shards(self, arms: Tensor, clients: int) -> Shards:
-        """The data of each of the ``clients`` on ``arms`` (S, K, d_x); step t was made by client t mod N."""
+        """Return the data of each of the N = ``clients`` clients on ``arms`` (S, K, d_x).
+
+        Client t mod N made the step t.
+        """
         x = arms.gather(1, self.arm.unsqueeze(-1).expand(-1, -1, arms.shape[2]))
         return deal(x, self.reward, clients)
 
 
 def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploration:
-    """T₀ = ``length`` uniform pulls, drawn for ``purpose``, and their bill, still blank."""
+    """Make T₀ = ``length`` uniform pulls in each run of ``problem``, with a ledger of zeros.
+
+    ``purpose`` names the random numbers that choose the arms.
+    """
     arms, sources = problem.arms.shape[1], problem.generators(purpose)
     arm = torch.stack([torch.randint(arms, (length,), generator=source) for source in sources])
     return Exploration(arm, problem.observe(arm, problem.tape(length)), Ledger.blank(*arm.shape))
 
 
 def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
-    """Deal the data ``x`` (R, T₀, d_x), ``y`` (R, T₀) round robin to ``clients`` clients, padded to equal length."""
+    """Deal data out to N = ``clients`` clients in turn, and pad each client's data to equal length.
+
+    Args:
+        x: The features of the pulled arms, (R, T₀, d_x).
+        y: Their rewards, (R, T₀), which must be finite.
+        clients: The number N of clients.
+    """
     require_finite("rewards y", y)
     length = -(-y.shape[1] // clients)
     pad = length * clients - y.shape[1]
@@ -65,10 +87,11 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
 
 @dataclass(frozen=True)
 class Start:
-    """What Phase I leaves: ŵ₀ = ``w0`` (S, 1, d_w), or (S, N, d_w) where each client has its own, and its loss.
+    """What Phase I leaves behind: the fitted parameter ŵ₀, around which Phase II linearises the network.
 
-    ``exploration`` holds the pulls and the scalars sent, ``loss`` (S, 1 or N) the training loss of ŵ₀. It belongs to
-    its ``problem``, and to the ``encoding`` in which Phase I was charged.
+    ``w0`` is ŵ₀, (S, 1, d_w) if all clients share it and (S, N, d_w) if each has its own. ``loss`` (S, 1 or N) is its
+    training loss. ``exploration`` holds the pulls and the scalars sent. A start belongs to the ``problem`` that it was
+    made on, and to the ``encoding`` in which the messages of Phase I were counted.
     """
 
     problem: Problem
@@ -81,7 +104,17 @@ class Start:
     encoding: Encoding = "dense"
 
     def require_for(self, problem: Problem, encoding: Encoding, shared: bool) -> None:
-        """A ``ValueError`` unless Phase II on ``problem``, with one ŵ₀ for all if ``shared``, may follow this start."""
+        """Refuse this start for a Phase II that it does not fit.
+
+        Args:
+            problem: The problem of Phase II.
+            encoding: The form in which Phase II sends its statistics.
+            shared: Whether Phase II needs one ŵ₀ for all clients.
+
+        Raises:
+            ValueError: The start was made on another problem, was counted in another form, or has another number of
+                models.
+        """
         given, own = ((part.name, part.seed, len(part.runs)) for part in (problem, self.problem))
         same = self.problem.same(problem)
         require(same, "the problem", given, f"the start was made on {own}; make one on this problem")
@@ -102,10 +135,27 @@ def shared_start(
     length: int | None = None,
     encoding: Encoding = "dense",
 ) -> Start:
-    """Phase I of Fed-GO-UCB and One-GO-UCB: T₀ = ``length`` pulls (⌈√(NT)⌉ unless said), one oracle over the star.
+    """Run Phase I of Fed-GO-UCB and One-GO-UCB: uniform pulls, and one network fitted by all clients together.
 
-    The oracle's n rounds (2nNd_w scalars) and the broadcast of ŵ₀ (Nd_w) are booked at the last step of Phase I. With
-    an ``encoding`` that names arms, every client sends its counts and sums once and the server runs all rounds alone.
+    The scalars of the fit are booked at the last step of Phase I: 2nNd_w for the n rounds of Algorithm 2, and Nd_w for
+    sending ŵ₀ to all clients. With an ``encoding`` that names arms, each client sends its counts and sums once, and the
+    server runs all rounds alone.
+
+    Args:
+        problem: S runs of a bandit problem.
+        network: The class F; its d_x has to be that of the arms.
+        clients: The number N of clients.
+        rounds: The number T of rounds of Phase II.
+        langevin: The settings of Algorithm 2, or None for the default ones.
+        length: The number T₀ of pulls, or None for ⌈√(NT)⌉.
+        encoding: The form in which messages are counted (`fedgo.messages`).
+
+    Returns:
+        The fitted parameter with the pulls and the scalars sent.
+
+    Raises:
+        ValueError: An argument is out of range, or the fit is no better than a constant because the rewards are not of
+            order 1.
     """
     check_encoding(encoding)
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
@@ -127,7 +177,7 @@ def shared_start(
 def explore_and_deal(
     problem: Problem, network: Parametric, clients: int, rounds: int, length: int | None
 ) -> tuple[Exploration, Shards]:
-    """The uniform pulls of Phase I, and the same dealt to the clients."""
+    """Return the uniform pulls of Phase I, and the same data dealt out to the clients."""
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(hasattr(network, "squared_loss"), "network", network, "give a Network, or a class like it")
     d_x = problem.arms.shape[-1]
@@ -139,7 +189,12 @@ def explore_and_deal(
 
 
 def require_fitted(reward: Tensor, loss: Tensor) -> None:
-    """A ``ValueError`` where ŵ₀ is no better than a constant since the rewards (S, T₀) are not of order 1."""
+    """Refuse a fit that is no better than a constant because the rewards are not of order 1.
+
+    Args:
+        reward: The rewards of Phase I, (S, T₀).
+        loss: The training loss of ŵ₀ in each run.
+    """
     spread, mean = float(reward.std(correction=0)), float(reward.mean())
     if 0.01 <= spread <= 10 and abs(mean) <= 10:
         return  # as the oracle expects: whatever it leaves then is noise, or its own

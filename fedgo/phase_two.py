@@ -25,10 +25,15 @@ _AFRESH = 100  # pulls after which a posterior is computed from its data again: 
 
 @dataclass(frozen=True)
 class Settings:
-    """λ = ``lam``, the squared radius β = ``beta``, the threshold γ = ``gamma`` (0: always, inf: never synchronise).
+    """The parameters of Phase II: λ, β, the threshold γ, and the form in which statistics are sent.
 
-    ``encoding`` is the form in which statistics are sent, the paper's dense one unless said; it decides what is
-    charged and nothing else.
+    ``lam`` is the regularisation weight λ > 0 and ``beta`` the squared radius β ≥ 0 of the confidence ball. ``gamma``
+    is the threshold γ of the event: with 0 every pull synchronises, with ∞ none does. ``encoding`` decides what each
+    message costs and changes no decision; the default is the paper's dense form (`fedgo.messages`).
+
+    Raises:
+        ValueError: A parameter is out of range, or ``encoding`` is not the name of a form.
+        TypeError: A parameter is not a number.
     """
 
     lam: float = 1.0
@@ -47,7 +52,7 @@ _ANY = Settings()
 
 
 def require_run(problem: Problem, clients: int, steps: int, settings: Settings = _ANY) -> None:
-    """The arguments that all algorithms without a Phase I share are of their kinds and in range."""
+    """Refuse arguments of a wrong kind or out of range, for the algorithms that have no Phase I."""
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
     count("steps", steps, "give at least one step")
@@ -55,8 +60,12 @@ def require_run(problem: Problem, clients: int, steps: int, settings: Settings =
 
 
 class EventState(NamedTuple):
-    """``posterior`` of every learner, its own data since the last sync (``fresh``, log-ratio ``gain``), all (S, M, …);
-    the ``server``'s tally of everything synchronised, (S, K)."""
+    """What the learners and the server know at one moment, for S runs with M learners each.
+
+    ``posterior`` is each learner's confidence set. ``fresh`` is its own data since the last synchronisation, (S, M, K),
+    and ``gain`` its log-ratio ln(det Σ/det(Σ − ΔΣ)), (S, M). ``server`` is the tally of everything synchronised, (S,
+    K).
+    """
 
     posterior: Estimates
     fresh: Tally
@@ -65,17 +74,19 @@ class EventState(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """D_{t,i}: all the data in each learner's model, (S, M, K)."""
+        """D_{t,i}: all data in the model of each learner, (S, M, K)."""
         return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
 
 
 @dataclass(frozen=True)
 class EventTriggered:
-    """M = ``learners`` ridge learners per run on ``features`` (S, 1 or M, K, r) with ``offsets`` (S, 1 or M, K).
+    """Learners with a ridge model each that synchronise when the event of Algorithm 1, line 6, fires.
 
-    ``dimension`` d_w is that of the statistics sent; ``optimism`` gives the index, the first-order one unless said.
-    ``in_place`` `learn` and `synchronise` use up the posterior of the state that they get: for whoever, as `simulate`,
-    keeps the last state only.
+    ``learners`` is M. ``features`` (S, 1 or M, K, r) are the arms' gradients and ``offsets`` (S, 1 or M, K) the values
+    f_x(ŵ₀). ``dimension`` is the d_w of the statistics that are sent. ``settings`` has λ, β and γ. ``optimism`` gives
+    the index of each arm from the posterior and the data; without it the index is the first-order one. With
+    ``in_place``, `learn` and `synchronise` use up the memory of the state that they get, which suits callers that keep
+    the last state only, as `simulate` does.
     """
 
     learners: int
@@ -87,17 +98,19 @@ class EventTriggered:
     in_place: bool = field(default=False, kw_only=True)
 
     def statistics(self, tally: Tally) -> Message[Tally]:
-        """The message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, ..., K) that determines it."""
+        """Return the message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, ..., K) that determines it, with its
+        cost.
+        """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> EventState:
-        """Σ = λI, b = 0, ΔΣ = 0, Δb = 0 for every learner, and the same at the server."""
+        """Return the state before Phase II: Σ = λI and b = ΔΣ = Δb = 0 for each learner and the server."""
         runs, _, arms, _ = self.features.shape
         return self.resume(Tally.blank(runs, arms))
 
     def resume(self, server: Tally) -> EventState:
-        """The state of learners that know what is at the ``server`` (S, K), and have pulled nothing since."""
+        """Return the state of learners that know the data at the ``server`` (S, K) and have pulled nothing since."""
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
         known = Tally(*(part.unsqueeze(1) for part in server))
@@ -109,34 +122,44 @@ class EventTriggered:
         )
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Estimates:
-        """That of every learner of the runs ``run`` given the ``tally`` (R, 1 or M, K) that it knows.
+        """Return the posterior of each learner of the runs ``run``, given the data that it knows.
 
-        An engine may make use of the state ``before`` a synchronisation.
+        Args:
+            run: The numbers of R runs, (R,) int64.
+            tally: The data, (R, 1, K) if all learners of a run know the same, else (R, M, K).
+            before: The state before a synchronisation, which an engine for many arms may reuse.
         """
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
-        """The posterior of the learners with ``turn`` 1 after their pull, as `learn` says."""
+        """Return the posteriors after the learners with ``turn`` 1 made their pull; the arguments are those of
+        `learn`.
+        """
         assert isinstance(state.posterior, Posterior)
         return state.posterior.absorb(arm, reward, turn, self.in_place)
 
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
-        """ln(det Σ/det(Σ − ΔΣ)) after the pull."""
+        """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner after its pull, (S, M)."""
         return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: EventState) -> Tensor:
-        """Line 3: the optimistic value of every arm."""
+        """Return the optimistic value of each arm for each learner, (S, M, K) (line 3)."""
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
         return self.optimism(state.posterior, state.known)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Line 6, for the statistics after the pull."""
+        """Return whether the event of line 6 fires after each learner pulls its ``arm`` (S, M), (S, M) bool."""
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
     def learn(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> EventState:
-        """Lines 4–5, and now and then the posteriors from all their data."""
+        """Return the state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, (S, M) each (lines 4
+        and 5).
+
+        After every hundredth pull of a learner since the last synchronisation its posterior is computed from all its
+        data again, because rank-one updates drift.
+        """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
         posterior = self.absorb(state, arm, reward, turn)
@@ -146,7 +169,7 @@ class EventTriggered:
         return self._afresh(after, due) if due.any() else after
 
     def _afresh(self, state: EventState, due: Tensor) -> EventState:
-        """``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
+        """Return ``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
         assert isinstance(state.posterior, Posterior)
         known = state.known
         rows = due.nonzero(as_tuple=True)
@@ -159,7 +182,10 @@ class EventTriggered:
         return state._replace(posterior=posterior)
 
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
-        """Lines 7–10, with every Δ and its log-ratio reset and every ball recomputed."""
+        """Return the state after the runs ``when.run`` synchronised over ``star`` (lines 7 to 10).
+
+        All ΔΣ, Δb and log-ratios are set to 0, and all posteriors are computed from the server's data.
+        """
         run = when.run
         fresh = state.fresh.of(run)
         sent = star.collect(self.statistics(fresh), when)
@@ -174,8 +200,14 @@ class EventTriggered:
 
 
 def place(state: Part, run: Tensor, new: Part, in_place: bool = False) -> Part:
-    """``state``, a tensor or a tuple of such, with the rows ``run`` of each first axis replaced by ``new``;
-    ``in_place`` in the memory of ``state``, which is then used up."""
+    """Return ``state`` with the rows ``run`` of each first axis replaced by ``new``.
+
+    Args:
+        state: A tensor, or a tuple of tensors, nested as the state of a learner is.
+        run: The numbers of the rows, (R,) int64.
+        new: What replaces them, with first axis R.
+        in_place: Write into the memory of ``state``, which must not be used afterwards.
+    """
     old: Any = state
     placed: Part
     if isinstance(old, tuple):

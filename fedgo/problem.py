@@ -18,12 +18,17 @@ Runs = int | Sequence[int]  # how many there are, numbered from 0, or their numb
 
 @dataclass(frozen=True)
 class Problem:
-    """S runs of one bandit problem.
+    """S runs of one bandit problem: the arms, their mean rewards, and the noise.
 
-    ``arms`` (S, K, d_x) float64, ``means`` (S, K) = f(x); ``runs`` the run numbers, which with ``seed``
-    name the noise. ``reward`` is "gaussian" (y = f(x) + ``sigma``·z) or "bernoulli" (y = 1{Φ(z) < f(x)});
-    z comes from one tape per run, indexed by the step, so every algorithm meets the same noise.
-    ``truth`` (S, d_w) is w* where f = f_{w*} (Assumption 1) by construction.
+    ``arms`` (S, K, d_x) float64 are the features and ``means`` (S, K) the mean rewards f(x). ``runs`` are the numbers
+    of the runs, which together with ``seed`` name the noise. With ``reward`` "gaussian" a reward is y = f(x) +
+    ``sigma``·z, with "bernoulli" it is 1 if Φ(z) < f(x) and 0 otherwise. The standard normal z comes from one tape for
+    each run, indexed by the step, so that all algorithms meet the same noise. ``truth`` (S, d_w) is w* of a problem
+    with f = f_{w*} (Assumption 1), and None otherwise.
+
+    Raises:
+        TypeError: An argument is of another kind.
+        ValueError: A shape does not fit, a number is not finite or out of range, or a Bernoulli mean is not in [0, 1].
     """
 
     name: str
@@ -59,17 +64,17 @@ class Problem:
             require_each(inside, "means", self.means, "Bernoulli means lie in [0, 1]")
 
     def only(self, *positions: int) -> "Problem":
-        """The runs at ``positions`` as a problem of their own."""
+        """Return a problem that has the runs at ``positions`` and no others."""
         pick = list(positions)
         runs = tuple(self.runs[p] for p in pick)
         truth = None if self.truth is None else self.truth[pick]
         return replace(self, arms=self.arms[pick], means=self.means[pick], runs=runs, truth=truth)
 
     def rescaled(self, centre: float, scale: float) -> "Problem":
-        """The same bandit with the rewards (y − ``centre``)/``scale``; its regrets times ``scale`` are this problem's.
+        """Return the same bandit with rewards (y − ``centre``)/``scale``, for rewards that are not of order 1.
 
-        For rewards that are not of order 1, which the oracle's step size and temperatures expect. The result has no
-        ``truth``: w* belongs to the rewards as they were, f_{w*} is not the mean of the rescaled ones.
+        The oracle's step size and temperatures expect rewards of order 1. A regret in the result, times ``scale``, is
+        the regret in this problem. The result has no ``truth``, because w* belongs to the rewards as they were.
         """
         number("centre", centre, "give a finite number")
         number("scale", scale, "give a positive scale", above=0)
@@ -77,23 +82,23 @@ class Problem:
         return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale, truth=None)
 
     def same(self, other: "Problem") -> bool:
-        """Whether ``other`` has the same runs: arms, means, noise and seed."""
+        """Return whether ``other`` has the same runs: equal arms, means, noise and seed."""
         mine, theirs = ((part.runs, part.seed, part.sigma, part.reward) for part in (self, other))
         same = torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
         return same and mine == theirs
 
     def generators(self, purpose: str) -> list[torch.Generator]:
-        """One generator per run for ``purpose``."""
+        """Return one generator of random numbers for each run, for the given ``purpose``."""
         return [generator(self.seed, run, purpose) for run in self.runs]
 
     @on_cpu
     def tape(self, steps: int) -> Tensor:
-        """The standard normals z of every run's first ``steps`` steps, shape (S, steps)."""
+        """Return the standard normals z of the first ``steps`` steps of each run, (S, steps)."""
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
     @on_cpu
     def observe(self, arm: Tensor, noise: Tensor) -> Tensor:
-        """Rewards y (S, n) of the arms ``arm`` (S, n) under the standard normals ``noise`` (S, n)."""
+        """Return the rewards y (S, n) of the arms ``arm`` (S, n) int64, given the standard normals ``noise`` (S, n)."""
         mean = self.means.gather(1, arm)
         if self.reward == "bernoulli":
             share: Tensor = torch.special.ndtr(noise)
@@ -102,7 +107,7 @@ class Problem:
 
     @on_cpu
     def regret(self, arm: Tensor) -> Tensor:
-        """Instantaneous regret f(x*) − f(x) ≥ 0 of ``arm`` (S, n), against the best of the run's arms."""
+        """Return the instantaneous regret f(x*) − f(x) ≥ 0 of ``arm`` (S, n), where x* is the best arm of the run."""
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)
 
 
@@ -117,7 +122,18 @@ def uniform_arms(
     seed: int,
     sigma: float,
 ) -> Problem:
-    """``arms`` points per run, uniform in the cube ``bounds``^d_x, drawn anew for every run."""
+    """Return a problem whose arms are drawn anew for each run, uniformly in a cube.
+
+    Args:
+        name: What the problem is called.
+        mean: Gives f(x), (n,), at points (n, d_x).
+        bounds: The interval of each coordinate.
+        d_x: The dimension of the arms.
+        runs: The number of runs, or their numbers.
+        arms: The number K of arms.
+        seed: With the number of a run, this names the arms and the noise.
+        sigma: The standard deviation σ of the noise.
+    """
     numbers = run_numbers(runs)
     count("arms", arms, "give at least one arm")
     count("seed", seed, "give a seed of at least 0", least=0)
@@ -128,7 +144,7 @@ def uniform_arms(
 
 
 def run_numbers(runs: Runs) -> tuple[int, ...]:
-    """The numbers of ``runs`` runs from 0, or those given."""
+    """Return the numbers of the runs: 0, 1, … if ``runs`` is how many there are, else ``runs`` itself."""
     remedy = "give at least one run, numbered from 0"
     if not isinstance(runs, Sequence) or isinstance(runs, str):
         return tuple(range(count("runs", runs, remedy)))

@@ -23,9 +23,10 @@ DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # of UCI's Machin
 
 @on_cpu
 def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
-    """Hartmann's function on [0,1]⁶, reward −f₁ = Σ ᾱ exp(−Σ Ā(x − P̄)²) ∈ (0, 3.33] (Section 6, appendix D).
+    """Return Hartmann's function on [0, 1]⁶ as a bandit problem (Section 6, appendix D).
 
-    The paper's table of P̄ lacks its factor 1e-4; BoTorch's function has it.
+    The mean reward is −f₁ = Σ ᾱ exp(−Σ Ā(x − P̄)²), in (0, 3.33]. The paper's table of P̄ lacks its factor 1e-4;
+    BoTorch's function has it.
     """
     function = botorch_function("Hartmann", dim=6)
     return uniform_arms(
@@ -37,9 +38,10 @@ def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 
 def cosine8(
     runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, negated: bool = True
 ) -> Problem:
-    """The cosine mixture on [−1,1]⁸: reward −f₂ as the appendix says, or f₂ itself with ``negated=False``.
+    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem (Section 6, appendix D).
 
-    f₂ = 0.1 Σ cos(5πx) − Σ x² has its maximum 0.8 at 0; −f₂ is largest at the corners of the cube.
+    The mean reward is −f₂, as the appendix says, or f₂ with ``negated=False``, where f₂ = 0.1 Σ cos(5πx) − Σ x². The
+    maximum of f₂ is 0.8 at 0, and −f₂ is largest at the corners of the cube.
     """
     function = botorch_function("Cosine8")
     sign = -1.0 if negated else 1.0
@@ -50,9 +52,9 @@ def cosine8(
 
 
 def botorch_function(name: str, **options: Any) -> Any:
-    """BoTorch's test function ``name``, in double precision.
+    """Return BoTorch's test function ``name`` in double precision.
 
-    Its tables are in the default dtype, whatever ``dtype`` says: Hartmann's would be wrong by 4e-8.
+    BoTorch makes the function's tables in torch's default dtype; in single precision Hartmann's would be wrong by 4e-8.
     """
     with extra("study"):
         from botorch.test_functions import synthetic
@@ -73,9 +75,10 @@ def clustered(
     sigma: float = 0.1,
     reward: Literal["gaussian", "bernoulli"] = "gaussian",
 ) -> Problem:
-    """MagicTelescope or Shuttle as 20 arms: cluster centroids and their share of the positive class.
+    """Return MagicTelescope or Shuttle as a bandit problem with 20 arms.
 
-    The arms are the same in every run (only the noise differs); see `shipped_arms`.
+    An arm is the centroid of a cluster, and its mean reward is the share of the positive class in the cluster. The arms
+    are the same in all runs, so that only the noise differs (`shipped_arms`).
     """
     numbers = run_numbers(runs)
     table = shipped_arms(name)
@@ -93,9 +96,13 @@ class Arms(NamedTuple):
 
 
 def shipped_arms(name: str) -> Arms:
-    """The 20 arms of "magic" or "shuttle" as shipped: features (20, 10), means (20,), sizes (20,).
+    """Return the 20 arms of "magic" or "shuttle" that the package ships.
 
-    A ``ValueError`` for an unknown name, and for a file that is damaged.
+    Returns:
+        The features (20, 10), the mean rewards (20,) and the sizes (20,) of the clusters.
+
+    Raises:
+        ValueError: The name is unknown, or the file is damaged.
     """
     require(name in DATA_SETS, "name", name, f"choose one of {tuple(DATA_SETS)}")
     table = shipped(FOLDER / f"{name}.csv")
@@ -103,7 +110,11 @@ def shipped_arms(name: str) -> Arms:
 
 
 def shipped(path: Path) -> NDArray[np.float64]:
-    """The numbers of a file that ``data/uci_arms.py`` wrote; a ``ValueError`` if they are not those it wrote."""
+    """Return the numbers of a file that ``data/uci_arms.py`` wrote.
+
+    Raises:
+        ValueError: The numbers do not have the sha256 that the file states.
+    """
     text = path.read_text(encoding="utf-8")
     table = np.loadtxt(text.splitlines(), delimiter=",", comments="#", ndmin=2)
     remedy = "the file says another: restore it, or compute it with the repository's data/uci_arms.py"
@@ -113,5 +124,8 @@ def shipped(path: Path) -> NDArray[np.float64]:
 
 
 def digest(numbers: NDArray[np.float64]) -> str:
-    """The sha256 of ``numbers``, row by row as little-endian doubles: how they are written down does not matter."""
+    """Return the sha256 of ``numbers``, taken row by row as little-endian doubles.
+
+    How the numbers are written in the file does not matter.
+    """
     return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()

@@ -5,7 +5,8 @@ once; where learner i of a run triggers, the choices of those after i in that ru
 the synchronisation. The noise is indexed by (run, step), so the result is the sequential one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -22,46 +23,59 @@ LearnerState = TypeVar("LearnerState")
 
 
 class Learner(Protocol[LearnerState]):
-    """M learners per run (N clients with a model each, or one that all share) and their protocol."""
+    """A rule of play for M learners in each of S runs, and the protocol by which they synchronise.
+
+    The learners are the N clients with a model each (M = N), or one model that all clients share (M = 1).
+    """
 
     @property
     def learners(self) -> int:
-        """M; the step t of Phase II is made by learner t mod M."""
+        """The number M of learners; learner t mod M makes the step t of Phase II."""
 
     def begin(self) -> LearnerState:
-        """The state before Phase II."""
+        """Return the state before Phase II."""
 
     def index(self, state: LearnerState) -> Tensor:
-        """The optimistic value of every arm, (S, M, K).
+        """Return the optimistic value of each arm for each learner, (S, M, K).
 
-        It may be asked several times for one step, as choices after a synchronisation are made again: an index that is
-        drawn at random has to be a function of the run and the step, which a learner that `Samples` is given.
+        The loop may ask several times for one step, because it makes the choices after a synchronisation again. An
+        index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
+        learner.
         """
 
     def fires(self, state: LearnerState, arm: Tensor) -> Tensor:
-        """Whether pulling ``arm`` (S, M) makes each learner ask for a synchronisation, (S, M) bool."""
+        """Return whether each learner asks for a synchronisation after it pulls its ``arm`` (S, M), (S, M) bool."""
 
     def learn(self, state: LearnerState, arm: Tensor, reward: Tensor, turn: Tensor) -> LearnerState:
-        """The state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, all (S, M)."""
+        """Return the state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, (S, M) each."""
 
     def synchronise(self, state: LearnerState, star: Star, when: When) -> LearnerState:
-        """The state after the runs ``when.run`` synchronised over ``star``."""
+        """Return the state after the runs ``when.run`` synchronised over ``star``."""
 
 
 @runtime_checkable
 class Samples(Protocol):
-    """A learner whose index depends on the step, a posterior sample for instance, drawn from a tape made beforehand."""
+    """A learner whose index depends on the step, for instance a posterior sample drawn from a tape made beforehand."""
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
-        """That of each learner's next pull, which is the ``step`` (S, M) of its run; `Learner.index` is not asked."""
+        """Return the index (S, M, K) for each learner's next pull, which is the step ``step`` (S, M) of its run.
+
+        The loop asks this method in place of `Learner.index`.
+        """
 
 
 @runtime_checkable
 class Annotates(Protocol):
-    """A learner that has something to say of each pull, a certificate of its regret for instance."""
+    """A learner that says something about each pull, for instance a certificate of its regret."""
 
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """By name, what there is to say, (S, M) each, before the learners pull ``arm`` (S, M) because of ``index``."""
+        """Return by name what there is to say about each learner's pull, (S, M) each.
+
+        Args:
+            state: The state before the pull.
+            index: The index that the arms were chosen by, (S, M, K).
+            arm: The arms that the learners pull, (S, M) int64.
+        """
 
 
 @on_cpu
@@ -74,14 +88,23 @@ def simulate(
     steps: int,
     together: bool = False,
 ) -> Trace:
-    """Run ``steps`` steps of Phase II after ``exploration`` and return the trace of both phases.
+    """Run Phase II after ``exploration`` and return the trace of both phases.
 
-    Arms whose index is within rounding of the largest are a tie, which the learner's own seeded order of the arms
-    decides: where features are alike, round-off would decide otherwise, and it differs between machines. A
-    ``ValueError`` where an index is NaN.
+    Arms whose index is within rounding of the largest are a tie, and the learner's own seeded order of the arms decides
+    it. Otherwise round-off would decide between arms with equal features, and round-off differs between machines.
 
-    A run that fires may wait until all have, and the runs synchronise ``together``: the result is the same, and faster
-    where a synchronisation costs more than the passes in which others play on.
+    Args:
+        name: What the algorithm is called in the trace.
+        problem: S runs of a bandit problem.
+        learner: The rule of play.
+        exploration: Phase I of the same runs.
+        clients: The number N of clients.
+        steps: The number of steps of Phase II.
+        together: Let a run that fires wait until all runs have fired, and synchronise them in one call. The result is
+            the same. It is faster where a synchronisation costs more than the passes in which other runs play on.
+
+    Raises:
+        ValueError: An argument is out of range, the runs of ``problem`` and ``exploration`` differ, or an index is NaN.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     clients = count("clients", clients, "give N, at least one client")
@@ -91,8 +114,9 @@ def simulate(
     require(given == runs, "the number of runs", given, f"Phase I had {runs}; give the same")
     total = first + steps
     noise, order = problem.tape(total), order_of_ties(problem, learner.learners)
-    record = Record.after(exploration, steps)
-    star = Star(clients, record.ledger)
+    trace = _with_room(name, problem, clients, exploration, steps)  # its arrays are written in place
+    notes: dict[str, Tensor] = {}
+    star = Star(clients, Ledger(trace.up, trace.down))
     position = torch.full((runs,), first)
     end = torch.full((runs, 1), total)  # before which a run plays on: 0 while it waits for the others
     waiting: list[When] = []
@@ -102,9 +126,11 @@ def simulate(
         chosen = _choose(learner, state, position, end, order, first, total)
         reward = problem.observe(chosen.arm, noise.gather(1, chosen.step.clamp(max=total - 1)))
         if speaks is not None:
-            record.annotate(chosen, speaks.notes(state, chosen.indices, chosen.arm))
+            said = speaks.notes(state, chosen.indices, chosen.arm)
+            notes = notes or {key: values.new_zeros(runs, total) for key, values in said.items()}
+            _write(chosen, [(notes[key], values) for key, values in said.items()])
         state = learner.learn(state, chosen.arm, reward, chosen.turn.to(reward.dtype))
-        record.pull(chosen, reward)
+        _write(chosen, [(trace.arm, chosen.arm), (trace.reward, reward)])
         position = position + chosen.turn.sum(1)
         if bool(chosen.fires.any()):
             run, learner_number = chosen.fires.nonzero(as_tuple=True)
@@ -113,18 +139,18 @@ def simulate(
                 end[run] = 0
         if waiting and not (together and bool((position.unsqueeze(1) < end).any())):
             when = When(*(torch.cat(parts) for parts in zip(*waiting, strict=True)))
-            record.sync[when.run, when.step] = True
+            trace.sync[when.run, when.step] = True
             state = learner.synchronise(state, star, when)
             waiting.clear()
             end.fill_(total)
-    return record.trace(name, problem, clients, first)
+    return replace(trace, regret=problem.regret(trace.arm), notes=notes)
 
 
 class Choice(NamedTuple):
-    """What the learners of all runs would do at once, (S, M) each, with the ``indices`` of all arms, (S, M, K).
+    """What the learners of all runs would do at once, with shape (S, M) each.
 
-    ``step`` is the step t of each learner, ``arm`` its arm, ``turn`` whether it makes this pull, and ``fires`` whether
-    the pull fires the event.
+    ``step`` is the step t of each learner, ``indices`` (S, M, K) its index of all arms, ``arm`` its arm, ``turn``
+    whether it makes this pull, and ``fires`` whether the pull fires the event.
     """
 
     step: Tensor
@@ -143,9 +169,17 @@ def _choose(
     first: int,
     total: int,
 ) -> Choice:
-    """Return the arms of the rest of a round, up to and with the first learner of each run whose pull fires the event.
+    """Return the arms of the rest of a round, up to and including the first learner of each run whose pull fires the
+    event.
 
-    ``position`` (S,) is the next step of each run, which plays on before ``end`` (S, 1); ``order`` decides ties.
+    Args:
+        learner: The rule of play.
+        state: Its state.
+        position: The next step of each run, (S,).
+        end: The step before which each run plays on, (S, 1).
+        order: The order that decides ties, (S, M, K).
+        first: The number of steps of Phase I.
+        total: The number of all steps.
     """
     seat = torch.arange(learner.learners)
     served = (position - first) % learner.learners
@@ -164,65 +198,36 @@ def _choose(
     return Choice(step, indices, arm, turn, fires)
 
 
-class Record(NamedTuple):
-    """What a trace is made of, (S, T₀ + NT) each, written in place as the steps are played."""
-
-    arm: Tensor
-    reward: Tensor
-    sync: Tensor
-    ledger: Ledger
-    notes: dict[str, Tensor]
-
-    @classmethod
-    def after(cls, exploration: Exploration, steps: int) -> "Record":
-        """Return the record of ``exploration``, with room for ``steps`` steps of Phase II."""
-        arm, reward = _extend(exploration.arm, steps), _extend(exploration.reward, steps)
-        ledger = Ledger(*(_extend(scalars, steps) for scalars in exploration.ledger))
-        return cls(arm, reward, torch.zeros(arm.shape, dtype=torch.bool), ledger, {})
-
-    def pull(self, chosen: Choice, reward: Tensor) -> None:
-        """Write the arms and rewards (S, M) of the pulls that are made."""
-        run, learner_number = chosen.turn.nonzero(as_tuple=True)
-        step = chosen.step[run, learner_number]
-        self.arm[run, step] = chosen.arm[run, learner_number]
-        self.reward[run, step] = reward[run, learner_number]
-
-    def annotate(self, chosen: Choice, notes: Mapping[str, Tensor]) -> None:
-        """Write what a learner says of the pulls that are made, (S, M) by name."""
-        run, learner_number = chosen.turn.nonzero(as_tuple=True)
-        for name, values in notes.items():
-            of_steps = self.notes.setdefault(name, values.new_zeros(self.arm.shape))
-            of_steps[run, chosen.step[run, learner_number]] = values[run, learner_number]
-
-    def trace(self, name: str, problem: Problem, clients: int, first: int) -> Trace:
-        """Return the trace of all steps, of which ``first`` are Phase I's."""
-        regret = problem.regret(self.arm)
-        return Trace(
-            name,
-            problem.name,
-            clients,
-            first,
-            self.arm,
-            self.reward,
-            regret,
-            *self.ledger,
-            self.sync,
-            self.notes,
-        )
+def _with_room(name: str, problem: Problem, clients: int, exploration: Exploration, steps: int) -> Trace:
+    """Return a trace of ``exploration`` that has room for ``steps`` steps of Phase II, all zero so far."""
+    phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
+    arm, reward, up, down = (
+        torch.cat([values, values.new_zeros(len(values), steps)], 1) for values in phase_one
+    )
+    regret, sync = torch.zeros_like(reward), torch.zeros_like(arm, dtype=torch.bool)
+    return Trace(name, problem.name, clients, exploration.arm.shape[1], arm, reward, regret, up, down, sync)
 
 
-def _extend(values: Tensor, steps: int) -> Tensor:
-    """Return ``values`` (S, T₀) with zeros for ``steps`` more steps."""
-    return torch.cat([values, values.new_zeros(len(values), steps)], 1)
+def _write(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Write what the learners pulled to its steps, for the pulls that are made.
+
+    ``pulled`` has pairs of an array (S, T₀ + NT) and the values (S, M) that belong into it.
+    """
+    run, learner_number = chosen.turn.nonzero(as_tuple=True)
+    step = chosen.step[run, learner_number]
+    for array, values in pulled:
+        array[run, step] = values[run, learner_number]
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
-    """A random place in [0, 1) for each arm in every learner's order of ties, (S, M, K)."""
+    """Return a random place in [0, 1) of each arm in each learner's order of ties, (S, M, K)."""
     return uniform_draws(problem.generators("order of ties"), learners, problem.arms.shape[1])
 
 
 def largest(index: Tensor, order: Tensor) -> Tensor:
-    """The arm (S, M) of the largest ``index`` (S, M, K); among those within 1e-9 of it the last in ``order``."""
+    """Return the arm (S, M) with the largest ``index`` (S, M, K); of arms within 1e-9 of it, the last one in
+    ``order``.
+    """
     top = index.amax(-1, keepdim=True)
     remedy = "rewards, features or settings are out of range: scale them to order 1, or raise λ"
     require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)

@@ -19,15 +19,18 @@ Reply = TypeVar("Reply")
 
 
 class Message(NamedTuple, Generic[Content]):
-    """What is delivered, and what it costs: ``scalars`` is one number, one for each run (R,) where runs differ, or one
-    for each client (R, N) where clients do. The content may be held in another form than it is sent in."""
+    """What is delivered and what it costs.
+
+    ``content`` is held as the receiver uses it, which may be another form than the one in which it is sent. ``scalars``
+    is one number, or one number for each run (R,), or one for each client of each run (R, N).
+    """
 
     content: Content
     scalars: int | Tensor
 
 
 class When(NamedTuple):
-    """The runs that take part in an exchange and the step it is booked at in each, both (n,) int64."""
+    """The runs that take part in an exchange, ``run``, and the step of each at which it is booked, both (n,) int64."""
 
     run: Tensor
     step: Tensor
@@ -40,21 +43,22 @@ Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 
 
 class Ledger(NamedTuple):
-    """Scalars sent to the server (``up``) and from it (``down``) at every step, (S, steps) int64."""
+    """The scalars sent to the server (``up``) and from the server (``down``) at each step, (S, steps) int64."""
 
     up: Tensor
     down: Tensor
 
     @classmethod
     def blank(cls, runs: int, steps: int) -> "Ledger":
-        """A ledger of zeros."""
+        """Return a ledger of zeros for ``runs`` runs of ``steps`` steps."""
         return cls(*(torch.zeros(runs, steps, dtype=torch.int64) for _ in range(2)))
 
 
 class Star(NamedTuple):
-    """N = ``clients`` clients and a server over a perfect network; another transport is another ``Star``.
+    """A perfect network between N = ``clients`` clients and a server, which books the scalars that cross it.
 
-    Unless it is ``charged``, messages are free: for what each client computes from the data that it has already.
+    Another transport would be another ``Star``. With ``charged`` False nothing is booked, which is for what each client
+    computes from data that it has already.
     """
 
     clients: int
@@ -62,7 +66,13 @@ class Star(NamedTuple):
     charged: bool = True
 
     def collect(self, message: Message[Content], when: When, senders: int | None = None) -> Content:
-        """Clients → server: deliver the ``message`` of ``senders`` clients (all of them unless said) per run."""
+        """Deliver the ``message`` of the clients to the server, book its scalars, and return its content.
+
+        Args:
+            message: What the clients send.
+            when: The runs that take part, and the step of each.
+            senders: How many clients send in each run; all N if it is None.
+        """
         count = self.clients if senders is None else senders
         require(0 <= count <= self.clients, "senders", count, f"at most the N = {self.clients} clients send")
         each = torch.as_tensor(message.scalars)
@@ -71,22 +81,31 @@ class Star(NamedTuple):
         return message.content
 
     def broadcast(self, message: Message[Content], when: When) -> Content:
-        """Server → all N clients: deliver one ``message`` per run, charged N times, or to each client its part."""
+        """Deliver a ``message`` of the server to all N clients, book its scalars, and return its content.
+
+        The message is charged N times, once for each client.
+        """
         if self.charged:
-            each = torch.as_tensor(message.scalars)
-            sent = each.sum(1) if each.ndim == 2 else self.clients * each
+            sent = self.clients * torch.as_tensor(message.scalars)
             self.ledger.down.index_put_(when, sent, accumulate=True)
         return message.content
 
     def ask(self, handler: Handler[Reply], message: Message[Tensor], when: When) -> Reply:
-        """One round: every client gets ``message`` and sends back what ``handler`` makes of it."""
+        """Send ``message`` to each client and collect what ``handler`` makes of it.
+
+        ``handler`` is called once on the content and returns the replies of all clients, often summed already. The
+        scalars of both directions are booked to the runs and steps in ``when``.
+        """
         return self.collect(handler(self.broadcast(message, when)), when)
 
     def at(self, when: When) -> Ask:
-        """`ask`, booked at ``when``."""
+        """Return `ask` with its scalars booked at ``when``."""
         return partial(self.ask, when=when)
 
 
 def answer(handler: Handler[Reply], message: Message[Tensor]) -> Reply:
-    """What takes the place of `Star.ask` where the server has the data itself: nothing is sent."""
+    """Return the reply of ``handler`` to ``message`` where the server has the data itself, so that nothing is sent.
+
+    It takes the place of `Star.ask`.
+    """
     return handler(message.content).content

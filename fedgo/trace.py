@@ -15,11 +15,12 @@ from fedgo._checks import count, require, require_each, require_kind
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What an experiment did, all arrays (S, steps): Phase I in the first ``phase_one`` steps, then Phase II.
+    """The record of an experiment, step by step, for S runs: first Phase I, then Phase II.
 
-    ``arm`` int64, ``reward``, ``regret`` f(x*) − f(x_t) float64, ``up`` and ``down`` scalars int64, ``sync`` bool;
-    ``notes`` by name what the learner had to say of each step, if anything. Two traces are equal if every entry of
-    every array is.
+    All arrays have the shape (S, steps), and the first ``phase_one`` steps are Phase I. ``arm`` int64 holds the arms,
+    ``reward`` the rewards and ``regret`` the instantaneous regrets f(x*) − f(x_t). ``up`` and ``down`` int64 are the
+    scalars sent to and from the server, and ``sync`` says whether a step ended with a synchronisation. ``notes`` holds
+    by name what the learner said about each step. Two traces are equal if all entries of all arrays are.
     """
 
     algorithm: str
@@ -60,43 +61,43 @@ class Trace:
         )
 
     def _entries(self) -> dict[str, Any]:
-        """Every field by its name, and every note by the name that it has in a file."""
+        """Return every field by its name, and every note by the name that it has in a file."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
         return named | {_NOTE + name: values for name, values in self.notes.items()}
 
     @property
     def cumulative_regret(self) -> Tensor:
-        """R_t, Phase I included (S, steps)."""
+        """The cumulative regret R_t, Phase I included, (S, steps)."""
         return self.regret.cumsum(1)
 
     @property
     def communication(self) -> Tensor:
-        """C_t: scalars sent up and down until step t, the oracle included (S, steps)."""
+        """The cumulative communication C_t: all scalars sent until step t, Phase I included, (S, steps)."""
         return (self.up + self.down).cumsum(1)
 
     @property
     def failed_fits(self) -> Tensor:
-        """How often in each run a synchronisation was followed by a fit that failed, (S,) int64.
+        """The number of synchronisations in each run that were followed by a failed fit, (S,) int64.
 
-        The pulls after it follow an earlier fit, as the note ``kept_fit`` says. A run in which nothing is fitted has 0.
-        A fit after the last step counts for nothing, as no pull follows it.
+        After a failed fit the pulls follow an earlier one, as the note ``kept_fit`` says. A run in which nothing is
+        fitted has 0. A fit after the last step does not count, because no pull follows it.
         """
         kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
         return (self.sync[:, :-1] & kept[:, 1:]).sum(1)
 
     def first(self, runs: int) -> "Trace":
-        """The first ``runs`` runs."""
-        there = len(self.arm)
-        return self.part(slice(count("runs", runs, f"there are {there}", most=there)))
+        """Return the trace of the first ``runs`` runs."""
+        available = len(self.arm)
+        return self.part(slice(count("runs", runs, f"available are {available}", most=available)))
 
     def part(self, runs: slice) -> "Trace":
-        """The runs in the places ``runs``."""
+        """Return the trace of the runs in the slice ``runs``."""
         arrays: dict[str, Any] = {name: getattr(self, name)[runs] for name in _ARRAYS}
         return replace(self, **arrays, notes={name: values[runs] for name, values in self.notes.items()})
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":
-        """The runs of several traces of one experiment as one trace."""
+        """Return one trace of the runs of several traces of the same experiment, in their order."""
         require(len(traces) >= 1, "traces", traces, "give at least one trace")
         kinds = {
             (t.algorithm, t.problem, t.clients, t.phase_one, t.arm.shape[1], *sorted(t.notes)) for t in traces
@@ -134,14 +135,18 @@ class Trace:
         return pandas.DataFrame(about | {name: values.numpy() for name, values in columns.items()})
 
     def save(self, path: str | Path) -> None:
-        """Write everything to one ``.npz`` file; the file that was there stays whole until the new one is."""
+        """Write the trace to one ``.npz`` file; a file that was there stays whole until the new one is complete."""
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
         _files.write_arrays(path, "the trace", entries, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
-        """Read what ``save`` wrote; a ``ValueError`` that names the file where it is something else."""
+        """Return the trace that `save` wrote to ``path``.
+
+        Raises:
+            ValueError: The file is damaged or something else; the message names it.
+        """
         with _files.refused_by_name(path, "the trace", "a saved Trace"):
             about, arrays = _files.read_arrays(path, "the trace", _ARRAYS)
             notes = {

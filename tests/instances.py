@@ -7,6 +7,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from fedgo import Network, Problem, Settings, realizable
+from fedgo.confidence import Tally
 from fedgo.theory.replay import knowledge
 
 INF = float("inf")
@@ -54,6 +55,12 @@ def random_problem(seed, runs=3, reward="gaussian", sizes=(2, 12), least=1):
     return Problem("random", points, means, tuple(range(runs)), seed, 0.3, reward), draw
 
 
+def tally(problem, counts, seed=0):
+    """Counts, and sums of that many rewards of run 0."""
+    n, noise = double(counts), sample(len(counts), seed=seed)
+    return Tally(n, n * problem.means[0] + problem.sigma * n.sqrt() * noise)
+
+
 def rewards(problem, row, steps):
     """The reward of (arm, t) in the run at ``row``."""
     tape = problem.tape(steps)[row : row + 1]
@@ -68,6 +75,22 @@ def assert_same(trace, row, expected):
     """Phase II of the run at ``row`` made the same choices and sent as much, step by step."""
     for name in ("arm", "sync", "up", "down"):
         assert getattr(trace, name)[row, trace.phase_one :].tolist() == getattr(expected, name), name
+
+
+def assert_billed(trace, bill):
+    """Every synchronisation of Phase II costs what ``bill`` says, and no other step costs anything.
+
+    ``bill(row, t, fresh)`` gives the scalars up and down at step t, where ``fresh`` has each client's new pulls.
+    """
+    for row in range(len(trace.arm)):
+        fresh = [0] * trace.clients
+        for t in range(trace.phase_one, trace.arm.shape[1]):
+            fresh[(t - trace.phase_one) % trace.clients] += 1
+            charged = (0, 0)
+            if trace.sync[row, t]:
+                charged = bill(row, t, fresh)
+                fresh = [0] * trace.clients
+            assert (trace.up[row, t], trace.down[row, t]) == charged
 
 
 def certificates(trace, intervals, arms, phase_one=False):

@@ -62,9 +62,9 @@ PROBLEM = Problem("p", ARMS, MEANS, (0, 1))
 NETWORK, QUICK, PLAIN = Network(4, 2), Langevin(rounds=2), Settings()
 SHARED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK)
 PACKED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK, encoding="counts")
+ONE_UNIT = shared_start(PROBLEM, SingleUnit(4), 2, 2, QUICK)
 PRIVATE = private_start(PROBLEM, NETWORK, 2, 2, QUICK)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
-GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}
 
 
 def but(values, value, *place):
@@ -110,10 +110,6 @@ CHOSEN = SIZES | {"settings": PLAIN}
 BEGUN = {"problem": PROBLEM, "network": NETWORK, "clients": 2, "rounds": 2, "langevin": QUICK}
 BEGINS = {"problem": ANOTHER, "clients": WHOLE, "rounds": WHOLE, "langevin": ANOTHER}
 GIVEN = {"problem": PROBLEM, "start": SHARED, "settings": PLAIN}
-GIVEN_VALUE = {"problem": PROBLEM, "start": SHARED, "value": 3.0}
-PLANNED = {"rounds": WHOLE, "until": ANOTHER, "planning": NAME, "guarantee": ANOTHER}
-SCRIPT = {"name": "g", "proposal": None, "exploration": Exploration.nothing(2), "clients": 2, "rounds": 2}
-ONES = torch.ones(3).double()
 RECORD = {"algorithm": "a", "problem": "p", "clients": 2, "phase_one": 1, "arm": BLANK, "up": BLANK}
 RECORD |= {"reward": BLANK.double(), "regret": BLANK.double(), "down": BLANK, "sync": BLANK.bool()}
 NUMBERS = {"clients": 1, "lam": 1.0, "sigma": 1.0, "distance": 1.0, "curvature": 1.0, "delta": 0.1}
@@ -155,8 +151,6 @@ CASES = [
     *row(gp_ucb, SIZES | {"beta": 1.0}, **PLAYED),
     *row(gp_ucb, SIZES | {"beta": 1.0}, beta=bad(-1.0, NAN, kinds=("1",)), first=bad(0, 21), refit=WHOLE),
     *row(first_order, {"posterior": Posterior(torch.eye(2).double(), MEANS[0, :2])}, beta=bad(NAN, -1.0)),
-    # beyond the paper
-    # the federation
     # experiments, theory, and what is kept
     *row(evaluate, {"name": "hartmann6", "runs": 1}, name=NAME, runs=WHOLE, seed=bad(1000)),
     *row(evaluate, {"name": "hartmann6", "runs": 1}, algorithms=bad(["UCB2"], kinds=("Uniform",))),
@@ -216,8 +210,8 @@ def start(langevin=QUICK, **changes):
     return shared_start(problem(**changes), NETWORK, 2, 2, langevin)
 
 
-TWICE = ARMS[0, [0, 1, 1]]  # a gradient that stands twice
 HUGE, TINY, COUNTS = problem(arms=1e160 * ARMS), Settings(lam=1e-300), Settings(encoding="counts")
+bound = partial(theory.theorem.theorem, Premises(CALM, 20, 100), 30, rho2=0.1)
 COLLECT = partial(Star(2, Ledger.blank(1, 1)).collect, Message(0, 1), When(BLANK[0, :1], BLANK[0, :1]))
 # What follows from several arguments together: the call, and what its error names.
 TOGETHER = [
@@ -241,10 +235,7 @@ TOGETHER = [
     (lambda: n_go_ucb(PROBLEM, SHARED, PLAIN), "w0"),
     (lambda: fed_go_ucb(PROBLEM, PACKED, PLAIN), "encoding"),
     (lambda: fed_go_ucb(PROBLEM, SHARED, COUNTS), "encoding"),
-    (
-        lambda: fed_go_ucb(PROBLEM, shared_start(PROBLEM, SingleUnit(4), 2, 2, QUICK), PLAIN, "ascent"),
-        "argmax",
-    ),
+    (lambda: fed_go_ucb(PROBLEM, ONE_UNIT, PLAIN, "ascent"), "argmax"),
     (lambda: simulate("s", PROBLEM, None, Exploration.nothing(3), 1, 1), "runs"),
     # numbers stay numbers
     (lambda: fed_go_ucb(PROBLEM, SHARED, TINY), "‖g‖²/λ"),
@@ -255,20 +246,9 @@ TOGETHER = [
     (lambda: first_order(Posterior(-torch.eye(2).double(), MEANS[0, :2]), 1.0), "variance"),
     (lambda: ball(ARMS, torch.zeros(2, 4).double(), 0.0, 1.0, Tally(MEANS, MEANS)), "lam"),
     (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |r|"),
-    # beyond the paper
     # theory
-    (
-        lambda: theory.theorem.theorem(
-            Premises(CALM, 20, 100), 30, rho2=0.1, setting=TheoremSetting(10, 0.0, 1.0)
-        ),
-        "lam",
-    ),
-    (
-        lambda: theory.theorem.theorem(
-            Premises(CALM, 9, 9), 30, rho2=0.1, setting=TheoremSetting(10, 9.0, 0.0)
-        ),
-        "gamma",
-    ),
+    (lambda: bound(setting=TheoremSetting(10, 0.0, 1.0)), "lam"),
+    (lambda: bound(setting=TheoremSetting(10, 9.0, 0.0)), "gamma"),
     (lambda: theory.phase_one.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
     (lambda: theory.phase_one.regression_risk_printed(replace(CALM, curvature=0.01), 100, 0.1), "T₀C_h²"),
     (lambda: theory.phase_one.squared_distance(GROWN, theory.phase_one.growth_limit(GROWN)), "risk"),

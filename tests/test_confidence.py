@@ -1,4 +1,4 @@
-"""The confidence set: definitions, arm space against parameter space, LinUCB as the linear case."""
+"""The confidence set: arm space against parameter space, LinUCB as the linear case, the truth inside."""
 
 import pytest
 import torch
@@ -18,39 +18,6 @@ def data(request):
     return gradients, w0, offsets, Tally(counts, counts.sqrt() * sample(2, 3, arms, seed=4))
 
 
-def pulls(tally, run, client):
-    """The tally as single data: (arm, residual) with the residuals of an arm adding up to its sum."""
-    for arm, (n, total) in enumerate(zip(*(part[run, client].tolist() for part in tally), strict=True)):
-        for _ in range(int(n)):
-            yield arm, total / n
-
-
-def test_sigma_and_b_are_their_definitions(data):
-    gradients, w0, offsets, tally = data
-    sigma, b = statistics(gradients, w0, 0.7, tally)
-    for run in range(2):
-        for client in range(3):
-            size = w0.shape[-1]
-            expected_sigma, expected_b = 0.7 * torch.eye(size).double(), torch.zeros(size).double()
-            for arm, residual in pulls(tally, run, client):
-                g, w = gradients[run, client, arm], w0[run, client]
-                y = offsets[run, client, arm] + residual
-                expected_sigma = expected_sigma + torch.outer(g, g)
-                expected_b = expected_b + g * (g @ w + y - offsets[run, client, arm])
-            torch.testing.assert_close(sigma[run, client], expected_sigma, rtol=0, atol=1e-12)
-            torch.testing.assert_close(b[run, client], expected_b, rtol=0, atol=1e-12)
-
-
-def test_the_centre_minimises_the_regularised_squared_error(data):
-    gradients, w0, _, tally = data
-    centre = ball(gradients, w0, 0.7, 1.0, tally).centre
-    away = (centre - w0).unsqueeze(-1)
-    fitted = (gradients @ away).squeeze(-1)
-    error = (tally.counts * fitted - tally.sums).unsqueeze(-1)
-    slope = 0.7 * away.squeeze(-1) + (gradients.mT @ error).squeeze(-1)
-    torch.testing.assert_close(slope, torch.zeros_like(slope), rtol=0, atol=1e-10)
-
-
 def test_arm_space_is_parameter_space_seen_from_the_arms(data):
     gradients, w0, offsets, tally = data
     features, basis = compress(gradients)
@@ -64,23 +31,6 @@ def test_arm_space_is_parameter_space_seen_from_the_arms(data):
             posterior.covariance, gradients @ inverse @ gradients.mT, rtol=0, atol=1e-10
         )
         torch.testing.assert_close(posterior.mean, mean, rtol=0, atol=1e-10)
-
-
-def test_one_pull_absorbed_is_one_pull_conditioned_on(data):
-    gradients, _, offsets, tally = data
-    arms = gradients.shape[-2]
-    arm = torch.randint(arms, (2, 3), generator=torch.Generator().manual_seed(5))
-    reward, turn = sample(2, 3, seed=6), torch.tensor([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]).double()
-    before = condition(gradients, offsets, 0.7, tally)
-    residual = reward - offsets.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-    after = condition(gradients, offsets, 0.7, tally.record(arm, residual, turn))
-    absorbed = before.absorb(arm, reward, turn)
-    torch.testing.assert_close(absorbed.covariance, after.covariance, rtol=0, atol=1e-11)
-    torch.testing.assert_close(absorbed.mean, after.mean, rtol=0, atol=1e-11)
-    assert torch.equal(absorbed.covariance, absorbed.covariance.mT)
-    known = (tally, tally.record(arm, residual, turn))
-    old, new = (statistics(gradients, 0 * gradients[..., 0, :], 0.7, part)[0].logdet() for part in known)
-    torch.testing.assert_close(turn * before.gain(arm), new - old, rtol=0, atol=1e-10)
 
 
 def test_for_a_model_linear_in_w_the_index_is_linucb():

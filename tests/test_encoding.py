@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import pytest
 import torch
-from instances import sample
+from instances import assert_billed, sample
 
 from fedgo import (
     Langevin,
@@ -134,16 +134,12 @@ def test_the_bill_of_fed_go_ucb_counted_again(kind, encoding, gamma):
     trace = fed_go_ucb(problem, start, Settings(0.3, 0.5, gamma, encoding))
     first = trace.phase_one
     assert trace.sync.any() and first == 7
-    for row in range(3):
-        fresh = [0] * clients
-        for t in range(clients * rounds):
-            fresh[t % clients] += 1
-            up = down = 0
-            if trace.sync[row, first + t]:
-                up = sum(scalars(encoding, network.size, pulls, 4) for pulls in fresh)
-                down = clients * scalars(encoding, network.size, sum(fresh), 4)
-                fresh = [0] * clients
-            assert (trace.up[row, first + t], trace.down[row, first + t]) == (up, down)
+
+    def bill(row, t, fresh):
+        up = sum(scalars(encoding, network.size, pulls, 4) for pulls in fresh)
+        return up, clients * scalars(encoding, network.size, sum(fresh), 4)
+
+    assert_billed(trace, bill)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -187,26 +183,21 @@ def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
         fed_glb_ucb(problem, clients, 60, Settings(0.3, 0.5, 2.0, e), "logistic") for e in ("dense", encoding)
     )
     assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9
-    for row in range(2):
-        fresh = [0] * clients
-        for t in range(60):
-            fresh[t % clients] += 1
-            up = down = 0
-            if trace.sync[row, t]:
-                rounds, left = divmod(int(dense.up[row, t]) - clients * d_x**2, clients * d_x)
-                assert rounds >= 1 and left == 0
-                for pulls in fresh:
-                    # the fit over the star needs ΔA alone; with counts the sums go up as well, and no round follows
-                    if names_arms(encoding):
-                        up += scalars("counts", d_x, pulls, arms)
-                    else:
-                        up += scalars(encoding, d_x, pulls, arms, 0) + rounds * d_x
-                for _ in range(clients):
-                    down += scalars(encoding, d_x, sum(fresh), arms, 0) + d_x
-                    down += d_x if encoding == "dense" else 0  # b, which follows from A and θ
-                    down += 0 if names_arms(encoding) else rounds * d_x
-                fresh = [0] * clients
-            assert (trace.up[row, t], trace.down[row, t]) == (up, down)
+
+    def bill(row, t, fresh):
+        rounds, left = divmod(int(dense.up[row, t]) - clients * d_x**2, clients * d_x)
+        assert rounds >= 1 and left == 0
+        # the fit over the star needs ΔA alone; with counts the sums go up as well, and no round follows
+        if names_arms(encoding):
+            up = sum(scalars("counts", d_x, pulls, arms) for pulls in fresh)
+        else:
+            up = sum(scalars(encoding, d_x, pulls, arms, 0) + rounds * d_x for pulls in fresh)
+        each = scalars(encoding, d_x, sum(fresh), arms, 0) + d_x
+        each += d_x if encoding == "dense" else 0  # b, which follows from A and θ
+        each += 0 if names_arms(encoding) else rounds * d_x
+        return up, clients * each
+
+    assert_billed(trace, bill)
 
 
 @pytest.mark.slow
@@ -220,25 +211,19 @@ def test_the_bill_of_the_nystroem_kernel_counted_again(d_x, encoding):
     )
     assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9
     datum = 1 if names_arms(encoding) else d_x
-    for row in range(2):
-        own, fresh = [0] * clients, [0] * clients
-        for t in range(60):
-            own[t % clients] += 1
-            fresh[t % clients] += 1
-            up = down = 0
-            if trace.sync[row, t]:
-                # the dense bill names the m members of the dictionary, N(m d_x + m² + m), and the data drawn for it
-                (members,) = (
-                    m for m in range(arms + 1) if clients * (m * d_x + m * m + m) == dense.down[row, t]
-                )
-                drawn, left = divmod(int(dense.up[row, t]) - clients * (members**2 + members), d_x)
-                assert left == 0 and members <= drawn <= clients * members
-                # in new features all data go again, but counts that are known need not
-                form, pulls = ("counts", fresh) if names_arms(encoding) else (encoding, own)
-                up = datum * drawn + sum(scalars(form, members, k, arms) for k in pulls)
-                down = clients * (datum * members + scalars(form, members, sum(pulls), arms))
-                fresh = [0] * clients
-            assert (trace.up[row, t], trace.down[row, t]) == (up, down)
+
+    def bill(row, t, fresh):
+        # the dense bill names the m members of the dictionary, N(m d_x + m² + m), and the data drawn for it
+        (members,) = (m for m in range(arms + 1) if clients * (m * d_x + m * m + m) == dense.down[row, t])
+        drawn, left = divmod(int(dense.up[row, t]) - clients * (members**2 + members), d_x)
+        assert left == 0 and members <= drawn <= clients * members
+        # in new features all data go again, but counts that are known need not
+        every = [len(range(i, t + 1, clients)) for i in range(clients)]
+        form, pulls = ("counts", fresh) if names_arms(encoding) else (encoding, every)
+        up = datum * drawn + sum(scalars(form, members, k, arms) for k in pulls)
+        return up, clients * (datum * members + scalars(form, members, sum(pulls), arms))
+
+    assert_billed(trace, bill)
 
 
 @pytest.mark.parametrize("d_x", [1, 2])

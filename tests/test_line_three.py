@@ -107,20 +107,3 @@ def test_the_ascent_begins_at_the_linear_solution_or_where_the_last_one_ended(la
         torch.testing.assert_close(values, expected, rtol=1e-6, atol=1e-8)
     assert waited > 0
     assert others > 0 or lam == 0.1  # in a wide ball it ends elsewhere
-
-
-@pytest.mark.parametrize(("lam", "beta"), WIDE)
-def test_the_index_is_the_ascent_from_earlier_maxima_of_the_learners_with_new_data(lam, beta):
-    network, x, w0, tally = setting()
-    seen = view(network, w0, x)
-    before, optimum = None, None
-    for known, values in pulls(tally, beta, lam, seen, 6):
-        found = line_three(seen, lam, beta, known, u=None if optimum is None else optimum.u)
-        if optimum is not None:
-            old = ((known.counts == before.counts) & (known.sums == before.sums)).all(-1)
-            found = found._replace(
-                value=torch.where(old[..., None], optimum.value, found.value),
-                u=torch.where(old[..., None, None], optimum.u, found.u),
-            )
-        torch.testing.assert_close(values, found.value, rtol=1e-12, atol=1e-12)
-        before, optimum = known, found

@@ -1,9 +1,9 @@
-"""Phase I and Algorithm 2: dealing, the Gibbs measure of a quadratic, and a default that fits."""
+"""Phase I and Algorithm 2: its length, uniform pulls, the Gibbs measure of a quadratic, and fits that stand alone."""
 
 import pytest
 import torch
 
-from fedgo import Langevin, Network, hartmann6, phase_one_length, private_start, shared_start
+from fedgo import Langevin, Network, hartmann6, phase_one_length, private_start
 from fedgo.langevin import langevin_rounds
 from fedgo.phase_one import deal, explore
 from fedgo.star import answer
@@ -23,15 +23,6 @@ class Line:
 def test_phase_one_length_is_the_ceiling_of_the_root():
     assert [phase_one_length(20, 100), phase_one_length(100, 100), phase_one_length(1, 1)] == [45, 100, 1]
     assert phase_one_length(10, 10) == 10 and phase_one_length(101, 1) == 11
-
-
-def test_pulls_are_dealt_round_robin_and_padding_is_masked():
-    x = torch.arange(14.0, dtype=torch.float64).view(1, 7, 2)
-    y = torch.arange(7.0, dtype=torch.float64).view(1, 7)
-    shards = deal(x, y, 3)
-    assert shards.mask.tolist() == [[[1, 1, 1], [1, 1, 0], [1, 1, 0]]]
-    assert (shards.y * shards.mask)[0].tolist() == [[0, 3, 6], [1, 4, 0], [2, 5, 0]]
-    assert torch.equal(shards.x[0, 1, 1], x[0, 4])
 
 
 def test_exploration_is_uniform_over_the_arms():
@@ -59,16 +50,6 @@ def test_gld_on_a_quadratic_recovers_the_gibbs_mean_and_covariance():
     torch.testing.assert_close(found.T.cov(), discrete, rtol=0.06, atol=0.002)
     gibbs = torch.cholesky_inverse(torch.linalg.cholesky(hessian)) / 20
     torch.testing.assert_close(found.T.cov(), gibbs, rtol=0.1, atol=0.003)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_default_oracle_fits_hartmann(seed):
-    problem = hartmann6(10, seed=seed)
-    start = shared_start(problem, Network(6), 20, 100)
-    assert start.exploration.arm.shape == (10, 45)
-    assert start.exploration.reward.var(1).mean() > 0.1
-    assert start.loss.mean() <= 0.06
 
 
 @pytest.mark.parametrize("clients", [3, 40, 101])

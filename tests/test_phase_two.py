@@ -80,17 +80,6 @@ def test_at_every_sync_the_server_holds_the_definitions_on_all_clients_data(worl
             torch.testing.assert_close(found[1], b, rtol=0, atol=1e-11)
 
 
-def test_after_a_sync_every_clients_delta_is_reset_and_all_models_are_the_servers(watched):
-    learner, _ = watched
-    for runs, _, state in learner.seen:
-        for run in runs.tolist():
-            assert not state.fresh.counts[run].any() and not state.fresh.sums[run].any()
-            assert not state.gain[run].any()
-            assert (state.posterior.mean[run] == state.posterior.mean[run, :1]).all()
-            assert (state.posterior.covariance[run] == state.posterior.covariance[run, :1]).all()
-            assert torch.equal(state.known.counts[run, 3], state.server.counts[run])
-
-
 def test_threshold_zero_syncs_at_every_step_and_infinity_never(world):
     problem, _, start = world
     always, never = (fed_go_ucb(problem, start, Settings(0.5, 0.3, gamma)) for gamma in (0.0, float("inf")))

@@ -6,18 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
-from instances import assert_same, instance
+from instances import INF, assert_same, instance
 from reference import go_ucb as reference
 
-from fedgo import (
-    Langevin,
-    fed_go_ucb,
-    n_go_ucb,
-    one_go_ucb,
-    private_start,
-    shared_start,
-)
+from fedgo import Langevin, fed_go_ucb, n_go_ucb, one_go_ucb, private_start, shared_start
 from fedgo.langevin import langevin_noise
 
 LANGEVIN = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
@@ -40,47 +32,27 @@ def reference_oracle(problem, network, clients, start, row, private):
     return np.stack(found), cost
 
 
-def reference_trace(
-    problem, network, clients, rounds, settings, start, row, gamma, index=reference.first_order
-):
+def reference_trace(start, settings, row, index=reference.first_order):
+    """Phase II of the run at ``row`` as the transcription plays it."""
+    problem, clients, steps = start.problem, start.clients, start.clients * start.rounds
     length = start.exploration.arm.shape[1]
-    noise = problem.tape(length + clients * rounds)[row, length:].numpy()
-    means = problem.means[row].numpy()
-    w0 = start.w0[row].expand(clients, -1).numpy()
-    return reference.phase_two(
-        problem.arms[row].numpy(),
-        lambda arm, t: means[arm] + problem.sigma * noise[t],
-        w0,
-        network.hidden,
-        clients,
-        clients * rounds,
-        settings.lam,
-        settings.beta,
-        gamma,
-        index,
-    )
+    noise, means = problem.tape(length + steps)[row, length:].numpy(), problem.means[row].numpy()
+
+    def reward_of(arm, t):
+        return means[arm] + problem.sigma * noise[t]
+
+    arms, w0 = problem.arms[row].numpy(), start.w0[row].expand(clients, -1).numpy()
+    scalars = settings.lam, settings.beta, settings.gamma
+    return reference.phase_two(arms, reward_of, w0, start.network.hidden, clients, steps, *scalars, index)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_fed_go_ucb_is_algorithm_1(seed):
-    problem, network, clients, rounds, settings = instance(seed)
-    start = shared_start(problem, network, clients, rounds, LANGEVIN)
-    trace = fed_go_ucb(problem, start, settings)
+    *world, settings = instance(seed)
+    start = shared_start(*world, LANGEVIN)
+    trace = fed_go_ucb(start.problem, start, settings)
     for row in range(3):
-        assert_same(
-            trace,
-            row,
-            reference_trace(
-                problem,
-                network,
-                clients,
-                rounds,
-                settings,
-                start,
-                row,
-                settings.gamma,
-            ),
-        )
+        assert_same(trace, row, reference_trace(start, settings, row))
 
 
 @pytest.mark.slow
@@ -88,31 +60,28 @@ def test_fed_go_ucb_is_algorithm_1(seed):
 @pytest.mark.parametrize("seed", range(12))
 def test_line_three_as_printed_is_the_plain_ascent_of_every_client(seed, ratio):
     """For β/λ from narrow to wide balls, in which an ascent ends where its start leads it."""
-    problem, network, clients, rounds, settings = instance(seed)
-    settings = replace(settings, beta=ratio * settings.lam)
-    start = shared_start(problem, network, clients, rounds, LANGEVIN)
-    trace = fed_go_ucb(problem, start, settings, "ascent")
-    index, row = reference.LineThree(), seed % 3
-    expected = reference_trace(problem, network, clients, rounds, settings, start, row, settings.gamma, index)
-    assert_same(trace, row, expected)
+    *world, settings = instance(seed)
+    settings, row = replace(settings, beta=ratio * settings.lam), seed % 3
+    start = shared_start(*world, LANGEVIN)
+    trace = fed_go_ucb(start.problem, start, settings, "ascent")
+    assert_same(trace, row, reference_trace(start, settings, row, reference.LineThree()))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_n_go_ucb_is_algorithm_1_that_never_fires_on_private_oracles(seed):
-    problem, network, clients, rounds, settings = instance(seed)
-    start = private_start(problem, network, clients, rounds, LANGEVIN)
-    trace = n_go_ucb(problem, start, settings)
-    expected = reference_trace(problem, network, clients, rounds, settings, start, 1, float("inf"))
-    assert_same(trace, 1, expected)
+    *world, settings = instance(seed)
+    start = private_start(*world, LANGEVIN)
+    trace = n_go_ucb(start.problem, start, settings)
+    assert_same(trace, 1, reference_trace(start, replace(settings, gamma=INF), 1))
     assert trace.communication.max() == 0
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_one_go_ucb_pulls_the_arms_of_algorithm_1_with_threshold_zero(seed):
-    problem, network, clients, rounds, settings = instance(seed)
-    start = shared_start(problem, network, clients, rounds, LANGEVIN)
-    trace = one_go_ucb(problem, start, settings)
-    expected = reference_trace(problem, network, clients, rounds, settings, start, 2, 0.0)
+    *world, settings = instance(seed)
+    start = shared_start(*world, LANGEVIN)
+    trace = one_go_ucb(start.problem, start, settings)
+    expected = reference_trace(start, replace(settings, gamma=0.0), 2)
     first = trace.phase_one
     assert trace.arm[2, first:].tolist() == expected.arm
     assert trace.sync[2, first:].all() and all(expected.sync)
@@ -130,12 +99,3 @@ def test_the_oracle_is_algorithm_2(seed, private):
         broadcast = clients * network.size  # of ŵ₀ after Algorithm 2
         assert (up, down) == ((0, 0) if private else (cost.up, cost.down + broadcast))
         assert private or cost.up == cost.down == LANGEVIN.rounds * clients * network.size
-
-
-def test_the_noise_of_the_oracle_has_the_layout_that_it_states():
-    """64 rounds at once from each generator, in the order round, row, coordinate."""
-    sources = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
-    twins = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
-    chunks = [[torch.randn(64, 3, 5, generator=twin) for _ in range(2)] for twin in twins]
-    expected = torch.cat([torch.cat(own) for own in chunks], 1)
-    assert torch.equal(torch.stack(list(islice(langevin_noise(sources, 3, 5), 128))), expected)

@@ -1,13 +1,11 @@
 """The frame: successive halving finds a known best setting, a table grows by what it lacks, and its rows come again."""
 
 import json
-import os
-import pickle
-import subprocess
+import multiprocessing
 import sys
+import time
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -15,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from distributed import Client, LocalCluster
+from tables_of_studies import assert_shipped
 
 from fedgo.experiments import __main__ as command
 from fedgo.experiments import claims, explorer, results, runner, studies, tables
@@ -176,49 +175,32 @@ def test_of_two_rows_for_the_same_run_the_newer_stays(tmp_path):
     assert list(newer["regret"].head(2)) == [1.5, 1.5] and list(newer["made"].head(3)) == [1, 1, 0]
 
 
-TWO = """
-import sys, time
-from dataclasses import replace
-from pathlib import Path
+def play_with_another(name, other, folder):
+    """In a process of its own: the player ``name`` waits in each run until ``other`` has begun."""
 
-from fedgo.experiments import __main__ as command
-from fedgo.experiments import runner
-from tests.test_runner import Counting, made_up
+    class Together(Counting):
+        def __call__(self, world, setting):
+            (folder / name).touch()
+            while not (folder / other).exists():
+                time.sleep(0.01)
+            return super().__call__(world, setting)
 
-name, folder = sys.argv[3], Path(sys.argv[-1])
-other = {"A": "B", "B": "A"}[name]
-
-
-class Together(Counting):
-    def __call__(self, world, setting):
-        (folder / name).touch()
-        while not (folder / other).exists():
-            time.sleep(0.01)
-        return super().__call__(world, setting)
-
-
-runner.PAUSE = 0.0
-study = made_up(Together())
-command.STUDIES = {"made up": replace(study, players=dict.fromkeys("AB", study.players["A"]))}
-command.main()
-"""
+    runner.PAUSE, sys.argv = 0.0, ["fedgo", name]
+    study = made_up(Together())
+    run(replace(study, players={name: study.players["A"]}), folder=folder)
 
 
 @pytest.mark.slow
 def test_two_processes_that_write_to_one_table_keep_all_rows(tmp_path):
     """Neither plays before the other has begun, so both have read the table before there is one."""
-    root = Path(__file__).parents[1]
-    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
-    words = ["made up", "--workers", "1", "--folder", str(tmp_path)]
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", TWO, words[0], "--player", name, *words[1:]],
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        for name in "AB"
-    ]
+    spawn = multiprocessing.get_context("spawn")
+    both = [spawn.Process(target=play_with_another, args=(*names, tmp_path)) for names in ("AB", "BA")]
     try:
-        assert [process.wait(120) for process in both] == [0, 0]
+        for process in both:
+            process.start()
+        for process in both:
+            process.join(120)
+        assert [process.exitcode for process in both] == [0, 0]
     finally:
         for process in both:
             process.kill()
@@ -229,7 +211,7 @@ def test_two_processes_that_write_to_one_table_keep_all_rows(tmp_path):
     assert [entry["rows"] for entry in made] == [rows, rows]
     for place, entry in enumerate(made):
         (name,) = set(table[table["made"] == place]["player"])
-        assert f"--player {name} " in entry["command"]
+        assert entry["command"].endswith(name)
 
 
 @pytest.mark.parametrize("stop", [1, 9, 14, 26])
@@ -372,25 +354,6 @@ def test_a_job_has_its_own_problem_where_a_process_knows_an_older_one(monkeypatc
     assert play.calls[0][1] == "Hartmann6"
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_an_entry_from_another_process_is_equal_and_shares_its_world(name, monkeypatch):
-    entry, other = PROBLEMS[name], PROBLEMS["cosine8 printed"]
-    copies = [pickle.loads(pickle.dumps(entry)) for _ in range(2)]
-    assert (
-        entry == copies[0]
-        and hash(entry) == hash(copies[0])
-        and (entry == other) == (name == "cosine8 printed")
-    )
-    study = made_up(Counting())
-    regime = Regime(name, 20, rounds=3, clients=2)
-    job = study.job(regime, "A", {"beta": 1.0}, 0, (0,))
-    monkeypatch.setitem(PROBLEMS, name, entry)  # put back what a job sets
-    before = shared_world.cache_info().misses
-    for copy in copies:
-        measure(job._replace(entry=copy))
-    assert shared_world.cache_info().misses == before + 1
-
-
 @pytest.mark.slow
 def test_on_processes_and_on_a_cluster_the_rows_are_the_same(tmp_path):
     alone = run(tiny(), folder=tmp_path).drop(columns="seconds")
@@ -408,22 +371,8 @@ def test_on_processes_and_on_a_cluster_the_rows_are_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_the_shipped_table_of_a_study_is_whole(name):
-    known = runner.known(name)
-    assert [job for player in STUDIES[name].players for job in STUDIES[name].jobs(known, player)] == []
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_shipped_row_has_an_origin(name):
-    """A table without the column was made by one run."""
-    table, made = (
-        pd.read_csv(STUDIES[name].folder / f"{name}.csv"),
-        runner.facts(name, STUDIES[name].folder)["made"],
-    )
-    counts = table.get("made", pd.Series(0, table.index)).value_counts()
-    assert counts.sum() == len(table) and {*counts.index} <= {*range(len(made))}
-    for place, rows in counts.items():
-        assert rows <= made[place]["rows"] and ("commit" in made[place]) != ("origin" in made[place])
+def test_the_shipped_table_of_a_study_is_whole_and_every_row_has_an_origin(name):
+    assert_shipped(name)
 
 
 def test_no_setting_is_given_twice_and_no_threshold_is_tuned():

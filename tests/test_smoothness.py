@@ -98,15 +98,6 @@ def test_one_unit_on_any_interval_is_the_maximum_over_a_grid(weight, start, leng
         torch.testing.assert_close(bound(region), most, rtol=1e-5, atol=1e-15)
 
 
-def test_a_box_of_one_point_has_the_gradient_and_hessian_there():
-    network, w, _, arms = instance((2, 3, 6), 3)
-    for region in (box(network, w, w, arms), segment(network, w, w, arms)):
-        torch.testing.assert_close(value_bound(region), network.values(w, arms).abs().max())
-        torch.testing.assert_close(gradient_bound(region), network.gradients(w, arms).norm(dim=-1).max())
-        norms = hessian_norms(network, w.unsqueeze(0), arms)
-        torch.testing.assert_close(curvature_bound(region), norms.max())
-
-
 @pytest.mark.parametrize("weight", [0.0, 1e-300, 1e-9])
 def test_tiny_outer_weights_leave_the_unit_itself_and_saturated_ones_nothing(weight):
     network, arms = Network(1, 1), torch.tensor([[2.0]]).double()

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.experiments.tables import (
-    Checks,
-    Rate,
-    frequency,
-    quote,
-    rate,
-    share_of_parts,
-    table,
-)
+from fedgo.experiments.tables import Checks, Rate, frequency, quote, rate, share_of_parts, table
 
 
 @pytest.fixture

@@ -236,6 +236,10 @@ def main() -> None:
         for each in sockets:
             each.close()
         kits = provision(folder / "provisioned", ports, sizes.clients)
+        os.environ |= {
+            "FEDGO_MAKES": "at_site:hartmann",
+            "FEDGO_FOLDER": str(kits),
+        }  # what every machine allows
         sites = [f"site-{i + 1}" for i in range(sizes.clients)]
         processes = {name: started(kits / name) for name in ("localhost", *sites)}
         real = ProdEnv(str(kits / ADMIN), login_timeout=60.0, username=ADMIN)

@@ -38,10 +38,18 @@ def approx_dis_kernel_ucb(
     lengthscale: float = 1.0,
     oversampling: float = 10.0,
 ) -> Trace:
-    """``steps`` steps of ApproxDisKernelUCB; ``settings.gamma`` is the threshold on the accumulated σ².
+    """Play ``steps`` steps of ApproxDisKernelUCB, which models the reward by a kernel on a sampled dictionary of arms.
 
-    With q̄ = ``oversampling`` near 1 an arm pulled n times, whose σ² is about 1/n, leaves the redrawn dictionary about
-    once in three times and then looks new; the paper's theory wants q̄ well above 1.
+    With q̄ near 1, an arm that was pulled n times, whose σ² is about 1/n, leaves the redrawn dictionary about once in
+    three times and then looks new; the theory of its paper wants q̄ well above 1.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number of steps.
+        settings: λ, β, and as γ the threshold on the variances σ² added up since the last synchronisation.
+        lengthscale: The length scale ℓ of the kernel.
+        oversampling: The factor q̄ of the probability with which a datum enters the dictionary.
     """
     require_run(problem, clients, steps, settings)
     number("oversampling", oversampling, "give a positive q̄", above=0)
@@ -53,13 +61,12 @@ def approx_dis_kernel_ucb(
 
 
 class KernelState(NamedTuple):
-    """What every client of ApproxDisKernelUCB knows of its S runs, N clients and K arms.
+    """What the N clients of ApproxDisKernelUCB know in each of S runs, about K arms.
 
-    ``posterior`` is that of the rewards in the features φ of the dictionary, and ``rest`` = (k − φᵀφ)/λ, (S, N, K), the
-    variance that these features leave out. ``own`` are the counts and sums of all the client's own pulls, (S, N, K).
-    ``before`` (S, N, K) is σ² of every arm at the last synchronisation, once the new dictionary and statistics are in,
-    that is before the client's pulls since then; ``spent`` (S, N) is the sum of these σ² over the arms pulled since,
-    and ``fresh`` (S, N) the number of those pulls.
+    ``posterior`` is that of the rewards in the features φ of the dictionary. ``rest`` (S, N, K) is (k − φᵀφ)/λ, the
+    variance that these features leave out. ``own`` (S, N, K) are the counts and sums of all the client's own pulls.
+    ``before`` (S, N, K) is σ² of each arm right after the last synchronisation. ``spent`` (S, N) is the sum of these σ²
+    over the arms pulled since then, and ``fresh`` (S, N) the number of these pulls.
     """
 
     posterior: Posterior
@@ -72,9 +79,10 @@ class KernelState(NamedTuple):
 
 @dataclass(frozen=True)
 class NystroemKernel:
-    """N = ``learners`` clients on the kernel of ``problem``'s arms, sampling with q̄ = ``oversampling``.
+    """N = ``learners`` clients with a Nyström approximation of a kernel on the arms of ``problem``.
 
-    Before the first synchronisation the dictionary is empty and all arms look alike: the clients' own orders decide.
+    ``kernel`` (S, K, K) is the kernel and ``oversampling`` is q̄. Before the first synchronisation the dictionary is
+    empty and all arms look alike, so that each client's own order of ties decides.
     """
 
     learners: int
@@ -84,7 +92,7 @@ class NystroemKernel:
     oversampling: float
 
     def begin(self) -> KernelState:
-        """No data and an empty dictionary: mean 0 and σ² = k(x, x)/λ."""
+        """Return the state without data and with an empty dictionary: mean 0 and σ² = k(x, x)/λ."""
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
@@ -92,15 +100,15 @@ class NystroemKernel:
         return KernelState(posterior, prior, prior, own, own.sums[..., 0], own.sums[..., 0])
 
     def index(self, state: KernelState) -> Tensor:
-        """The upper confidence bound."""
+        """Return the upper confidence bound of each arm, (S, N, K)."""
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
-        """Whether the accumulated σ² exceeds γ with this pull."""
+        """Return whether the sum of σ² since the last synchronisation exceeds γ with this pull, (S, N) bool."""
         return state.spent + _at(state.before, arm) > self.settings.gamma
 
     def learn(self, state: KernelState, arm: Tensor, reward: Tensor, turn: Tensor) -> KernelState:
-        """Absorb the pull in the features of the current dictionary."""
+        """Return the state after the pull, in the features of the current dictionary."""
         return state._replace(
             posterior=state.posterior.absorb(arm, reward, turn),
             own=state.own.record(arm, reward, turn),
@@ -109,14 +117,16 @@ class NystroemKernel:
         )
 
     def synchronise(self, state: KernelState, star: Star, when: When) -> KernelState:
-        """A new dictionary, drawn with the current variances; then statistics in its features."""
+        """Return the state after a new dictionary is drawn with the current variances and the statistics are sent in
+        its features.
+        """
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
         self._charge(drawn, own, fresh, star, when)
         return place(state, when.run, self._refit(drawn.any(1), own, when.run))
 
     def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
-        """Which arms each client draws, (R, N, K) bool: each of its data with probability min(1, q̄σ²)."""
+        """Return which arms each client draws, (R, N, K) bool: each of its data with probability min(1, q̄σ²)."""
         chance = (self.oversampling * variance).clamp(0, 1)
         missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if each of its data is
         sources = (
@@ -126,7 +136,9 @@ class NystroemKernel:
         return uniform_draws(sources, *missed.shape[1:]) < 1 - missed
 
     def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
-        """The four messages: the arms drawn up, the dictionary down, the statistics in its features up and down."""
+        """Book the four messages: the drawn arms up, the dictionary down, and the statistics in its features up and
+        down.
+        """
         d_x, arms = self.problem.arms.shape[-1], own.counts.shape[-1]
         dictionary = drawn.any(1)
         members = dictionary.sum(1)
@@ -142,7 +154,9 @@ class NystroemKernel:
         star.broadcast(Message(total, down), when)
 
     def _refit(self, dictionary: Tensor, own: Tally, run: Tensor) -> KernelState:
-        """The state that all clients of the runs share after a synchronisation, with their ``own`` data (R, N, K)."""
+        """Return the state that all clients of the runs share after a synchronisation, with their ``own`` data (R, N,
+        K).
+        """
         kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
         total = own.summed()
@@ -155,16 +169,20 @@ class NystroemKernel:
 
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
-    """k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs (..., K, K) of the arms (..., K, d_x), ℓ = ``lengthscale``."""
+    """Return k(x, x') = exp(−|x − x'|²/(2ℓ²)) for all pairs of the ``arms`` (..., K, d_x), (..., K, K).
+
+    ``lengthscale`` is ℓ.
+    """
     number("lengthscale", lengthscale, "give a positive length scale ℓ", above=0)
     difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
     return (-difference.square().sum(-1) / (2 * lengthscale**2)).exp()
 
 
 def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
-    """Features (..., K, K) of all arms for the 0/1 ``dictionary`` (..., K): φφᵀ = K_XZ K_ZZ⁻¹ K_ZX.
+    """Return features φ of all arms, (..., K, K), with φφᵀ = K_XZ K_ZZ⁻¹ K_ZX for the dictionary Z.
 
-    Columns of arms outside the dictionary are 0; with the full dictionary φφᵀ is the kernel.
+    ``kernel`` (..., K, K) is the kernel, and ``dictionary`` (..., K) is 1 for the arms in Z and 0 for the others. The
+    columns of arms outside Z are 0. With all arms in Z, φφᵀ is the kernel.
     """
     inside = kernel * dictionary.unsqueeze(-1) * dictionary.unsqueeze(-2)
     inside.diagonal(dim1=-2, dim2=-1).add_(1 - dictionary + _JITTER)
@@ -174,8 +192,10 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: KernelState) -> Tensor:
+    """Return σ² of each arm, (S, N, K): that of the posterior and what the dictionary leaves out."""
     return state.posterior.variance + state.rest
 
 
 def _at(values: Tensor, arm: Tensor) -> Tensor:
+    """Return the entry of ``values`` (..., K) at ``arm`` (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

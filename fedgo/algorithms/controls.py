@@ -22,19 +22,19 @@ from fedgo.trace import Trace
 
 @on_cpu
 def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
-    """Every step a uniform arm; nothing is sent."""
+    """Play a uniformly drawn arm at every step, and send nothing."""
     require_run(problem, clients, steps)
-    arm, reward, bill = explore(problem, steps, "uniform")
-    never = torch.zeros_like(arm, dtype=torch.bool)
-    return Trace("Uniform", problem.name, clients, 0, arm, reward, problem.regret(arm), *bill, never)
+    arm, reward, ledger = explore(problem, steps, "uniform")
+    regret, sync = problem.regret(arm), torch.zeros_like(arm, dtype=torch.bool)
+    return Trace("Uniform", problem.name, clients, 0, arm, reward, regret, ledger.up, ledger.down, sync)
 
 
 @on_cpu
 def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """UCB1 on counts that all share at once, blind to the features.
+    """Play UCB1 on counts and sums that all clients share at once; it ignores the features.
 
-    The index is the mean reward of the arm plus √(2β ln t/n); β = 1 is UCB1 for rewards in [0, 1]. A pull is sent as
-    an arm's number and a reward: 2 scalars up and 2N down.
+    The index of an arm is its mean reward plus √(2β ln t/n), and β = 1 is UCB1 for rewards in [0, 1]. A pull is sent as
+    an arm's number and a reward: 2 scalars up and 2N scalars down.
     """
     require_run(problem, clients, steps, settings)
     runs, arms = problem.means.shape
@@ -42,6 +42,7 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
     def ucb1(posterior: Estimates, known: Tally) -> Tensor:
+        """Return the index of each arm, which is infinite for arms that were never pulled."""
         pulls = known.counts.clamp(min=1)
         t = known.counts.sum(-1, keepdim=True).clamp(min=1)
         index = known.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
@@ -55,9 +56,10 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
 def exact_kernel_ucb(
     problem: Problem, clients: int, steps: int, settings: Settings, lengthscale: float = 1.0
 ) -> Trace:
-    """Kernel UCB (RBF) on all data, synchronised at once: each pull costs d_x + 1 scalars up and N times that down.
+    """Play kernel UCB with the RBF kernel on all data, which are synchronised at every step.
 
-    Any factor Φ of the kernel ΦΦᵀ serves as features; the symmetric eigendecomposition takes nearly equal arms.
+    A pull costs d_x + 1 scalars up and N times as many down. Any factor Φ of the kernel ΦΦᵀ serves as features; we use
+    the symmetric eigendecomposition, which also takes arms that are nearly equal.
     """
     require_run(problem, clients, steps, settings)
     require_prior(1.0, settings.lam)

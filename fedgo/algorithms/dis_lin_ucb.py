@@ -17,7 +17,7 @@ from fedgo.trace import Trace
 
 @on_cpu
 def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """``steps`` steps of DisLinUCB with the squared radius ``settings.beta``."""
+    """Play ``steps`` steps of DisLinUCB, with the squared radius ``settings.beta``."""
     require_run(problem, clients, steps, settings)
     arms = problem.arms.unsqueeze(1)
     d_x = arms.shape[-1]

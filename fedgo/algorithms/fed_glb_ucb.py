@@ -28,7 +28,9 @@ MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
 
 
 class Link(NamedTuple):
-    """The link μ with the bounds c_μ = ``least`` ≤ μ' ≤ ``most`` that the Newton step and the descent use."""
+    """A link function μ = ``mean``, with the bounds ``least`` ≤ μ' ≤ ``most`` that the Newton step and the
+    descent use.
+    """
 
     mean: Callable[[Tensor], Tensor]
     least: float
@@ -49,7 +51,7 @@ def fed_glb_ucb(
     settings: Settings,
     link: Literal["identity", "logistic"] = "identity",
 ) -> Trace:
-    """``steps`` steps of Fed-GLB-UCB."""
+    """Play ``steps`` steps of Fed-GLB-UCB, which fits a generalised linear model with the ``link`` function."""
     require_run(problem, clients, steps, settings)
     require_prior(problem.arms.square().sum(-1).amax(), settings.lam)
     require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
@@ -60,9 +62,11 @@ def fed_glb_ucb(
 
 
 class LinkState(NamedTuple):
-    """Per learner (S, N, …): A⁻¹, b, θ, all own data as a `Tally` of rewards, pulls and log-ratio since the sync.
+    """What the N clients and the server of Fed-GLB-UCB know in each of S runs.
 
-    ``gram`` (S, d, d) is the server's A and ``fitted`` (S, d) its θ, from which its next fit starts.
+    Of each client: ``inverse`` A⁻¹ (S, N, d, d), ``b`` and ``theta`` θ (S, N, d), all its ``own`` counts and sums (S,
+    N, K), and since the last synchronisation the counts ``fresh`` (S, N, K) and the log-ratio ``gain`` (S, N). Of the
+    server: ``gram`` A (S, d, d), and ``fitted`` θ (S, d), from which its next fit starts.
     """
 
     inverse: Tensor
@@ -85,7 +89,7 @@ class GeneralisedLinear:
     link: Link
 
     def begin(self) -> LinkState:
-        """A = λI, b = θ = 0."""
+        """Return the state with A = λI and b = θ = 0."""
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
         inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
@@ -95,20 +99,23 @@ class GeneralisedLinear:
         return LinkState(inverse, vector, vector, own, own.counts, vector[..., 0], gram, vector[:, 0])
 
     def index(self, state: LinkState) -> Tensor:
-        """xᵀA⁻¹b + √β‖x‖_{A⁻¹}; μ increases, so the index is that of the linear part."""
+        """Return xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each arm, (S, N, K).
+
+        The link increases, so that the order of the linear parts is that of the optimistic rewards.
+        """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
         mean = (seen @ state.b.unsqueeze(-1)).squeeze(-1)
         return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: LinkState, arm: Tensor) -> Tensor:
-        """The event of DisLinUCB, for A after the pull."""
+        """Return whether the event of DisLinUCB fires for A after the pull, (S, N) bool."""
         _, variance = self._pulled(state, arm)
         pulls = state.fresh.sum(-1) + 1
         return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: LinkState, arm: Tensor, reward: Tensor, turn: Tensor) -> LinkState:
-        """Absorb the pull into A and b, and take the online Newton step."""
+        """Return the state after the pull, which changes A and b and moves θ by an online Newton step."""
         x, variance = self._pulled(state, arm)
         predicted = (x * state.theta).sum(-1)
         seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + variance).sqrt().unsqueeze(-1)
@@ -126,7 +133,10 @@ class GeneralisedLinear:
         )
 
     def synchronise(self, state: LinkState, star: Star, when: When) -> LinkState:
-        """Upload ΔA, fit θ over the star, download A, b and θ; the own data stay with their clients."""
+        """Return the state after the clients sent ΔA, θ was fitted over the star, and A, b and θ were sent to all.
+
+        The clients' own data are not sent.
+        """
         run = when.run
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
         pulls, (count, d) = state.fresh[run].sum(-1), arms.shape[-2:]
@@ -149,14 +159,15 @@ class GeneralisedLinear:
         return place(state, run, new)
 
     def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """x (S, N, d) and ‖x‖²_{A⁻¹} (S, N) of ``arm`` (S, N)."""
+        """Return the features x (S, N, d) of ``arm`` (S, N), and ‖x‖²_{A⁻¹} (S, N)."""
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
     def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
-        """θ (R, d) that minimises (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2], m' = μ, to within 1/(Nt)², from ``theta``.
+        """Return the θ (R, d) that minimises (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2] with m' = μ, to within 1/(Nt)².
 
-        Each step of the descent is a round of ``ask``: the clients' gradients, of which the server needs the sum.
+        The descent starts from ``theta``. Each of its steps is a round of ``ask``, in which the clients send their
+        gradients and the server needs their sum.
         """
         lam, total = self.settings.lam, own.summed()
         pulls = total.counts.sum(-1, keepdim=True)
@@ -164,14 +175,19 @@ class GeneralisedLinear:
         size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
 
         def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
+            """Return the gradient of the objective of the runs ``left`` (n,), as a function of points (n, d)."""
             exchange = ask(When(when.run[left], when.step[left]))
             arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
 
             def gradients(point: Tensor) -> Message[Tensor]:
+                """Return the message of the clients: the gradient of the summed loss at ``point``, without the ridge
+                term.
+                """
                 error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
                 return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
 
             def gradient(point: Tensor) -> Tensor:
+                """Return the gradient of the whole objective at ``point``, after one exchange."""
                 summed: Tensor = exchange(gradients, Message(point.unsqueeze(1), point.shape[-1]))
                 return torch.add(summed, point, alpha=lam) / n
 
@@ -184,11 +200,19 @@ class GeneralisedLinear:
 def nesterov(
     objective: Callable[[Tensor], Callable[[Tensor], Tensor]], start: Tensor, size: Tensor, small: Tensor
 ) -> Tensor:
-    """Nesterov's descent on R functions F at once, from ``start`` (R, d), each until |∇F|² ≤ ``small`` (R,).
+    """Minimise R functions F at once by Nesterov's descent, and return their minimisers (R, d).
 
-    θ⁺ = z − s∇F(z), w⁺ = (1 + √(1 + 4w²))/2, z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ) with step s = ``size`` (R, 1); the momentum
-    starts again (w = 1) where it points uphill (O'Donoghue and Candès 2015). ``objective(left)`` is asked for ∇F of the
-    functions ``left`` (n,) whenever some are finished. An ``ArithmeticError`` after `MOST_ROUNDS` steps.
+    θ⁺ = z − s∇F(z), w⁺ = (1 + √(1 + 4w²))/2, z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ). Where the momentum points uphill it starts
+    again with w = 1 (O'Donoghue and Candès 2015).
+
+    Args:
+        objective: Gives ∇F of the functions whose numbers it gets, (n,); it is called again when some are finished.
+        start: Where the descent begins, (R, d).
+        size: The step size s, (R, 1).
+        small: The value of |∇F|² at which a function is finished, (R,).
+
+    Raises:
+        ArithmeticError: Some function is not finished after `MOST_ROUNDS` steps.
     """
     fitted, left, gradient = start.clone(), torch.arange(len(start)), objective(torch.arange(len(start)))
     theta = ahead = start

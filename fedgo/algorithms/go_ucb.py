@@ -40,9 +40,20 @@ _CACHED = 400  # private models fitted at once: fewer pay more for the calls, mo
 def fed_go_ucb(
     problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> Trace:
-    """Fed-GO-UCB: N models around one ŵ₀, synchronised when the event with threshold γ fires.
+    """Play Phase II of Fed-GO-UCB: N models around one ŵ₀, which synchronise when the event with threshold γ fires.
 
-    It computes in the ``space`` of the arms, O(NK²) numbers, or of the "parameters", O(K(N + d_w)), for many arms.
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I on the same problem, a `shared_start`.
+        settings: λ, β, γ and the form of the messages.
+        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+        space: "arms" computes with O(NK²) numbers; "parameters" computes with O(K(N + d_w)), for many arms.
+
+    Returns:
+        The trace of both phases, T₀ + NT steps.
+
+    Raises:
+        ValueError: The start does not fit the problem or the settings.
     """
     return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
 
@@ -50,7 +61,7 @@ def fed_go_ucb(
 def fed_go_learner(
     problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> EventTriggered:
-    """The N models of Fed-GO-UCB before Phase II, for `simulate` or for whoever wants their proposals."""
+    """Return the N models of Fed-GO-UCB before Phase II, for `simulate`; the arguments are those of `fed_go_ucb`."""
     _check(problem, start, settings)
     engines = {"arms": EventTriggered, "parameters": ParameterSpace}
     require(space in engines, "space", space, f"choose one of {tuple(engines)}")
@@ -59,7 +70,10 @@ def fed_go_learner(
 
 @on_cpu
 def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
-    """One-GO-UCB: one model for all clients; each step costs (N + 1)(d_w² + d_w) scalars, γ is not used."""
+    """Play One-GO-UCB: one model that all clients share and that every pull updates at once.
+
+    A step costs (N + 1)(d_w² + d_w) scalars. γ is not used. The arguments are those of `fed_go_ucb`.
+    """
     _check(problem, start, settings)
     learner = _linearised(Immediate, 1, problem, start, settings, argmax)
     return _run("One-GO-UCB", problem, learner, start)
@@ -67,7 +81,10 @@ def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argma
 
 @on_cpu
 def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
-    """N-GO-UCB: N models, each around its client's own ŵ₀ (a `private_start`), nothing sent; γ is not used."""
+    """Play N-GO-UCB: N models that never communicate, each around its client's own ŵ₀, a `private_start`.
+
+    γ is not used. The arguments are those of `fed_go_ucb`.
+    """
     _check(problem, start, settings, shared=False)
     alone = Settings(settings.lam, settings.beta, float("inf"))
     learner = _linearised(EventTriggered, start.clients, problem, start, alone, argmax)
@@ -83,18 +100,20 @@ def private_start(
     langevin: Langevin | None = None,
     length: int | None = None,
 ) -> Start:
-    """Phase I of N-GO-UCB: the same pulls, each client fits its own ŵ₀ to its own share; nothing is sent.
+    """Run Phase I of N-GO-UCB: each client fits its own ŵ₀ to its own share of the pulls, and nothing is sent.
 
-    A client without data (T₀ < N) keeps the random walk that the Langevin noise alone makes of w = 0.
+    A client without data (T₀ < N) keeps what the Langevin noise alone makes of w = 0. The arguments are those of
+    `fedgo.phase_one.shared_start`.
     """
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
     apart = Shards(*(part.flatten(0, 1).unsqueeze(1) for part in shards))  # a system (S·N, 1, m, …) for each
     fits, at_once = [], max(1, _CACHED // clients)
     for first in range(0, len(generators), at_once):
-        some = slice(first * clients, (first + at_once) * clients)
-        of_some = Shards(*(part[some] for part in apart)), langevin, generators[first : first + at_once]
-        fits.append(last(langevin_rounds(network, *of_some, answer)))
+        systems = slice(first * clients, (first + at_once) * clients)
+        batch = Shards(*(tensor[systems] for tensor in apart))
+        sources = generators[first : first + at_once]
+        fits.append(last(langevin_rounds(network, batch, langevin, sources, answer)))
     w0, loss = (torch.cat(parts).unflatten(0, (-1, clients)) for parts in zip(*fits, strict=True))
     require_fitted(exploration.reward, loss)
     return Start(problem, network, clients, rounds, exploration, w0, loss)
@@ -102,34 +121,34 @@ def private_start(
 
 @dataclass(frozen=True)
 class Immediate(EventTriggered):
-    """One model that all N clients share: every pull is synchronised at once.
+    """One model that all N clients share, and that every pull updates at once.
 
-    The client that pulled uploads its ΔΣ, Δb (d_w² + d_w scalars, the others have nothing new to send) and all N
-    clients download Σ, b: (N + 1)(d_w² + d_w) scalars per step. Algorithm 1 with γ = 0 makes the same choices and
-    charges 2N(d_w² + d_w), since there all N clients upload. Where the pull itself is sent instead, ``datum`` is
-    its number of scalars (or an arm's number and the reward, if the encoding allows).
+    The client that pulled sends its ΔΣ and Δb, d_w² + d_w scalars, and all N clients receive Σ and b, which makes (N +
+    1)(d_w² + d_w) scalars for each step. Algorithm 1 with γ = 0 makes the same choices and charges 2N(d_w² + d_w),
+    because there all N clients send. If ``datum`` is given, the pull itself is sent, and ``datum`` is its number of
+    scalars (or 2, an arm's number and the reward, if the encoding allows).
     """
 
     datum: int | None = None
 
     @cached_property
     def cost(self) -> Tensor:
-        """Scalars of one pull, or of its statistics."""
+        """Return the number of scalars of one pull, or of its statistics."""
         cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
         if self.datum is None:
             return cost
         return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Always."""
+        """Return True for each learner: every pull synchronises."""
         return torch.ones_like(arm, dtype=torch.bool)
 
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
-        """0: nothing is left to synchronise."""
+        """Return 0 for each learner, because nothing is left to synchronise."""
         return state.gain
 
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
-        """Charge one upload and N downloads; the shared model is up to date already."""
+        """Charge one message up and N messages down; the shared model is up to date already."""
         message = Message(None, self.cost)
         star.collect(message, when, senders=1)
         star.broadcast(message, when)
@@ -137,6 +156,7 @@ class Immediate(EventTriggered):
 
 
 def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:
+    """Refuse a start or settings that do not fit the problem."""
     require_kind(isinstance(start, Start), "start", start, "give the Start that Phase I leaves")
     require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")

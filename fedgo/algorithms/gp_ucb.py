@@ -16,10 +16,18 @@ from fedgo.trace import Trace
 def gp_ucb(
     problem: Problem, clients: int, steps: int, beta: float, first: int = 10, refit: int = 25
 ) -> Trace:
-    """BoTorch's SingleTaskGP on all data, and the arm of the largest mean + √β·standard deviation.
+    """Play GP-UCB with BoTorch's SingleTaskGP on all data: the arm with the largest mean + √β·standard deviation.
 
-    ``first`` uniform pulls, then the arm of largest bound; the hyperparameters are fitted anew every ``refit`` steps.
-    Slow (a Gaussian process on every datum), so for few runs and steps. A pull is charged as in `exact_kernel_ucb`.
+    It is slow, because the Gaussian process conditions on each datum, and meant for few runs and steps. A pull is
+    charged as in `exact_kernel_ucb`.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number of steps.
+        beta: The squared weight β of the standard deviation.
+        first: The number of uniform pulls at the beginning.
+        refit: The number of steps between two fits of the hyperparameters.
     """
     require_run(problem, clients, steps)
     number("beta", beta, "give a finite squared radius β, at least 0", least=0)
@@ -52,6 +60,6 @@ def gp_ucb(
                 pulled[run, t] = UpperConfidenceBound(model.eval(), beta=beta)(x.unsqueeze(-2)).argmax()
             now = slice(t, t + 1)
             reward[:, now] = problem.observe(pulled[:, now], tape[:, now])
-    up, always = torch.full_like(pulled, d_x + 1), torch.ones_like(pulled, dtype=torch.bool)
-    played = (pulled, reward, problem.regret(pulled))
-    return Trace("GP-UCB (BoTorch)", problem.name, clients, 0, *played, up, clients * up, always)
+    up, sync = torch.full_like(pulled, d_x + 1), torch.ones_like(pulled, dtype=torch.bool)
+    regret, down = problem.regret(pulled), clients * up
+    return Trace("GP-UCB (BoTorch)", problem.name, clients, 0, pulled, reward, regret, up, down, sync)

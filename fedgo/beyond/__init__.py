@@ -1,8 +1,7 @@
 """What the paper does not have: what the book recommends to run, studies, federations, guards and the map."""
 
-from typing import TYPE_CHECKING
-
-from fedgo._lazy import loader
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedgo.beyond.advised import ADVISED, METHODS, UCB1, Advised
@@ -15,7 +14,9 @@ if TYPE_CHECKING:
     from fedgo.beyond.guard.counted import optimistic_ucb1
     from fedgo.beyond.guard.guarantee import Guarantee, guarded, guarded_fed_go_ucb
     from fedgo.beyond.guard.optimist import exact_go_ucb
-    from fedgo.beyond.study.study import Options, Standing, Study, as_lines
+    from fedgo.beyond.study.setup import Options, Setup
+    from fedgo.beyond.study.study import Study
+    from fedgo.beyond.study.trials import Standing, as_lines, next_trials, standings
     from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
     from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
     from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
@@ -31,16 +32,25 @@ _MODULES = {
     "guard.counted": ("optimistic_ucb1",),
     "guard.guarantee": ("Guarantee", "guarded", "guarded_fed_go_ucb",),
     "guard.optimist": ("exact_go_ucb",),
-    "study.study": ("Options", "Standing", "Study", "as_lines",),
+    "study.setup": ("Options", "Setup",),
+    "study.study": ("Study",),
+    "study.trials": ("Standing", "as_lines", "next_trials", "standings",),
     "surrogates.gaussian_process": ("GaussianProcess",),
     "surrogates.models": ("IndependentArms", "Surrogate",),
-    "surrogates.networks": ("LinearisedOnce", "Optimism", "Relinearised",),
+    "surrogates.networks": ("LinearisedOnce", "Relinearised",),
 }  # fmt: skip
 __all__ = [
     "ADVISED", "METHODS", "UCB1", "Advised", "Beginning", "Client", "Event", "Fitting", "GaussianProcess", "Growing",
     "Guarantee", "IndependentArms", "Kind", "Letter", "LinearisedOnce", "Optimism", "Options", "Plan", "Refused",
-    "Relinearised", "Server", "Standing", "Study", "Surrogate", "as_lines", "at_random", "converse",
-    "decode", "each_arm", "exact_go_ucb", "guarded", "guarded_fed_go_ucb", "optimistic_ucb1", "play",
-    "surrogate_ucb",
+    "Relinearised", "Server", "Setup", "Standing", "Study", "Surrogate", "as_lines", "at_random", "converse",
+    "decode", "each_arm", "exact_go_ucb", "guarded", "guarded_fed_go_ucb", "next_trials", "optimistic_ucb1", "play",
+    "standings", "surrogate_ucb",
 ]  # fmt: skip
-__getattr__ = loader(__name__, _MODULES)
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, whose module is loaded when the name is first asked for (PEP 562)."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

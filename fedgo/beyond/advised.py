@@ -62,14 +62,21 @@ class Advised:
         begun: Sequence[int] = (),
         retired: Tensor | None = None,
         most: int | None = None,
+        sites: int = 1,
+        turn: int = 0,
     ) -> Tensor:
         """The arms (L,) of the epoch, of at most ``most`` pulls if given, after pulls ``counts`` (K,) with noise σ =
         ``sigma``, planned by a ``fit`` as if those ``begun`` were told, and without those ``retired`` (K,); ``order``
-        (K,) decides ties."""
+        (K,) decides ties.
+
+        If the ``fit`` is of the cells of N = ``sites``, cells are returned, the first of the site ``turn`` and the
+        others in cyclic order of the sites, one of each site at least; those of ``begun`` are cells, too."""
         kappa, pulls = torch.where(counts > 0, self.kappa, self.untried), self.until.length(int(counts.sum()))
-        pulls = pulls if most is None else min(pulls, most)
-        rows = kappa.unsqueeze(0), order.unsqueeze(0)
-        planned, _ = plan([fit], *rows, sigma, len(begun) + pulls, begun, retired)
+        pulls = max(sites, pulls if most is None else min(pulls, most))
+        rows = kappa.repeat(1, sites), order.repeat(1, sites)
+        if retired is not None:
+            retired = retired.repeat(sites)
+        planned, _ = plan([fit], *rows, sigma, len(begun) + pulls, begun, retired, sites, turn)
         arms: Tensor = planned[0, len(begun) :]
         return arms
 

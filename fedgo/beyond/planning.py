@@ -26,6 +26,8 @@ def plan(
     pulls: int,
     begun: Sequence[int] = (),
     retired: Tensor | None = None,
+    sites: int = 1,
+    turn: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """The arms of L = ``pulls`` pulls with noise σ = ``sigma``, and the variance of each when it is pulled, (R, L).
 
@@ -33,13 +35,18 @@ def plan(
     takes from the variances of the C `rivals` as if it were observed, O(C) for each pull before it, but not for more
     than some `_BLOCK` or 2C; where one rival is left, it has all further pulls. The first are those of ``begun``, if
     they are decided already; no other is of an arm that is ``retired`` (K,).
+
+    With N = ``sites`` above 1 the K arms are the cells of `fedgo.beyond.surrogates.sites`, K/N of each site, and each
+    pull takes a cell of the site whose turn it is: the site ``turn`` first after those of ``begun``, then in cyclic
+    order.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     mean = torch.stack([fit.mean for fit in fits])
     if retired is not None:
         mean = mean.masked_fill(retired, -torch.inf)
     variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
-    among = rivals(mean, variance, kappa, opened)
+    among = rivals(mean, variance, kappa, opened, sites)
+    site = among // (mean.shape[1] // sites)
     mean, variance, kappa, order = (part.gather(1, among) for part in (mean, variance, kappa, order))
     variance, columns = _moments(fits, among, variance)
     places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
@@ -47,11 +54,13 @@ def plan(
     arms, variances = [], []
     for k in range(pulls):
         index = mean + kappa * variance.sqrt()
+        if sites > 1:
+            index = index.masked_fill(site != (turn + k - len(begun)) % sites, -torch.inf)
         arm = places[:, k : k + 1] if k < len(begun) else largest(index, order).unsqueeze(-1)
         arms.append(arm)
         variances.append(variance.gather(-1, arm))
         left = pulls - k - 1
-        if k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
+        if sites == 1 and k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
             arms.append(arm.expand(-1, left))
             variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
             break
@@ -69,13 +78,16 @@ def plan(
     return among.gather(1, torch.cat(arms, -1)), torch.cat(variances, -1)
 
 
-def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor) -> Tensor:
+def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1) -> Tensor:
     """The arms (R, C) that a joint plan may pull: widths only shrink, so that an arm whose mean + ``kappa``·√variance,
-    (R, K) each, is below the largest mean stays there, but for those ``opened`` (B,). C is that of the run with the
-    most."""
+    (R, K) each, is below the largest mean of its site stays there, but for those ``opened`` (B,). The K arms are K/N of
+    each of N = ``sites`` in turn. C is that of the run with the most."""
     upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
-    among = upper >= mean.amax(-1, keepdim=True) - 1e-6
-    return upper.topk(int(among.sum(-1).max()), -1).indices.sort(-1).values
+    top = mean.unflatten(1, (sites, -1)).amax(-1, keepdim=True)
+    margin = upper.unflatten(1, (sites, -1)).sub(top).flatten(1)
+    most = int((margin >= -1e-6).sum(-1).max())
+    among: Tensor = margin.topk(most, -1).indices.sort(-1).values
+    return among
 
 
 def _moments(

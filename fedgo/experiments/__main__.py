@@ -18,7 +18,9 @@ def main(package: str = "fedgo.experiments") -> None:
     parser.add_argument("study", choices=list(STUDIES))
     parser.add_argument("--player", action="append", default=[], help="this one only; may be given again")
     parser.add_argument("--regime", default="", help="only the regimes with this in their name")
-    parser.add_argument("--runs", type=int, help="at most so many runs of the evaluation")
+    parser.add_argument(
+        "--runs", type=int, default=sys.maxsize, help="at most so many runs of the evaluation"
+    )
     parser.add_argument(
         "--fresh", action="store_true", help="again what is there; without --regime the choices too"
     )
@@ -37,14 +39,14 @@ def main(package: str = "fedgo.experiments") -> None:
                 means = rows[rows["seed"] == SEED].groupby([*REGIME, "player"])[list(study.columns)].mean()
                 print(f"Means of the evaluation:\n{means.to_string()}")
             return
-        found = check(study, options.player, options.regime, folder=folder)
-    print(found.T.to_string())
-    for columns, rows in found[found["not_compared"] != ""].groupby("not_compared"):
+        comparison = check(study, options.player, options.regime, folder=folder)
+    print(comparison.T.to_string())
+    for columns, rows in comparison[comparison["not_compared"] != ""].groupby("not_compared"):
         print(f"{study.name}: not compared: {columns} of {', '.join(rows['player'])}")
     for player, module in missing(study).items():
         print(f"{study.name}: not played: {player}, because {module} is not installed")
-    if not found["same"].all():
-        sys.exit(f"{study.name}: not the same: {', '.join(found['player'][~found['same']])}")
+    if not comparison["same"].all():
+        sys.exit(f"{study.name}: not the same: {', '.join(comparison['player'][~comparison['same']])}")
 
 
 if __name__ == "__main__":

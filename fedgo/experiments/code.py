@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def hash_of(parts: Iterable[str | bytes]) -> str:
-    """16 hexadecimal digits that stand for ``parts`` and the places where they are divided."""
+    """Return 16 hexadecimal digits that stand for ``parts`` and for the places where they are divided."""
     total = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -20,7 +20,7 @@ def hash_of(parts: Iterable[str | bytes]) -> str:
 
 
 def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
-    """The names that the imports of a module ``name`` give to others, and those of these others, with dots."""
+    """Yield, for each import of a module ``name``, the name that it binds and the dotted name of what is imported."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -35,7 +35,7 @@ def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 
 def imported(tree: ast.AST, name: str) -> Iterator[str]:
-    """What a module ``name`` takes from others, with dots: what it imports, and what it names after a package."""
+    """Yield the dotted names of what a module ``name`` imports, and of what it uses of an imported package."""
     pairs = [*bound(tree, name)]
     yield from (other for _, other in pairs)
     others = dict(pairs)
@@ -46,10 +46,10 @@ def imported(tree: ast.AST, name: str) -> Iterator[str]:
 
 
 def module_of(name: str, package: Path = PACKAGE) -> str:
-    """The module of the ``package`` that defines ``name``; empty for a folder of it, and for what is not its own.
+    """Return the module of the ``package`` that defines ``name``, or "" for a folder and for other packages' names.
 
-    A name that a folder's ``__init__.py`` imports is that of the module it comes from. So a name more in there changes
-    nothing for whoever does not use it.
+    A name that a folder's ``__init__.py`` imports belongs to the module that it comes from, so that one name more in
+    there changes nothing for modules that do not use it.
     """
     first, *parts = name.split(".")
     folder, path = first, package
@@ -65,21 +65,24 @@ def module_of(name: str, package: Path = PACKAGE) -> str:
 
 
 def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
-    """A hash of what each module does that defines one of the names ``roots``, and of all that these take from the
-    ``package``, by module."""
-    found: dict[str, str] = {}
+    """Return a hash for each module that defines one of the names ``roots``, and for each that these import from
+    ``package``.
+    """
+    hash_by_module: dict[str, str] = {}
     waiting = [*roots]
     while waiting:
         module = module_of(waiting.pop(), package)
         file = package.parent.joinpath(*module.split(".")).with_suffix(".py")
-        if module and module not in found and file.is_file():
-            found[module] = _read(file, module).hash
+        if module and module not in hash_by_module and file.is_file():
+            hash_by_module[module] = _read(file, module).hash
             waiting += _read(file, module).imported
-    return dict(sorted(found.items()))
+    return dict(sorted(hash_by_module.items()))
 
 
 def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAGE) -> str:
-    """A hash of what the modules ``roots`` and all that they import do, and the Python of ``files`` by themselves."""
+    """Return one hash of the modules of ``roots`` with all that they import, and of the Python files ``files`` by
+    themselves.
+    """
     parts = [part for pair in hashes(roots, package).items() for part in pair]
     for name in files:
         parts += [name, _read(package / name, "").hash]
@@ -87,7 +90,7 @@ def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAG
 
 
 def _dotted(node: ast.AST) -> str:
-    """``a.b.c`` as text; what does not begin with a name begins with a dot."""
+    """Return ``a.b.c`` as text; an expression that does not begin with a name begins with a dot."""
     match node:
         case ast.Attribute(value=value, attr=attribute):
             return f"{_dotted(value)}.{attribute}"
@@ -97,7 +100,7 @@ def _dotted(node: ast.AST) -> str:
 
 
 class _Module(NamedTuple):
-    """What is read off a file: a ``hash`` of what it does, and the names that are ``bound`` and ``imported``."""
+    """What is read off a file: a ``hash`` of what its code does, and the names that it binds and imports."""
 
     hash: str
     bound: tuple[tuple[str, str], ...]
@@ -105,12 +108,13 @@ class _Module(NamedTuple):
 
 
 def _read(file: Path, name: str) -> _Module:
+    """Return what is read off ``file``, the module ``name``; a file that has not changed is read once."""
     return _read_once(file, file.stat().st_mtime_ns, name)
 
 
 @cache
 def _read_once(file: Path, changed: int, name: str) -> _Module:
-    """The ``file`` of the module ``name``, last ``changed`` then, without its docstrings."""
+    """Read ``file``, the module ``name``, without its docstrings; ``changed`` is the time of its last change."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -29,9 +29,10 @@ _BEST_TO_WORST = LinearSegmentedColormap.from_list("loss", ["#0072B2", "#D55E00"
 
 
 def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[float]) -> dict[str, Any]:
-    """What one algorithm does on one problem for every threshold: mean curves over the runs, and sync times of five.
+    """Return what one algorithm does on one problem for each threshold, as data for the explorer "threshold".
 
-    The steps of a curve are evenly spaced on a logarithmic axis.
+    The data are mean curves over the runs, at steps that are evenly spaced on a logarithmic axis, and the
+    synchronisations of five runs.
     """
     traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
@@ -55,10 +56,17 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
 
 
 def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int) -> dict[str, Any]:
-    """Steps ``first`` to ``last`` of Phase II of the first run of ``trace``, played with ``settings`` from ``start``.
+    """Return some steps of Phase II of the first run of ``trace``, as data for the explorer "trigger".
 
-    Of each step the arm, and n_i L_i of the client whose turn it is, as line 6 sees it; of each arm what a pull
-    costs, and a colour from blue, nothing, to red, the most. Step ``first`` comes right after a synchronisation.
+    For each step the data have the arm and n_i L_i of the client whose turn it is, as line 6 sees it. For each arm they
+    have the regret of a pull, and a colour from blue (none) to red (the most).
+
+    Args:
+        start: Phase I of the trace.
+        trace: The trace.
+        settings: The settings that it was played with.
+        first: The first step, which comes right after a synchronisation.
+        last: The step after the last one.
     """
     trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
     sync = trace.sync[0, trace.phase_one :]
@@ -80,19 +88,22 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
 
 
 def threshold(gamma: float) -> str:
-    """γ as it is printed."""
+    """Return γ as it is printed."""
     return "∞" if math.isinf(gamma) else f"{gamma:g}"
 
 
 def _short(values: Tensor) -> list[float]:
-    """Four digits of each value."""
+    """Return each value with four digits."""
     return [float(f"{value:.4g}") for value in values.tolist()]
 
 
 def explorer(kind: str, figure: str, **data: Any) -> str:
-    """The HTML of the explorer ``kind``, "threshold", "budget" or "trigger", with the ``data`` that its script draws.
+    """Return the HTML of an explorer with the ``data`` that its script draws.
 
-    ``figure`` is the label of the figure that says the same where no script runs.
+    Args:
+        kind: "threshold", "budget" or "trigger".
+        figure: The label of the figure that says the same where no script runs.
+        data: The data by name, which JSON can hold.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return (

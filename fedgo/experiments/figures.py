@@ -1,8 +1,7 @@
 """Figures: one matplotlib style, one colour and marker per algorithm, and those drawn both wide and narrow."""
 
-import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -14,7 +13,7 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 from torch import Tensor
 
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.summaries import interval, mean_error
+from fedgo.experiments.summaries import mean_error
 from fedgo.trace import Trace
 
 # Of the paper's comparison, and of what the book advises instead: the same colours on every page.
@@ -22,7 +21,6 @@ STYLES: Mapping[str, tuple[str, str]] = {
     **{name: player.style for name, player in ALGORITHMS.items() if player.style},
     "advised": ("#0A7F5A", "*"),
 }
-_FALLBACK = ("#000000", "p")
 _POINTS = 70  # steps at which a curve is drawn, closer at first, where it bends; more make the file large
 
 
@@ -47,7 +45,7 @@ def use_style() -> None:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Number ``axis`` in digits, as in text; a logarithmic one at 1, 2 and 5 times powers of ten and nowhere else."""
+    """Number ``axis`` in digits, as in text; a logarithmic axis only at 1, 2 and 5 times powers of ten."""
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "−")))
@@ -57,9 +55,9 @@ def plain_ticks(axis: Axis) -> None:
 def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
     """Draw the mean of ``values`` (S, steps) over the runs, and a band of two standard errors on each side of it.
 
-    The curve has the colour, the marker and the label of the algorithm ``name``. It begins at the first step whose mean
-    is positive, since a logarithmic axis has no zero; for the same reason a band does not go below a hundredth of the
-    mean. Where two curves lie on each other both are seen, since every algorithm has its markers at other steps.
+    The curve has the colour, the marker and the label of the algorithm ``name``. A logarithmic axis has no zero;
+    therefore the curve begins at the first step whose mean is positive, and the band does not go below a hundredth of
+    the mean. Each algorithm has its markers at other steps, so that both of two equal curves are seen.
     """
     colour, marker = STYLES[name]
     steps = np.unique(((values.shape[1] - 1) * np.linspace(0, 1, _POINTS) ** 2).round().astype(int))
@@ -120,44 +118,4 @@ def regret_and_communication(
             panel.set_ylim(bottom=min(float(np.asarray(line.get_ydata())[-1]) for line in panel.lines) / 10)
     handles, names = regret.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=2 if narrow else 3, fontsize=size)
-    return figure
-
-
-class Outcome(NamedTuple):
-    """What an algorithm got and paid on one problem: its final ``regret`` (S,), and its mean bills in scalars."""
-
-    regret: Tensor
-    dense: float
-    packed: float
-
-
-def regret_against_scalars(outcomes: Mapping[str, Outcome], uniform: float, narrow: bool = False) -> Figure:
-    """Final regret over scalars sent, both logarithmic, every algorithm by its colour, its marker and its name.
-
-    Filled at the mean regret, with its 95 % interval, and the dense bill; an arrow leads to the packed bill, hollow,
-    where that is another. A dotted line is the regret of ``uniform`` play. ``narrow`` is for a phone.
-    """
-    figure, axes = plt.subplots(figsize=(3.6, 3.8) if narrow else (7.2, 4.2))
-    size = 9 if narrow else 11
-    text: Any = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": size}
-    lowest = min(outcomes.values(), key=lambda each: float(each.regret.mean()))
-    for name, each in outcomes.items():
-        colour, marker = STYLES.get(name, _FALLBACK)
-        mean, low, high = interval(np.mean, each.regret.numpy())
-        ends = {each.dense: colour} | {each.packed: "white"}  # one and hollow where the bills are equal
-        arrow: Any = {"arrowstyle": "->", "color": colour, "linewidth": 1.6, "shrinkB": 0.6 * size}
-        axes.annotate("", (each.packed, mean), (each.dense, mean), arrowprops=arrow)
-        for bill, filling in ends.items():
-            axes.plot([bill] * 2, [low, high], color=colour)
-            axes.plot(bill, mean, marker, color=colour, markerfacecolor=filling, markersize=size, zorder=3)
-        below = each is lowest or float(mean) > uniform / 3  # no name on the line of uniform play
-        side = -1.4 if below else 1.4
-        axes.annotate(name, (math.sqrt(each.dense * each.packed), mean), (0, side * size), **text)
-    axes.axhline(uniform, color="0.4", linestyle=":")
-    right: Any = {**text, "ha": "right", "xycoords": axes.get_yaxis_transform()}
-    axes.annotate("uniform play", (1, uniform), (0, -0.9 * size), **right)
-    axes.set(xscale="log", yscale="log", xlabel="scalars sent", ylabel="final regret")
-    axes.set_title("lower left is better; arrows: the same, packed", fontsize=size)
-    plain_ticks(axes.yaxis)
-    axes.margins(x=0.12, y=0.14)
     return figure

@@ -18,15 +18,18 @@ Candidate = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
-    """How many ``settings`` are judged, and on how many ``runs`` in all."""
+    """One round of successive halving: how many ``settings`` are judged, and on how many ``runs`` in all."""
 
     settings: int
     runs: int
 
 
 class Halving(NamedTuple):
-    """The settings of every rung that is done, ``ranked`` from the best on; and those ``waiting`` to be played on
-    ``runs`` runs, if not all rungs are."""
+    """How far a choice by successive halving has come.
+
+    ``ranked`` has the settings of each finished rung, the best first. ``waiting`` are the settings that have to be
+    played on ``runs`` runs next; it is empty if all rungs are finished.
+    """
 
     ranked: list[list[Candidate]]
     waiting: list[Candidate]
@@ -36,10 +39,15 @@ class Halving(NamedTuple):
 def halve(
     settings: Sequence[Candidate], rungs: Sequence[Rung], score: Callable[[Candidate, int], float | None]
 ) -> Halving:
-    """How far the choice among ``settings`` has come, given the ``score`` of each on its first runs, None if it lacks.
+    """Return how far the choice among ``settings`` has come.
 
-    The leader of a rung stays to the end, whatever becomes of it: what its choice would have cost is then known. Equal
-    settings stay in the order in which they were given.
+    The best setting of each rung stays to the end, so that the cost of choosing it is known. Equal settings stay in the
+    order in which they were given.
+
+    Args:
+        settings: The settings.
+        rungs: The rungs, from the first to the last.
+        score: Gives the score of a setting on its first runs, or None if a run is missing.
     """
     ranked: list[list[Candidate]] = []
     leaders: list[Candidate] = []
@@ -59,10 +67,13 @@ def halve(
 
 
 def together(means: Sequence[float | None]) -> float | None:
-    """The score of a setting with these ``means``, one for each regime: the mean, or the geometric one of several."""
-    there = [round(mean, DIGITS) for mean in means if mean is not None]
-    if len(there) < len(means):
+    """Return the score of a setting from its mean regret on each regime, or None if a mean is missing.
+
+    The score is the mean itself for one regime, and the geometric mean of 1 + the means, less 1, for several.
+    """
+    complete = [round(mean, DIGITS) for mean in means if mean is not None]
+    if len(complete) < len(means):
         return None
-    if len(there) == 1:
-        return there[0]
-    return math.expm1(math.fsum(map(math.log1p, there)) / len(there))
+    if len(complete) == 1:
+        return complete[0]
+    return math.expm1(math.fsum(map(math.log1p, complete)) / len(complete))

@@ -7,7 +7,13 @@ from fedgo.confidence import Tally, compress
 
 
 def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
-    """n and S behind ΔΣ = Σ n_a g_a g_aᵀ and Δb = Σ S_a g_a, of independent g_a."""
+    """Return the counts n and sums S that a client's message ΔΣ = Σ n_a g_a g_aᵀ, Δb = Σ S_a g_a reveals.
+
+    Args:
+        gradients: The gradients g_a of the arms, which have to be independent, (..., K, d_w).
+        matrix: ΔΣ, (..., d_w, d_w).
+        vector: Δb, (..., d_w).
+    """
     factor, basis = compress(gradients)  # G = LQᵀ; GGᵀ would lose half the digits
     upper, sums = factor.mT, basis.mT @ vector.unsqueeze(-1)
     inner = basis.mT @ matrix @ basis

@@ -23,8 +23,8 @@ MANY = 100  # arms from which the engine for many arms is used
 class Play:
     """How an algorithm plays a world with a setting.
 
-    ``call`` plays. ``key`` names the algorithm, with dots, and its options, and is what the store of traces knows it
-    by; with an empty key nothing is stored.
+    ``call`` plays. ``key`` names the algorithm, with dots, and its options; stored traces are found by it, and with an
+    empty key nothing is stored.
     """
 
     call: Callable[[World, Setting], Trace]
@@ -46,10 +46,11 @@ def known_as(
 
 @dataclass(frozen=True)
 class Player:
-    """An algorithm in a study: ``play`` it with a setting of its ``grid``, or with what ``setting_of`` has chosen.
+    """An algorithm in a study, with the settings that it may choose from.
 
-    ``title`` and ``style`` (colour and marker) are what the book calls and draws it by. ``plays_on`` says on
-    which regimes it is played. ``dense``: its statistics are matrices in the paper's count.
+    ``play`` is called with a setting of the ``grid``, or with the setting that the player ``setting_of`` has chosen.
+    ``title`` and ``style`` (colour and marker) are its name and mark in the book. ``plays_on`` says on which regimes it
+    plays. ``dense`` says whether the paper counts its messages as matrices.
     """
 
     play: Play
@@ -61,17 +62,22 @@ class Player:
     dense: bool = False
 
     def run(self, world: World, setting: Setting) -> Trace:
-        """The trace of all runs of ``world``, from the store of `fedgo.experiments.traces` as far as it has them."""
+        """Return the trace of all runs of ``world``; runs that `fedgo.experiments.traces` has stored are not played
+        again.
+        """
         return traces.stored(self.play.call, self.play.key, world, setting)
 
 
 def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
-    """Every combination of the values on the ``axes``."""
+    """Return a setting for each combination of the values on the ``axes``."""
     return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
 def settings(world: World, setting: Setting) -> Settings:
-    """λ, β and whatever else ``setting`` has of `Settings`, with the messages of the ``world``."""
+    """Return the `Settings` that ``setting`` describes, with the form of messages of ``world``.
+
+    With "s" and "kappa" in the setting, λ = (σ/s)² and β = (κσ)².
+    """
     values = dict(setting)
     if "s" in values:
         sigma = world.problem.sigma
@@ -80,10 +86,15 @@ def settings(world: World, setting: Setting) -> Settings:
 
 
 def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Play:
-    """An algorithm that Phase I prepares; Fed-GO-UCB in the space of its parameters where there are many arms."""
+    """Return how an algorithm plays that begins with Phase I.
+
+    Fed-GO-UCB computes in the space of its parameters if there are more than `MANY` arms. ``private`` says whether each
+    client fits its own ŵ₀. ``options`` go to ``run``.
+    """
 
     @known_as(run, options)
     def play(world: World, setting: Setting) -> Trace:
+        """Run Phase II from the Phase I of ``world``."""
         start, space = world.private if private else world.shared, {}
         if run is fed_go_ucb and world.problem.means.shape[1] > MANY:
             space = {"space": "parameters"}
@@ -93,10 +104,13 @@ def from_start(run: Callable[..., Trace], private: bool = False, **options: Any)
 
 
 def from_scratch(run: Callable[..., Trace], *own: str) -> Play:
-    """An algorithm that makes all T₀ + NT steps itself; ``own`` names its parameters beside those of `Settings`."""
+    """Return how an algorithm plays that makes all T₀ + NT steps itself; ``own`` names its parameters beside
+    `Settings`.
+    """
 
     @known_as(run)
     def play(world: World, setting: Setting) -> Trace:
+        """Run the algorithm for all steps of ``world``."""
         others = {name: value for name, value in setting.items() if name not in own}
         parameters = {name: setting[name] for name in own}
         return run(world.problem, world.clients, world.steps, settings(world, others), **parameters)
@@ -106,5 +120,5 @@ def from_scratch(run: Callable[..., Trace], *own: str) -> Play:
 
 @known_as(uniform_random)
 def play_uniform(world: World, setting: Setting) -> Trace:
-    """Uniform play."""
+    """Play uniformly drawn arms for all steps of ``world``."""
     return uniform_random(world.problem, world.clients, world.steps)

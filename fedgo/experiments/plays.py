@@ -24,7 +24,7 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Replayed:
-    """The runs of ``trace``, which Phase II made from ``start`` with ``settings``, and their `replay`."""
+    """The runs of a ``trace`` that Phase II made from ``start`` with ``settings``, with what the analysis needs."""
 
     problem: Problem
     start: Start
@@ -38,49 +38,49 @@ class Replayed:
 
     @property
     def regret(self) -> Tensor:
-        """r_t of Phase II, (S, NT)."""
+        """The instantaneous regret r_t of Phase II, (S, NT)."""
         return self.trace.regret[:, self.trace.phase_one :]
 
     @property
     def sync(self) -> Tensor:
-        """Where a step of Phase II ends with a synchronisation, (S, NT) bool."""
+        """Whether each step of Phase II ends with a synchronisation, (S, NT) bool."""
         return self.trace.sync[:, self.trace.phase_one :]
 
     @cached_property
     def gradients(self) -> Tensor:
-        """∇f_x(ŵ₀) of all arms, (S, K, d_w)."""
+        """The gradients ∇f_x(ŵ₀) of all arms, (S, K, d_w)."""
         return self.start.network.gradients(self.start.w0[:, 0], self.problem.arms)
 
     @cached_property
     def offsets(self) -> Tensor:
-        """f_x(ŵ₀) of all arms, (S, K)."""
+        """The values f_x(ŵ₀) of all arms, (S, K)."""
         return self.start.network.values(self.start.w0[:, 0], self.problem.arms)
 
     @property
     def residual(self) -> Tensor:
-        """y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
+        """The residuals y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
         return self.trace.reward[:, self.trace.phase_one :] - self.offsets.gather(1, self.arm)
 
     @property
     def dimension(self) -> int:
-        """min(K, d_w), what the gradients can span."""
+        """min(K, d_w), the largest dimension that the gradients can span."""
         return min(self.problem.arms.shape[1], self.start.network.size)
 
     @cached_property
     def replay(self) -> Replay:
-        """Widths, log-determinants and epochs of every step."""
+        """The widths, log-determinants and epochs of each step."""
         return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
 
 
 @dataclass(frozen=True)
 class PhaseTwoRuns(Replayed):
-    """Runs of Phase II with C_g = ``slope``, a bound on every ‖g_t‖."""
+    """Runs of Phase II with ``slope``, a bound C_g on all ‖g_t‖."""
 
     slope: float
 
     @property
     def information_bound(self) -> float:
-        """R ≥ Λ, with min(K, d_w) for d_w."""
+        """The bound R ≥ Λ, with min(K, d_w) in place of d_w."""
         return information_bound(self.dimension, self.arm.shape[1], self.slope, self.settings.lam)
 
     @property
@@ -91,11 +91,11 @@ class PhaseTwoRuns(Replayed):
 
 @dataclass(frozen=True)
 class Hindsight(Replayed):
-    """Runs of Fed-GO-UCB seen by one who knows w* = ``truth`` (S, d_w), which fits f, as the confidence lemma does.
+    """Runs of Fed-GO-UCB as somebody sees them who knows w*, to check the confidence lemma.
 
-    ``curvature`` (S,) is C_h on the segment from ŵ₀ to w*, the largest of any arm. The distance of the centre from w*
-    has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* − ŵ₀)), with the noise η_s and the Taylor remainders
-    a_s.
+    ``truth`` (S, d_w) is w*, which fits f, and ``curvature`` (S,) is C_h on the segment from ŵ₀ to w*, the largest of
+    any arm. The distance of the centre from w* has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* − ŵ₀)),
+    with the noise η_s and the Taylor remainders a_s.
     """
 
     truth: Tensor
@@ -103,18 +103,18 @@ class Hindsight(Replayed):
 
     @property
     def centre(self) -> Tensor:
-        """ŵ₀, (S, d_w)."""
+        """ŵ₀ of each run, (S, d_w)."""
         return self.start.w0[:, 0]
 
     @property
     def rho(self) -> Tensor:
-        """ρ₀ = ‖ŵ₀ − w*‖, (S,)."""
+        """The distance ρ₀ = ‖ŵ₀ − w*‖ of each run, (S,)."""
         distance: Tensor = (self.centre - self.truth).norm(dim=-1)
         return distance
 
     @cached_property
     def remainder(self) -> Tensor:
-        """a_x = f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of all arms, (S, K)."""
+        """The Taylor remainders a_x = f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of all arms, (S, K)."""
         away = (self.truth - self.centre).unsqueeze(-1)
         return self.problem.means - self.offsets - (self.gradients @ away).squeeze(-1)
 
@@ -125,20 +125,23 @@ class Hindsight(Replayed):
         return torch.arange(0, steps, max(1, steps // 10))
 
     def known(self, at: Tensor) -> Tally:
-        """D_{t,i} after the pulls of the steps ``at`` (n,), (S, n, K)."""
+        """Return D_{t,i} after the pulls of the steps ``at`` (n,), (S, n, K)."""
         return Tally(*(part[:, at] for part in self.replay.known))
 
     def ball(self, at: Tensor) -> Ball:
-        """The client's centre ŵ (S, n, d_w) and Σ (S, n, d_w, d_w) after the steps ``at``, with β = 1."""
+        """Return the client's ball after the steps ``at`` (n,): ŵ (S, n, d_w) and Σ (S, n, d_w, d_w), with β = 1."""
         around = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
         return ball(*around, self.settings.lam, 1.0, self.known(at))
 
     def distance(self, at: Tensor) -> Tensor:
-        """‖ŵ − w*‖_Σ after the steps ``at``, (S, n)."""
+        """Return ‖ŵ − w*‖_Σ after the steps ``at`` (n,), (S, n)."""
         return self.ball(at).distance(self.truth.unsqueeze(1)).sqrt()
 
     def radius(self, delta: float, exact: bool = False) -> Tensor:
-        """√β_{t,i} of the confidence lemma after every step, (S, NT); ``exact`` as if ŵ₀ = w*: its noise alone."""
+        """Return √β_{t,i} of the confidence lemma after each step, (S, NT).
+
+        With ``exact`` it is the radius for ŵ₀ = w*, which contains the noise alone.
+        """
         return radius(
             self.replay.information,
             self.replay.known.counts.sum(-1),
@@ -155,9 +158,14 @@ class Hindsight(Replayed):
 def play_phase_two(
     problem: Problem, start: Start, settings: Settings, index: Index | None = None, slope: float | None = None
 ) -> PhaseTwoRuns:
-    """Phase II of Fed-GO-UCB, with another ``index`` where one is given.
+    """Play Phase II of Fed-GO-UCB from ``start`` and return its runs.
 
-    C_g is ``slope``, or else the largest ‖∇f_x(ŵ₀)‖ of any arm.
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I on the same problem.
+        settings: λ, β and γ.
+        index: The index that chooses the arms; the first-order one if it is None.
+        slope: C_g; the largest ‖∇f_x(ŵ₀)‖ of any arm if it is None.
     """
     learner = replace(fed_go_learner(problem, start, settings), optimism=index)
     steps = start.clients * start.rounds
@@ -170,7 +178,10 @@ def play_phase_two(
 def linear_play(
     problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
 ) -> PhaseTwoRuns:
-    """Phase II alone, NT steps on linear features, ∇f_x = x: a `SingleUnit` at ŵ₀ = 0, where f_x = 0."""
+    """Play Phase II alone, NT steps on linear features with ∇f_x = x.
+
+    The model is a `SingleUnit` at ŵ₀ = 0, where f_x = 0.
+    """
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
     start = Start(problem, SingleUnit(d_x), clients, rounds, Exploration.nothing(runs), origin, loss)
@@ -178,22 +189,25 @@ def linear_play(
 
 
 def blind(source: torch.Generator) -> Index:
-    """An index that is drawn at random: every arm with equal probability, whatever is known."""
+    """Return an index that draws all arms with equal probability, whatever is known."""
 
     def index(posterior: Estimates, known: Tally) -> Tensor:
+        """Return a random number for each arm."""
         return torch.rand(known.sums.shape, generator=source, dtype=torch.float64)
 
     return index
 
 
 def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
-    """Line 3 of Algorithm 1 for `SingleUnit` on ``arms`` (S, K, d_x): the order of max f_x(w) over the ball.
+    """Return line 3 of Algorithm 1 as an index for `SingleUnit` on ``arms`` (S, K, d_x).
 
-    tanh increases, so it is that of max wᵀx = ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²).
+    tanh increases, so that the order of max f_x(w) over the ball is the order of max wᵀx = ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) +
+    √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²).
     """
     value = start.network.values(start.w0, arms.unsqueeze(1))
 
     def index(posterior: Estimates, known: Tally) -> Tensor:
+        """Return max wᵀx over the ball for each arm."""
         return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
 
     return index
@@ -202,10 +216,17 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 def random_play(
     runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
 ) -> PhaseTwoRuns:
-    """Linear features with everything drawn from ``source``: N, T, K, d, arms, mean rewards, λ and γ.
+    """Play Phase II on linear features with N, T, K, d, arms, mean rewards, λ and γ drawn at random.
 
-    λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, unless only a ``share`` of that; γ is
-    from 0.01 to 100.
+    λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, times ``share``. γ is from 0.01 to
+    100.
+
+    Args:
+        runs: The number of runs.
+        seed: The seed of the noise.
+        source: The generator that draws everything else.
+        index: The index that chooses the arms; the first-order one if it is None.
+        share: The factor of λ.
     """
     clients, rounds, d_x, arms = (
         int(torch.randint(2, top, (1,), generator=source)) for top in (13, 41, 7, 16)

@@ -7,8 +7,12 @@ from torch import Tensor
 
 
 class Bookkeeping(NamedTuple):
-    """Line 6 at every step of one run, (NT,): the client's ``pulls`` since the last synchronisation, its log-ratio
-    ``ratio`` as computed and as ``meant``, whether it ``fires``; and the server's matrix ``sigma`` at the end."""
+    """Line 6 of Algorithm 1 at each step of one run, (NT,).
+
+    ``pulls`` counts the client's pulls since the last synchronisation. ``ratio`` is its log-ratio as computed, and
+    ``meant`` the one that is meant. ``fires`` says whether the event fires. ``sigma`` is the server's matrix at the
+    end.
+    """
 
     pulls: Tensor
     ratio: Tensor
@@ -20,10 +24,18 @@ class Bookkeeping(NamedTuple):
 def bookkeeping(
     features: Tensor, arm: Tensor, clients: int, lam: float, gamma: float, reset: bool = False
 ) -> Bookkeeping:
-    """Lines 4 to 10 as printed, without a reset of ΔΣ, or with it, when the arms ``arm`` (NT,) are pulled.
+    """Run lines 4 to 10 as printed on given arms, and compare the log-ratio with the one that is meant.
 
-    ``features`` (K, r) are the gradients' coordinates. The event compares det Σ_{t,i} with det(Σ_{t,i} − ΔΣ_{t,i});
-    meant is the determinant of what all clients downloaded last.
+    The event compares det Σ_{t,i} with det(Σ_{t,i} − ΔΣ_{t,i}). Meant is the determinant of what all clients downloaded
+    last.
+
+    Args:
+        features: The gradients' coordinates, (K, r).
+        arm: The arms that are pulled, (NT,).
+        clients: The number N of clients.
+        lam: The regularisation weight λ.
+        gamma: The threshold γ.
+        reset: Whether ΔΣ is reset after a synchronisation, which the printed lines leave out.
     """
     server = lam * torch.eye(features.shape[1], dtype=torch.float64)
     sigma, delta = server.repeat(clients, 1, 1), torch.zeros(clients, *server.shape, dtype=torch.float64)
@@ -44,4 +56,5 @@ def bookkeeping(
 
 
 def _log_det(matrix: Tensor) -> float:
+    """Return the logarithm of the determinant of a positive definite ``matrix``."""
     return 2 * float(torch.linalg.cholesky(matrix).diagonal().log().sum())

@@ -29,9 +29,10 @@ Alteration = Callable[[Problem], Problem]
 
 
 def _arms_of(run: int) -> Alteration:
-    """Hartmann6 with the arms of one ``run`` in all, so that only the noise differs."""
+    """Return the change that gives all runs of Hartmann6 the arms of one ``run``, so that only the noise differs."""
 
     def change(problem: Problem) -> Problem:
+        """Return ``problem`` with the arms of the one run."""
         one = hartmann6((run,), seed=problem.seed)
         arms, means = (part.repeat_interleave(len(problem.runs), 0) for part in (one.arms, one.means))
         return replace(problem, arms=arms, means=means)
@@ -40,7 +41,7 @@ def _arms_of(run: int) -> Alteration:
 
 
 def _standardised(problem: Problem) -> Problem:
-    """The columns of the arms with mean 0 and deviation 1/√d_x, so that the mean of |x|² is 1."""
+    """Return ``problem`` with standardised features: mean 0 and deviation 1/√d_x, so that the mean of |x|² is 1."""
     spread = problem.arms.std(1, keepdim=True, correction=0) * problem.arms.shape[-1] ** 0.5
     return replace(problem, arms=(problem.arms - problem.arms.mean(1, keepdim=True)) / spread)
 
@@ -78,13 +79,16 @@ SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB
 
 
 def reading_players(tune: Sweep) -> dict[str, Player]:
-    """Every reading and every constant, each with the algorithms that play it as the study ``tune`` has them."""
-    found = {name: _reading(*about, tune) for name, about in READINGS.items()}
-    return found | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
+    """Return a player for each reading and each constant, with the settings that the study ``tune`` has chosen."""
+    players = {name: _reading(*about, tune) for name, about in READINGS.items()}
+    return players | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
 
 
 def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
+    """Return the player of a reading: the algorithms of `TRIO` on the changed problem."""
+
     def play(world: World, setting: Setting) -> Trace:
+        """Play the algorithm that the setting names on the changed problem."""
         algorithm, other = setting["algorithm"], replace(world, problem=change(world.problem))
         return ALGORITHMS[algorithm].play(other, tune.setting(algorithm, EXPERIMENTS[experiment]))
 
@@ -92,9 +96,13 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
 
 
 def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
-    """The trace ends where that of the shortest Phase I does: after as many pulls for all."""
+    """Return the player of other constants: Fed-GO-UCB with another Phase I or another noise.
+
+    Its traces end where that with the shortest Phase I does, so that all have as many pulls.
+    """
 
     def play(world: World, setting: Setting) -> Trace:
+        """Play Fed-GO-UCB with these constants and cut its trace to the common length."""
         problem = replace(world.problem, sigma=sigma)
         network = Network(problem.arms.shape[-1], hidden)
         start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
@@ -108,12 +116,15 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
 
 
 def senders(tune: Sweep) -> dict[str, Player]:
-    """Every algorithm of `SENDERS` as it is tuned for the experiment in the study ``tune``, but for the threshold."""
+    """Return a player for each algorithm of `SENDERS`, at the setting that the study ``tune`` has chosen, but for γ."""
     return {name: _sender(name, tune) for name in SENDERS}
 
 
 def _sender(algorithm: str, tune: Sweep) -> Player:
+    """Return the player of ``algorithm``, with a grid of thresholds if it has a threshold."""
+
     def play(world: World, setting: Setting) -> Trace:
+        """Play the algorithm at its tuned setting with the threshold of ``setting``."""
         assert world.regime is not None
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
         return ALGORITHMS[algorithm].play(world, tune.setting(algorithm, world.regime) | gamma)

@@ -20,35 +20,40 @@ BATCH = 50  # runs that are played at a time
 
 @until_written
 def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
-    """The settings on every rung of a choice, from the best on."""
+    """Return the settings that each rung of a choice judged, the best first."""
     return STUDIES[study].choice(known(study), player, group).ranked
 
 
 def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
-    """The setting of ``algorithm`` that was best on the experiment ``name``, in the book's tuning or in another."""
+    """Return the setting of ``algorithm`` that won on the experiment ``name``, in the study ``study``."""
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
-    there = tuple(STUDIES[study].players)
-    require(algorithm in there, "algorithm", algorithm, f"choose one of {there}")
+    players = tuple(STUDIES[study].players)
+    require(algorithm in players, "algorithm", algorithm, f"choose one of {players}")
     return STUDIES[study].setting(algorithm, EXPERIMENTS[name])
 
 
 def evaluated(study: str, regime: Regime) -> dict[str, Any]:
-    """The rows of every player's evaluation on ``regime``, run by run, in the order of the study's players."""
-    there = known(study).cells.items()
-    found = {name: rows for (one, name, _, seed), rows in there if (one, seed) == (regime, SEED)}
-    return {name: found[name].reset_index(drop=True) for name in STUDIES[study].players if name in found}
+    """Return the rows of each player's evaluation on ``regime``, by player and in the order of the runs."""
+    stored = known(study).cells.items()
+    evaluation = {name: rows for (one, name, _, seed), rows in stored if (one, seed) == (regime, SEED)}
+    return {
+        name: evaluation[name].reset_index(drop=True) for name in STUDIES[study].players if name in evaluation
+    }
 
 
 def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
-    """Every setting of a player's grid, with its rows on the tuning runs of ``regime``."""
-    there, seed = known(study).cells, STUDIES[study].tuning_seed
+    """Return each setting of a player's grid with its rows on the tuning runs of ``regime``."""
+    stored, seed = known(study).cells, STUDIES[study].tuning_seed
     grid = STUDIES[study].players[player].grid
-    return [(setting, there[cell(regime, player, setting, seed)]) for setting in grid]
+    return [(setting, stored[cell(regime, player, setting, seed)]) for setting in grid]
 
 
 def judged(name: str, algorithm: str, study: str = "tune") -> Any:
-    """Every setting on every rung, rung by rung and from the best on, as a frame: the mean ``regret`` of its ``runs``,
-    the standard ``error``, and the 95 % interval from ``low`` to ``high`` of its mean difference to the winner."""
+    """Return a frame of all settings on all rungs, rung by rung and the best first.
+
+    Its columns are the parts of a setting, the number of ``runs``, the mean ``regret`` and its standard ``error``, and
+    the 95 % interval from ``low`` to ``high`` of the mean difference to the winner.
+    """
     regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
     kept = read("rungs")
     kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
@@ -57,8 +62,9 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     rungs, rows = ranked(study, algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
-        there = known(study).regrets(cell(regime, algorithm, setting, seed))
-        return np.array([*there.values()])[:runs]
+        """Return the final regrets of ``setting`` on the first ``runs`` tuning runs."""
+        by_run = known(study).regrets(cell(regime, algorithm, setting, seed))
+        return np.array([*by_run.values()])[:runs]
 
     for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
         best = regrets(rungs[-1][0], rung.runs)
@@ -72,10 +78,11 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
 
 
 class Chosen(NamedTuple):
-    """The winner of a tuning: its mean ``regret`` and standard ``error`` on ``runs`` runs, and how sure the choice is.
+    """The winner of a tuning and how sure the choice is.
 
-    ``alike``: how many of the other settings cannot be told from it, each on all the runs that it had. ``worst`` and
-    ``median``: the mean of the worst and of the middle setting over the winner's, on the runs of the first rung.
+    ``regret`` and ``error`` are its mean regret and standard error on ``runs`` runs. ``alike`` is the number of other
+    settings that cannot be told from it. ``worst`` and ``median`` are the mean regrets of the worst and of the middle
+    setting, divided by the winner's, on the runs of the first rung.
     """
 
     regret: float
@@ -87,7 +94,7 @@ class Chosen(NamedTuple):
 
 
 def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
-    """What the tuning of ``algorithm`` on the experiment ``name`` came to."""
+    """Return what the tuning of ``algorithm`` on the experiment ``name`` came to."""
     rows = judged(name, algorithm, study)
     parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
     winner = tuned(name, algorithm, study)
@@ -105,7 +112,17 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
 def evaluate(
     name: str, runs: int, seed: int = 0, algorithms: Sequence[str] = tuple(ALGORITHMS)
 ) -> dict[str, Trace]:
-    """The traces of ``algorithms`` at their tuned settings on ``runs`` runs of the experiment ``name``."""
+    """Return the traces of ``algorithms`` at their tuned settings on the experiment ``name``, by algorithm.
+
+    Args:
+        name: The name of an experiment in `EXPERIMENTS`.
+        runs: The number of runs.
+        seed: The seed of the runs, which must not be that of the tuning.
+        algorithms: The names of algorithms in `ALGORITHMS`.
+
+    Raises:
+        ValueError: A name is unknown, or the seed is that of the tuning.
+    """
     require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
     unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
     require(not unknown, "algorithms", unknown, f"choose from {tuple(ALGORITHMS)}")
@@ -122,9 +139,17 @@ def played(
     players: Mapping[str, Player] = ALGORITHMS,
     **changes: Any,
 ) -> Trace:
-    """An experiment played by an ``algorithm`` of ``players``, at its tuned setting but for ``changes``, such as a γ.
+    """Return the trace of an algorithm at its tuned setting on the experiment ``name``.
 
-    The runs are taken fifty at a time, which bounds the memory and changes nothing else.
+    Fifty runs are played at a time, which bounds the memory and changes nothing else.
+
+    Args:
+        name: The name of an experiment in `EXPERIMENTS`.
+        runs: The number of runs.
+        seed: The seed of the runs.
+        algorithm: The name of a player.
+        players: The players by name.
+        changes: Parts of the setting that are to be other than tuned, such as γ.
     """
     player = players[algorithm]
     setting = tuned(name, player.setting_of or algorithm) | changes

@@ -1,7 +1,7 @@
-"""Who plays: an entry for each player, with its function, the settings that it may choose from, and how it is drawn.
+"""The players of the paper's studies: the function of each, the settings that it may choose from, and its mark.
 
-`ALGORITHMS` are the paper's comparison, `PLAYERS` those of the regime map, `VARIANTS` surrogates that differ in one
-thing each. A new entry changes nothing for the others.
+`ALGORITHMS` are the paper's comparison and `LINE_THREE` its two algorithms with line 3 as printed. The players of the
+regime map are in `fedgo.beyond.map.roster`. A new entry changes nothing for the others.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,9 @@ GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
-    """``settings`` with every β for which β/λ is among ``ratios``: as λ falls, results depend on this ratio alone."""
+    """Return ``settings`` with each β for which β/λ is among ``ratios``; as λ falls, results depend on this ratio
+    alone.
+    """
     return tuple(
         {**setting, "beta": float(f"{setting['lam'] * ratio:.3g}")}
         for setting in settings
@@ -31,7 +33,7 @@ def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setti
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:
-    """``number`` β from 10^first on, ``each`` for a factor of ten."""
+    """Return ``number`` settings of β from 10^``first`` on, with ``each`` settings for a factor of ten."""
     return grid(beta=tuple(float(f"{10 ** (k / each + first):.3g}") for k in range(number)))
 
 
@@ -68,10 +70,3 @@ LINE_THREE: dict[str, Player] = {
     "Fed-GO-UCB, line 3": Player(from_start(fed_go_ucb, argmax="ascent"), _SMALL),
     "One-GO-UCB, line 3": Player(from_start(one_go_ucb, argmax="ascent"), _SMALL),
 }
-
-
-# --- The regime map: all are told σ, and have four settings in units of it, or another's.
-
-
-# --- The ablation of "The map". Of the processes and of the networks refitted the first is the base; the
-# others change one thing of it.

@@ -18,7 +18,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -61,7 +61,7 @@ _of_tables: "list[_lru_cache_wrapper[Any]]" = []
 
 
 def until_written(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
-    """Return ``function`` with a cache that `run` empties: for whatever is computed from the tables."""
+    """Return ``function`` with a cache that `run` empties, for functions of the stored tables."""
     _of_tables.append(cache(function))
     return _of_tables[-1]
 
@@ -73,9 +73,9 @@ def forget() -> None:
 
 
 class Job(NamedTuple):
-    """Some ``runs`` of the player ``name`` of a ``study`` on one regime with one setting.
+    """Some runs of one player on one regime with one setting.
 
-    It has with it what a process elsewhere may not know: the study with its players, and the ``entry`` of the problem.
+    A job carries what another process may not know: the ``study`` with its players, and the ``entry`` of the problem.
     """
 
     study: "Sweep"
@@ -88,7 +88,7 @@ class Job(NamedTuple):
 
 
 def measure(job: Job) -> list[dict[str, Any]]:
-    """The rows of ``job``, made on one thread."""
+    """Return the rows of ``job``, played on one thread."""
     torch.set_num_threads(1)
     if job.entry:
         PROBLEMS[job.regime.problem] = job.entry
@@ -107,20 +107,26 @@ def measure(job: Job) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=16)
 def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encoding, by: Hashable) -> World:
-    """``runs`` of a regime: the same world, with its Phase I, for all that is played ``by`` the same."""
+    """Return a world with ``runs`` of a regime, the same object for equal arguments, so that its Phase I is run once.
+
+    Worlds are shared among plays with the same ``by``.
+    """
     return regime.world(runs, seed, encoding)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Who plays what: the ``players`` choose among their grids by ``rungs`` on runs of ``tuning_seed``, a setting for
-    each group of regimes that ``chosen_on`` gives for a name, and then play ``runs`` (of a name and a regime) runs of
-    `SEED` on ``regimes``, with the choice of the group that has the regime, or of the only one.
+    """A study that tunes: its players choose settings on tuning runs and then play the evaluation with them.
 
-    ``columns`` are those of `Trace.to_frame`, "seconds" of a run, and "scalars_dense", the bill of the same run with
-    its statistics as matrices. A job has at most ``batch`` runs, and ``measure`` makes its rows. In the choices of
-    those in ``tail`` the worst tenth counts as much as the mean. ``needs`` names, by player, a module that the player
-    imports and that this package does not install.
+    ``players`` choose among their grids by ``rungs`` on runs of ``tuning_seed``, one setting for each group of regimes
+    that ``chosen_on`` gives for a name. Then each plays ``runs`` (a function of name and regime) runs of `SEED` on
+    ``regimes``, with the choice of the group that contains the regime, or of the only group. In the choices of those in
+    ``tail`` the worst tenth counts as much as the mean.
+
+    ``columns`` are those of `Trace.to_frame`, the "seconds" of a run, and "scalars_dense", the scalars of the same run
+    with messages in matrices. ``measure`` makes the rows of a job, which has at most ``batch`` runs. ``at_once`` is the
+    number of jobs at a time; joblib decides if it is None. ``needs`` names, by player, a module that the player imports
+    and that this package does not install. ``folder`` is where the table is kept.
     """
 
     name: str
@@ -141,101 +147,111 @@ class Sweep:
     folder: Path = DATA  # where its table is kept
 
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
-        """How far the choice of ``name`` on the regimes of ``group`` has come."""
+        """Return how far the choice of ``name`` on the regimes of ``group`` has come."""
 
         def score(setting: Setting, runs: int) -> float | None:
-            there = [cell(one, name, setting, self.tuning_seed) for one in group]
-            return together([known.score(each, runs, name in self.tail) for each in there])
+            """Return the score of ``setting`` on its first ``runs`` runs of all regimes, or None if one is missing."""
+            each_regime = [cell(one, name, setting, self.tuning_seed) for one in group]
+            return together([known.score(each, runs, name in self.tail) for each in each_regime])
 
         return halve(self.players[name].grid, self.rungs(name), score)
 
     def played_on(self, name: str) -> list[Regime]:
-        """The regimes that ``name`` plays; where nothing is evaluated, those on which it chooses."""
+        """Return the regimes that ``name`` plays; in a study without an evaluation, those on which it chooses."""
         if self.regimes:
             return [one for one in self.regimes if self.runs(name, one)]
         return [one for group in self.chosen_on(name) for one in group]
 
     def chooser(self, name: str) -> str:
-        """The player with whose setting ``name`` plays."""
+        """Return the player with whose setting ``name`` plays."""
         return self.players[name].setting_of or name
 
     def group(self, name: str, regime: Regime) -> Regimes:
-        """The regimes on which ``name`` chooses the setting for ``regime``; none where there is nothing to choose."""
+        """Return the regimes on which ``name`` chooses its setting for ``regime``, or nothing if it has no choice."""
         groups = self.chosen_on(self.chooser(name))
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
     def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
-        """The setting with which ``name`` is to play ``regime``, None before it is chosen."""
+        """Return the setting with which ``name`` plays ``regime``, or None before it is chosen."""
         of, group = self.chooser(name), self.group(name, regime)
         if not group:
             (only,) = self.players[of].grid
             return only
-        found = self.choice(known, of, group)
-        return None if found.waiting else found.ranked[-1][0]
+        choice = self.choice(known, of, group)
+        return None if choice.waiting else choice.ranked[-1][0]
 
     def setting(self, name: str, regime: Regime) -> dict[str, Any]:
-        """The setting with which ``name`` plays ``regime``, as the rows of the study's table decide it."""
-        found = self.chosen(known(self.name), name, regime)
-        require(found is not None, "player", name, f"it has no setting yet; make study NAME={self.name}")
-        return dict(found or {})
+        """Return the setting with which ``name`` plays ``regime``, as the rows of the study's table decide it."""
+        setting = self.chosen(known(self.name), name, regime)
+        require(setting is not None, "player", name, f"it has no setting yet; make study NAME={self.name}")
+        return dict(setting or {})
 
-    def jobs(self, known: "Known", name: str, regime: str = "", most: int | None = None) -> Iterator[Job]:
-        """What ``name`` lacks next: a rung of a choice, or runs of the evaluation.
+    def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
+        """Yield what ``name`` lacks next: a rung of its choice, or runs of the evaluation.
 
-        Asked for are the regimes with ``regime`` in their name, and the first ``most`` runs.
+        Only regimes with ``regime`` in their name count, and of each evaluation the first ``most`` runs.
         """
         wanted = [one for one in self.played_on(name) if regime in str(one)]
         of = self.chooser(name)
         for group in filter(None, dict.fromkeys(self.group(name, one) for one in wanted)):
-            found = self.choice(known, of, group)
+            choice = self.choice(known, of, group)
             for one in group:
-                yield from self._lacking(known, of, one, found.waiting, self.tuning_seed, found.runs)
+                yield from self._lacking(known, of, one, choice.waiting, self.tuning_seed, choice.runs)
         for one in wanted if self.regimes else ():
-            setting, runs = self.chosen(known, name, one), self.runs(name, one)
+            setting, runs = self.chosen(known, name, one), min(self.runs(name, one), most)
             if setting is not None:
-                runs = runs if most is None else min(runs, most)
                 yield from self._lacking(known, name, one, [setting], SEED, runs)
 
     def _lacking(
-        self, known: "Known", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: int
+        self, known: "Known", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: float
     ) -> Iterator[Job]:
+        """Yield the jobs of the first ``runs`` runs that the table lacks, for each of ``settings``."""
         for setting in settings:
             stored = known.runs(cell(regime, name, setting, seed))
-            missing = tuple(run for run in range(runs) if run not in stored)
+            missing = tuple(run for run in range(int(runs)) if run not in stored)
             for first in range(0, len(missing), self.batch):
                 yield self.job(regime, name, setting, seed, missing[first : first + self.batch])
 
     def job(self, regime: Regime, name: str, setting: Setting, seed: int, runs: tuple[int, ...]) -> Job:
-        """Of these runs."""
+        """Return the job in which ``name`` plays these ``runs`` of ``seed`` with ``setting`` on ``regime``."""
         return Job(self, PROBLEMS.get(regime.problem), regime, name, setting, seed, runs)
 
 
 @dataclass(frozen=True)
 class Listing(Sweep):
-    """A study that tunes nothing: a player plays one run with every setting of its grid on the regimes ``listed``."""
+    """A study that tunes nothing: its players play a list of regimes.
 
-    listed: Callable[[str], Sequence[Regime]] = lambda name: ()
+    A player plays its ``runs``, one unless the study says otherwise, with each setting of its grid on each regime that
+    ``listed`` gives for it.
+    """
+
+    listed: Callable[[str], Iterable[Regime]] = lambda name: ()
+    runs: Callable[[str, Regime], int] = lambda name, regime: 1
 
     def played_on(self, name: str) -> list[Regime]:
         """Return the regimes that are listed for ``name``."""
         return [*self.listed(name)]
 
-    def jobs(self, known: "Known", name: str, regime: str = "", most: int | None = None) -> Iterator[Job]:
+    def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
         """Yield what the table lacks of ``name`` on the regimes with ``regime`` in their name."""
         for one in self.played_on(name):
             if regime in str(one):
-                yield from self._lacking(known, name, one, self.players[name].grid, SEED, 1)
+                runs = min(self.runs(name, one), most)
+                yield from self._lacking(known, name, one, self.players[name].grid, SEED, runs)
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
-    """What tells rows from others."""
+    """Return what is equal for the rows of one regime, player, setting and seed, and for no other rows."""
     return regime, name, tuple(sorted(setting.items())), seed
 
 
 def cells(table: Any) -> dict[Cell, Any]:
-    """The rows of ``table`` by regime, player, setting and seed; the columns of settings are those between the player
-    and the seed, empty (NaN) where a setting has no such part."""
-    found = {}
+    """Return the rows of ``table`` by regime, player, setting and seed.
+
+    The columns of settings are those between the player and the seed; they are empty (NaN) where a setting has no such
+    part.
+    """
+    rows_of = {}
     if len(table):
         names = list(table.columns)
         names = names[names.index(REGIME[0]) : names.index("seed") + 1]
@@ -244,13 +260,15 @@ def cells(table: Any) -> dict[Cell, Any]:
             regime = Regime(**{name: first.pop(name) for name in REGIME})
             player, seed = first.pop("player"), first.pop("seed")
             setting = {name: value for name, value in first.items() if value == value}
-            found[cell(regime, player, setting, seed)] = rows
-    return found
+            rows_of[cell(regime, player, setting, seed)] = rows
+    return rows_of
 
 
 class Known:
-    """The rows of a ``table`` by what they are; and of some settings the mean over their first runs, where such means
-    are all that was kept of the choices of a ``study``."""
+    """The rows of a study's table by cell.
+
+    Of some settings only mean regrets over the first runs were kept, in the table "rungs"; ``means`` has these.
+    """
 
     def __init__(self, table: Any, study: str = "") -> None:
         self.cells, means = cells(table), read("rungs")
@@ -269,11 +287,13 @@ class Known:
         return dict(zip(rows["run"].tolist(), rows["regret"].tolist(), strict=True))
 
     def score(self, each: Cell, runs: int, tail: bool = False) -> float | None:
-        """The mean final regret of the first ``runs`` runs, None unless they are there; if the ``tail`` counts, the
-        middle between that and the mean of their worst tenth."""
-        there = self.regrets(each)
-        if all(run in there for run in range(runs)):
-            regrets = sorted(there[run] for run in range(runs))
+        """Return the mean final regret of the first ``runs`` runs of a cell, or None if a run is missing.
+
+        With ``tail`` it is the middle between that mean and the mean of the worst tenth.
+        """
+        by_run = self.regrets(each)
+        if all(run in by_run for run in range(runs)):
+            regrets = sorted(by_run[run] for run in range(runs))
             mean, worst = math.fsum(regrets) / runs, regrets[-max(1, round(runs / 10)) :]
             return (mean + math.fsum(worst) / len(worst)) / 2 if tail else mean
         return self.means.get(each, {}).get(runs)
@@ -281,8 +301,8 @@ class Known:
 
 def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
     """Return the path of the study's table, or of its JSON file: the shipped one unless ``folder`` has a table."""
-    there = (one for one in (folder, *SHIPPED) if (one / f"{name}.csv").is_file())
-    return next(there, folder) / f"{name}.{kind}"
+    holders = (one for one in (folder, *SHIPPED) if (one / f"{name}.csv").is_file())
+    return next(holders, folder) / f"{name}.{kind}"
 
 
 @until_written
@@ -295,7 +315,7 @@ def read(name: str, folder: Path = DATA) -> Any:
 
 @until_written
 def known(study: str) -> Known:
-    """Return the rows of the study's shipped table by what they are."""
+    """Return the rows of the shipped table of ``study``, by cell."""
     return Known(read(study), study)
 
 
@@ -323,21 +343,29 @@ def run(
     study: Sweep,
     players: Sequence[str] = (),
     regime: str = "",
-    runs: int | None = None,
+    runs: float = math.inf,
     fresh: bool = False,
     folder: Path = DATA,
 ) -> Any:
-    """The table of ``study``, with what it lacked of the ``players`` (all unless said) computed, and on disk.
+    """Play what the table of ``study`` lacks, write it, and return the table.
 
-    ``regime``: only those with this in their name; ``runs``: at most so many of an evaluation; ``fresh``: what is asked
-    for is computed again.
+    Args:
+        study: The study.
+        players: The names of the players; all if there are none.
+        regime: Only regimes with this text in their name are played.
+        runs: At most so many runs of an evaluation are played.
+        fresh: Remove the rows that are asked for and play them again.
+        folder: Where the table is kept.
+
+    Raises:
+        ValueError: A name is unknown, or no regime is asked for.
     """
     names = tuple(players) or tuple(study.players)
     for name in names:
         require(name in study.players, "player", name, f"choose from {tuple(study.players)}")
     played = {str(one): None for name in names for one in study.played_on(name)}
-    there = any(regime in one for one in played)
-    require(there, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
+    is_played = any(regime in one for one in played)
+    require(is_played, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
     folder.mkdir(parents=True, exist_ok=True)
     origin = _origin()
     try:
@@ -353,29 +381,31 @@ def run(
 
 
 def asked(table: Any, players: Sequence[str], regime: str) -> Any:
-    """Which rows of ``table`` are of these ``players``, on regimes with ``regime`` in their name."""
-    there = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
-    return table["player"].isin(players) & np.array(there, dtype=bool)
+    """Return which rows of ``table`` are of these ``players`` and on regimes with ``regime`` in their name."""
+    in_regime = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
+    return table["player"].isin(players) & np.array(in_regime, dtype=bool)
 
 
-def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs: int | None) -> list[Job]:
-    """What is lacking next, the first runs of everything first, and nothing twice."""
+def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs: float) -> list[Job]:
+    """Return the jobs that are missing, without duplicates, with the first runs of all players first."""
     jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
     once = {(cell(job.regime, job.name, job.setting, job.seed), job.runs): job for job in jobs}
     return sorted(once.values(), key=lambda job: job.runs[0])
 
 
 def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
-    """Play ``jobs`` and return the table with their rows, which are written every `PAUSE` seconds and at the end, also
-    after an interruption."""
+    """Play ``jobs`` and return the table with their rows.
+
+    The rows are written every `PAUSE` seconds and at the end, also after an interruption.
+    """
     rows: list[dict[str, Any]] = []
     begun = written = time.monotonic()
     results = Parallel(study.at_once, return_as="generator_unordered")(
         delayed(study.measure)(job) for job in jobs
     )
     try:
-        for number, found in enumerate(results, 1):
-            rows += found
+        for number, new_rows in enumerate(results, 1):
+            rows += new_rows
             now = time.monotonic()
             if now - written > PAUSE:
                 left = (now - begun) / number * (len(jobs) - number) / 60
@@ -432,7 +462,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _origin() -> dict[str, Any]:
-    """Return what the JSON file of a table is to say of the rows that this run makes, but for their number."""
+    """Return what the JSON file of a table says about the rows that this run makes, except their number."""
     called = Path(sys.argv[0])
     name = f"python -m fedgo.{called.parent.name}" if called.name == "__main__.py" else called.name
     return {
@@ -444,7 +474,7 @@ def _origin() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the working copy, with "-dirty" where files differ from it, its tables apart: they are written."""
+    """Return the commit of the working copy, with "-dirty" if files other than the tables differ from it."""
     git, but = ("git", "-C", str(DATA)), ":(top,exclude,glob)fedgo/**/data/**"
     try:
         head = subprocess.run(
@@ -457,15 +487,15 @@ def commit() -> str:
 
 
 def afresh(study: Sweep, rows: Any) -> Any:
-    """The ``rows`` of a table of ``study`` played again, in their order."""
+    """Play the ``rows`` of a table of ``study`` again and return the new rows in their order."""
     parts = cells(rows.reset_index(drop=True))
     jobs = [
         study.job(regime, name, dict(setting), seed, tuple(part["run"].tolist()))
         for (regime, name, setting, seed), part in parts.items()
     ]
-    found = [row for part in Parallel()(delayed(study.measure)(job) for job in jobs) for row in part]
+    new_rows = [row for part in Parallel()(delayed(study.measure)(job) for job in jobs) for row in part]
     places = [place for part in parts.values() for place in part.index]
-    return pd.DataFrame(found, index=places).sort_index().set_index(rows.index)[list(study.columns)]
+    return pd.DataFrame(new_rows, index=places).sort_index().set_index(rows.index)[list(study.columns)]
 
 
 def missing(study: Sweep) -> dict[str, str]:

@@ -37,7 +37,7 @@ RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
 
 
 def _each_alone(name: str) -> list[Regimes]:
-    """Every experiment has a setting of its own."""
+    """Return each experiment as a group of its own, so that it has a setting of its own."""
     return [(regime,) for regime in EXPERIMENTS.values()]
 
 
@@ -77,27 +77,21 @@ IN_SAMPLE = Sweep(
 )
 
 
-def _played_readings(name: str) -> list[Regimes]:
-    return [(EXPERIMENTS[readings.READINGS[name][0] if name in readings.READINGS else "hartmann6"],)]
-
-
-READINGS = Sweep(
+READINGS = Listing(
     "readings",
     "other readings of the setup, and other constants of Fed-GO-UCB, at the settings tuned for the book's own",
     readings.reading_players(TUNE),
     ("regret",),
-    chosen_on=_played_readings,
-    rungs=lambda name: (Rung(3, 10) if name in readings.READINGS else Rung(1, 20),),
-    tuning_seed=0,
+    listed=lambda name: [EXPERIMENTS[readings.READINGS.get(name, ("hartmann6",))[0]]],
+    runs=lambda name, regime: 10 if name in readings.READINGS else 20,
 )
-BILLS = Sweep(
+BILLS = Listing(
     "bills",
     "regret, and the scalars sent as packed as may be and as matrices, by threshold",
     readings.senders(TUNE),
     ("regret", "scalars", "scalars_dense"),
-    chosen_on=_each_alone,
-    rungs=lambda name: (Rung(len(readings.GAMMAS) if name in readings.WITH_GAMMA else 1, 10),),
-    tuning_seed=0,
+    listed=lambda name: EXPERIMENTS.values(),
+    runs=lambda name, regime: 10,
     encoding="cheapest",
 )
 
@@ -124,8 +118,11 @@ CURVES: Mapping[str, tuple[str, list[Regime]]] = {
 
 
 def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """One run with `GO_SETTINGS` and a network of ``hidden`` units, as the ``curve`` has it, and the CPU seconds of its
-    Phase II, or of all where Phase I is not apart."""
+    """Play one run of the curve ``curve`` and return its trace and its processor seconds.
+
+    The run has `GO_SETTINGS` and a network of ``hidden`` units. The seconds are those of Phase II, or of the whole run
+    if it has no Phase I.
+    """
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
     task: Callable[[], Trace]
@@ -167,6 +164,7 @@ def _cost(
 
 
 def _units(curve: str) -> tuple[Setting, ...]:
+    """Return the settings of a curve: several sizes of the network for the curve "units", one for the others."""
     return grid(hidden=(25, 50, 100, 250) if curve == "units" else (25,))
 
 
@@ -182,14 +180,14 @@ COSTS = Listing(
 
 
 def curve(name: str, study: str = "costs") -> Any:
-    """The measurements of a curve, with the ``value`` that it is by: K, N, T or d_w."""
+    """Return the measurements of a curve, with the size that it varies as the column ``value``: K, N, T or d_w."""
     rows, by = read(study), CURVES[name][0] if name in CURVES else "arms"
     rows = rows[rows["player"] == name].sort_values(by)
     return rows.assign(value=8 * rows[by] + 1 if by == "hidden" else rows[by])
 
 
 def exponent(rows: Any) -> float:
-    """p of seconds ∝ valueᵖ between the last two of ``rows``, where what does not grow weighs least."""
+    """Return p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs weigh least."""
     (x, other_x), (y, other_y) = (np.log(rows[part].to_numpy()[-2:]) for part in ("value", "seconds"))
     return float((other_y - y) / (other_x - x))
 

@@ -17,16 +17,24 @@ Array = npt.NDArray[np.float64]
 
 
 def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
-    """Mean and standard error over the first axis of ``values`` (S, …); with one run the error is 0."""
+    """Return mean and standard error over the first axis of ``values`` (S, …); with one run the error is 0."""
     array = np.asarray(values, dtype=np.float64)
     error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
     return array.mean(0), error
 
 
 def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, float, float]:
-    """Estimate and percentile bootstrap interval of ``statistic(*samples, axis)`` over paired runs, each (S,).
+    """Return the value of a statistic and its percentile bootstrap interval over paired runs.
 
-    `RESAMPLES` resamples at the `LEVEL`; one run says nothing about the spread: its interval is the whole line.
+    `RESAMPLES` resamples are drawn at the `LEVEL`. One run says nothing about the spread, so its interval is the whole
+    line.
+
+    Args:
+        statistic: Called as ``statistic(*samples, axis=-1)``.
+        samples: One array (S,) for each paired sample.
+
+    Returns:
+        The estimate and the two ends of the interval.
     """
     samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
     with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to runs that are all 0 is infinite
@@ -47,13 +55,13 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
 
 
 def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
-    """Mean over the runs of the final regret of ``ours`` minus ``other``, with its interval."""
+    """Return the mean over the runs of the final regret of ``ours`` minus that of ``other``, with its interval."""
     ours_final, others_final = (trace.cumulative_regret[:, -1].numpy() for trace in (ours, other))
     return interval(np.mean, ours_final - others_final)
 
 
 def formatted(value: float, digits: int = 2) -> str:
-    """``value`` for a table or a sentence: plain from 0.001 to 99,999, else as TeX, a·10ᵇ, with ``digits`` digits."""
+    """Return ``value`` as text with ``digits`` digits: plain from 0.001 to 99,999, and otherwise as TeX, a·10ᵇ."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):

@@ -25,14 +25,22 @@ _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\
 
 
 def _printed(cell: str) -> str:
-    """``cell`` with a minus sign before a number, and with what joins a number and its error."""
-    return _PRINTED.sub(lambda found: found[1] or ("−" if found[2] else "\u00a0±\u00a0"), cell)
+    """Return ``cell`` with a minus sign before a negative number and a non-breaking ± between a number and its
+    error.
+    """
+    return _PRINTED.sub(lambda match: match[1] or ("−" if match[2] else "\u00a0±\u00a0"), cell)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str | None = None) -> Markdown:
-    """A Markdown table; integers are printed with commas, everything else as it is given, but for the minus sign.
+    """Return a Markdown table, with commas in integers and a minus sign before negative numbers.
 
-    ``align`` has a letter for each column, l, r or c; unless said, the first is l and the others are r.
+    Args:
+        head: The heads of the columns.
+        rows: The rows, with text or whole numbers as cells.
+        align: A letter for each column: l, r or c. Without it the first column is l and the others are r.
+
+    Raises:
+        ValueError: A row has another number of cells than the head, or a cell has a bare | or several lines.
     """
     rules = [_RULES[letter] for letter in align or "l" + "r" * (len(head) - 1)]
     whole = [[f"{cell:,d}" if isinstance(cell, int) else cell for cell in row] for row in rows]
@@ -55,7 +63,7 @@ SYMBOLS = {
 
 
 def as_set(value: float | str) -> str:
-    """A ``value`` of a setting for a table, with the digits that it has and no more: 0.03, 1,000, 10⁻⁵."""
+    """Return a ``value`` of a setting as text, with the digits that it has: 0.03, 1,000, 10⁻⁵."""
     if isinstance(value, str):
         return value
     leading, _ = f"{value:.2e}".split("e")
@@ -63,7 +71,7 @@ def as_set(value: float | str) -> str:
 
 
 def in_symbols(setting: Mapping[str, float | str]) -> str:
-    """The ``setting`` in the symbols of the book."""
+    """Return ``setting`` as text in the symbols of the book."""
     return ", ".join(f"{SYMBOLS[name]} {as_set(value)}" for name, value in setting.items())
 
 
@@ -80,7 +88,7 @@ def share_of_parts(states: Sequence[State]) -> str:
 
 
 class Frequency(NamedTuple):
-    """How often something failed, with Clopper and Pearson's exact 95 % interval from ``low`` to ``high``."""
+    """How often something failed in independent runs, with the exact 95 % interval of Clopper and Pearson."""
 
     failures: int
     trials: int
@@ -89,7 +97,7 @@ class Frequency(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of failures."""
+        """The share of runs that failed."""
         return self.failures / self.trials
 
     @property
@@ -99,13 +107,18 @@ class Frequency(NamedTuple):
 
 
 def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
-    """``failures`` of ``trials`` independent runs; or a boolean tensor with one entry for each run."""
+    """Return how often something failed.
+
+    Args:
+        failures: The number of failures, or a boolean tensor with an entry for each run.
+        trials: The number of runs, if ``failures`` is a number.
+    """
     many = failures.numel() if isinstance(failures, Tensor) else trials or 0
     few = int(failures.sum()) if isinstance(failures, Tensor) else failures
     require(many >= 1, "trials", trials, "give the number of runs, at least 1")
     require(0 <= few <= many, "failures", few, f"give a number from 0 to {many}, the runs")
-    found = binomtest(few, many).proportion_ci(method="exact")
-    return Frequency(few, many, float(found.low), float(found.high))
+    limits = binomtest(few, many).proportion_ci(method="exact")
+    return Frequency(few, many, float(limits.low), float(limits.high))
 
 
 class Rate(NamedTuple):
@@ -119,10 +132,14 @@ class Rate(NamedTuple):
 
 
 def rate(x: Sequence[float], values: Tensor) -> Rate:
-    """The exponent p of ``values`` (S, n) ∝ xᵖ at ``x`` (n,): a least-squares line through the logarithms of every run.
+    """Return the exponent p of ``values`` ∝ xᵖ, by a least-squares line through the logarithms of each run.
 
     Independent runs have independent slopes, so their spread gives the error. The residuals of one line do not, because
     the points of one run need not be independent.
+
+    Args:
+        x: The points, (n,).
+        values: The values, (S, n), at least two runs and two points, all positive.
     """
     shape = tuple(values.shape)
     fits = len(shape) == 2 and shape[1] == len(x) and min(shape) >= 2
@@ -137,13 +154,17 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
 
 
 def quote(form: str = "", of: str = "", /, **values: object) -> None:
-    """Keep ``values`` for the prose, where the role n shows them: ``rho_0`` as "rho-0", with ``of`` as "of-rho-0".
+    """Keep ``values`` for the prose of the page, where the role n shows them by name.
 
-    ``form`` is the format of what is not whole; whole numbers have commas, strings are Markdown. A `Frequency` is its
-    share, with "-low" and "-high" its interval; a pair, as a `Rate` or what `mean_error` returns, has its error as
-    "-error". The value stays in the metadata. The pages of the book leave the output itself out. Where the executed
-    notebook is opened as it is, in Jupyter or after papermill, the output reads "`rho-0` = 0.5": the number can be
-    found by the name that the text has in its place.
+    A value ``rho_0`` has the name "rho-0", and "of-rho-0" with ``of``. A `Frequency` is shown as its share, with its
+    interval as "-low" and "-high"; a pair, such as a `Rate`, has its error as "-error". The value stays in the metadata
+    of the cell, and the pages leave the output out. In an executed notebook that is opened as it is, the output reads
+    "`rho-0` = 0.5", so that a number can be found by the name that stands for it in the text.
+
+    Args:
+        form: The format of numbers that are not whole; whole numbers have commas, and strings are Markdown.
+        of: The first part of the names.
+        values: The values by name.
     """
     for name, value in values.items():
         parts: dict[str, object] = {"": value}
@@ -171,12 +192,23 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
 
 @dataclass
 class Checks:
-    """The checks of a page: each is added where it is made, and the page ends with `table`."""
+    """The checks of a page, which are added where they are made; the page ends with their `table`."""
 
     rows: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     def add(self, statement: str, kind: str, where: str, result: str, *holds: Truth) -> None:
-        """A ``statement``, ``where`` it was checked, and the ``result``; an AssertionError unless all of ``holds``."""
+        """Add a check, or fail if it does not hold.
+
+        Args:
+            statement: What was checked.
+            kind: The kind of the check.
+            where: On what it was checked.
+            result: What came out.
+            holds: The conditions, each of which has to be true everywhere.
+
+        Raises:
+            AssertionError: A condition does not hold.
+        """
         require(len(holds) >= 1, "holds", holds, "give what has to be true")
         for place, part in enumerate(holds):
             if not torch.as_tensor(part).all():
@@ -184,5 +216,5 @@ class Checks:
         self.rows.append((statement, kind, where, result))
 
     def table(self) -> Markdown:
-        """All of them, in the order in which they were made."""
+        """Return the table of all checks, in the order in which they were made."""
         return table(("statement", "kind", "what was checked", "result"), self.rows, "llll")

@@ -26,9 +26,14 @@ LIBRARIES = ("torch", "numpy", "botorch")  # another version may give other numb
 
 
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
-    """Return the trace of all runs of ``world``: those that are kept, and the others played in one batch and then kept.
+    """Return the trace of all runs of ``world``, playing only those runs that are not stored yet.
 
-    ``key`` names the algorithm that ``play`` calls, with dots and its options; with an empty one nothing is kept.
+    Args:
+        play: Plays a world with a setting.
+        key: The name of the algorithm that ``play`` calls, with dots, and its options; with an empty one nothing is
+            stored.
+        world: The runs.
+        setting: The setting.
     """
     folder = os.environ.get(FOLDER)
     if not folder or not key:
@@ -49,22 +54,22 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
         for other in place.parent.glob(f"{name}-*"):  # what older code has left
             if other != place:
                 shutil.rmtree(other)
-        there = {}
+        stored_runs = {}
         for k, path in enumerate(paths):
-            with suppress(OSError, ValueError):  # it is not there, or not what was written
-                there[k] = Trace.load(path)
-        lacking = [k for k in range(len(paths)) if k not in there]
-        if lacking:  # if that is all, Phase I may be there already
-            some = replace(world, problem=world.problem.only(*lacking)) if there else world
+            with suppress(OSError, ValueError):  # the file is missing, or not what was written
+                stored_runs[k] = Trace.load(path)
+        lacking = [k for k in range(len(paths)) if k not in stored_runs]
+        if lacking:  # if nothing is stored, the world may have Phase I already
+            some = replace(world, problem=world.problem.only(*lacking)) if stored_runs else world
             played = play(some, setting)
             for number, k in enumerate(lacking):
-                there[k] = played.part(slice(number, number + 1))
-                there[k].save(paths[k])
-    return Trace.join([there[k] for k in range(len(paths))])
+                stored_runs[k] = played.part(slice(number, number + 1))
+                stored_runs[k].save(paths[k])
+    return Trace.join([stored_runs[k] for k in range(len(paths))])
 
 
 def each_run(problem: Problem) -> list[str]:
-    """A hash of every run: its arms and mean rewards, and what names its noise."""
+    """Return a hash for each run, of its arms, its mean rewards, and what names its noise."""
     about = (problem.name, problem.seed, problem.sigma, problem.reward)
     return [
         hash_of([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])

@@ -20,8 +20,12 @@ HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem: ``make(runs, arms=K, sigma=σ, seed=…)``, its ``title``, and F = ``bound`` ≥ |f| for a guard, if it
-    can be read off the formula and not off the arms, since the best value itself would give the optimum away."""
+    """A problem that regimes can name.
+
+    ``make`` is called as ``make(runs, arms=K, sigma=σ, seed=…)``. ``title`` is its name in the book. ``bound`` is an F
+    ≥ |f| for a guard if the formula gives one; it must not be read off the arms, because the best value itself would
+    give the optimum away.
+    """
 
     make: Callable[..., Problem] = field(hash=False)
     title: str
@@ -38,6 +42,7 @@ class Entry:
 
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
+    """Return a problem of clustered data, which always has 20 arms."""
     require(arms == 20, "arms", arms, f"{name} has 20 clusters")
     return clustered(name, runs, **options)
 
@@ -54,10 +59,11 @@ PROBLEMS: dict[str, Entry] = {
 
 @dataclass(frozen=True)
 class World:
-    """Some runs of a problem with N and T; Phase I is run when first asked for, and shared by whoever needs it.
+    """Some runs of a problem with N clients and T rounds.
 
-    ``encoding`` is the form in which all algorithms send their statistics, ``bound`` the F that a guard is given, and
-    ``regime`` the regime that made this world, if one did.
+    Phase I is run when it is first asked for, and shared by all that ask. ``encoding`` is the form in which all
+    algorithms send their statistics, ``bound`` the F that a guard is given, and ``regime`` the regime that made this
+    world, if one did.
     """
 
     problem: Problem
@@ -69,28 +75,28 @@ class World:
 
     @property
     def steps(self) -> int:
-        """T₀ + NT: every algorithm makes as many evaluations as Fed-GO-UCB does in both phases."""
+        """T₀ + NT, the number of pulls that Fed-GO-UCB makes in both phases and that all algorithms make."""
         return phase_one_length(self.clients, self.rounds) + self.clients * self.rounds
 
     @cached_property
     def network(self) -> Network:
-        """The parametric class F of the paper's experiments."""
+        """The network class F of the paper's experiments."""
         return Network(self.problem.arms.shape[-1], HIDDEN)
 
     @cached_property
     def shared(self) -> Start:
-        """Phase I of Fed-GO-UCB and One-GO-UCB."""
+        """Phase I of Fed-GO-UCB and One-GO-UCB on this world."""
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
     @cached_property
     def private(self) -> Start:
-        """Phase I of N-GO-UCB."""
+        """Phase I of N-GO-UCB on this world."""
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
 
 @dataclass(frozen=True)
 class Regime:
-    """K = ``arms`` of a ``problem`` of `PROBLEMS`, the noise ``sigma``, T = ``rounds``, N = ``clients``."""
+    """A problem with its sizes: K = ``arms``, noise σ = ``sigma``, T = ``rounds`` and N = ``clients``."""
 
     problem: str
     arms: int = 50
@@ -103,13 +109,13 @@ class Regime:
 
     @property
     def entry(self) -> Entry:
-        """Its problem's."""
+        """The entry of its problem in `PROBLEMS`."""
         require(self.problem in PROBLEMS, "problem", self.problem, f"choose one of {tuple(PROBLEMS)}")
         return PROBLEMS[self.problem]
 
     @property
     def title(self) -> str:
-        """Its problem and K, and what else is not as usual; where the noise is a coin's, it says so."""
+        """The title of its problem with K, and with those sizes that are not the usual ones."""
         parts = [self.entry.title, f"{self.arms:,} arms"]
         if self.sigma != 0.1:
             parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
@@ -121,13 +127,15 @@ class Regime:
 
     @property
     def pulls(self) -> float:
-        """NT/K, the pulls for each arm."""
+        """The number NT/K of pulls for each arm."""
         return self.clients * self.rounds / self.arms
 
     def world(
         self, runs: int | Sequence[int], seed: int = 0, encoding: Encoding = "dense", **options: Any
     ) -> World:
-        """The ``runs`` of ``seed``; ``options`` go to the problem, before the regime's own K and σ."""
+        """Return a world with ``runs`` of ``seed``; ``options`` go to the problem and come before the regime's own K
+        and σ.
+        """
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
         problem = self.entry.make(runs, **how)
         return World(problem, self.clients, self.rounds, encoding, self.entry.bound, self)
@@ -143,6 +151,6 @@ EXPERIMENTS: Mapping[str, Regime] = {
 
 
 def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -> World:
-    """The experiment ``name`` with ``runs`` runs of ``seed``, at the paper's N and T."""
+    """Return a world of the experiment ``name`` with ``runs`` runs of ``seed``, at the paper's N and T."""
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
     return EXPERIMENTS[name].world(runs, seed, **options)

@@ -24,11 +24,9 @@ _CHUNK = 512  # arms ascended at once: their matrices stay in a cache
 
 
 class Optimum(NamedTuple):
-    """The local maxima found for every arm.
+    """The local maxima that the ascent found, one for each arm.
 
-    Args:
-        value: max f_x(w) as far as the ascent found it, (..., K).
-        u: the dual points (..., K, 2H + 1) at which it is attained, w = ŵ + Σ⁻¹A_xᵀu.
+    ``value`` (..., K) is f_x(w) there, and ``u`` (..., K, 2H + 1) the dual point, with w = ŵ + Σ⁻¹A_xᵀu.
     """
 
     value: Tensor
@@ -36,21 +34,22 @@ class Optimum(NamedTuple):
 
 
 class LineThree:
-    """The `Index` of line 3 on the arms of a `View`, which remembers where the ascents ended.
+    """The `Index` of line 3 of Algorithm 1: the largest f_x(w) over the confidence ball, found by projected ascent.
 
-    When a learner is asked with new data, all its arms are ascended to the end, each from the higher of two points:
-    the linear solution, and the arm's previous maximum for that learner, scaled to the sphere of the new ball. A
-    learner asked without new data keeps its values. In wide balls f_x has many local maxima, so the value depends on
-    when the learner was asked before: `fedgo.simulation.simulate` asks all learners at the beginning of a round and
+    When a learner is asked with new data, all its arms are ascended to the end, each from the higher of two points: the
+    linear solution, and the arm's previous maximum for that learner, scaled to the sphere of the new ball. A learner
+    that is asked without new data keeps its values. In wide balls f_x has many local maxima, so that the value depends
+    on when the learner was asked before: `fedgo.simulation.simulate` asks all learners at the beginning of a round and
     after every synchronisation.
 
     Args:
-        view: the arms as seen from ŵ₀.
-        lam: λ of the ridge regression.
-        beta: the squared radius β of the ball.
+        view: The arms as seen from ŵ₀.
+        lam: The regularisation weight λ.
+        beta: The squared radius β of the ball.
     """
 
     def __init__(self, view: View, lam: float, beta: float) -> None:
+        """Begin without data: no arm has a maximum yet."""
         self.view, self.lam, self.beta = view, lam, beta
         self.known: Tally | None = None
         self.optimum: Optimum | None = None
@@ -67,31 +66,28 @@ class LineThree:
         return self.optimum.value.view_as(known.counts)
 
 
-def line_three(view: View, lam: float, beta: float, tally: Tally, u: Tensor | None = None) -> Optimum:
-    """Maximise f_x(w) over the ball of every learner by projected ascent of every arm.
+def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
+    """Maximise f_x(w) over the ball of each learner by projected ascent of each arm.
 
     Args:
-        view: the arms as seen from ŵ₀; its leading dimensions are those of ``tally``, or its last one is 1 and shared
+        view: The arms as seen from ŵ₀; its leading dimensions are those of ``tally``, or its last one is 1 and shared
             by all learners.
-        lam: λ of the ridge regression.
-        beta: the squared radius β of the ball.
-        tally: the data of the learners, (..., K).
-        u: earlier maxima (..., K, 2H + 1), `Optimum.u` of other data. An arm starts there, scaled to the sphere, where
-            this is higher than the linear solution.
+        lam: The regularisation weight λ.
+        beta: The squared radius β of the ball.
+        tally: The data of the learners, (..., K).
 
     Returns:
         The local maxima, `Optimum` with the leading dimensions of ``tally``.
     """
     balls = _images(view, lam, beta, tally)
-    before = _unknown(balls)
-    if u is not None:
-        before = before._replace(u=u.reshape(before.u.shape))
-    lead = tally.counts.shape[:-1]
-    return Optimum(*(part.reshape(*lead, *part.shape[2:]) for part in _ascended(balls, before)))
+    optimum, lead = _ascended(balls, _unknown(balls)), tally.counts.shape[:-1]
+    return Optimum(*(values.reshape(*lead, *values.shape[2:]) for values in optimum))
 
 
 def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """The images with the leading dimensions as one of views and one of the learners that share each."""
+    """Return the images with the leading dimensions as two: one of views, and one of the learners that share
+    each view.
+    """
     lead, arms = tally.counts.shape[:-1], tally.counts.shape[-1]
     shared = view.theta.ndim > 2 and view.theta.shape[-3] == 1
     owners = (*lead[:-1], 1) if shared else lead
@@ -100,7 +96,7 @@ def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 
 
 def _unknown(balls: Images) -> Optimum:
-    """The optimum (V, M, K) before any ascent: no value, and u = 0, which stands for no earlier maximum."""
+    """Return the optimum (V, M, K) before any ascent: no value, and u = 0, which stands for no earlier maximum."""
     views, learners, _ = balls.pulled.shape
     _, arms, width = balls.view.theta.shape
     u = balls.view.theta.new_zeros(views, learners, arms, width)
@@ -108,7 +104,9 @@ def _unknown(balls: Images) -> Optimum:
 
 
 def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> Optimum:
-    """``before`` with all arms of the learners ``chosen`` (V, M), or of all learners, ascended anew."""
+    """Return ``before`` with all arms of the learners ``chosen`` (V, M) ascended anew, or of all learners without
+    ``chosen``.
+    """
     values, u, root = before.value.clone(), before.u.clone(), math.sqrt(balls.beta)
     wanted = torch.ones_like(values, dtype=torch.bool)
     if chosen is not None:
@@ -127,7 +125,10 @@ def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> O
 
 
 class Climb(NamedTuple):
-    """Arms on their way up: value f (n,), dual point u and C_x u (n, 2H + 1), and step η (n,)."""
+    """The state of n arms on their way up.
+
+    ``value`` (n,) is f, ``u`` (n, 2H + 1) the dual point, ``moved`` (n, 2H + 1) is C_x u, and ``step`` (n,) is η.
+    """
 
     value: Tensor
     u: Tensor
@@ -136,7 +137,7 @@ class Climb(NamedTuple):
 
 
 def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
-    """Arms at their points ``u`` (n, 2H + 1), scaled to the spheres of their balls."""
+    """Return the arms at their points ``u`` (n, 2H + 1), scaled to the spheres of their balls."""
     moved = below.times(u)
     scale = root / (u * moved).sum(-1, keepdim=True).clamp(min=1e-300).sqrt()
     height = value(below.centre + moved * scale)
@@ -144,14 +145,14 @@ def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
 
 
 def _where(better: Tensor, one: Climb, other: Climb) -> Climb:
-    """The arms of ``one`` where it is ``better`` (n,), else those of the ``other``."""
+    """Return the arms of ``one`` where it is ``better`` (n,), and those of ``other`` elsewhere."""
     wide = better.unsqueeze(-1)
     kinds = (better, wide, wide, better)
     return Climb(*(torch.where(*parts) for parts in zip(kinds, one, other, strict=True)))
 
 
 def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
-    """Ascend n arms until their steps are smaller than `LAST_STEP`, and return their values (n,) and u."""
+    """Ascend n arms until their steps are smaller than `LAST_STEP`, and return their values (n,) and dual points u."""
     values, u = climb.value.clone(), climb.u.clone()
     left = torch.arange(len(values))
     for _ in range(MOST_STEPS // _STRIDE):
@@ -169,7 +170,7 @@ def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
 
 
 def _step(below: Rows, climb: Climb, root: float) -> Climb:
-    """One step of projected ascent of n arms; an arm that is finished or that the step does not improve stays."""
+    """Make one step of projected ascent of n arms; an arm stays where it is if the step does not improve it."""
     h = slope(below.centre + climb.moved)
     ch = below.times(h)
     rate = (climb.step * root / (h * ch).sum(-1).sqrt()).unsqueeze(-1)

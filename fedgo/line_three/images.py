@@ -15,10 +15,11 @@ from fedgo.network import Network
 
 
 class View(NamedTuple):
-    """What the arms see from ŵ₀: ``theta`` A_x ŵ₀ (..., K, 2H + 1) and what makes up the gradients.
+    """What each arm sees of the parameter and of the gradients at ŵ₀.
 
-    A_x g_k = (``inner``_xk · ``slope``_k, ``unit``_k, 1) with slopes W₂ⱼσ'(zⱼ) and units σ(zⱼ) (..., K, H), inner
-    products 1 + x·x_k (..., K, K); ``gram`` GGᵀ (..., K, K).
+    ``theta`` (..., K, 2H + 1) is A_x ŵ₀. The image of a gradient is A_x g_k = (``inner``_xk · ``slope``_k, ``unit``_k,
+    1), with the slopes W₂ⱼσ'(zⱼ) and the units σ(zⱼ), both (..., K, H), and with the inner products 1 + x·x_k (..., K,
+    K). ``gram`` (..., K, K) is GGᵀ.
     """
 
     theta: Tensor
@@ -29,12 +30,14 @@ class View(NamedTuple):
 
     @property
     def size(self) -> Tensor:
-        """1 + |x|² of every arm, (..., K)."""
+        """1 + |x|² of each arm, (..., K)."""
         return self.inner.diagonal(dim1=-2, dim2=-1)
 
 
 def view(network: Network, w0: Tensor, arms: Tensor) -> View:
-    """The view of ``arms`` (..., K, d_x) from ŵ₀ = ``w0`` (..., d_w), computed once for all of Phase II."""
+    """Return the view of ``arms`` (..., K, d_x) from ŵ₀ = ``w0`` (..., d_w), which is computed once for all of Phase
+    II.
+    """
     layers = network.split(w0)
     z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
     outer = torch.cat([layers.w2, layers.c2.unsqueeze(-1)], -1).unsqueeze(-2)
@@ -46,11 +49,11 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 
 
 class Images(NamedTuple):
-    """The balls of the M learners of each of V views, reduced to the m arms that a learner has pulled.
+    """The confidence balls of the M learners of each of V views, in terms of the m arms that a learner has pulled.
 
-    With G the gradients of the pulled arms ``pulled`` (V, M, m) as rows, the ball of a learner has the centre
-    ŵ = ŵ₀ + Gᵀ·``centre``, with ``centre`` (V, M, m), and its image for arm x has the matrix
-    C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ, with ``weight`` (V, M, m, m). ``lam`` is λ and ``beta`` is β.
+    With the gradients of the arms ``pulled`` (V, M, m) as rows of G, the ball of a learner has the centre ŵ = ŵ₀ +
+    Gᵀ·``centre``, with ``centre`` (V, M, m). Its image for the arm x has the matrix C_x = A_xA_xᵀ/λ −
+    A_xGᵀ·``weight``·GA_xᵀ, with ``weight`` (V, M, m, m). ``lam`` is λ and ``beta`` is β.
     """
 
     view: View
@@ -62,8 +65,11 @@ class Images(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The images of n (learner, arm) pairs: θ̂ ``centre`` and diag A_xA_xᵀ/λ ``scale`` (n, 2H + 1), and C_x =
-    diag(scale) − ``low``ᵀ ``heavy``, both (n, m, 2H + 1)."""
+    """The images of the balls that n pairs of a learner and an arm see.
+
+    ``centre`` (n, 2H + 1) is θ̂ and ``scale`` (n, 2H + 1) the diagonal of A_xA_xᵀ/λ. With ``low`` and ``heavy``, both
+    (n, m, 2H + 1), the matrix of the image is C_x = diag(scale) − lowᵀ heavy.
+    """
 
     centre: Tensor
     scale: Tensor
@@ -71,12 +77,14 @@ class Rows(NamedTuple):
     heavy: Tensor
 
     def times(self, h: Tensor) -> Tensor:
-        """C_x h for h (n, 2H + 1)."""
+        """Return C_x h, (n, 2H + 1), for ``h`` (n, 2H + 1)."""
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
 
 def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """The images of the balls of ``tally`` (V, M, K), from one m × m factorisation of I + √n GGᵀ√n/λ per learner."""
+    """Return the images of the balls of ``tally`` (V, M, K), from one m × m factorisation of I + √n GGᵀ√n/λ for each
+    learner.
+    """
     pulled = tally.counts > 0
     most = max(1, int(pulled.sum(-1).max()))
     index = pulled.byte().sort(dim=-1, descending=True, stable=True).indices[..., :most]
@@ -94,7 +102,9 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 
 
 def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
-    """The images that the arms ``at`` (view, learner, arm; n of each) see."""
+    """Return the images that n arms see; ``at`` gives the numbers of their views, of their learners, and of the
+    arms.
+    """
     v, m, k = at
     view, index = images.view, images.pulled[v, m]
     which = v.unsqueeze(-1)
@@ -108,19 +118,19 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """z and W₂ (..., H) and c₂ (...) of ``theta`` (..., 2H + 1)."""
+    """Return z and W₂, (..., H) both, and c₂ (...) of ``theta`` (..., 2H + 1)."""
     hidden = theta.shape[-1] // 2
     return theta[..., :hidden], theta[..., hidden:-1], theta[..., -1]
 
 
 def value(theta: Tensor) -> Tensor:
-    """f = Σ_j W₂ⱼσ(zⱼ) + c₂ (...) at ``theta`` (..., 2H + 1)."""
+    """Return f = Σ_j W₂ⱼσ(zⱼ) + c₂, (...), at ``theta`` (..., 2H + 1)."""
     z, w2, c2 = layers(theta)
     return (w2 * torch.sigmoid(z)).sum(-1) + c2
 
 
 def slope(theta: Tensor) -> Tensor:
-    """h = ∂f/∂θ = (W₂σ'(z), σ(z), 1), (..., 2H + 1)."""
+    """Return h = ∂f/∂θ = (W₂σ'(z), σ(z), 1), (..., 2H + 1), at ``theta`` (..., 2H + 1)."""
     z, w2, c2 = layers(theta)
     unit = torch.sigmoid(z)
     return torch.cat([w2 * unit * (1 - unit), unit, torch.ones_like(c2).unsqueeze(-1)], -1)

@@ -26,11 +26,14 @@ _STEEP = 1e3  # a variance above it falls by so much that rounding would show: t
 
 
 class Columns(NamedTuple):
-    """``mean`` and ``variance`` of every arm (S, M, K), as of `Posterior`, and the variance at the last synchronisation
-    alone, ``base`` (S, 1, K), of which so many, ``age`` (S, 1), have taken away; the Cholesky ``factor`` of the Σ of
-    all learners (S, 1, r, r) or of each, and the ``vectors`` v (S, M, L, r) added to it since, ``taken`` (S, M).
+    """The posterior of all arms without a K × K matrix, for many arms.
 
-    M is 1 at a synchronisation, when all know the same."""
+    ``mean`` and ``variance`` (S, M, K) are those of `Posterior`. ``base`` (S, 1, K) is the variance at the last
+    synchronisation, and ``age`` (S, 1) the number of synchronisations for which it was updated and not computed afresh.
+    ``factor`` is the Cholesky factor of Σ, (S, 1, r, r) if all learners of a run share it and (S, M, r, r) if not.
+    ``vectors`` (S, M, L, r) were added to it since, and ``taken`` (S, M) counts them. M is 1 right after a
+    synchronisation, when all learners know the same.
+    """
 
     mean: Tensor
     variance: Tensor
@@ -41,11 +44,13 @@ class Columns(NamedTuple):
     taken: Tensor
 
     def gain(self, arm: Tensor) -> Tensor:
-        """ln(1 + ‖g_x‖²_{Σ⁻¹}) of pulling ``arm`` (S, M)."""
+        """Return ln(1 + ‖g_x‖²_{Σ⁻¹}) for a pull of ``arm`` (S, M)."""
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def of_each(self, learners: int) -> "Columns":
-        """What is held of all, of each of M = ``learners`` in memory of its own."""
+        """Return the columns of each of M = ``learners`` learners in memory of its own, where all learners share
+        these.
+        """
         held = (self.mean, self.variance, self.vectors, self.taken)
         each = (part.expand(-1, learners, *part.shape[2:]).clone() for part in held)
         mean, variance, vectors, taken = each
@@ -54,9 +59,9 @@ class Columns(NamedTuple):
     def absorb(
         self, features: Tensor, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False
     ) -> "Columns":
-        """One pull of ``arm`` with ``reward`` where ``turn`` is 1, all (S, M); ``features`` (S, 1, K, r).
+        """Return the columns after one pull of ``arm`` with ``reward`` where ``turn`` is 1, (S, M) each.
 
-        ``in_place`` it is made in the memory of these columns, which are then used up.
+        ``features`` are (S, 1, K, r). With ``in_place`` the memory of these columns is used up.
         """
         run = torch.arange(len(arm)).unsqueeze(-1)
         g = features[:, 0][run, arm]  # (S, M, r)
@@ -93,9 +98,10 @@ def columns(
     tally: Tally,
     before: tuple[Columns, Tally] | None = None,
 ) -> Columns:
-    """The posterior of learners that all know ``tally`` (S, K) of residuals on ``features`` (S, 1, K, r).
+    """Return the posterior of learners that all know ``tally`` (S, K), on ``features`` (S, 1, K, r).
 
-    From scratch, or from what stood ``before`` and its tally, if all shared it.
+    It is computed from scratch, or from the columns ``before`` the new pulls and their tally, if all learners shared
+    them.
     """
     runs, size = len(features), features.shape[-1]
     known, rows = _pulled(features, tally)
@@ -116,12 +122,14 @@ def columns(
 
 
 def _fit_to_go_on(own: Columns) -> bool:
-    """Whether all learners shared it, and rounding has left enough."""
+    """Return whether all learners shared these columns and rounding has left enough of their variances."""
     return own.factor.shape[1] == 1 and int(own.age.max()) < _ANEW and float(own.base.max()) <= _STEEP
 
 
 def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
-    """``tally`` (S, K) and ``features`` (S, 1, K, r) of the arms that were pulled, as many in every run."""
+    """Return the ``tally`` (S, K) and ``features`` (S, 1, K, r) of the arms that were pulled, padded to as many in
+    every run.
+    """
     most = int((tally.counts > 0).sum(-1).max())
     at = tally.counts.topk(most, -1).indices  # where a run has fewer, arms with a count of 0
     rows = at.unsqueeze(-1).expand(-1, -1, features.shape[-1])
@@ -129,9 +137,10 @@ def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
 
 
 def _taken(features: Tensor, own: Columns, old: Tally, new: Tally) -> Tensor | None:
-    """The variances (S, 1, K) after the pulls from ``old`` to ``new``; None where a triangular solve costs no more.
+    """Return the variances (S, 1, K) after the pulls that lead from ``old`` to ``new``.
 
-    With U = diag(√n)G of the arms pulled n times, (Σ + UᵀU)⁻¹ = Σ⁻¹ − WᵀW for W = L⁻¹UΣ⁻¹, LLᵀ = I + UΣ⁻¹Uᵀ.
+    With U = diag(√n)G of the arms that were pulled n times, (Σ + UᵀU)⁻¹ = Σ⁻¹ − WᵀW for W = L⁻¹UΣ⁻¹ and LLᵀ = I +
+    UΣ⁻¹Uᵀ. The result is None where a triangular solve costs no more.
     """
     news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
     if 2 * rows.shape[1] > features.shape[-1]:
@@ -146,13 +155,14 @@ def _taken(features: Tensor, own: Columns, old: Tally, new: Tally) -> Tensor | N
 
 @dataclass(frozen=True)
 class ParameterSpace(EventTriggered):
-    """`EventTriggered` with `Columns` in place of the matrices; ``features`` and ``offsets`` are shared, (S, 1, …).
+    """`EventTriggered` with `Columns` in place of K × K matrices, for many arms.
 
-    Arms, messages and synchronisations are the same, up to rounding.
+    ``features`` and ``offsets`` are shared by the learners, (S, 1, …). Arms, messages and synchronisations are the
+    same, up to rounding.
     """
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Columns:
-        """Everybody's, as all know the same at a synchronisation."""
+        """Return the columns that all learners share after a synchronisation."""
         every = len(run) == len(self.features)
         features, offsets = (part if every else part[run] for part in (self.features, self.offsets))
         known, last = Tally(*(part[:, 0] for part in tally)), None
@@ -161,11 +171,13 @@ class ParameterSpace(EventTriggered):
         return columns(features, offsets, self.settings.lam, known, last)
 
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Columns:
-        """One product of the features with the vectors of all learners."""
+        """Return the columns after a pull of each learner, by one product of the features with the vectors of all
+        learners.
+        """
         return _columns(state).absorb(self.features, arm, reward, turn, self.in_place)
 
     def _afresh(self, state: EventState, due: Tensor) -> EventState:
-        """The learners ``due`` (S, M) begin again with a factor of their own."""
+        """Return the state in which the learners ``due`` (S, M) begin again with a factor of their own."""
         own, known = _columns(state), state.known
         factor = own.factor.expand(-1, self.learners, -1, -1)
         kept = Columns(*(part.clone() for part in own._replace(factor=factor)))
@@ -180,5 +192,6 @@ class ParameterSpace(EventTriggered):
 
 
 def _columns(state: EventState) -> Columns:
+    """Return the posterior of ``state`` as the columns that it is."""
     assert isinstance(state.posterior, Columns)
     return state.posterior

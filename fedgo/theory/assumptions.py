@@ -8,9 +8,12 @@ from fedgo._checks import require
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What Assumptions 1–3 provide: d_w = ``dimension``, |f_x| ≤ F = ``value``, ‖∇f_x‖ ≤ C_g = ``slope``,
-    ‖∇²f_x‖ ≤ C_h = ``curvature``, noise σ = ``noise``, and growth min{μr²/2, τr^χ/2} ≤ L with μ = ``growth``,
-    τ = ``tail``, χ = ``exponent`` (γ in Assumption 3)."""
+    """The constants that Assumptions 1 to 3 provide.
+
+    ``dimension`` is d_w. ``value`` is F ≥ |f_x|, ``slope`` is C_g ≥ ‖∇f_x‖, ``curvature`` is C_h ≥ ‖∇²f_x‖, and
+    ``noise`` is σ. The growth condition is min{μr²/2, τr^χ/2} ≤ L, with μ = ``growth``, τ = ``tail`` and χ =
+    ``exponent`` (which the paper calls γ in Assumption 3).
+    """
 
     dimension: int
     value: float
@@ -35,22 +38,22 @@ class Assumptions:
 
 
 def check_probability(delta: float) -> None:
-    """δ in (0, 1)."""
+    """Refuse a δ that does not lie in (0, 1)."""
     require(0 < delta < 1, "delta", delta, "give a failure probability δ in (0, 1)")
 
 
 def check_sample(size: int, data: int, delta: float) -> None:
-    """At least one function and one datum, and δ in (0, 1)."""
+    """Refuse a class without a function, a sample without a datum, or a δ that does not lie in (0, 1)."""
     check_probability(delta)
     require(size >= 1, "size", size, "give |F|, at least one function")
     require(data >= 1, "data", data, "give t, at least one datum")
 
 
 def check_threshold(gamma: float) -> None:
-    """γ > 0."""
+    """Refuse a threshold γ that is not positive."""
     require(gamma > 0, "gamma", gamma, "with γ = 0 every step synchronises: P = NT")
 
 
 def check_regularisation(lam: float) -> None:
-    """λ > 0."""
+    """Refuse a weight λ that is not positive."""
     require(lam > 0, "lam", lam, "give λ > 0; Σ must be positive definite")

@@ -15,16 +15,26 @@ from fedgo.theory.phase_one import squared_distance_printed
 
 
 def information_bound(dimension: int, pulls: float, slope: float, lam: float) -> float:
-    """R = d ln(1 + nC_g²/(dλ)) ≥ ln det Σ/det λI (lemma "log-det"); d = min(K, d_w) with K arms."""
+    """Return R = d ln(1 + nC_g²/(dλ)), an upper bound on ln(det Σ/det λI) (lemma "log-det").
+
+    Args:
+        dimension: The dimension d, min(K, d_w) with K arms.
+        pulls: The number n of pulls.
+        slope: The bound C_g on the norm of each gradient.
+        lam: The regularisation weight λ.
+    """
     check_regularisation(lam)
     return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
 
 
 def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
-    """Return Λ_tab = Σ_x ln((1 + n_x)/(1 + n⁰_x)), the information of the event on counts, shape (...).
+    """Return Λ_tab = Σ_x ln((1 + n_x)/(1 + n⁰_x)), the information of the event on counts, (...).
 
-    ``counts`` n (..., K) are the pulls of every arm x, and ``known`` n⁰ those made before Phase II, 0 unless given. NT
-    pulls of Phase II make at most `information_bound` = K ln(1 + NT/K).
+    NT pulls of Phase II make at most `information_bound` = K ln(1 + NT/K).
+
+    Args:
+        counts: The pulls n_x of each arm, (..., K).
+        known: The pulls n⁰_x that were made before Phase II, (..., K).
     """
     known = torch.as_tensor(known, dtype=torch.float64)
     return ((1 + counts) / (1 + known)).log().sum(-1)
@@ -41,10 +51,19 @@ class Terms(NamedTuple):
 def radius_printed(
     a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float
 ) -> Terms:
-    """β_t of the confidence lemma in the explicit form of its proof: three terms of (a + b + c)² ≤ 4(a² + b² + c²).
+    """Return β_t of the confidence lemma, in the explicit form of its proof.
 
-    4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ², C_h²ρ⁴ n d_wι″ with ρ² = `squared_distance_printed` and
-    ι″ = 2 ln(1 + nC_g²/(d_wλ)). The factor 2 of ln(1/δ_t²), which the proof loses, is in it.
+    Its three terms come from (a + b + c)² ≤ 4(a² + b² + c²): 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ², and
+    C_h²ρ⁴ n d_wι″, with ρ² = `squared_distance_printed` and ι″ = 2 ln(1 + nC_g²/(d_wλ)). They contain the factor 2 of
+    ln(1/δ_t²) that the proof loses.
+
+    Args:
+        a: The constants of the assumptions.
+        lam: The regularisation weight λ.
+        pulls: The number n of pulls in the client's model.
+        step: The step t.
+        exploration: The number T₀ of pulls of Phase I.
+        delta: The probability δ.
     """
     check_probability(delta)
     rho2 = squared_distance_printed(a, exploration, delta)
@@ -60,11 +79,15 @@ def radius_printed(
 def noise_radius(
     information: Tensor, syncs: Tensor | int | None, *, members: int, sigma: float, delta: float
 ) -> Tensor:
-    """σ√(Λ + 2 ln(π²M(p + 1)²/(6δ))), which bounds all self-normalised sums of the noise with probability 1 − δ.
+    """Return σ√(Λ + 2 ln(π²M(p + 1)²/(6δ))), which bounds all self-normalised sums of the noise with probability 1 − δ.
 
-    Λ = ``information`` is each one's log-ratio; the union is over p = ``syncs`` and M = ``members``: the N clients, or
-    the N clients times K arms where every arm has a sum of its own. Without ``syncs`` the sums are of all data, one
-    sequence for each of M members, and it is σ√(Λ + 2 ln(M/δ)).
+    Args:
+        information: The log-ratio Λ of each sum, (...).
+        syncs: The number p of synchronisations before the step, over which the union is taken. With None the sums are
+            of all data, one sequence for each member, and the result is σ√(Λ + 2 ln(M/δ)).
+        members: The number M of sums at each step: the N clients, or N times K where each arm has a sum of its own.
+        sigma: The standard deviation σ of the noise.
+        delta: The probability δ.
     """
     check_probability(delta)
     if syncs is None:
@@ -86,10 +109,20 @@ def radius(
     curvature: Tensor | float,
     delta: float,
 ) -> Tensor:
-    """β_{t,i} for which w* ∈ Ball_{t,i} at all t and i with probability 1 − δ/2 (the paper's confidence lemma).
+    """Return β_{t,i} with w* ∈ Ball_{t,i} for all t and i with probability 1 − δ/2 (the repaired confidence lemma).
 
-    √β = σ√(ln det Σ/det λI + 2 ln(π²N(p+1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|, with ``information`` the log-ratio,
-    ``pulls`` |D_{t,i}|, ``syncs`` p, ``distance`` ρ₀ = |ŵ₀ − w*|, which only a simulation knows, and ``curvature`` C_h.
+    √β = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|.
+
+    Args:
+        information: The log-ratio ln(det Σ/det λI), (...).
+        pulls: The number |D_{t,i}| of pulls in the client's model, (...).
+        syncs: The number p of synchronisations before the step.
+        clients: The number N of clients.
+        lam: The regularisation weight λ.
+        sigma: The standard deviation σ of the noise.
+        distance: ρ₀ = ‖ŵ₀ − w*‖, which only a simulation knows.
+        curvature: The bound C_h on the second derivatives.
+        delta: The probability δ.
     """
     check_probability(delta)
     check_regularisation(lam)

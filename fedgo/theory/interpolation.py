@@ -16,10 +16,20 @@ _MOST_STEPS = 1000
 def interpolate(
     model: Parametric, start: Tensor, arms: Tensor, means: Tensor, tolerance: float = 1e-10
 ) -> Tensor:
-    """w* (R, d_w) near ``start`` with |f_x(w*) − ``means``| ≤ ``tolerance`` on ``arms`` (R, K, d_x), ``means`` (R, K).
+    """Return a parameter w* (R, d_w) near ``start`` with |f_x(w*) − ``means``| ≤ ``tolerance`` on all arms.
 
-    It need not be the nearest. An ``ArithmeticError`` if a run does not get there, as with more arms than parameters; a
-    ``ValueError`` where a mean is not finite.
+    It need not be the nearest such parameter.
+
+    Args:
+        model: The class F.
+        start: Where the search begins, (R, d_w).
+        arms: The arms, (R, K, d_x).
+        means: The values that f is to have there, (R, K).
+        tolerance: The largest difference that is accepted.
+
+    Raises:
+        ArithmeticError: A run does not get there, for instance because it has more arms than parameters.
+        ValueError: A mean is not finite.
     """
     w, missing = start, means - model.values(start, arms)
     finite, most = bool(missing.isfinite().all()), missing.abs().max().item()

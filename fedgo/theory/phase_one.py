@@ -13,9 +13,15 @@ C_NET, C_RISK, C_DISTANCE = 8.0, 16.0, 32.0
 
 
 def finite_risk_printed(size: int, data: int, delta: float, value: float) -> float:
-    """E(f̃ − f*)² of a minimiser over ``size`` functions that contain f* (lemma "Risk bounds" with its α = ½).
+    """Return the printed bound on E(f̃ − f*)² for a minimiser over a finite class (lemma "Risk bounds" with its α = ½).
 
-    Invalid: the noise level does not appear, and neither does F² at ln(2/δ).
+    The bound is invalid: the noise level does not appear in it, and F² does not appear at ln(2/δ).
+
+    Args:
+        size: The number |F| of functions, f* among them.
+        data: The number t of data.
+        delta: The probability δ.
+        value: The bound F on the functions.
     """
     check_sample(size, data, delta)
     return (6 * value**2 * math.log(size) * math.log(2) + 4 * math.log(2 / delta)) / data
@@ -24,13 +30,21 @@ def finite_risk_printed(size: int, data: int, delta: float, value: float) -> flo
 def finite_risk(
     size: int, data: int, delta: float, value: float, noise: float, epsilon: float = 0.0
 ) -> float:
-    """E(f̃ − f*)² ≤ (16σ² + 32F²) ln(2|F|/δ)/t + 4ε with probability 1 − δ, for independent uniform x_s."""
+    """Return the repaired bound E(f̃ − f*)² ≤ (16σ² + 32F²) ln(2|F|/δ)/t + 4ε, with probability 1 − δ.
+
+    The inputs x_s are independent and uniform. The arguments are those of `finite_risk_printed`, with σ = ``noise`` and
+    the optimisation error ε = ``epsilon``.
+    """
     check_sample(size, data, delta)
     return (16 * noise**2 + 32 * value**2) * math.log(2 * size / delta) / data + 4 * epsilon
 
 
 def iota(a: Assumptions, exploration: int, delta: float) -> float:
-    """ι = ln(T₀C_h²) + ln(2/δ), the logarithm of Lemma 1 as the appendix ends it; a ``ValueError`` if not positive."""
+    """Return ι = ln(T₀C_h²) + ln(2/δ), the logarithm of Lemma 1 as the appendix ends it.
+
+    Raises:
+        ValueError: ι is not positive.
+    """
     check_probability(delta)
     product = exploration * a.curvature**2
     remedy = "the proof of Lemma 1 needs ln(T₀C_h²) > 0; the repaired bound has C_g instead"
@@ -39,20 +53,24 @@ def iota(a: Assumptions, exploration: int, delta: float) -> float:
 
 
 def regression_risk_printed(a: Assumptions, exploration: int, delta: float) -> float:
-    """E(f_x(ŵ₀) − f_x(w*))² ≤ C′d_wF²ι/T₀ (Lemma 1); needs an optimisation error of at most 1/(C′T₀)."""
+    """Return the printed bound E(f_x(ŵ₀) − f_x(w*))² ≤ C′d_wF²ι/T₀ (Lemma 1).
+
+    It needs an optimisation error of at most 1/(C′T₀), with T₀ = ``exploration``.
+    """
     return C_RISK * a.dimension * a.value**2 * iota(a, exploration, delta) / exploration
 
 
 def optimisation_error(exploration: int) -> float:
-    """ε ≤ 1/(C′T₀), what Lemmas 1 and 2 ask of the oracle."""
+    """Return 1/(C′T₀), the largest optimisation error that Lemmas 1 and 2 allow the oracle."""
     require(exploration >= 1, "exploration", exploration, "give T₀, at least one pull")
     return 1 / (C_RISK * exploration)
 
 
 def covering(dimension: int, radius: float) -> float:
-    """ln of the size of an ℓ₂-net of [0, 1]^d: d ln⌈√d/(2r)⌉, cubes of side 2r/√d, r = ``radius``.
+    """Return d ln⌈√d/(2r)⌉, the logarithm of the size of an ℓ₂-net of [0, 1]^d, made of cubes of side 2r/√d.
 
-    The paper's d ln(1/r) is the size of an ℓ_∞-net, while C_g is a Lipschitz constant in ℓ₂.
+    The paper's d ln(1/r) is the size of an ℓ_∞-net, while C_g is a Lipschitz constant in ℓ₂. ``dimension`` is d and
+    ``radius`` is r.
     """
     require(radius > 0, "radius", radius, "give the net's radius r > 0")
     return dimension * math.log(math.ceil(math.sqrt(dimension) / (2 * radius)))
@@ -61,10 +79,17 @@ def covering(dimension: int, radius: float) -> float:
 def regression_risk(
     a: Assumptions, exploration: int, delta: float, epsilon: float = 0.0, radius: float | None = None
 ) -> float:
-    """E(f_x(ŵ₀) − f_x(w*))² with probability 1 − δ/2, for every ŵ₀ in W = [0, 1]^d_w with L̂(ŵ₀) ≤ min L̂ + ε.
+    """Return the repaired bound on E(f_x(ŵ₀) − f_x(w*))², with probability 1 − δ/2 (Lemma 1).
 
-    (25σ² + 40F²)A + 12.5C_g·rσ(1 + √(2u/T₀) + √(2A)) + 6.25ε + 17.5C_g²r², with u = ln(6/δ) and
-    A = (u + d_w ln⌈√d_w/(2r)⌉)/T₀, for any ``radius`` r of the net (1/(C_gT₀) unless said).
+    The bound is (25σ² + 40F²)A + 12.5C_g·rσ(1 + √(2u/T₀) + √(2A)) + 6.25ε + 17.5C_g²r², with u = ln(6/δ) and A = (u +
+    d_w ln⌈√d_w/(2r)⌉)/T₀. It holds for all ŵ₀ in W = [0, 1]^d_w with L̂(ŵ₀) ≤ min L̂ + ε.
+
+    Args:
+        a: The constants of the assumptions.
+        exploration: The number T₀ of pulls of Phase I.
+        delta: The probability δ.
+        epsilon: The optimisation error ε.
+        radius: The radius r of the net; 1/(C_gT₀) if it is None.
     """
     check_probability(delta)
     require(exploration >= 1, "exploration", exploration, "give T₀, at least one pull")
@@ -81,15 +106,18 @@ def regression_risk(
 
 
 def growth_limit(a: Assumptions) -> float:
-    """The loss below which the growth condition is quadratic: τ^{2/(2−χ)}μ^{−χ/(2−χ)}/2 (from Lemma 2)."""
+    """Return τ^{2/(2−χ)}μ^{−χ/(2−χ)}/2, the loss below which the growth condition is quadratic (from Lemma 2)."""
     power = 2 - a.exponent
     return math.pow(a.tail, 2 / power) * math.pow(a.growth, -a.exponent / power) / 2
 
 
 def squared_distance(a: Assumptions, risk: float) -> float:
-    """ρ₀² = |ŵ₀ − w*|² ≤ 2L(ŵ₀)/μ where L(ŵ₀) ≤ ``risk`` (Lemma 2), w* the projection of ŵ₀ on the zeros of L.
+    """Return ρ₀² = ‖ŵ₀ − w*‖² ≤ 2L(ŵ₀)/μ where L(ŵ₀) ≤ ``risk`` (Lemma 2).
 
-    A ``ValueError`` unless the risk is below `growth_limit`, where the quadratic branch of the growth holds.
+    w* is the projection of ŵ₀ on the zeros of L.
+
+    Raises:
+        ValueError: The risk is not below `growth_limit`, so that the quadratic branch of the growth does not hold.
     """
     limit = growth_limit(a)
     require(risk < limit, "risk", risk, f"Lemma 2 needs L(ŵ₀) < {limit:.3g}, the growth's quadratic range")
@@ -97,16 +125,22 @@ def squared_distance(a: Assumptions, risk: float) -> float:
 
 
 def squared_distance_printed(a: Assumptions, exploration: int, delta: float) -> float:
-    """ρ₀² ≤ C d_wF²ι/(μT₀) (Lemma 2, the paper's constant)."""
+    """Return ρ₀² ≤ C d_wF²ι/(μT₀), with the paper's constant (Lemma 2)."""
     return C_DISTANCE * a.dimension * a.value**2 * iota(a, exploration, delta) / (a.growth * exploration)
 
 
 def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concordance: float = 1.0) -> float:
-    """T₀ ≥ C d_wF²ι max{μ^{χ/(2−χ)}/τ^{2/(2−χ)}, ζ/(μc²)} (Lemma 2); ζ = 0 leaves the part that is needed."""
+    """Return the least T₀ of Lemma 2, C d_wF²ι max{μ^{χ/(2−χ)}/τ^{2/(2−χ)}, ζ/(μc²)}.
+
+    With ζ = ``zeta`` = 0 it is the part that is needed. ``iota_`` is ι and ``concordance`` is c.
+    """
     growth = 1 / (2 * growth_limit(a))
     return C_DISTANCE * a.dimension * a.value**2 * iota_ * max(growth, zeta / (a.growth * concordance**2))
 
 
 def phase_one_scalars(rounds: int, clients: int, dimension: int) -> int:
-    """C_phaseI = (2n + 1)Nd_w: n gradients up, and w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀ down (2nNd_w where all know w⁽⁰⁾)."""
+    """Return C_phaseI = (2n + 1)Nd_w, the scalars of Phase I: n gradients up, and w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀ down.
+
+    If all clients know w⁽⁰⁾ it is 2nNd_w. ``rounds`` is n.
+    """
     return (2 * rounds + 1) * clients * dimension

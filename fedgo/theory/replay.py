@@ -18,12 +18,13 @@ from fedgo.trace import Trace
 
 
 class Replay(NamedTuple):
-    """One entry for every step t of Phase II, (S, NT), of the client i = i_t whose turn it is.
+    """What the analysis needs to know about each step t of Phase II, (S, NT), and the client i = i_t that makes it.
 
-    ``local`` ‖g_t‖² in Σ_{t−1,i}⁻¹ and ``central`` in Σ_{t−1}⁻¹; ``gain`` ln det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i}) and
-    ``since`` the client's pulls since the last synchronisation, both with this pull; ``information`` ln det Σ_{t,i}/det
-    λI and ``total`` ln det Σ_t/det λI; ``epoch`` p, the synchronisations before t, int64. ``known`` is D_{t,i}, the
-    data in the client's model after the pull, with the residuals y − f_x(ŵ₀) as sums, (S, NT, K).
+    ``local`` is ‖g_t‖² in Σ_{t−1,i}⁻¹ and ``central`` is ‖g_t‖² in Σ_{t−1}⁻¹. ``gain`` is ln(det Σ_{t,i}/det(Σ_{t,i} −
+    ΔΣ_{t,i})), and ``since`` the number of the client's pulls since the last synchronisation, both with this pull.
+    ``information`` is ln(det Σ_{t,i}/det λI) and ``total`` is ln(det Σ_t/det λI). ``epoch`` int64 is the number p of
+    synchronisations before t. ``known`` (S, NT, K) is D_{t,i}: the data in the client's model after the pull, with the
+    residuals y − f_x(ŵ₀) as sums.
     """
 
     local: Tensor
@@ -36,15 +37,26 @@ class Replay(NamedTuple):
     known: Tally
 
     def by_epoch(self, values: Tensor) -> Tensor:
-        """The sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1) with P the most of any run."""
+        """Return the sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1), where P is the largest of any
+        run.
+        """
         out = values.new_zeros(len(values), int(self.epoch.max()) + 1)
         return out.scatter_add(1, self.epoch, values)
 
 
 def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
-    """Replay Phase II of ``trace``, which Fed-GO-UCB made from ``start`` on ``arms`` (S, K, d_x) with λ = ``lam``.
+    """Replay Phase II of a trace that Fed-GO-UCB made, and return what the analysis needs of each step.
 
-    The synchronisations are the trace's, whatever event made them. A ``ValueError`` where the arms are not the start's.
+    The synchronisations are those of the trace, whatever event caused them.
+
+    Args:
+        start: The Phase I that the trace was made from.
+        arms: The arms of its problem, (S, K, d_x).
+        trace: The trace.
+        lam: The λ that the trace was made with.
+
+    Raises:
+        ValueError: The start has several ŵ₀, the arms are not those of the start, or λ is not positive.
     """
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
@@ -74,7 +86,7 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
 
 
 def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
-    """‖g‖²_{Σ⁻¹} of ``arm`` (S, L) with Σ of the ``counts`` (S, L, K), (S, L), from ``features`` (S, K, r)."""
+    """Return ‖g‖²_{Σ⁻¹}, (S, L), of ``arm`` (S, L), where Σ has the ``counts`` (S, L, K) on ``features`` (S, K, r)."""
     factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
     rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])
     half = torch.linalg.solve_triangular(factor, features.gather(1, rows).unsqueeze(-1), upper=False)
@@ -83,16 +95,20 @@ def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor
 
 
 def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
-    """Running sums of one client's ``values`` ≥ 0 (S, L), begun anew where its ``syncs`` (S, L) have grown."""
+    """Return running sums of one client's ``values`` ≥ 0 (S, L) that begin anew where its ``syncs`` (S, L) have
+    grown.
+    """
     sums = values.cumsum(1)
     new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
     return sums - torch.where(new, sums - values, 0.0).cummax(1).values
 
 
 class Knowledge(NamedTuple):
-    """Before each pull of one client: the ``step`` of the trace (L,), what it knows, a ``tally`` (S, L, K) of pulls and
-    summed rewards, the synchronisations so far, ``syncs`` p (S, L), and what everybody knew after the last one,
-    ``shared``."""
+    """What one client knew before each of its L pulls.
+
+    ``step`` (L,) are the steps of the trace, ``tally`` (S, L, K) the pulls and summed rewards that the client knew,
+    ``syncs`` (S, L) the number p of synchronisations so far, and ``shared`` what all clients knew after the last one.
+    """
 
     step: Tensor
     tally: Tally
@@ -101,10 +117,15 @@ class Knowledge(NamedTuple):
 
 
 def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Knowledge]:
-    """What each of the N clients of ``trace`` knew before its pulls of Phase II, one client after the other.
+    """Yield what each of the N clients of ``trace`` knew before its pulls of Phase II, one client after the other.
 
-    That is everybody's data up to the last synchronisation and its own since; with ``phase_one`` those of Phase I too,
-    everybody's. ``arms`` is K. Any algorithm's trace will do, since only counts and sums are rebuilt.
+    A client knows all data up to the last synchronisation and its own data since. Only counts and sums are rebuilt, so
+    the trace may be of any algorithm.
+
+    Args:
+        trace: The trace.
+        arms: The number K of arms.
+        phase_one: Whether all clients also know the data of Phase I.
     """
     first, steps = trace.phase_one, trace.arm.shape[1]
     hit = torch.nn.functional.one_hot(trace.arm, arms).double()

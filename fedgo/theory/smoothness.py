@@ -20,10 +20,11 @@ _TOGETHER = 40  # pieces of a line at a time
 
 
 class Region(NamedTuple):
-    """A set of parameters as the units see it at the arms.
+    """A set of parameters, described by what the units can be at each arm.
 
-    ``low``, ``high`` (..., K, H): the interval of zⱼ; ``outer`` (..., H): the bound on |W₂ⱼ|; ``values`` (..., K, 2):
-    the interval of f_x; ``reach`` (..., K): r² = 1 + |x|². A `box` attains its intervals, a `segment` may not.
+    ``low`` and ``high`` (..., K, H) bound zⱼ, ``outer`` (..., H) bounds |W₂ⱼ|, ``values`` (..., K, 2) is the interval
+    of f_x, and ``reach`` (..., K) is r² = 1 + |x|². The parameters of a `box` attain these bounds; those of a `segment`
+    may not.
     """
 
     low: Tensor
@@ -34,7 +35,9 @@ class Region(NamedTuple):
 
 
 def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
-    """The box ``low`` ≤ w ≤ ``high`` (..., d_w), say W = [0, 1]^d_w, at the ``arms`` (..., K, d_x)."""
+    """Return the region of the box ``low`` ≤ w ≤ ``high`` (..., d_w), for instance W = [0, 1]^d_w, at ``arms`` (..., K,
+    d_x).
+    """
     low, high = torch.broadcast_tensors(low, high)
     require_each(low <= high, "low", low, "a box needs low ≤ high; give its lower corner first")
     bottom, top = network.split(low), network.split(high)
@@ -45,18 +48,21 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
 
 
 def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Region:
-    """The line from ``start`` to ``end`` (..., d_w): every zⱼ and W₂ⱼ is between its two values there."""
+    """Return the region of the line from ``start`` to ``end`` (..., d_w), where each zⱼ and W₂ⱼ is between its two end
+    values.
+    """
     one, two = network.split(start), network.split(end)
     inputs = (arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in (one, two))
     return _region(_span(*inputs), _span(one.w2, two.w2), _span(one.c2, two.c2), arms)
 
 
 def _span(one: Tensor, two: Tensor) -> Ends:
+    """Return the smaller and the larger of the values at both ends."""
     return torch.minimum(one, two), torch.maximum(one, two)
 
 
 def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
-    """The region of z in ``inner``, W₂ in ``outer`` and c₂ in ``level``."""
+    """Return the region with z in ``inner``, W₂ in ``outer`` and c₂ in ``level``."""
     # a unit's output W₂σ(z) lies between the least and the largest of the products of the intervals' ends
     products = torch.stack([weight.unsqueeze(-2) * z.sigmoid() for weight in outer for z in inner])
     ends = (products.amin(0), products.amax(0))
@@ -66,14 +72,14 @@ def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
 
 
 def value_bound(region: Region) -> Tensor:
-    """F = sup |f_x(w)| over the region and the arms, (...) (Assumption 2)."""
+    """Return F = sup |f_x(w)| over the region and the arms, (...) (Assumption 2)."""
     return region.values.abs().amax((-2, -1))
 
 
 def gradient_bound(region: Region) -> Tensor:
-    """C_g = sup ‖∇f_x(w)‖₂ over the region and the arms, (...) (Assumption 2).
+    """Return C_g = sup ‖∇f_x(w)‖₂ over the region and the arms, (...) (Assumption 2).
 
-    s² + cs²(1 − s)² with c = B²r² is stationary at s = (3 ± √(1 − 8/c))/4, if anywhere.
+    s² + cs²(1 − s)² with c = B²r² is stationary at s = (3 ± √(1 − 8/c))/4, if it is stationary anywhere.
     """
     c = (region.outer.square().unsqueeze(-2) * region.reach.unsqueeze(-1)).clamp(min=1e-300)
     ends = (region.low.sigmoid(), region.high.sigmoid())
@@ -86,10 +92,10 @@ def gradient_bound(region: Region) -> Tensor:
 
 
 def curvature_bound(region: Region) -> Tensor:
-    """C_h = sup ‖∇²f_x(w)‖_op over the region and the arms, (...) (Assumption 2).
+    """Return C_h = sup ‖∇²f_x(w)‖_op over the region and the arms, (...) (Assumption 2).
 
-    The Hessian has one block for each unit. In v = |1 − 2σ(z)| the block's norm has a single maximum on [0, 1), where
-    3a²v⁴ + (2a² + 16r²)v² = a² with a = Br².
+    The Hessian has one block for each unit. In v = |1 − 2σ(z)| the norm of a block has a single maximum on [0, 1),
+    where 3a²v⁴ + (2a² + 16r²)v² = a² with a = Br².
     """
     reach = region.reach.unsqueeze(-1)
     a2 = (region.outer.unsqueeze(-2) * reach).square()
@@ -105,25 +111,29 @@ def curvature_bound(region: Region) -> Tensor:
 def suprema(
     network: Network, start: Tensor, end: Tensor, arms: Tensor, pieces: int = 400
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """F, C_g and C_h (...) on the line from ``start`` to ``end`` (..., d_w) at ``arms`` (..., K, d_x), but for a piece.
+    """Return upper bounds on F, C_g and C_h, (...), over the line from ``start`` to ``end`` (..., d_w) at ``arms``.
 
-    Over a whole `segment` the bounds let every unit be where it likes, which no single w allows; over each of its
-    ``pieces`` equal parts there is little room for that, and the largest of theirs tends to the supremum from above.
+    Over a whole `segment` the bounds let all units vary independently, which no single w allows. Over each of its
+    ``pieces`` equal parts there is little room for that, and the largest bound of a part tends to the supremum from
+    above.
     """
     count("pieces", pieces, "give the number of parts, at least one")
     share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
-    found: list[list[Tensor]] = []
+    bounds: list[list[Tensor]] = []
     for part in share.unfold(0, 2, 1).split(_TOGETHER):  # as many pieces at once as keep the memory small
         first, last = (torch.lerp(start.unsqueeze(-2), end.unsqueeze(-2), at) for at in part.unbind(-1))
         region = segment(network, first, last, arms.unsqueeze(-3))
-        found.append([bound(region).amax(-1) for bound in (value_bound, gradient_bound, curvature_bound)])
-    value, slope, curvature = (torch.stack(each).amax(0) for each in zip(*found, strict=True))
+        bounds.append([bound(region).amax(-1) for bound in (value_bound, gradient_bound, curvature_bound)])
+    value, slope, curvature = (torch.stack(each).amax(0) for each in zip(*bounds, strict=True))
     return value, slope, curvature
 
 
 class LossCurvature(NamedTuple):
-    """Of L(w) = E(f_x(w) − f_x(w*))² at w*, all (...): ``mu`` and ``zeta``, the extreme eigenvalues of ∇²L(w*) in
-    R^d_w, and ``mu_plus``, its smallest eigenvalue on the span of the gradients."""
+    """Eigenvalues of the Hessian of L(w) = E(f_x(w) − f_x(w*))² at w*, (...) each.
+
+    ``mu`` and ``zeta`` are the smallest and the largest eigenvalue of ∇²L(w*) in R^d_w, and ``mu_plus`` is the smallest
+    on the span of the gradients.
+    """
 
     mu: Tensor
     mu_plus: Tensor
@@ -131,9 +141,9 @@ class LossCurvature(NamedTuple):
 
 
 def loss_curvature(gradients: Tensor) -> LossCurvature:
-    """μ, μ₊ and ζ from the ``gradients`` J (..., K, d_w) at w*, where ∇²L(w*) = (2/K)JᵀJ (Assumption 3).
+    """Return μ, μ₊ and ζ from the ``gradients`` J (..., K, d_w) at w*, where ∇²L(w*) = (2/K)JᵀJ (Assumption 3).
 
-    With K < d_w arms μ = 0 exactly, at every w*; μ₊ = (2/K)σ_min(J)² > 0 where J has full row rank, for this w*.
+    With K < d_w arms μ is exactly 0 at every w*, and μ₊ = (2/K)σ_min(J)² is positive if J has full row rank.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT
@@ -145,12 +155,19 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
 def measured(
     network: Network, start: Tensor, end: Tensor, arms: Tensor, noise: float
 ) -> list[tuple[Assumptions, float]]:
-    """Assumptions 2 and 3 between ŵ₀ = ``start`` and w* = ``end``, both (R, d_w), at ``arms`` (R, K, d_x), for every
-    run, with μ₊ in the place of μ; and the ζ that Lemma 2 asks for.
+    """Return, for each run, the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ that Lemma 2 asks for.
 
-    Assumption 1 wants W in the unit cube. The smallest centred cube that holds both points has a side s, and in units
-    of it C_g becomes sC_g, and C_h, μ and ζ become s²C_h, s²μ and s²ζ. F, C_g and C_h are the `suprema` on the line,
-    which every convex W with these points contains. The true μ is 0 with fewer arms than parameters.
+    μ₊ takes the place of μ, because the true μ is 0 with fewer arms than parameters. Assumption 1 wants W in the unit
+    cube: the smallest centred cube that holds both points has a side s, and in units of it C_g becomes sC_g, and C_h, μ
+    and ζ become s²C_h, s²μ and s²ζ. F, C_g and C_h are the `suprema` on the line, which each convex W with these points
+    contains.
+
+    Args:
+        network: The class F.
+        start: ŵ₀, (R, d_w).
+        end: w*, (R, d_w).
+        arms: The arms, (R, K, d_x).
+        noise: The standard deviation σ of the noise.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
     (value, slope, curvature), loss = suprema(network, start, end, arms), network.gradients(end, arms)

@@ -17,8 +17,11 @@ from fedgo.theory.confidence import information_bound, radius, radius_printed
 
 @dataclass(frozen=True)
 class Premises:
-    """What a theorem is about: Assumptions 1–3 with constants ``a``, N = ``clients``, T = ``rounds``, δ = ``delta``,
-    and the number K = ``arms`` of arms if they are finitely many."""
+    """What a theorem is about: the constants of Assumptions 1 to 3, N, T, δ and K.
+
+    ``a`` are the constants, ``clients`` is N, ``rounds`` is T and ``delta`` is δ. ``arms`` is K if there are finitely
+    many arms.
+    """
 
     a: Assumptions
     clients: int
@@ -33,22 +36,22 @@ class Premises:
 
     @property
     def steps(self) -> int:
-        """NT."""
+        """The number NT of steps of Phase II."""
         return self.clients * self.rounds
 
     @property
     def exploration(self) -> int:
-        """T₀ = ⌈√(NT)⌉."""
+        """The number T₀ = ⌈√(NT)⌉ of pulls of Phase I."""
         return phase_one_length(self.clients, self.rounds, math.inf)
 
     def information(self, lam: float) -> float:
-        """R ≥ Λ after NT pulls with λ = ``lam``; min(K, d_w) is the dimension."""
+        """Return R ≥ Λ after NT pulls with λ = ``lam``, for the dimension min(K, d_w)."""
         dimension = self.a.dimension if self.arms is None else min(self.arms, self.a.dimension)
         return information_bound(dimension, self.steps, self.a.slope, lam)
 
 
 class TheoremSetting(NamedTuple):
-    """T₀, λ and γ of a theorem."""
+    """The T₀, λ and γ that a theorem prescribes."""
 
     exploration: int
     lam: float
@@ -56,21 +59,27 @@ class TheoremSetting(NamedTuple):
 
 
 def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremSetting:
-    """T₀ = ⌈√(NT)⌉, λ = C_λ√(NT), γ = d_wF⁴T/(μ²N) (Theorem 1); C_λ = ``lam_scale``."""
+    """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as Theorem 1 prints them; ``lam_scale`` is C_λ."""
     a = given.a
     gamma = a.dimension * a.value**4 * given.rounds / (a.growth**2 * given.clients)
     return TheoremSetting(given.exploration, lam_scale * math.sqrt(given.steps), gamma)
 
 
 def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting:
-    """T₀ = ⌈√(NT)⌉, λ = C_g² unless given and γ = T/(NR), which a learner can compute (the repaired theorem)."""
+    """Return T₀ = ⌈√(NT)⌉, λ and γ = T/(NR) of the repaired theorem, which a learner can compute.
+
+    ``lam`` is λ, or C_g² if it is None.
+    """
     lam = given.a.slope**2 if lam is None else lam
     gamma = given.rounds / (given.clients * given.information(lam))
     return TheoremSetting(given.exploration, lam, gamma)
 
 
 class WorstCase(NamedTuple):
-    """Λ ≤ R = ``information``, P ≤ ``syncs`` and β_{t,i} ≤ β̄ = ``beta`` in every run of Phase II with these λ and γ."""
+    """What holds in all runs of Phase II with the given λ and γ.
+
+    Λ ≤ R = ``information``, P ≤ ``syncs`` and β_{t,i} ≤ β̄ = ``beta``.
+    """
 
     information: float
     syncs: float
@@ -80,7 +89,7 @@ class WorstCase(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """λ, β̄ and γ, to play with."""
+        """Return λ, β̄ and γ as settings to play with."""
         return Settings(self.lam, self.beta, self.gamma)
 
 
@@ -91,10 +100,13 @@ def worst_case(
     *,
     curvature: Tensor | float | None = None,
 ) -> WorstCase:
-    """λ, γ and the largest `radius` β̄ of the confidence lemma, after NT pulls, P synchronisations and Λ = R.
+    """Return λ, γ and the largest `radius` β̄ of the confidence lemma, after NT pulls, P synchronisations and Λ = R.
 
-    λ and γ are those of the ``setting``, of `theorem_setting` unless given. ρ₀ = ``distance`` and C_h = ``curvature``
-    (that of the assumptions unless given) may be tensors with one entry for each run; β̄ is the largest.
+    Args:
+        given: What the theorem is about.
+        distance: ρ₀ = ‖ŵ₀ − w*‖, one number or one for each run; β̄ is the largest over the runs.
+        setting: T₀, λ and γ; `theorem_setting` if it is None.
+        curvature: C_h, one number or one for each run; that of the assumptions if it is None.
     """
     _, lam, gamma = theorem_setting(given) if setting is None else setting
     information = given.information(lam)
@@ -112,7 +124,7 @@ def worst_case(
 
 
 class Totals(NamedTuple):
-    """Bounds on the regret of both phases, on P and on the scalars sent."""
+    """Bounds on the regret of both phases, on the number P of synchronisations, and on the scalars sent."""
 
     phase_one: float
     phase_two: float
@@ -121,12 +133,15 @@ class Totals(NamedTuple):
 
     @property
     def regret(self) -> float:
-        """R_phaseI + R_phaseII."""
+        """The sum of the bounds on the regret of both phases."""
         return self.phase_one + self.phase_two
 
 
 def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0) -> Totals:
-    """Theorem 1 with the constants of its own proof: radius, R_good, R_bad and P as printed, at its T₀, λ and γ."""
+    """Return Theorem 1 with the constants of its own proof: radius, R_good, R_bad and P as printed, at its T₀, λ and γ.
+
+    ``oracle_rounds`` is the number n of rounds of Algorithm 2 and ``lam_scale`` is C_λ.
+    """
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
     beta = sum(radius_printed(a, lam, steps, steps, exploration, given.delta))
@@ -148,11 +163,17 @@ def theorem(
     epsilon: float = 0.0,
     line_three: bool = False,
 ) -> Totals:
-    """The repaired theorem: with probability 1 − δ regret and scalars are at most these.
+    """Return the repaired theorem: with probability 1 − δ, regret and scalars are at most these.
 
-    ``rho2`` is a bound on ρ₀² (from `regression_risk` unless given), ``setting`` that of `theorem_setting` unless
-    given. The index is the first-order one, or line 3 over Ball ∩ W with ``line_three``. The regret of Phase II is
-    item 3, for any λ > 0: no width counts for more than F/√β̄, and none is above C_g/√λ.
+    The regret of Phase II is item 3, for any λ > 0: no width counts for more than F/√β̄, and none is above C_g/√λ.
+
+    Args:
+        given: What the theorem is about.
+        oracle_rounds: The number n of rounds of Algorithm 2.
+        rho2: A bound on ρ₀²; from `regression_risk` if it is None.
+        setting: T₀, λ and γ; `theorem_setting` if it is None.
+        epsilon: The optimisation error ε of the oracle.
+        line_three: Whether the index is line 3 over Ball ∩ W; if not, it is the first-order index.
     """
     a, clients = given.a, given.clients
     setting = theorem_setting(given) if setting is None else setting

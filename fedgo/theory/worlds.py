@@ -19,9 +19,9 @@ from fedgo.theory.assumptions import Assumptions
 
 @dataclass(frozen=True)
 class SingleUnit:
-    """The class f_x(w) = tanh(wᵀx) with d_w = d_x: small enough for every bound of the paper to say something.
+    """The class f_x(w) = tanh(wᵀx) with d_w = d_x, which is small enough that all bounds of the paper mean something.
 
-    |f| ≤ 1, ‖∇f‖ ≤ |x| and ‖∇²f‖ ≤ 4|x|²/(3√3) for every w, and w* is identified by d_x independent arms.
+    For every w, |f| ≤ 1, ‖∇f‖ ≤ |x| and ‖∇²f‖ ≤ 4|x|²/(3√3), and d_x independent arms identify w*.
     """
 
     d_x: int
@@ -31,19 +31,19 @@ class SingleUnit:
 
     @property
     def size(self) -> int:
-        """d_w = d_x."""
+        """The dimension d_w = d_x of the parameter."""
         return self.d_x
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """f_x(w), shape (..., K), for ``w`` (..., d_x) at the points ``x`` (..., K, d_x)."""
+        """Return f_x(w), (..., K), for ``w`` (..., d_x) at the points ``x`` (..., K, d_x)."""
         return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """∇f_x(w) = (1 − tanh²)x, shape (..., K, d_x)."""
+        """Return the gradient ∇f_x(w) = (1 − tanh²(wᵀx))x, (..., K, d_x)."""
         return (1 - self.values(w, x).square()).unsqueeze(-1) * x
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """As `Network.squared_loss`."""
+        """Return the squared loss and its gradient, as `fedgo.network.Network.squared_loss` does."""
         value = self.values(w, x)
         error = (value - y) * mask
         slope = 2 * error * (1 - value.square())
@@ -60,10 +60,18 @@ def single_unit(
     scale: float = 1.0,
     source: torch.Generator | None = None,
 ) -> Problem:
-    """f = f_{w*} of `SingleUnit` with d_w = d_x = ``dimension`` on ``arms`` arms uniform in s·[−½, ½]^d, s = ``scale``.
+    """Return a realizable problem with f = f_{w*} of `SingleUnit`.
 
-    So the arms have both signs. w* (S, d_w) is uniform in [0.2, 0.8]^d, the interior of W; each run draws its own,
-    unless one ``source`` draws them all in turn.
+    The arms are uniform in s·[−½, ½]^d, so that they have both signs. w* is uniform in [0.2, 0.8]^d, the interior of W.
+
+    Args:
+        runs: The number of runs, or their numbers.
+        dimension: d = d_w = d_x.
+        arms: The number K of arms.
+        seed: With the number of a run, this names its random numbers.
+        sigma: The standard deviation σ of the noise.
+        scale: The scale s of the arms.
+        source: A generator that draws the w* of all runs in turn; with None each run draws its own.
     """
     require(dimension >= 1, "dimension", dimension, "give d_w = d_x, at least 1")
     require(0 < scale < math.inf, "scale", scale, "give a finite scale > 0 of the arms")
@@ -75,11 +83,12 @@ def single_unit(
 
 
 def single_unit_assumptions(problem: Problem) -> Assumptions:
-    """Assumptions 2 and 3 of `SingleUnit` on the arms (S, K, d_x) of ``problem``: of its runs the worst constants.
+    """Return the constants of Assumptions 2 and 3 of `SingleUnit` on the arms of ``problem``, the worst of its runs.
 
-    With r_x = max |wᵀx| over W: F = max tanh r_x, attained at a corner; C_g = max |x|, attained at w = 0; C_h =
-    4C_g²/(3√3), a bound for all w. By the mean value theorem |f_x(w) − f_x(w*)| ≥ m_x|(w − w*)ᵀx| with m_x =
-    1 − tanh² r_x, so L(w) ≥ ½μ|w − w*|² on all of W, whatever w* ∈ W is, with μ = 2λ_min(Σ_x m_x²xxᵀ/K) and no tail.
+    With r_x = max |wᵀx| over W, F is max tanh r_x, which is attained at a corner; C_g is max |x|, which is attained at
+    w = 0; and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem |f_x(w) − f_x(w*)| ≥
+    m_x|(w − w*)ᵀx| with m_x = 1 − tanh² r_x. Therefore L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, with μ =
+    2λ_min(Σ_x m_x²xxᵀ/K) and no tail.
     """
     x = problem.arms
     reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
@@ -100,7 +109,11 @@ def realizable(
     sigma: float = 0.1,
     scale: float = 1.0,
 ) -> Problem:
-    """f = f_{w*} and uniform arms in [0,1]^d_x: Assumption 1 holds exactly; w* ~ N(0, s²I), s = ``scale``."""
+    """Return a problem with f = f_{w*} of ``network`` and uniform arms in [0, 1]^d_x, so that Assumption 1 holds
+    exactly.
+
+    w* is drawn from N(0, s²I) with s = ``scale``. The other arguments are those of `single_unit`.
+    """
     numbers = run_numbers(runs)
     count("seed", seed, "give a seed of at least 0", least=0)
     number("scale", scale, "give the standard deviation of w*")

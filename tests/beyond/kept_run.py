@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from federated import setting
 
-import fedgo._files
 from fedgo.beyond import Client, Server, converse
 from fedgo.beyond.federation.local import deliver
 
@@ -79,25 +78,33 @@ def go_on(folder, kind):
     (folder / "scalars.txt").write_text(repr(server.scalars))
 
 
-def killed_at(point):
-    """Let this process kill itself at the ``point``-th of the moments before, within and after a save."""
-    left = iter(range(point, -1, -1))
-    write, sync = fedgo._files.write_arrays, os.fsync
+def interrupted_at(moment, how="killed"):
+    """Kill this process, or let it find the disk full, at the ``moment``-th of the moments of its saves, from 0 on."""
+    left = iter(range(moment, -1, -1))
+    write, sync, replace = torch.save, os.fsync, Path.replace
 
     def tick():
-        if next(left) == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if next(left, 1) == 0:
+            if how == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise OSError(28, "No space left on device")
 
-    def torn(descriptor):
-        tick()  # the new file is written, and not in its place
+    def written(*arguments):
+        tick()  # the new file is empty
+        write(*arguments)
+        tick()
+
+    def synced(descriptor):
+        tick()  # the new file is written, and not in its place; or it is in its place
         sync(descriptor)
 
-    def watched(*args):
+    def replaced(*paths):
         tick()
-        write(*args)
+        target = replace(*paths)
         tick()
+        return target
 
-    fedgo._files.write_arrays, os.fsync = watched, torn
+    torch.save, os.fsync, Path.replace = written, synced, replaced
 
 
 def main():
@@ -105,10 +112,10 @@ def main():
     torch.set_num_threads(1)
     kills = 0
     while not (folder / "scalars.txt").exists():
-        point = draw.randrange(1, 90)
+        point = draw.randrange(1, 200)
         child = os.fork()
         if child == 0:
-            killed_at(point)
+            interrupted_at(point)
             go_on(folder, kind)
             os._exit(0)
         status = os.waitpid(child, 0)[1]

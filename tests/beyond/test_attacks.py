@@ -1,144 +1,244 @@
-"""Attacks on a study and a federation that once succeeded, each with what happens instead."""
+"""Attacks on a federation that once succeeded: each row of the list of attacks by its identifier."""
 
-import threading
-import time
+import importlib
+import pickle
+import re
+import subprocess
+import sys
+import zipfile
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from federated import small
+from federated import pull, small, started, with_surrogate
+from torch import Tensor
 
-from fedgo import _files
-from fedgo.beyond import (
-    ADVISED,
-    Client,
-    Fitting,
-    Kind,
-    Letter,
-    Plan,
-    Refused,
-    Server,
-    Study,
-    converse,
-    decode,
-)
+from fedgo import Network, Problem, Settings
+from fedgo.beyond import Client, Fitting, Plan, Refused, Server, converse, decode
+from fedgo.beyond.federation import files
+from fedgo.beyond.federation.local import deliver
 from fedgo.beyond.federation.wire import unpack
-from fedgo.beyond.study import study as module
-
-OPTIONS = "name,x\na,0\nb,1\nc,2\n"
+from fedgo.beyond.surrogates.models import IndependentArms
 
 
-def begun(folder: Path, names: str = OPTIONS) -> Study:
-    """Return a study of three options."""
-    (folder / "options.csv").write_text(names, encoding="utf-8")
-    return Study(folder / "study.json", folder / "options.csv", trials=400, noise=0.1, method="ucb1")
+def forged(clients: list[Client], plan: Plan, liar: int, **fields: Any) -> list[Any]:
+    """Return the ``clients``, of which the ``liar`` answers with other ``fields`` in its letters."""
+
+    def answer(received: bytes) -> bytes | None:
+        reply = clients[liar].answer(received)
+        return reply and decode(reply, plan.fingerprint)._replace(**fields).encode(plan.fingerprint)
+
+    return [SimpleNamespace(answer=answer) if i == liar else client for i, client in enumerate(clients)]
 
 
-def test_no_reward_is_lost_while_another_thread_looks(tmp_path: Path) -> None:
-    study, stop = begun(tmp_path), threading.Event()
-
-    def look() -> None:
-        while not stop.is_set():
-            study.verdict()
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    for k in range(60):
-        study.tell("abc"[k % 3], float(k % 7))
-    stop.set()
-    looking.join()
-    assert len(Study(tmp_path / "study.json").told) == 60
+def claims(arms: int, count: float, total: float) -> Tensor:
+    """Return the numbers of an answer that claims ``count`` pulls of arm 0 with the sum ``total``."""
+    data = torch.zeros(2, arms, dtype=torch.float64)
+    data[0, 0], data[1, 0] = count, total
+    return data.flatten()
 
 
-def test_a_study_and_a_link_to_it_share_one_lock(tmp_path: Path) -> None:
-    begun(tmp_path).tell("a", 1.0)
-    (tmp_path / "other").mkdir()
-    link = tmp_path / "other" / "link.json"
-    link.symlink_to(tmp_path / "study.json")
-    Study(link).tell("b", 2.0)
-    assert sorted(path.name for path in tmp_path.rglob(".*.lock")) == [".study.json.lock"]
-    assert [option for option, *_ in Study(tmp_path / "study.json").told] == ["a", "b"]
+def goes_on(problem: Problem, plan: Plan, numbers: Tensor, reason: str) -> None:
+    """Check that a liar's answer with these ``numbers`` is refused, and that three exchanges later all is known."""
+    clients, server = started(problem, plan)
+    first = int(server.known.counts.sum())
+    parties = forged(clients, plan, 0, numbers=numbers)
+    for refused in (True, False, False):
+        for client in clients:
+            pull(problem, client, 2)
+        words = converse(server, parties if refused else clients)
+        assert list(words) == [0] * refused and (not refused or reason in words[0])
+    assert server.known.counts.sum() == first + 18
 
 
-def test_who_waits_too_long_for_the_lock_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from filelock import FileLock
-
-    study = begun(tmp_path)
-    monkeypatch.setattr(module, "_WAIT", 0.1)
-    with (
-        FileLock(tmp_path / ".study.json.lock"),
-        pytest.raises(TimeoutError, match=r"another process has held it"),
-    ):
-        study.tell("a", 1.0)
+def a_library_is_missing(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(sys.modules, "scipy", None)
+    patch.setitem(sys.modules, "scipy.optimize", None)
+    with pytest.raises(ImportError, match=r"scipy.* is not installed: pip install"):
+        Fitting(0.1, 10)
 
 
-def test_only_what_this_module_left_is_tidied(tmp_path: Path) -> None:
-    others = [tmp_path / ".study.json.original", tmp_path / ".notes.0123abcd"]
-    left = tmp_path / ".study.json.0123abcd"
-    for path in (*others, left):
-        path.write_text("x", encoding="utf-8")
-        _age(path)
-    for name in ("study.json", "*"):
-        with _files.whole(tmp_path / name, "the study") as file:
-            file.write(b"{}")
-    assert all(path.exists() for path in others) and not left.exists()
+def an_answer_claims_a_million_pulls(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    problem, plan = with_surrogate(IndependentArms())
+    for count in (1e6, 1e9, 2.0**53, plan.due + 1):
+        goes_on(problem, plan, claims(6, count, 0.5), "too many pulls: client 0 claims")
+    clients, server = started(problem, plan)
+    left = plan.due - int(server.known.counts.sum())
+    converse(server, forged(clients, plan, 0, numbers=claims(6, left - 4, 0.5)))
+    assert len(server.desk.planned.arms) == 4  # what is left
+    converse(server, forged(clients, plan, 1, numbers=claims(6, plan.due, 0.5)))
+    assert len(server.desk.planned.arms) == 3  # nothing is left, and each client needs an arm
 
 
-def _age(path: Path) -> None:
-    """Make ``path`` two hours old."""
-    import os
-
-    old = time.time() - 7200
-    os.utime(path, (old, old))
-
-
-def test_a_page_shows_the_name_of_an_option_as_text(tmp_path: Path) -> None:
-    study = begun(tmp_path, "name,x\n<img src=x onerror=alert(1)>,0\nb,1\nc,2\n")
-    for option, reward in (("<img src=x onerror=alert(1)>", 3.0), ("b", 1.0), ("c", 0.5)):
-        study.tell(option, reward)
-    assert "<img" not in study._repr_html_() and "&lt;img" in study._repr_html_()
-
-
-def test_a_letter_in_the_name_of_another_client_is_refused() -> None:
-    """Its own data are not lost: the client it names answers as before."""
-    _, plan = small()
-    server = Server(plan)
-    clients = [Client(plan, me) for me in range(plan.clients)]
-    for client in clients:
-        while not client.calling:
-            client.tell(client.ask(), 0.5)
-
-    class Impostor:
-        def answer(self, letter: bytes) -> bytes | None:
-            reply = clients[0].answer(letter)
-            forged = reply and decode(reply, plan.fingerprint, server.desk.federation)._replace(client=1)
-            return forged and forged.encode(plan.fingerprint)
-
-    words = converse(server, [Impostor(), *clients[1:]])
-    assert "another sender" in words[0] and 1 not in words
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [[1.0, 0, 0, 1e101, 0, 0], [2.0, 1, 0, 0, -3e100, 0], [1.0, 3e100]],
-    ids=["dense", "negative", "one"],
-)
-def test_a_sum_that_its_counts_do_not_allow_is_refused(numbers: list[float]) -> None:
-    with pytest.raises(Refused, match="beyond 2e"):
-        unpack(torch.tensor(numbers, dtype=torch.float64), 3)
-
-
-def test_a_claim_of_a_million_pulls_makes_no_plan_beyond_the_budget() -> None:
-    arms = torch.rand(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    plan = Plan(arms, clients=1, fitting=Fitting(0.1, 10, ADVISED), seed=1)
-    server, client = Server(plan), Client(plan, 0)
-    while not client.calling:
-        client.tell(client.ask(), 0.5)
+def an_answer_has_an_impossible_sum(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    for numbers in ([1.0, 0, 0, 1e101, 0, 0], [2.0, 1, 0, 0, -3e100, 0], [1.0, 3e100]):
+        with pytest.raises(Refused, match="beyond 2e"):
+            unpack(torch.tensor(numbers, dtype=torch.float64), 3)
+    for problem, plan in (small(), with_surrogate(IndependentArms())):
+        goes_on(problem, plan, claims(6, 1.0, 1e101), "a sum is beyond 2e+100")
+    clients, server = started(problem, plan)  # what an earlier fedgo had stored is dropped
     server.begin()
-    (letter,) = server.letters().values()
-    asked = decode(letter, plan.fingerprint, server.desk.federation)
-    counts = torch.tensor([1e6, 1, 1, 0, 0, 5e5, 1, 0, 0, 0], dtype=torch.float64)
-    answer = Letter(Kind.STATISTICS, 0, asked.exchange, plan.known_exchange, counts, asked.federation)
-    server.accept(answer.encode(plan.fingerprint), sender=0)
-    server.merge()
-    assert len(server.desk.planned.arms) <= 10
+    reply = server._checked(clients[0].answer(server.letters()[0]))[1]
+    lie = forged(clients, plan, 0, numbers=claims(6, 1.0, 1e101))[0].answer(server.letters()[0])
+    server.desk = server.desk._replace(inbox={0: reply._replace(received=lie)})
+    server.save(folder / "server")
+    with pytest.warns(UserWarning, match="a stored answer is dropped.*a sum is beyond"):
+        server = Server.load(folder / "server", plan)
+    assert converse(server, clients) == {}
+    with pytest.warns(UserWarning, match="the fit failed"):  # the largest sum that is allowed: a plan is made
+        converse(server, forged(clients, plan, 0, numbers=claims(6, 1.0, 2e100)))
+        assert len(server.desk.planned.arms) > 0 and converse(server, clients).keys() <= {0}
+
+
+def an_answer_claims_all_pulls_that_can_be_counted(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    problem, plan = small()
+    for count in (2.0**53, 2.0**53 - 1, plan.due + 1):
+        goes_on(problem, plan, claims(6, count, 0.5), "too many pulls")
+    clients, server = started(problem, plan)
+    assert converse(server, forged(clients, plan, 0, numbers=claims(6, plan.due, 1e8))).keys() <= {0}
+    for client in clients[1:]:
+        pull(problem, client, 2)
+    assert converse(server, clients).keys() <= {0}
+    assert clients[1].memory.base[0].sum() == plan.due + 4
+
+
+def a_file_is_lost(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    for (problem, plan), inboxed in product((small(), with_surrogate(IndependentArms())), (False, True)):
+        clients, server = started(problem, plan)
+        for _ in range(2):
+            for client in clients:
+                pull(problem, client)
+            converse(server, clients)
+        known = int(server.known.counts.sum())
+        pull(problem, clients[1])
+        if inboxed:  # its answer is with the server when the file is lost
+            server.begin()
+            server.accept(clients[1].answer(server.letters()[1]))
+        older, clients[1] = clients[1], Client(plan, 1)
+        pull(problem, clients[1])  # without ŵ₀ it is one of Phase I, which is not counted again
+        if inboxed:
+            server.merge()
+            assert deliver(server, clients) == {}
+        with pytest.warns(UserWarning, match="client 1 begins anew, as its file is lost: what no answer had"):
+            assert [converse(server, clients) for _ in range(3)] == [{}] * 3
+        assert server.known.counts.sum() == known + inboxed + (plan.network is None)
+        if plan.network is not None:
+            assert torch.equal(clients[1].memory.base, server.desk.total)
+        words = converse(server, [clients[0], older, clients[2]])  # the lost file is there again
+        assert "older file" in words[1] and converse(server, clients) == {}
+
+
+def every_answer_is_lost_on_one_evening(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "notebooks/beyond/twelve_sites.md"
+    cells = re.findall(r"```\{code-cell\} ipython3\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    code = "\n".join(cell for cell in cells if re.search("import pandas|^SITES|^def ", cell, re.MULTILINE))
+    place: dict[str, Any] = {"days": 30, "seed": 7}
+    exec(re.sub("(?m)^:tags.*$", "", code).replace("SITES, NOISE = 12", "SITES, NOISE = 3"), place)
+    for _ in range(14):
+        for site in range(3):
+            place["day_at"](site, folder)
+        answers = list(folder.glob("from-*"))
+        if not (folder / "lost").exists() and answers:
+            for answer in (*answers, folder / "lost"):
+                answer.unlink(missing_ok=True)
+            (folder / "lost").touch()
+        assert place["evening"](folder) == []
+    server = Server.load(folder / "office.npz", place["plan"])
+    assert server.number >= 2 and server.known.counts.sum() >= 30
+
+
+def rewards_have_another_scale(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    plan, draw = small(length=60)[1], torch.Generator().manual_seed(1)
+    clients, server = [Client(plan, i) for i in range(3)], Server(plan)
+    for client in clients:
+        for _ in range(20):
+            client.tell(client.ask(), 1e5 + 3e3 * float(torch.randn((), generator=draw)))
+    with pytest.raises(
+        ValueError, match=r"begin anew with \(y − m\)/s .* m = (1000|99)\d\d.* and s = \d{3,4}"
+    ):
+        converse(server, clients)
+
+
+def too_many_arms(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    arms = torch.rand(10**6, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"needs 16,000,000,000,000 bytes .* give fewer arms, or a Fitting"):
+        Plan(arms, Settings(encoding="counts"), 2, Network(2, 2), 4)
+
+
+def a_letter_is_in_another_name(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    problem, plan = small()
+    clients, server = started(problem, plan)
+    words = converse(server, forged(clients, plan, 0, client=1))
+    assert "another sender" in words[0] and 1 not in words and converse(server, clients) == {}
+
+
+def a_job_names_a_system_call(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    engine = SimpleNamespace(init=lambda f: f, publish=lambda f: f, main=lambda f: f)
+    engine.site_name = "site-1"
+    stub = SimpleNamespace(CollabCallError=RuntimeError, CollabRecipe=dict, collab=engine)
+    patch.setitem(sys.modules, "nvflare", SimpleNamespace(collab=stub))
+    patch.setitem(sys.modules, "nvflare.collab", stub)
+    patch.delitem(sys.modules, "fedgo.beyond.federation.flare", raising=False)
+    flare = importlib.import_module("fedgo.beyond.federation.flare")
+    patch.delitem(sys.modules, "fedgo.beyond.federation.flare")
+    mark, options = folder / "ran", {"clients": 1, "arms": 6}
+    patch.setenv("FEDGO_FOLDER", str(folder / "site"))
+    for allowed in ("", "federated:small,federated:setting"):
+        patch.setenv("FEDGO_MAKES", allowed)
+        with pytest.raises(ValueError, match=r"make is 'os:system': this machine allows"):
+            flare.Site("os:system", {"command": f"touch {mark}"}, "run").begin()
+    patch.setattr("federated.small", lambda **options: (small(**options)[1], lambda arm, step: 0.5))
+    for elsewhere in (str(folder), "../run", "/"):
+        with pytest.raises(ValueError, match=r"folder is .*: this machine allows what is below"):
+            flare.Site("federated:small", options, elsewhere).begin()
+    (folder / "site" / "run").mkdir(parents=True)
+    site = flare.Site("federated:small", options, "run")
+    site.begin()
+    assert site.turn(0) is False and (folder / "site" / "run" / "client0.txt").read_text().endswith("0.5\n")
+    assert not mark.exists()
+
+
+def a_file_has_a_large_array_that_nobody_needs(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    plan = small()[1]
+    Client(plan, 0).save(folder / "client")
+    with zipfile.ZipFile(folder / "client", "a", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("archive/data/99", bytes(10**8))
+    with pytest.raises(
+        ValueError, match=r"client.*the size is 1000\d*: with this plan it is \d+ bytes at most"
+    ):
+        Client.load(folder / "client", plan)
+
+
+def a_file_holds_a_foreign_pickle(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    for content in (Client, subprocess.run, pickle.loads):
+        files.keep(folder / "client", "the client", small()[1].fingerprint, content)
+        with pytest.raises(ValueError, match=r"it holds what no file of fedgo does") as caught:
+            Client.load(folder / "client", small()[1])
+        assert "weights_only" not in str(caught.value)
+    (folder / "client").write_bytes(pickle.dumps(print))
+    with pytest.raises(ValueError, match=r"client'.*File is not a zip file.*give a saved file"):
+        Client.load(folder / "client", small()[1])
+
+
+ATTACKS = {
+    "S-c": a_library_is_missing,
+    "H-a": an_answer_claims_a_million_pulls,
+    "H-b": an_answer_has_an_impossible_sum,
+    "H-c": an_answer_claims_all_pulls_that_can_be_counted,
+    "H-d": a_file_is_lost,
+    "H-e": every_answer_is_lost_on_one_evening,
+    "H-f": rewards_have_another_scale,
+    "H-g": too_many_arms,
+    "P-a": a_letter_is_in_another_name,
+    "P-c": a_job_names_a_system_call,
+    "P-d": a_file_has_a_large_array_that_nobody_needs,
+    "M-a": a_file_holds_a_foreign_pickle,
+}
+
+
+@pytest.mark.parametrize("row", ATTACKS)
+def test_a_federation_withstands(row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ATTACKS[row](tmp_path, monkeypatch)

@@ -10,26 +10,20 @@ from test_bad_input import (
     DELTA,
     FROM_0,
     GIVEN,
-    GIVEN_VALUE,
-    GRADED,
     INF,
     MEANS,
     NAME,
     NAN,
     NETWORK,
-    ONES,
     PLAIN,
-    PLANNED,
     PLAYED,
     PRIVATE,
     PROBLEM,
-    SCRIPT,
     SEED,
     SHARED,
     SIZES,
     STARTED,
     THRESHOLD,
-    TWICE,
     WHOLE,
     bad,
     but,
@@ -40,7 +34,7 @@ from test_bad_input import (
 
 from fedgo import Exploration, Network, Settings
 from fedgo.beyond import Client, Fitting, Plan, Server
-from fedgo.beyond.advised import Advised
+from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.federation.local import at_random, converse, play
 from fedgo.beyond.guard.counted import optimistic_ucb1
@@ -53,6 +47,12 @@ from fedgo.beyond.surrogates.models import IndependentArms, fitted
 from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.confidence import Tally
 
+GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}
+GIVEN_VALUE = {"problem": PROBLEM, "start": SHARED, "value": 3.0}
+PLANNED = {"rounds": WHOLE, "until": ANOTHER, "planning": NAME, "guarantee": ANOTHER}
+SCRIPT = {"name": "g", "proposal": None, "exploration": Exploration.nothing(2), "clients": 2, "rounds": 2}
+ONES = torch.ones(3).double()
+TWICE = ARMS[0, [0, 1, 1]]  # a gradient that stands twice
 PUBLIC = Plan(ARMS[0], Settings(encoding="counts"), 2, NETWORK, 4)
 
 
@@ -61,12 +61,7 @@ def planned(**how):
     return Fitting(0.3, 10, Advised(**how))
 
 
-FITTED = {"surrogate": GaussianProcess(), "rounds": 10}
-
-
-EPOCHS = FITTED | {"problem": PROBLEM, "clients": 2}
-
-
+EPOCHS = {"surrogate": GaussianProcess(), "rounds": 10, "problem": PROBLEM, "clients": 2}
 SAFE = Guarantee(1.0, 0.1)
 
 
@@ -94,6 +89,7 @@ CASES = [
     *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=ANOTHER),
     *row(planned, untried=bad(-1, INF), kappa=FROM_0, until=ANOTHER),
     *row(planned, surrogate=bad(kinds=("gp",))),
+    *row(ADVISED.first, {"clients": 2, "arms": 5}, rounds=WHOLE),
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
     *row(Event, gamma=THRESHOLD),
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
@@ -139,6 +135,8 @@ TOGETHER = [
     (lambda: fit([1, 2, 0], [2, 4, 0], Relinearised(NETWORK)), "mean reward of every arm"),
     (lambda: fit([1, 2, 0], [2, NAN, 0]), "sums"),
     (lambda: fit([1, 2, -1], [2, 1, 0]), "counts"),
+    (lambda: fit([1, 1, 1], [1e300, 2, 3], GaussianProcess(warp=True)), "sums"),
+    (lambda: ADVISED.play(problem(arms=ARMS[:, :1], means=MEANS[:, :1], sigma=0.1), 2, 4), "distinct arms"),
     (lambda: exact_parameter(TWICE, MEANS[0], MEANS[0], MEANS[0]), "the least singular value"),
     (lambda: computable_lam(TWICE, MEANS[0], 1.0, 0.1), "the least singular value"),
     (lambda: prior(TWICE, MEANS[0], 1.0), "the least singular value"),

@@ -152,30 +152,6 @@ def test_the_radius_by_hand():
     assert old.item() == about(root.item() ** 2)
 
 
-def test_the_shares_of_delta_add_up_to_delta():
-    # at Λ = 0 the bound is σ√(2 ln(1/δ_{p,i})): Σ_p N·δ_{p,i} = δ
-    syncs = torch.arange(200_000)
-    root = noise_radius(torch.zeros(1).double(), syncs, members=7, sigma=1.0, delta=0.3)
-    assert 7 * (-root.square() / 2).exp().sum().item() == pytest.approx(0.3, rel=1e-5)
-
-
-@given(sizes, st.floats(-6, 2))
-@cases
-def test_the_error_is_at_most_its_noise_and_its_bias(size, exponent):
-    # |m − f|_A ≤ |ξ|_{A⁻¹} + |f − f₀|_{Q⁻¹}, the step of the proof before any probability
-    seed, arms, _ = size
-    offsets, means = draw(seed + 2, arms), draw(seed + 3, arms)
-    made = Prior(compress(features_of(size, exponent)).features, offsets)
-    counts = counts_of(seed + 4, arms)
-    noise = counts.sqrt() * draw(seed + 5, arms)
-    belief = made.after(Tally(counts, counts * means + noise))
-    precision = belief.precision @ belief.precision.mT
-    spread = (
-        (noise @ torch.cholesky_solve(noise.unsqueeze(1), torch.linalg.cholesky(precision))).sqrt().item()
-    )
-    assert belief.distance(means).item() <= (spread + made.bias(means).item()) * (1 + 1e-5)
-
-
 # The player and the certificate
 
 

@@ -30,7 +30,7 @@ def bill(trace, until, arms):
         since = range(end) if end == first else range(before - first, end - first)
         pulls = [sum(t % clients == i for t in since) for i in range(clients)]
         up[0, end - 1] = sum(2 * min(own, arms) for own in pulls)
-        length, turn = min(until.length(end), steps - first), (end - first) % clients
+        length, turn = min(until.length(end), steps - end or clients), (end - first) % clients
         shares = [len(range((i - turn) % clients, length, clients)) for i in range(clients)]
         down[0, end - 1] = sum(max(1, share) + 1 for share in shares)
         before = end

@@ -13,15 +13,7 @@ from instances import INF, about, assert_same, double, random_world
 from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
-from fedgo import (
-    Exploration,
-    Langevin,
-    Problem,
-    Settings,
-    shared_start,
-    simulate,
-)
-from fedgo.algorithms.go_ucb import fed_go_learner
+from fedgo import Exploration, Langevin, Problem, Settings, shared_start, simulate
 from fedgo.beyond.guard.counted import optimistic_ucb1
 from fedgo.beyond.guard.guarantee import (
     Guarantee,
@@ -30,7 +22,6 @@ from fedgo.beyond.guard.guarantee import (
     guard_synchronisations,
     guarded,
     guarded_fed_go_ucb,
-    phase_one_tally,
 )
 from fedgo.beyond.guard.intervals import outside
 from fedgo.beyond.guard.optimist import Optimist, with_trivial
@@ -432,20 +423,3 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
     )
     assert torch.equal(again.arm, trace.arm)
     assert not (trace.up[:, : length - 1] - before.up[:, : length - 1]).any()  # at the last step of Phase I
-    by_client = phase_one_tally(start.exploration, clients, arms)
-    for i in range(clients):
-        own = start.exploration.arm[1, i::clients]
-        assert torch.equal(by_client.counts[1, i], torch.bincount(own, minlength=arms).double())
-
-
-def test_the_proposal_is_a_function_of_counts_and_sums_so_that_it_has_nothing_to_send():
-    problem, start, chosen, _ = instance(3)
-    learner, (runs, arms) = fed_go_learner(problem, start, chosen), problem.means.shape
-    draw = np.random.default_rng(0)
-    pulls, rewards, found = draw.integers(0, arms, 9), draw.normal(size=9), []
-    for order in (range(9), draw.permutation(9)):
-        state, turn = learner.begin(), torch.ones(runs, start.clients).double()
-        for k in order:
-            state = learner.learn(state, torch.full_like(turn, pulls[k]).long(), rewards[k] * turn, turn)
-        found.append(learner.index(state))
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)

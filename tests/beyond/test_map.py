@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from tables_of_studies import assert_shipped
 
 from fedgo.beyond.map import results
 from fedgo.beyond.map.results import evaluations
@@ -12,8 +13,7 @@ from fedgo.beyond.map.roster import PLAYERS, VARIANTS
 from fedgo.beyond.map.studies import ABLATION, ADVISED_COSTS, ADVISED_RUNS, ELSEWHERE, MAIN, MAP, REGIMES
 from fedgo.experiments import runner
 from fedgo.experiments.results import evaluated, tried
-from fedgo.experiments.runner import afresh, compared, known, read
-from fedgo.experiments.studies import STUDIES
+from fedgo.experiments.runner import afresh, known, read
 from fedgo.experiments.world import PROBLEMS, Regime
 
 OWN = [study.name for study in (MAP, ABLATION, ELSEWHERE, ADVISED_RUNS, ADVISED_COSTS)]
@@ -114,36 +114,9 @@ def test_every_player_plays_a_small_regime_to_its_end(name):
     assert (trace.communication[:, -1] > 0).all() == (name != "N-GO-UCB")
 
 
-@pytest.mark.parametrize("column", ["regret", "late_regret", "scalars"])
-def test_a_row_of_the_map_that_is_off_in_any_digit_is_found(column):
-    table = read("map")
-    rows = table[(table["rounds"] == 20) & table["player"].isin(["UCB1", "DisLinUCB"])]
-    rows = rows.groupby(["player", "seed"]).head(1)
-    now = afresh(MAP, rows)
-    found = compared(MAP, rows, now)
-    assert found["same"].all() and found["not_compared"].str.contains("seconds").all()
-    for off in (0.005, -0.005):
-        changed = rows.assign(**{column: rows[column] + off})
-        assert not compared(MAP, changed, now)["same"].any()
-
-
 @pytest.mark.parametrize("name", OWN)
-def test_the_shipped_table_of_a_study_is_whole(name):
-    known = runner.known(name)
-    assert [job for player in STUDIES[name].players for job in STUDIES[name].jobs(known, player)] == []
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_every_shipped_row_has_an_origin(name):
-    """A table without the column was made by one run."""
-    table, made = (
-        pd.read_csv(STUDIES[name].folder / f"{name}.csv"),
-        runner.facts(name, STUDIES[name].folder)["made"],
-    )
-    counts = table.get("made", pd.Series(0, table.index)).value_counts()
-    assert counts.sum() == len(table) and {*counts.index} <= {*range(len(made))}
-    for place, rows in counts.items():
-        assert rows <= made[place]["rows"] and ("commit" in made[place]) != ("origin" in made[place])
+def test_the_shipped_table_of_a_study_is_whole_and_every_row_has_an_origin(name):
+    assert_shipped(name)
 
 
 def test_a_run_empties_the_caches_of_the_map():

@@ -1,7 +1,5 @@
 """Surrogates against formulas written out, and their epochs against a plain transcription."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import get_args
@@ -9,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from instances import INF, assert_same, double, random_problem, rewards
+from instances import INF, assert_same, double, random_problem, rewards, tally
 from reference import epochs as reference
 from reference.go_ucb import value_and_gradient
 
@@ -137,15 +135,8 @@ def test_a_guard_takes_any_plan_and_its_bound_holds():
 # The surrogates
 
 
-def data_of(problem, row, counts, seed=0):
-    """Counts, and sums of that many rewards."""
-    noise = torch.randn(len(counts), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    n = double(counts)
-    return Tally(n, n * problem.means[row] + problem.sigma * n.sqrt() * noise)
-
-
 PROBLEM = realizable(Network(2, 3), 2, arms=9, seed=7, sigma=0.1, scale=2.0)
-DATA = data_of(PROBLEM, 0, [1, 4, 0, 2, 9, 0, 1, 30, 2])
+DATA = tally(PROBLEM, [1, 4, 0, 2, 9, 0, 1, 30, 2])
 SEEN = [0, 1, 3, 4, 6, 7, 8]
 MEANS, NOISE = DATA.sums[SEEN] / DATA.counts[SEEN], 0.01 / DATA.counts[SEEN]
 
@@ -293,21 +284,6 @@ BAD = {
 def test_a_surrogate_that_breaks_down_is_named(message):
     with pytest.raises(ValueError, match=message):
         surrogate_ucb(PROBLEM, Broken(*BAD[message]), 2, 4)
-
-
-@pytest.mark.slow
-def test_without_botorch_all_but_the_process_works():
-    code = (
-        "import sys; sys.modules['botorch'] = None\n"
-        "from fedgo import Network, realizable\n"
-        "from fedgo.beyond.epochs import surrogate_ucb\n"
-        "from fedgo.beyond import GaussianProcess, Relinearised\n"
-        "surrogate_ucb(realizable(Network(2, 2), 1, arms=5), Relinearised(Network(2, 2), 1), 2, 3)\n"
-        "try: GaussianProcess()\n"
-        "except ImportError as error: print(error)"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'fedgo[study]'" in shown
 
 
 def test_an_arm_by_itself_has_its_mean_and_an_untried_one_that_of_all_with_a_wide_prior():

@@ -10,52 +10,47 @@ It holds its own rewards, and never a true mean. It plays the paper's algorithm 
 `fedgo.beyond.federation.model.ClientModel`. In Phase I, and where the server plans, it plays its share of a public
 plan; once the share is used up, it goes on from the beginning of the share.
 Save it before an answer leaves: a client from an older file is refused by name, as its pulls would be counted twice.
+Who has lost the file begins anew with ``Client(plan, me)``, at any moment: the server gives it all that is known. What
+only the file knew, the pulls that no answer had carried, is lost, and a warning says so.
 """
 
+import secrets
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo import _files
 from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo.beyond.federation import files, wire
 from fedgo.beyond.federation.model import ClientModel
 from fedgo.beyond.federation.plan import Plan
-from fedgo.beyond.federation.wire import (
-    HUGE,
-    Kind,
-    Letter,
-    Refused,
-    checksum,
-    decode,
-    must,
-    number_of,
-    pack,
-    unpack,
-)
+from fedgo.beyond.federation.states import CLIENT, ClientState
+from fedgo.beyond.federation.wire import HUGE, NEVER, Exchange, Kind, Letter, Refused, must
 from fedgo.confidence import Tally
 
 
 class Memory(NamedTuple):
     """All that a client's file holds. Counts and sums are (2, K), of residuals around ŵ₀, without a network of rewards.
 
-    Each of its own pulls is in one of three parts, ``unsent``, ``sent`` and ``used``, until ``NEWS`` or a ``PLAN``
-    bring it within ``base``. Exchanges are as in letters, 0 where there was none.
+    Each of its own pulls is in one of three fields, ``unsent``, ``sent`` and ``used``, until ``NEWS`` or a ``PLAN``
+    bring it within ``base``.
     """
 
-    weights: Tensor  # ŵ₀ (d_w,), empty before it is known
+    share: Tensor  # (n,) int64: its arms, in Phase I or by the last PLAN
+    calls: int  # after how many pulls with this share it calls
+    answered: Exchange  # the last one with an answer
+    applied: Exchange  # that of the last START, NEWS or PLAN
+    start: int  # the number drawn when it began without a file, which no other start of this client has
     base: Tensor  # what it has been sent, the pulls of all; where the server plans, its own that were used
     unsent: Tensor  # its own that no letter has carried; in Phase I all of them
     sent: Tensor  # its own that its last answer carries
     used: Tensor  # its own that the server says it has used, while the news of them were lost
     retired: Tensor  # (K,) bool
-    reply: bytes  # its last answer
-    share: Tensor  # (n,) int64: its arms, in Phase I or by the last PLAN
-    calls: int  # after how many pulls with this share it calls
-    answered: int  # the last exchange with an answer
-    applied: int  # the exchange of the last START, NEWS or PLAN; 0 until it has the ŵ₀ that it needs
-    confirmed: int = 0  # the last exchange of which it knows that its answer was used
+    weights: Tensor = torch.zeros(0).double()  # ŵ₀ (d_w,), empty before it is known
+    reply: bytes = b""  # its last answer
+    confirmed: Exchange = NEVER  # the last one of which it knows that its answer was used
     federation: int = 0
     pulls: int = 0  # rewards that it was told, Phase I included
     begun: int = 0  # of these, those before it got its share
@@ -63,11 +58,12 @@ class Memory(NamedTuple):
 
     @property
     def own(self) -> Tensor:
-        """All of its own that is not in ``base``."""
+        """All of its own pulls that are not in ``base``."""
         return self.unsent + self.sent + self.used
 
 
-_OLDER = "it is late, or this side or the server is from an older file: load the last one"
+_FULL = "no answer may carry more: let this client answer, or begin a plan with more rounds"
+_OLDER = "it is late, or this side or the server is from an older file: load the last one, or begin anew without a file"
 
 
 class Client:
@@ -83,11 +79,24 @@ class Client:
         remedy = f"number the clients 0 to {plan.clients - 1}"
         self.me = count("me", me, remedy, least=0, most=plan.clients - 1)
         nothing = torch.zeros(2, len(plan.arms), dtype=torch.float64)
-        fixed = (torch.zeros(0).double(), nothing, nothing, nothing, nothing, nothing[0].bool(), b"")
-        share, known = plan.first_share(self.me), plan.known_exchange
-        self._remember(Memory(*fixed, *share, answered=known, applied=known))
+        share, calls = plan.first_share(self.me)
+        known, start = plan.known_exchange, 1 + secrets.randbits(63)
+        memory = Memory(
+            share, calls, known, known, start, nothing, nothing, nothing, nothing, nothing[0].bool()
+        )
+        self._remember(memory)
 
     # asking and telling
+
+    @property
+    def state(self) -> ClientState:
+        """The state of this client, which decides what it makes of a letter (`fedgo.beyond.federation.states`)."""
+        memory = self.memory
+        if self.plan.network is not None and len(memory.weights) == 0:
+            return ClientState.EXPLORING if memory.answered == NEVER else ClientState.EXPLORED
+        if memory.answered != memory.applied:
+            return ClientState.ANSWERED
+        return ClientState.CALLING if memory.calling else ClientState.PULLING
 
     @property
     def exploring(self) -> bool:
@@ -127,6 +136,8 @@ class Client:
         self._require_arm(arm)
         remedy = f"give a finite number, within ±{HUGE:g}"
         value = number("reward", reward, remedy, above=-HUGE, below=HUGE)
+        waiting = int((self.memory.unsent + self.memory.sent)[0].sum())
+        require(waiting < self.plan.due, "the number of pulls that the server has not used", waiting, _FULL)
         pull, residual = torch.tensor(int(arm)), torch.tensor(value, dtype=torch.float64)
         memory, model = self.memory, self._model
         if model is None:
@@ -159,104 +170,145 @@ class Client:
 
     @on_cpu
     def answer(self, received: bytes) -> bytes | None:
-        """The answer to a letter of the server, or None where it wants none; ``Refused`` changes nothing.
+        """Return the answer to a letter of the server, or None if the letter wants none.
 
-        A letter that comes twice gets the same answer again and changes nothing.
+        A letter that comes twice gets the same answer again and changes nothing. So does a plan, or news, for an
+        earlier start of this client, whose file is lost. What follows on all others is in the table
+        `fedgo.beyond.federation.states.CLIENT`.
+
+        Raises:
+            Refused: If the letter does not fit; then nothing has changed.
         """
-        memory = self.memory
-        letter = decode(received, self.plan.fingerprint, memory.federation)
-        kind, exchange = letter.kind, number_of(letter.exchange)
+        memory, me = self.memory, f"client {self.me}"
+        letter = wire.decode(received, self.plan.fingerprint, memory.federation)
+        kind, number, asked = letter.kind, letter.exchange.number, letter.kind == Kind.SYNCHRONISE
         must(kind != Kind.STATISTICS, f"kind {kind.name}: a client sends it, and gets none")
-        tells = kind != Kind.SYNCHRONISE
-        must(letter.client == self.me, f"for client {letter.client}: this is client {self.me}")
-        applied, answered = number_of(memory.applied), number_of(memory.answered)
-        if tells and (letter.exchange == memory.applied or exchange < applied):
+        must(letter.client == self.me, f"for client {letter.client}: this is {me}")
+        if not asked and self._is_over(letter):
             return None
-        must(exchange >= answered, f"out of order: exchange {exchange}, and {answered} is answered; {_OLDER}")
-        must(exchange > applied, f"out of order: exchange {exchange}, and its news are here; {_OLDER}")
-        if tells:
-            memory = self._started(letter) if kind == Kind.START else self._told(letter)
-            try:
-                self._remember(memory)
-            except (ValueError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
-                raise Refused(f"no model of these numbers: {error}") from error
-        elif letter.exchange != memory.answered:
-            known = memory.pulls == 0 or letter.since == memory.confirmed or self._is_used(letter)
-            reason = f"client {self.me} is out of order: exchange {exchange}, and {answered} is answered; "
-            reason += f"the server used its answer to {number_of(letter.since)}, which this file may not know"
-            must(known and letter.exchange > memory.answered, f"{reason}; {_OLDER}")
-            self.memory = self._synchronised(letter)
-        self.memory = self.memory._replace(federation=letter.federation)
-        return None if tells else self.memory.reply
+        answered, applied = memory.answered.number, memory.applied.number
+        must(number >= answered, f"out of order: exchange {number}, and {answered} is answered; {_OLDER}")
+        must(number > applied, f"out of order: exchange {number}, and its news are here; {_OLDER}")
+        if asked and letter.exchange == memory.answered:
+            return memory.reply
+        step, reason = CLIENT.get((self.state, kind)), f"out of order: {kind.name} of exchange {number}"
+        if step is None:
+            raise Refused(f"{reason}, and {me} is {self.state}; {_OLDER}")
+        memory = getattr(self, step.handler)(letter)._replace(federation=letter.federation)
+        if asked:
+            self.memory = memory
+            return self.memory.reply
+        try:
+            self._remember(memory)
+        except (ValueError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+            raise Refused(f"no model of these numbers: {error}") from error
+        return None
+
+    def _is_over(self, letter: Letter) -> bool:
+        """Return whether ``START``, ``NEWS`` or a ``PLAN`` came before, or is for an earlier start of this client."""
+        memory, exchange = self.memory, letter.exchange
+        if exchange == memory.applied or exchange.number < memory.applied.number:
+            return True
+        earlier = letter.start not in (0, memory.start) and memory.confirmed == NEVER
+        return earlier and letter.kind != Kind.START
 
     def _is_used(self, letter: Letter) -> bool:
-        """Whether a request says that the last answer was used, while the news of it were lost."""
+        """Return whether a request says that the last answer was used, while the news of it were lost."""
         memory = self.memory
-        last = number_of(letter.since) == number_of(memory.answered) > number_of(memory.applied)
-        return last and letter.used == checksum(memory.reply)
+        last = letter.since.number == memory.answered.number > memory.applied.number
+        return last and letter.start == memory.start and letter.used == wire.checksum(memory.reply)
 
-    def _synchronised(self, letter: Letter) -> Memory:
-        """The memory with the answer of lines 7–8: counts and sums since the last one that the server has used.
+    def _answer_early(self, letter: Letter) -> Memory:
+        """Answer without ŵ₀: with the counts and sums of Phase I in the first exchange, and with none later."""
+        if letter.exchange.number > 1:
+            return self._answered(letter, self.memory, torch.zeros(0).double())
+        must(self.pulls == len(self.memory.share), "too early: Phase I goes on here")
+        return self._answered(letter, self.memory, wire.pack(self.memory.unsent))
 
-        Without ŵ₀ they are those of Phase I, at its end, and none later."""
-        memory, exchange, numbers = self.memory, letter.exchange, torch.zeros(0).double()
-        if memory.applied > 0:
-            if self._is_used(letter):
-                memory = memory._replace(used=memory.used + memory.sent)
-            else:
-                memory = memory._replace(unsent=memory.unsent + memory.sent)
-            memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
-            numbers = pack(memory.sent)
-        elif number_of(exchange) == 1:
-            must(self.pulls == len(memory.share), "too early: Phase I goes on here")
-            numbers = pack(memory.unsent)
-        answer = Letter(Kind.STATISTICS, self.me, exchange, memory.applied, numbers, letter.federation)
-        reply = answer.encode(self.plan.fingerprint)
-        return memory._replace(reply=reply, answered=exchange, confirmed=letter.since, calling=False)
+    def _answer_since(self, letter: Letter) -> Memory:
+        """Answer by lines 7–8: with the counts and sums of all pulls since the last answer that the server has used."""
+        memory = self.memory
+        if self._is_used(letter):
+            memory = memory._replace(used=memory.used + memory.sent)
+        else:
+            memory = memory._replace(unsent=memory.unsent + memory.sent)
+        memory = memory._replace(sent=memory.unsent, unsent=torch.zeros_like(memory.sent))
+        return self._answered(letter, memory, wire.pack(memory.sent))
 
-    def _started(self, letter: Letter) -> Memory:
-        """The memory with ŵ₀: Phase I has done its part, and from now on residuals are summed."""
-        weights, size = getattr(self.plan.network, "size", 0), len(letter.numbers)
-        out_of_order = f"out of order: START of exchange {number_of(letter.exchange)}, and ŵ₀ is known"
-        must(self.memory.applied == 0, out_of_order)
+    def _answered(self, letter: Letter, memory: Memory, numbers: Tensor) -> Memory:
+        """Return ``memory`` with an answer of ``numbers``, if what the server has used is what this client knows of.
+
+        If the server knows another start of a client that has never heard of a used answer, that start's file is lost.
+        """
+        number, answered = letter.exchange.number, memory.answered.number
+        anew, confirmed = letter.start not in (0, memory.start), memory.confirmed
+        agreed = letter.since == confirmed or self._is_used(letter)
+        if anew:
+            agreed = confirmed == NEVER
+        reason = f"client {self.me} is out of order: exchange {number}, and {answered} is answered; "
+        used = letter.since.number
+        reason += f"the server used its answer to {used}, which this file may not know; {_OLDER}"
+        must(agreed and number > answered, reason)
+        if anew:
+            lost = "begins anew, as its file is lost: what no answer had carried is not counted"
+            warnings.warn(f"client {self.me} {lost}", stacklevel=5)
+        else:
+            confirmed = letter.since
+        answer = Letter(Kind.STATISTICS, self.me, letter.exchange, memory.applied, numbers, letter.federation)
+        reply = answer._replace(start=memory.start).encode(self.plan.fingerprint)
+        return memory._replace(reply=reply, answered=letter.exchange, confirmed=confirmed, calling=False)
+
+    def _start(self, letter: Letter) -> Memory:
+        """Return the memory with ŵ₀: Phase I has served its purpose, and from now on residuals are summed."""
+        size, weights = len(letter.numbers), getattr(self.plan.network, "size", 0)
         must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
         memory = self.memory._replace(weights=letter.numbers, unsent=torch.zeros_like(self.memory.unsent))
         return memory._replace(answered=letter.exchange, applied=letter.exchange, calling=False)
 
-    def _told(self, letter: Letter) -> Memory:
-        """The memory after the news of an exchange in which this client took part."""
-        memory, plan, (exchange, since) = self.memory, self.plan, map(number_of, letter[2:4])
-        of_this = exchange == number_of(memory.answered) and letter.since == memory.applied
-        reason = f"out of order: news of exchange {exchange} on {since}, "
-        reason += f"and this client answered {number_of(memory.answered)} on {number_of(memory.applied)}"
-        must(memory.applied > 0 and of_this, reason)
-        reason = f"out of order: the server used another answer to exchange {exchange}; {_OLDER}"
-        must(letter.used == checksum(memory.reply), reason)
-        wanted = Kind.PLAN if plan.fitting else Kind.NEWS
-        must(letter.kind == wanted, f"kind {letter.kind.name}: this plan has {wanted.name}")
-        if wanted == Kind.NEWS:
-            news = unpack(letter.numbers, len(plan.arms))
-        else:
-            news, share, calls = memory.used + memory.sent, letter.numbers[:-1], letter.numbers[-1:]
-            whole = (letter.numbers == letter.numbers.floor()).all() & (letter.numbers >= 0).all()
-            fits = len(share) > 0 and bool(whole & (share < len(plan.arms)).all() & (calls >= 1).all())
-            must(fits, f"no plan: give arms below {len(plan.arms)}, and a number of pulls")
-            memory = memory._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
-        nothing = torch.zeros_like(news)
+    def _learn(self, letter: Letter) -> Memory:
+        """Return the memory with the counts and sums of ``NEWS``."""
+        must(self.plan.fitting is None, "kind NEWS: this plan has PLAN")
+        return self._informed(letter, wire.unpack(letter.numbers, len(self.plan.arms)))
+
+    def _follow(self, letter: Letter) -> Memory:
+        """Return the memory with the share of a ``PLAN``, and with this client's own pulls that the server has used."""
+        must(self.plan.fitting is not None, "kind PLAN: this plan has NEWS")
+        memory, arms = self.memory, len(self.plan.arms)
+        share, calls = letter.numbers[:-1], letter.numbers[-1:]
+        whole = (letter.numbers == letter.numbers.floor()).all() & (letter.numbers >= 0).all()
+        fits = 0 < len(share) <= self.plan.due and bool(whole & (share < arms).all() & (calls >= 1).all())
+        must(fits, f"no plan: give arms below {arms}, and a number of pulls")
+        informed = self._informed(letter, memory.used + memory.sent)
+        return informed._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
+
+    def _informed(self, letter: Letter, news: Tensor) -> Memory:
+        """Return the memory with the ``news`` (2, K) of an exchange, if this client's last answer was used in it."""
+        memory, number = self.memory, letter.exchange.number
+        reason = f"out of order: news of exchange {number} on {letter.since.number}, "
+        reason += f"and this client answered {memory.answered.number} on {memory.applied.number}"
+        must(number == memory.answered.number and letter.since == memory.applied, reason)
+        reason = f"out of order: the server used another answer to exchange {number}; {_OLDER}"
+        must(letter.start == memory.start and letter.used == wire.checksum(memory.reply), reason)
+        nothing, exchange = torch.zeros_like(news), letter.exchange
         memory = memory._replace(base=memory.base + news, sent=nothing, used=nothing)
-        return memory._replace(applied=letter.exchange, answered=letter.exchange, confirmed=letter.exchange)
+        return memory._replace(applied=exchange, answered=exchange, confirmed=exchange)
 
     # the file
 
     def save(self, path: str | Path) -> None:
         """Write all that this client knows to one file, whole or not at all."""
-        _files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
+        files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
 
     @classmethod
     @on_cpu
     def load(cls, path: str | Path, plan: Plan) -> "Client":
-        """The client of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
-        me, memory = _files.kept(path, "the client", plan.fingerprint, [Memory, bytes])
+        """Return the client of ``plan`` that ``save`` wrote.
+
+        Raises:
+            ValueError: If the file is damaged, an earlier fedgo's, a server's, or of another plan; it names the file.
+        """
+        kinds = [Exchange, Memory, bytes]
+        me, memory = files.kept(path, "the client", plan.fingerprint, kinds, plan.file_size)
         client = cls(plan, me)
         client._remember(memory)
         return client

@@ -2,9 +2,14 @@
 
 A ``Site`` is a client with its rewards in a process of its own, a ``Hub`` the server; both make the same plan from the
 same public description, and letters go through NVFlare's Collab API, with mutual TLS where it is provisioned.
+
+Who submits a job names a function and a folder. Each machine decides for itself what of this it allows, by two
+environment variables: ``FEDGO_MAKES`` has the functions, "module:function" with commas between, and ``FEDGO_FOLDER``
+the folder below which a job may write. A job that names anything else is refused, and nothing of it is imported.
 """
 
 import json
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +21,7 @@ from typing import Any, cast
 import psutil
 from nvflare.collab import CollabCallError, CollabRecipe, collab
 
-from fedgo._checks import count, number
+from fedgo._checks import count, number, require
 from fedgo.beyond.federation.client import Client
 from fedgo.beyond.federation.local import converse
 from fedgo.beyond.federation.plan import Plan
@@ -27,9 +32,25 @@ Reward = Callable[[int, int], float]  # of an arm at a step
 
 
 def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
-    """The plan and the rewards that the function named "module:function" makes of ``options``."""
-    found: tuple[Plan, Reward] = resolve_name(make)(**options)
-    return found
+    """Return the plan and the rewards that the function named ``make``, "module:function", makes of ``options``.
+
+    Raises:
+        ValueError: If this machine does not allow the function.
+    """
+    allowed = os.environ.get("FEDGO_MAKES", "").split(",")
+    remedy = f"this machine allows {allowed}: its owner can set the environment variable FEDGO_MAKES"
+    require(make in allowed, "make", make, remedy)
+    pair: tuple[Plan, Reward] = resolve_name(make)(**options)
+    return pair
+
+
+def writable(folder: str) -> Path:
+    """Return the path of ``folder``; a ``ValueError`` if it is not below the folder that this machine allows."""
+    allowed = os.environ.get("FEDGO_FOLDER", "")
+    path = (Path(allowed) / folder).resolve()
+    remedy = f"this machine allows what is below {allowed!r}: its owner can set FEDGO_FOLDER"
+    require(allowed != "" and path.is_relative_to(Path(allowed).resolve()), "folder", folder, remedy)
+    return path
 
 
 def client_number(site: str) -> int:
@@ -55,7 +76,7 @@ class Site:
         me = client_number(collab.site_name)
         plan, self.reward = made(self.make, self.options)
         self.client, self.lock = Client(plan, me), Lock()
-        self.diary = Path(self.folder) / f"client{me}.txt"
+        self.diary = writable(self.folder) / f"client{me}.txt"
 
     @collab.publish  # type: ignore[untyped-decorator]
     def turn(self, step: int) -> bool:
@@ -93,12 +114,12 @@ class Remote:
         if before < self.again:
             return None
         try:
-            found = getattr(self.proxy(timeout=self.limit), name)(argument)
+            returned = getattr(self.proxy(timeout=self.limit), name)(argument)
         except CollabCallError as error:
             self.again = before + 10 * self.limit
             return f"no answer: {error}"
         self.seconds[name].append(time.monotonic() - before)
-        return found
+        return returned
 
     def answer(self, letter: bytes) -> bytes | None:
         """The site's answer to ``letter``, or ``Refused`` with its words; both are counted and weighed."""
@@ -127,6 +148,7 @@ class Hub:
     def run(self) -> None:
         """The whole run; NVFlare calls this when all sites are there."""
         plan, _ = made(self.make, self.options)
+        file = writable(self.folder) / "server.json"
         sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))
         server, remotes = Server(plan), [Remote(proxy, self.limit) for proxy in sites]
         kept: dict[str, Any] = {"sync": [], "seconds": [], "scalars": [], "refused": {}}
@@ -134,11 +156,15 @@ class Hub:
         with ThreadPoolExecutor(plan.clients) as pool:
             while t < plan.length + self.steps:
                 exploring = t < plan.length
-                several = range(t, t + (1 if exploring or not self.together else plan.clients))
-                turns = [(s if exploring else s - plan.length) % plan.clients for s in several]
-                calls = list(pool.map(lambda i, s: remotes[i].call("turn", s), turns, several))
-                t += len(several)
-                if t == plan.length if exploring else any(call is True for call in calls):
+                step = t if exploring else t - plan.length  # of its phase
+                together = 1 if exploring or not self.together else plan.clients
+                turns = [(step + k) % plan.clients for k in range(together)]
+                calls = list(pool.map(lambda i, s: remotes[i].call("turn", s), turns, range(t, t + together)))
+                t += together
+                due = t == plan.length
+                if not exploring:
+                    due = any(call is True for call in calls)
+                if due:
                     before = time.monotonic()
                     kept["refused"] |= converse(server, remotes)
                     kept["seconds"].append(time.monotonic() - before)
@@ -148,7 +174,7 @@ class Hub:
         kept |= {name: sum(getattr(remote, name) for remote in remotes) for name in ("letters", "bytes")}
         kept |= {name: [s for remote in remotes for s in remote.seconds[name]] for name in ("turn", "answer")}
         kept["silent"] = [i for i, remote in enumerate(remotes) if remote.again > 0]
-        (Path(self.folder) / "server.json").write_text(json.dumps(kept), encoding="utf-8")
+        file.write_text(json.dumps(kept), encoding="utf-8")
 
 
 def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> CollabRecipe:

@@ -69,7 +69,7 @@ def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None =
 
 @on_cpu
 def play(
-    problem: Problem,
+    problem: Problem | Sequence[Problem],
     plan: Plan,
     steps: int,
     turns: Tensor | None = None,
@@ -78,14 +78,25 @@ def play(
 ) -> Trace:
     """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
 
+    If the clients differ, ``problem`` is a list of N problems with the same arms and the same noise, one for each
+    client, and the regret of a pull is against the best arm of the client that makes it.
     ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
     answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
     the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`: arms, rewards, synchronisations and scalars;
     with a fitting to `fedgo.beyond.epochs.surrogate_ucb`, but for the scalars, as plans are sent.
     """
-    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
-    require(len(problem.runs) == 1, "the number of runs", len(problem.runs), "give one: problem.only(0)")
-    require(torch.equal(problem.arms[0], plan.arms), "the arms", "others", "give the plan of this problem")
+    problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
+    require(
+        len(problems) == plan.clients, "the number of problems", len(problems), "give one for each client"
+    )
+    for one in problems:
+        require_kind(isinstance(one, Problem), "problem", one, "give a Problem, or one for each client")
+        require(len(one.runs) == 1, "the number of runs", len(one.runs), "give one: problem.only(0)")
+        require(torch.equal(one.arms[0], plan.arms), "the arms", "others", "give the plan of this problem")
+        same = (one.runs, one.seed) == (problems[0].runs, problems[0].seed)
+        require(
+            same, "the run and seed", (one.runs, one.seed), "give all problems the same: they name the noise"
+        )
     count("steps", steps, "give at least one step of Phase II")
     clients, server = [Client(plan, i) for i in range(plan.clients)], Server(plan)
     first, total = plan.length, plan.length + steps
@@ -95,13 +106,13 @@ def play(
     require(turns.shape == (steps,), "the shape of turns", tuple(turns.shape), f"give ({steps},)")
     require_each((turns >= 0) & (turns < plan.clients), "turns", turns, f"give 0 to {plan.clients - 1}")
     turns = torch.cat([torch.arange(first) % plan.clients, turns])
-    noise = problem.tape(total)
+    noise = problems[0].tape(total)
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
     sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
     due = False
     for t, i in enumerate(turns.tolist()):
         arm = clients[i].ask()
-        reward = float(problem.observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
+        reward = float(problems[i].observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
         arms[0, t], rewards[0, t] = arm, reward
         due = clients[i].tell(arm, reward) or due
         before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
@@ -110,6 +121,7 @@ def play(
             sync[0, t], due = t >= first, False
         for booked, old, new in zip(ledger, before, server.scalars, strict=True):
             booked[0, t] = new - old
-    record = (arms, rewards, problem.regret(arms), *ledger, sync)
-    name = f"{type(plan.fitting.how.surrogate).__name__}, joint" if plan.fitting else "Fed-GO-UCB"
-    return Trace(name, problem.name, plan.clients, first, *record)
+    regret = torch.cat([one.regret(arms) for one in problems]).gather(0, turns.unsqueeze(0))
+    record = (arms, rewards, regret, *ledger, sync)
+    name = f"{type(plan.fitting.surrogate).__name__}, joint" if plan.fitting else "Fed-GO-UCB"
+    return Trace(name, problems[0].name, plan.clients, first, *record)

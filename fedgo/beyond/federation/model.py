@@ -1,6 +1,7 @@
 """What is played by: the paper's model of a client, and the public plan that a server makes for all."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -71,24 +72,35 @@ class Course(NamedTuple):
     weights: Tensor
 
 
-def course(plan: Plan, weights: Tensor, total: Tensor) -> Course:
-    """What is planned on the data ``total`` (2, K) of all, by the server and by whoever else is told them.
+def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = ()) -> Course:
+    """Return what is planned on the data ``total`` (2, K) of all, by the server and by whoever else is told them.
 
+    If the clients differ, ``each`` has the data (2, K) of every client, which are fitted in place of the ``total``.
     If the fit fails, a warning says why, and independent arms are fitted in its place; an ``ImportError`` and a
-    ``MemoryError`` are raised (`why_it_failed`). Without data Phase I goes on.
+    ``MemoryError`` are raised (`why_it_failed`). Without data, or if that fit fails too, Phase I goes on. The plan is
+    never longer than what is left of the T₀ + NT pulls; where nothing is left, it has an arm for each client.
     """
     assert plan.fitting is not None
-    how, pulls = plan.fitting.how, int(total[0].sum())
-    if pulls == 0:
-        return Course(plan.first, plan.length, 0, weights)
-    before, data, sigma = Linear.kept(weights) if len(weights) else None, Tally(*total), plan.fitting.sigma
-    try:
-        fit: Fitted = fitted(how.surrogate, plan.arms, data, sigma, before)
-    except Exception as error:
-        why = why_it_failed(error)
-        warnings.warn(f"the fit failed ({why}): until the next one arms are independent", stacklevel=2)
-        fit = fitted(UCB1.surrogate, plan.arms, data, sigma)
-    most, turn = plan.clients * plan.fitting.rounds, (pulls - plan.length) % plan.clients
-    arms = how.epoch(fit, data.counts, sigma, plan.order_of_ties[0], most=most)
-    weights = fit.w if isinstance(fit, Linear) else weights[:0]
-    return Course(arms, how.until.length(pulls), turn, weights)
+    how, pulls, sigma = plan.fitting.how, int(total[0].sum()), plan.fitting.sigma
+    before, order = Linear.kept(weights) if len(weights) else None, plan.order_of_ties[0]
+    pooled = data = Tally(*total)
+    if plan.fitting.differ:
+        data = Tally(*torch.stack(list(each), 1))
+    turn, length = (pulls - plan.length) % plan.clients, how.until.length(pulls)
+    left = plan.due - pulls if plan.due > pulls else plan.clients
+    tried = (
+        (plan.fitting.surrogate, data, "arms are independent"),
+        (UCB1.surrogate, pooled, "Phase I goes on"),
+    )
+    for surrogate, seen, instead in tried if pulls > 0 else ():
+        try:
+            fit: Fitted = fitted(surrogate, plan.arms, seen, sigma, before)
+            sites = len(fit.mean) // len(plan.arms)
+            cells = how.epoch(fit, pooled.counts, sigma, order, most=left, sites=sites, turn=turn)
+        except Exception as error:
+            why = why_it_failed(error)
+            warnings.warn(f"the fit failed ({why}): until the next one {instead}", stacklevel=2)
+        else:
+            weights = fit.w if isinstance(fit, Linear) else weights[:0]
+            return Course(cells % len(plan.arms), length, turn, weights)
+    return Course(plan.first, plan.length, 0, weights)

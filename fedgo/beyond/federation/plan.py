@@ -1,6 +1,7 @@
 """What server and clients agree on before anything is sent: the arms, the algorithm with its settings, and seeds."""
 
 import hashlib
+import os
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from inspect import ismodule
@@ -14,12 +15,16 @@ from fedgo._checks import count, number, on_cpu, require, require_finite, requir
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import Optimism, distinct, require_epochs
-from fedgo.beyond.federation.wire import each_pull
+from fedgo.beyond.federation.wire import NEVER, Exchange, each_pull
+from fedgo.beyond.surrogates.models import Surrogate
+from fedgo.beyond.surrogates.sites import Sites
 from fedgo.langevin import Langevin, langevin_rounds, last
 from fedgo.network import Parametric
 from fedgo.phase_one import deal, require_fitted
 from fedgo.phase_two import Settings
 from fedgo.star import answer
+
+MOST_PULLS = 10**8  # of one client in a federation: one pull each second for three years
 
 
 @dataclass(frozen=True)
@@ -28,15 +33,28 @@ class Fitting:
 
     It is played as this book advises unless ``how`` says otherwise: arm for arm as `fedgo.beyond.epochs.surrogate_ucb`,
     but counts go up as well, and down goes each client's share of the plan. A network's fit begins at the last ŵ.
+
+    If the clients ``differ``, the server does not fit one reward function to the data of all, but one for each client
+    (`fedgo.beyond.surrogates.sites.Sites`), and plans for each client by its own. The letters are as long as before.
     """
 
     sigma: float
     rounds: int
     how: Advised = ADVISED
+    differ: bool = False
+
+    @property
+    def surrogate(self) -> Surrogate:
+        """Return what is fitted."""
+        return Sites() if self.differ else self.how.surrogate
 
     def __post_init__(self) -> None:
         how = self.how
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
+        require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
+        remedy = "clients that differ have a model of their own: leave the surrogate as advised, or do not give differ"
+        fits = not self.differ or how.surrogate == ADVISED.surrogate
+        require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
         optimism = Optimism(how.kappa, how.untried, sigma)
         require_epochs([how.surrogate], self.rounds, how.until, optimism)
@@ -83,6 +101,9 @@ class Plan:
         if self.fitting is not None and self.length == 0:
             advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", advised)
+        remedy = "give two clients at least, or do not give differ"
+        alone = self.clients == 1 and self.fitting is not None and self.fitting.differ
+        require(not alone, "clients", self.clients, remedy)
         least = 1 if self.network is None else self.clients
         count("length", self.length, f"give T₀, at least {least} pulls for N = {self.clients}", least=least)
         if self.network is not None:
@@ -90,12 +111,26 @@ class Plan:
             require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
             d_x = self.arms.shape[1]
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
+            _require_memory(len(self.arms))
         self.fingerprint  # noqa: B018, so that what has none is refused here
 
     @property
-    def known_exchange(self) -> int:
-        """The last exchange that all know before a letter is sent: 1 where there is no ŵ₀ to wait for, else 0."""
-        return int(self.network is None) << 32
+    def known_exchange(self) -> Exchange:
+        """The last exchange that all know before a letter is sent: the first where there is no ŵ₀ to wait for."""
+        return NEVER if self.network is not None else Exchange(1)
+
+    @property
+    def due(self) -> int:
+        """The most pulls that an answer may claim: with a fitting the T₀ + NT of the whole federation."""
+        if self.fitting is None:
+            return MOST_PULLS
+        return min(MOST_PULLS, self.length + self.clients * self.fitting.rounds)
+
+    @property
+    def file_size(self) -> int:
+        """The most bytes of a file of a client or a server, unpacked: 10⁷ and what grows with N, K, T₀ and NT."""
+        pulls = self.length if self.fitting is None else self.due
+        return 10**7 + (self.clients + 1) * (10**4 + 100 * len(self.arms)) + 16 * pulls
 
     @cached_property
     def fingerprint(self) -> int:
@@ -127,7 +162,11 @@ class Plan:
         return own, max(0, -(-(length - 1 - seat) // clients)) + 1
 
     def oracle(self, data: Tensor) -> Tensor:
-        """ŵ₀ (d_w,) by Algorithm 2 on the counts and sums ``data`` (2, K) of Phase I, each pull with its arm's mean."""
+        """Return ŵ₀ (d_w,) by Algorithm 2 on the counts and sums ``data`` (2, K) of Phase I, a pull as its arm's mean.
+
+        Raises:
+            ValueError: If the rewards y are not of order 1 and ŵ₀ is no better than a constant; it names (y − m)/s.
+        """
         assert self.network is not None
         counts, sums = data
         arm = each_pull(counts)
@@ -136,7 +175,13 @@ class Plan:
         shards = deal(self.arms[arm].unsqueeze(0), rewards, 1)
         fit = last(langevin_rounds(self.network, shards, self.langevin, noise, answer))
         if len(arm) >= 10 or float(rewards.abs().amax()) > 10:  # a few may be alike by chance
-            require_fitted(rewards, fit.loss)
+            try:
+                require_fitted(rewards, fit.loss)
+            except ValueError as error:
+                mean, spread = float(rewards.mean()), float(rewards.std(correction=0)) or 1.0
+                reason = "the oracle finds no ŵ₀, as rewards are not of order 1: begin anew with (y − m)/s "
+                reason += f"in the place of each reward y, m = {mean:.6g} and s = {spread:.6g}"
+                raise ValueError(reason) from error
         return fit.w[0]
 
     @cached_property
@@ -144,6 +189,19 @@ class Plan:
         """Every client's own order of arms whose index is the same, (N, K)."""
         source = generator(self.seed, self.run, "order of ties")
         return torch.rand(self.clients, len(self.arms), generator=source, dtype=torch.float64)
+
+
+def _require_memory(arms: int) -> None:
+    """Raise a ``ValueError`` if the matrices of a client of the paper's algorithm do not fit into this machine.
+
+    Besides the covariance of K = ``arms`` arms, K² numbers of 8 bytes, each update needs room for another.
+    """
+    needed = 2 * 8 * arms**2
+    if hasattr(os, "sysconf"):  # not on Windows, where the size of the memory is not known here
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        remedy = f"a client needs {needed:,} bytes for K × K numbers, and there are {memory:,}: "
+        remedy += "give fewer arms, or a Fitting"
+        require(needed <= memory, "the number of arms", arms, remedy)
 
 
 def _in_words(content: Any) -> str:

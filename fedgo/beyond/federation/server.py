@@ -13,6 +13,7 @@ missed, or its share of the plan of the day.
 """
 
 import secrets
+import warnings
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -20,51 +21,53 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo import _files
 from fedgo._checks import on_cpu, require, require_kind
+from fedgo.beyond.federation import files, wire
 from fedgo.beyond.federation.model import Course, course
-from fedgo.beyond.federation.plan import Plan
-from fedgo.beyond.federation.wire import Kind, Letter, checksum, decode, must, number_of, pack, unpack
+from fedgo.beyond.federation.plan import MOST_PULLS, Plan
+from fedgo.beyond.federation.states import SERVER, Call, ServerState
+from fedgo.beyond.federation.wire import NEVER, Exchange, Kind, Letter, Refused, must
 from fedgo.confidence import Tally
 from fedgo.star import Ledger, Message, Star, When
 
 _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))  # all at one place
 _MOST = 2**31 - 1  # exchanges
+_STARTS = 1000  # of one client, which may lose its file that often
+_OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """What the server knows of one client: the exchange that it has ``seen`` the client apply, the last one that it
-    was ``offered``, the last one in which its data were ``used``, and the ``checksum`` of that answer; the counts and
-    sums (2, K) in that ``offer``, unless it is ŵ₀ or a plan, and those that came ``later``."""
+    """What the server knows of one client. Counts and sums are (2, K)."""
 
-    seen: int
-    offered: int
-    used: int
-    checksum: int
-    offer: Tensor
-    later: Tensor
+    own: Tensor  # the counts and sums in all of its answers that were used
+    seen: Exchange  # the last one that the server knows the client to have applied
+    offered: Exchange  # the last one whose START, NEWS or PLAN it was offered
+    used: Exchange  # the last one in which its answer was used
+    offer: Tensor  # the counts and sums that it was offered, unless the offer is ŵ₀ or a plan
+    later: Tensor  # the counts and sums of all that came after that offer
+    checksum: int = 0  # that of the answer in ``used``
+    start: int = 0  # that of the answer in ``used``
+    former: tuple[int, ...] = ()  # the starts before, whose files were lost and whose answers were used
 
 
 class Reply(NamedTuple):
-    """What a client has answered, with its ``checksum``: counts and sums ``data`` (2, K), which build on the exchange
-    ``since``; 0 for those of Phase I, and of a client that has no ŵ₀ and nothing to say."""
+    """An answer: its bytes as ``received``, its fields ``since`` and ``start``, and its counts and sums (2, K)."""
 
-    since: int
-    checksum: int
+    received: bytes
+    since: Exchange
+    start: int
     data: Tensor
 
 
 class Desk(NamedTuple):
-    """All that a server's file holds: what is ``planned`` (with its weights or ŵ₀, empty before they are fitted),
-    everybody's counts and sums ``total`` (2, K), an account of each client, the number of the ``federation``, and the
-    ``exchange``, with the replies in its ``inbox`` while it is ``open``."""
+    """All that a server knows; its file holds this and the ledger."""
 
-    planned: Course
-    total: Tensor
-    accounts: tuple[Account, ...]
-    inbox: dict[int, Reply]
+    planned: Course  # with its weights, or ŵ₀, empty before they are fitted
+    total: Tensor  # everybody's counts and sums (2, K)
+    accounts: tuple[Account, ...]  # one for each client
+    inbox: dict[int, Reply]  # by client, the answers to the exchange that is open
     federation: int
-    exchange: int
+    exchange: Exchange  # the one that is open, or was last
     open: bool
 
 
@@ -76,20 +79,28 @@ class Server:
         require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
         self.plan = plan
         none, nothing = torch.zeros(0), torch.zeros(2, len(plan.arms)).double()
-        accounts = (Account(plan.known_exchange, plan.known_exchange, 0, 0, nothing, nothing),) * plan.clients
+        nobody = plan.known_exchange
+        accounts = (Account(nothing, nobody, nobody, NEVER, nothing, nothing),) * plan.clients
         planned, drawn = Course(none.long(), 0, 0, none.double()), 1 + secrets.randbits(63)
-        self.desk = Desk(planned, nothing, accounts, {}, drawn, plan.known_exchange, False)
+        self.desk = Desk(planned, nothing, accounts, {}, drawn, nobody, False)
         self.ledger = Ledger.blank(1, 1)
 
     @property
+    def state(self) -> ServerState:
+        """The state of this server, which decides what it makes of an answer (`fedgo.beyond.federation.states`)."""
+        if self.plan.network is not None and not self.started:
+            return ServerState.FITTING if self.desk.open else ServerState.EXPLORING
+        return ServerState.OPEN if self.desk.open else ServerState.CLOSED
+
+    @property
     def number(self) -> int:
-        """Of the exchange that is open, or was last."""
-        return number_of(self.desk.exchange)
+        """The number of the exchange that is open, or was last."""
+        return self.desk.exchange.number
 
     @property
     def started(self) -> bool:
         """Whether Phase I, which ends with the first exchange, is over."""
-        return self.number - self.desk.open > number_of(self.plan.known_exchange)
+        return self.number - self.desk.open > self.plan.known_exchange.number
 
     @property
     def known(self) -> Tally:
@@ -104,40 +115,47 @@ class Server:
     @on_cpu
     def begin(self) -> None:
         """Open an exchange, unless one is open: the end of Phase I, or a synchronisation."""
-        if not self.desk.open:
-            require(self.number < _MOST, "the exchange", self.number, "begin another federation")
-            desk = self.desk._replace(open=True, inbox={})
-            self.desk = desk._replace(exchange=_exchange_number(self.number + 1, desk))
+        step = SERVER.get((self.state, Call.BEGIN))
+        if step is not None:
+            self.desk = getattr(self, step.handler)()
             self._charge()
+
+    def _open(self) -> Desk:
+        """Return the desk with the next exchange open and an empty inbox."""
+        require(self.number < _MOST, "the exchange", self.number, "begin another federation")
+        desk = self.desk._replace(open=True, inbox={})
+        return desk._replace(exchange=_named(self.number + 1, desk))
 
     @on_cpu
     def letters(self) -> dict[int, bytes]:
-        """By client, what is to be sent: requests to those who have not answered, or what the last merge gave."""
+        """Return by client what is to be sent: requests to those who have not answered, or what the last merge gave."""
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     def _letters(self) -> list[Letter]:
-        desk, nothing = self.desk, torch.zeros(0, dtype=torch.float64)
+        """Return the letters that are due, before they are bytes."""
         letters = []
-        for i, account in enumerate(desk.accounts):
-            kind, since, numbers = Kind.SYNCHRONISE, account.used, nothing
-            if i in desk.inbox if desk.open else account.offered != desk.exchange:
-                continue
-            if not desk.open and account.used != desk.exchange:
-                kind, numbers = Kind.START, desk.planned.weights
-            elif not desk.open and self.plan.fitting is None:
-                kind, since, numbers = Kind.NEWS, account.seen, pack(account.offer)
-            elif not desk.open:
-                arms, calls = self.plan.share(i, *desk.planned[:3])
-                numbers = torch.cat([arms, torch.tensor([calls])]).double()
-                kind, since = Kind.PLAN, account.seen
-            letter = Letter(kind, i, desk.exchange, since, numbers, desk.federation, account.checksum)
-            letters.append(letter)
+        for client, account in enumerate(self.desk.accounts):
+            due = account.offered == self.desk.exchange
+            if self.desk.open:
+                due = client not in self.desk.inbox
+            if due:
+                letters.append(self._letter(client, account))
         return letters
 
-    @property
-    def _fits(self) -> bool:
-        """Whether the open exchange is the end of Phase I, after which ŵ₀ is fitted."""
-        return self.plan.network is not None and not self.started
+    def _letter(self, client: int, account: Account) -> Letter:
+        """Return the letter that is due to ``client``: a request, ŵ₀, its share of the plan, or the news for it."""
+        desk, plan, planned, nothing = self.desk, self.plan, self.desk.planned, torch.zeros(0).double()
+        letter = Letter(Kind.SYNCHRONISE, client, desk.exchange, account.used, nothing, desk.federation)
+        letter = letter._replace(used=account.checksum, start=account.start)
+        if desk.open:
+            return letter
+        if account.used != desk.exchange:
+            return letter._replace(kind=Kind.START, numbers=planned.weights)
+        if plan.fitting is None:
+            return letter._replace(kind=Kind.NEWS, since=account.seen, numbers=wire.pack(account.offer))
+        arms, calls = plan.share(client, planned.arms, planned.length, planned.turn)
+        numbers = torch.cat([arms, torch.tensor([calls])]).double()
+        return letter._replace(kind=Kind.PLAN, since=account.seen, numbers=numbers)
 
     def _charge(self) -> None:
         """Book what ``letters`` are, each to one client."""
@@ -156,81 +174,141 @@ class Server:
         Raises:
             Refused: If the letter does not fit; then nothing has changed.
         """
+        client, reply = self._checked(received, sender)
+        if client in self.desk.inbox:
+            return False
+        self.desk = self.desk._replace(inbox=self.desk.inbox | {client: reply})
+        Star(1, self.ledger).collect(Message(reply, (len(received) - wire.OVERHEAD) // 8), _BOOKED)
+        return True
+
+    def _checked(self, received: bytes, sender: int | None = None) -> tuple[int, Reply]:
+        """Return whose answer the bytes ``received`` from ``sender`` are, and the answer, or raise ``Refused``.
+
+        It is called before an answer is stored, and again on a stored one that is read from a file.
+        """
         desk, plan = self.desk, self.plan
-        letter = decode(received, plan.fingerprint, desk.federation)
+        letter = wire.decode(received, plan.fingerprint, desk.federation)
         must(letter.kind == Kind.STATISTICS, f"kind {letter.kind.name}: a server sends it, and gets none")
         must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
-        known = sender in (None, letter.client)
-        must(known, f"another sender: the letter names client {letter.client}, and client {sender} sent it")
-        state = f"{self.number} is {'open' if desk.open else 'closed'}"
-        due = desk.open and letter.exchange == desk.exchange
-        must(due, f"out of order: exchange {number_of(letter.exchange)}, and {state}")
-        if letter.client in desk.inbox:
-            return False
-        data, size = unpack(letter.numbers, len(plan.arms)), len(letter.numbers)
-        account, built = desk.accounts[letter.client], f"builds on exchange {number_of(letter.since)}"
-        reason = f"out of order: client {letter.client} {built}; it or the server is from an older file"
-        must(letter.since in (plan.known_exchange, account.seen, account.offered), reason)
-        if self._fits:
-            pulls, share = int(data[0].sum()), len(plan.first_share(letter.client)[0])
-            must(pulls == share, f"wrong shape: {pulls} pulls of Phase I, not {share}")
-        else:
-            must(letter.since > 0 or size == 0, f"wrong shape: {size} numbers from a client without ŵ₀")
-        reply = Reply(letter.since, checksum(received), data)
-        self.desk = desk._replace(inbox=desk.inbox | {letter.client: reply})
-        Star(1, self.ledger).collect(Message(letter, size), _BOOKED)
-        return True
+        me, account, since = f"client {letter.client}", desk.accounts[letter.client], letter.since
+        named = f"another sender: the letter names {me}, and client {sender} sent it"
+        must(sender in (None, letter.client), named)
+        step, state = SERVER.get((self.state, letter.kind)), f"{self.number} is {self.state}"
+        if step is None or letter.exchange != desk.exchange:
+            raise Refused(f"out of order: exchange {letter.exchange.number}, and {state}")
+        must(letter.start > 0, "start 0: a client draws a number above 0 when it begins")
+        must(letter.start not in account.former, f"out of order: {me} has begun anew since; {_OLDER}")
+        if letter.start == account.start:
+            follows = since in (plan.known_exchange, account.seen, account.offered)
+            must(follows, f"out of order: {me} builds on exchange {since.number}; {_OLDER}")
+        reply = Reply(received, since, letter.start, wire.unpack(letter.numbers, len(plan.arms)))
+        getattr(self, step.handler)(letter, int(reply.data[0].sum()))
+        return letter.client, reply
+
+    def _require_phase_one(self, letter: Letter, pulls: int) -> None:
+        """Raise ``Refused`` unless the ``pulls`` in ``letter`` are as many as its client makes in Phase I."""
+        share, _ = self.plan.first_share(letter.client)
+        must(pulls == len(share), f"wrong shape: {pulls} pulls of Phase I, not {len(share)}")
+
+    def _require_due(self, letter: Letter, pulls: int) -> None:
+        """Raise ``Refused`` if ``letter`` has ``pulls`` without ŵ₀, or more ``pulls`` or starts than there can be."""
+        account, me, size = self.desk.accounts[letter.client], f"client {letter.client}", len(letter.numbers)
+        without = letter.since == NEVER and size > 0
+        must(not without, f"wrong shape: {size} numbers from a client without ŵ₀")
+        due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
+        must(pulls <= due, f"too many pulls: {me} claims {pulls}, and at most {due} are due")
+        must(len(account.former) < _STARTS, f"{me} lost {_STARTS} files: begin another federation")
 
     @on_cpu
     def merge(self) -> None:
-        """Close the exchange with the answers that came; a ``ValueError`` if there are none in Phase I."""
-        desk = self.desk
-        require(desk.open, "the exchange", "closed", "begin one")
-        heard = self.started or len(desk.inbox) > 0
+        """Close the exchange with the answers that came.
+
+        Raises:
+            ValueError: If no exchange is open, if nobody has answered in Phase I, or if the oracle fits no ŵ₀.
+        """
+        step, inbox = SERVER.get((self.state, Call.MERGE)), self.desk.inbox
+        if step is None:
+            raise ValueError(f"the exchange is {self.state}: begin one")
+        heard = self.started or len(inbox) > 0
         require(heard, "the answers", 0, "no client answered: send the letters again")
-        inbox = {i: desk.inbox[i] for i in sorted(desk.inbox)}  # one order of sums, whatever comes first
-        nothing = torch.zeros_like(desk.total)
-        news = sum((reply.data for reply in inbox.values() if reply.since > 0), nothing)
-        planned, fits, total = desk.planned, self._fits, desk.total + news
-        if fits:  # lines 1–2: Phase I is over, and every client is sent ŵ₀
-            everything = sum((reply.data for reply in inbox.values()), nothing)
-            planned = planned._replace(weights=self.plan.oracle(everything))
-        elif self.plan.fitting is not None and inbox:
-            planned = course(self.plan, planned.weights, total)
-        desk = desk._replace(planned=planned, total=total, inbox={}, open=False)
-        named, accounts = _exchange_number(self.number, desk), list(desk.accounts)
-        for i, account in enumerate(accounts):  # lines 8–10: what of the sums every client has not got
-            later, reply = account.later + news, inbox.get(i)
-            if fits:
-                accounts[i] = account._replace(offered=named)
-            elif reply is None:
-                accounts[i] = account._replace(later=later)
-            elif reply.since == 0:  # it has no ŵ₀ yet, or has lost all that it knew
-                accounts[i] = Account(0, named, account.used, account.checksum, nothing, total)
-            else:  # all where it has lost all that it knew; with the last offer where it has not got that
-                offers = {account.seen: account.offer + later, account.offered: later}
-                offer = offers.get(reply.since, total)
-                accounts[i] = Account(reply.since, named, named, reply.checksum, offer, nothing)
-        self.desk = desk._replace(exchange=named, accounts=tuple(accounts))
+        # one order of sums, whatever comes first
+        news = sum((inbox[client].data for client in sorted(inbox)), torch.zeros_like(self.desk.total))
+        self.desk = getattr(self, step.handler)(news)
         self._charge()
+
+    def _fit(self, news: Tensor) -> Desk:
+        """Return the desk after lines 1–2: ŵ₀ is fitted to the ``news`` of Phase I, and offered to every client."""
+        planned = self.desk.planned._replace(weights=self.plan.oracle(news))
+        desk = self.desk._replace(planned=planned, inbox={}, open=False)
+        named = _named(self.number, desk)
+        accounts = tuple(account._replace(offered=named) for account in desk.accounts)
+        return desk._replace(exchange=named, accounts=accounts)
+
+    def _add_up(self, news: Tensor) -> Desk:
+        """Return the desk after lines 8–10: the ``news`` are added up, and what each client has not got is offered."""
+        inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
+        if self.plan.fitting is not None and inbox:
+            each = [account.own for account in self.desk.accounts]
+            for client, reply in inbox.items():
+                each[client] = each[client] + reply.data
+            planned = course(self.plan, planned.weights, total, each)
+        desk = self.desk._replace(planned=planned, total=total, inbox={}, open=False)
+        named, accounts = _named(self.number, desk), []
+        for client, account in enumerate(desk.accounts):
+            account = account._replace(later=account.later + news)
+            if client in inbox:
+                account = _settled(account, inbox[client], named, total)
+            accounts.append(account)
+        return desk._replace(exchange=named, accounts=tuple(accounts))
 
     # the file
 
     def save(self, path: str | Path) -> None:
         """Write all that the server knows to one file, whole or not at all."""
-        _files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
+        files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
 
     @classmethod
     @on_cpu
     def load(cls, path: str | Path, plan: Plan) -> "Server":
-        """The server of ``plan`` that ``save`` wrote; a ``ValueError`` that names the file where it is another's."""
-        server = cls(plan)
-        kinds = [Account, Course, Desk, Ledger, Reply]
-        server.desk, server.ledger = _files.kept(path, "the server", plan.fingerprint, kinds)
+        """Return the server of ``plan`` that ``save`` wrote.
+
+        An answer in the file that the server would refuse now is dropped, and a warning says why.
+
+        Raises:
+            ValueError: If the file is damaged, an earlier fedgo's, a client's, or of another plan; it names the file.
+        """
+        server, kinds = cls(plan), [Account, Course, Desk, Exchange, Ledger, Reply, bytes]
+        server.desk, server.ledger = files.kept(path, "the server", plan.fingerprint, kinds, plan.file_size)
+        inbox = {}
+        for reply in server.desk.inbox.values():
+            try:
+                client, inbox[client] = server._checked(reply.received)
+            except Refused as reason:
+                warnings.warn(
+                    f"a stored answer is dropped, and its client is asked again: {reason}", stacklevel=3
+                )
+        server.desk = server.desk._replace(inbox=inbox)
         return server
 
 
-def _exchange_number(number: int, desk: Desk) -> int:
-    """The exchange ``number``, with a checksum of what the server knows and of all exchanges before."""
+def _settled(account: Account, reply: Reply, named: Exchange, total: Tensor) -> Account:
+    """Return the ``account`` of a client whose ``reply`` was used in the exchange ``named``, which led to ``total``.
+
+    A client without ŵ₀ is offered ŵ₀. One that begins, or begins anew, is offered the ``total``; another is offered
+    what came later than the last offer, with that offer if the client has not got it.
+    """
+    nothing, former = torch.zeros_like(total), account.former
+    if reply.since == NEVER:
+        return account._replace(seen=NEVER, offered=named, offer=nothing, later=total)
+    offers = {account.seen: account.offer + account.later, account.offered: account.later}
+    offer = offers.get(reply.since, total)
+    if reply.start != account.start:
+        offer, former = total, (*former, account.start)
+    own, crc = account.own + reply.data, wire.checksum(reply.received)
+    return Account(own, reply.since, named, named, offer, nothing, crc, reply.start, former)
+
+
+def _named(number: int, desk: Desk) -> Exchange:
+    """Return the exchange ``number``, with a checksum of what the server knows and of all exchanges before."""
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
-    return number << 32 | zlib.crc32(known, desk.exchange & 0xFFFFFFFF)
+    return Exchange(number, zlib.crc32(known, desk.exchange.checksum))

@@ -3,13 +3,14 @@
 In their order, by their bytes:
 
 - 4: ``FDGO``; 2: the version of this layout; 2: the kind of letter;
-- 2: the payload, 0 for numbers, 1 for bytes, of which there are none yet; 2: the round within its exchange, yet 0;
-- 4: the client that it goes to or comes from; 8: the fingerprint of the plan that both sides hold;
+- 4: the client that the letter goes to or comes from; 8: the fingerprint of the plan that both sides hold;
 - 8: the federation, a number that its server drew when it began, so that yesterday's letters are refused;
-- 8: the exchange that it belongs to, and 8: what it builds on (see ``Letter.since``); of each the upper 4 are its
-  number from 1 on, and the lower 4 a checksum of what the server knew, which an older file of a server gets wrong;
-- 4: the checksum of the client's answer that the server used last;
-- 8: how many numbers follow; 8 each: the numbers, the scalars of Section 3, and nothing else is charged;
+- 8: the start of the client, a number that the client drew when it began without a file (see ``Letter.start``);
+- 4 and 4: the number of the letter's exchange, from 1 on, and a checksum of what the server knew when it opened or
+  closed the exchange, which an older file of a server gets wrong;
+- 4 and 4: the number and the checksum of the exchange on which the letter builds (see ``Letter.since``);
+- 4: the checksum of the client's answer that the server used last; 4: how many numbers follow;
+- 8 each: the numbers, the scalars of Section 3, and nothing else is charged;
 - 4: the CRC-32 of all that stands before it.
 
 The numbers are ŵ₀, a client's share of a plan, or counts and sums: how often every arm was pulled, and the sum of its
@@ -28,8 +29,8 @@ from torch import Tensor
 
 from fedgo._checks import MOST
 
-VERSION = 2
-_HEADER = struct.Struct("<4sHHHHIQQQQIQ")
+VERSION = 3
+_HEADER = struct.Struct("<4sHHIQQQIIIIII")
 _CHECK = struct.Struct("<I")
 OVERHEAD = _HEADER.size + _CHECK.size  # bytes of a letter without its numbers
 HUGE = 1e100  # of a reward, so that no sum of them leaves float64
@@ -54,67 +55,81 @@ class Kind(IntEnum):
     PLAN = 9  # this client's arms in their order, and after how many of its own pulls it calls; no answer
 
 
+class Exchange(NamedTuple):
+    """An exchange: its ``number``, from 1 on, and a ``checksum`` of what the server knew and of all exchanges before.
+
+    ``NEVER``, with the number 0, stands where there has been no exchange.
+    """
+
+    number: int = 0
+    checksum: int = 0
+
+
+NEVER = Exchange()
+
+
 class Letter(NamedTuple):
     """A letter of ``kind`` in an ``exchange``, to or from ``client``, with ``numbers`` (n,) float64.
 
-    ``since`` is, in a request, the last exchange in which the client's answer was used (0: none), and ``used`` that
-    answer's checksum; in an answer, the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last (0:
-    none); in ``NEWS`` and ``PLAN``, that same exchange back, and ``used`` the checksum of the answer.
+    ``since`` is, in a request, the last exchange in which the client's answer was used, and ``used`` is the checksum of
+    that answer; in an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last;
+    in ``NEWS`` and ``PLAN`` it is that same exchange back, and ``used`` is the checksum of the answer. ``start`` is, in
+    an answer, the number that the client drew when it began without a file; in any other letter, the start of the
+    client's answer that the server used last, and 0 if it has used none.
     """
 
     kind: Kind
     client: int
-    exchange: int
-    since: int
+    exchange: Exchange
+    since: Exchange
     numbers: Tensor
     federation: int = 0
     used: int = 0
+    start: int = 0
 
     def encode(self, fingerprint: int) -> bytes:
-        """The bytes of this letter under the plan with ``fingerprint``."""
+        """Return the bytes of this letter under the plan with ``fingerprint``."""
         head = _HEADER.pack(
-            *(b"FDGO", VERSION, self.kind, 0, 0, self.client, fingerprint, self.federation),
-            *(self.exchange, self.since, self.used, len(self.numbers)),
+            *(b"FDGO", VERSION, self.kind, self.client, fingerprint, self.federation, self.start),
+            *(self.exchange.number, self.exchange.checksum, self.since.number, self.since.checksum),
+            *(self.used, len(self.numbers)),
         )
         body = head + self.numbers.numpy().astype("<f8").tobytes()
         return body + _CHECK.pack(zlib.crc32(body))
 
 
-def number_of(exchange: int) -> int:
-    """The number of an ``exchange``, from 1 on."""
-    return exchange >> 32
-
-
 def checksum(letter: bytes) -> int:
-    """The one at the end of a ``letter``; 0 where there is none."""
+    """Return the checksum at the end of a ``letter``; 0 for no bytes."""
     return int.from_bytes(letter[-_CHECK.size :], "little")
 
 
 def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
-    """The letter that ``received`` is; ``Refused`` where it is damaged, not finite, or of another version, plan or
-    ``federation`` (0: any)."""
+    """Return the letter that the bytes ``received`` are.
+
+    Raises:
+        Refused: If the bytes are damaged, if a number is not finite, or if they are of another version, of a plan with
+            another ``fingerprint``, or of another ``federation`` (0 takes any).
+    """
     must(isinstance(received, bytes), f"a letter is {type(received).__name__}: give bytes")
     body, version = received[: -_CHECK.size], int.from_bytes(received[4:6], "little")
     must(received[:4] == b"FDGO", f"not a letter of fedgo: it begins with {received[:4]!r}")
     must(version == VERSION, f"version {version}: this is version {VERSION}; install the same fedgo")
     must(len(received) >= OVERHEAD, f"damaged: {len(received)} bytes, fewer than a header")
     must(zlib.crc32(body) == checksum(received), "damaged: the checksum is another")
-    _, _, kind, payload, turn, client, plan, drawn, *rest = _HEADER.unpack_from(body)
+    _, _, kind, client, plan, drawn, start, *exchanges, used, scalars = _HEADER.unpack_from(body)
     must(kind in list(Kind), f"kind {kind}: there are {[int(each) for each in Kind]}")
-    must(
-        (payload, turn) == (0, 0), f"payload {payload}, round {turn}: this fedgo knows numbers and one round"
-    )
     other = f"another plan ({plan:016x}): this side holds {fingerprint:016x}; give both the same"
     must(plan == fingerprint, other)
     other = f"another federation ({drawn:016x}): this side is in {federation:016x}; begin all of it anew, or nothing"
     must(federation in (0, drawn), other)
-    exchange, since, used, scalars = rest
     fits = len(received) == OVERHEAD + 8 * scalars
     must(fits, f"wrong length: {len(received)} bytes for {scalars} numbers")
     numbers = torch.from_numpy(np.frombuffer(body, "<f8", offset=_HEADER.size).astype(np.float64))
     must(bool(numbers.isfinite().all()), "not finite: a number is NaN or infinite")
     must(bool((numbers.abs() <= MOST * HUGE).all()), "out of range: rewards are of order 1")
-    return Letter(Kind(kind), client, exchange, since, numbers, drawn, used)
+    number, named, number_before, named_before = exchanges
+    exchange, since = Exchange(number, named), Exchange(number_before, named_before)
+    return Letter(Kind(kind), client, exchange, since, numbers, drawn, used, start)
 
 
 def pack(data: Tensor) -> Tensor:
@@ -139,20 +154,21 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
     size = len(numbers)
     even = size % 2 == 0 and size <= 2 * arms
     must(even, f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}")
-    numbers = numbers.view(2, size // 2)
-    first, sums = numbers
-    must(float(first.sum()) <= MOST, "no statistics: more pulls than can be counted")
-    if size == 2 * arms:
-        must(bool(((first >= 0) & (first == first.floor())).all()), "no statistics: a count is not whole")
-        must(bool((sums[first == 0] == 0).all()), "no statistics: an arm without pulls has a sum")
-        most = 2 * HUGE * first  # a reward is within ±HUGE, and so is the prior mean that is taken from it
-        must(bool((sums.abs() <= most).all()), f"no statistics: a sum is beyond {2 * HUGE:g} for each pull")
-        return numbers
-    known = (first >= 0) & (first < arms) & (first == first.floor())
-    must(bool(known.all()), f"no statistics: there are {arms} arms")
-    must(bool((sums.abs() <= 2 * HUGE).all()), f"no statistics: a reward is beyond {2 * HUGE:g}")
-    blank = torch.zeros(2, arms, dtype=torch.float64)
-    return blank.index_add(1, first.long(), torch.stack([torch.ones_like(sums), sums]))
+    data = numbers.view(2, size // 2)
+    if size < 2 * arms:
+        pulled, sums = data
+        exists = (pulled >= 0) & (pulled < arms) & (pulled == pulled.floor())
+        must(bool(exists.all()), f"no statistics: there are {arms} arms")
+        blank = torch.zeros(2, arms, dtype=torch.float64)
+        data = blank.index_add(1, pulled.long(), torch.stack([torch.ones_like(sums), sums]))
+    else:
+        counts = data[0]
+        must(float(counts.sum()) <= MOST, "no statistics: more pulls than can be counted")
+        must(bool(((counts >= 0) & (counts == counts.floor())).all()), "no statistics: a count is not whole")
+    # a reward is within ±HUGE, and so is the prior mean that is taken from it
+    fits = bool((data[1].abs() <= 2 * HUGE * data[0]).all())
+    must(fits, f"no statistics: a sum is beyond {2 * HUGE:g} for each pull, or of an arm without pulls")
+    return data
 
 
 def each_pull(counts: Tensor) -> Tensor:

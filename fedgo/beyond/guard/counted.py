@@ -21,9 +21,9 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Ucb1:
-    """The `Intervals` of UCB1 (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002), with β = ``beta``.
+    """The intervals of UCB1, with β = ``beta`` (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002).
 
-    An arm that was never pulled has no end above and none below.
+    The interval of an arm that was never pulled is the whole line.
     """
 
     beta: float
@@ -32,7 +32,9 @@ class Ucb1:
         number("beta", self.beta, "give a finite β, at least 0", least=0)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """As `Intervals` says; of all that only what is ``known`` matters."""
+        """Return the intervals from what each client knows, as `Intervals.after` says; nothing but ``known``
+        matters.
+        """
         n = known.counts
         pulls, t = n.clamp(min=1), n.sum(-1, keepdim=True).clamp(min=1)
         mean, width = known.sums / pulls, (2 * self.beta * t.log() / pulls).sqrt()
@@ -45,10 +47,17 @@ class Ucb1:
 
 @on_cpu
 def optimistic_ucb1(problem: Problem, clients: int, steps: int, beta: float, gamma: float = 1.0) -> Trace:
-    """``steps`` steps of UCB1 with β = ``beta`` that N = ``clients`` play between events with threshold γ = ``gamma``.
+    """Play UCB1 on counts that N clients exchange when an event fires.
 
-    Client i synchronises when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls; counts and sums of the arms touched
-    go up, their news come down.
+    Client i synchronises when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last synchronisation. Counts
+    and sums of the arms that it pulled go up, and what is new in them comes down to all.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number of steps.
+        beta: The weight β of the index.
+        gamma: The threshold γ of the event.
     """
     require_run(problem, clients, steps)
     learner = Uncertified(clients, Ucb1(beta), Tally.blank(*problem.means.shape), gamma)
@@ -59,5 +68,5 @@ class Uncertified(Optimist):
     """An optimist whose intervals certify nothing."""
 
     def notes(self, state: object, index: Tensor, arm: Tensor) -> dict[str, Tensor]:
-        """Nothing."""
+        """Return no note."""
         return {}

@@ -28,30 +28,47 @@ _RANK = 1e-8  # of the largest singular value: gradients whose least is below it
 
 
 def exact_parameter(gradients: Tensor, w0: Tensor, offsets: Tensor, means: Tensor) -> Tensor:
-    """w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) (..., d_w) of G = ``gradients`` (..., K, d_w), ``offsets`` f(ŵ₀) and ``means`` f (..., K).
+    """Return w̃ = ŵ₀ + G⁺(f − f(ŵ₀)), (..., d_w), the parameter at which the linearised model equals f on all arms.
 
-    Only a simulation knows it. A ``ValueError`` unless G has rank K.
+    Only a simulation knows it.
+
+    Args:
+        gradients: The gradients G at ŵ₀, (..., K, d_w).
+        w0: ŵ₀, (..., d_w).
+        offsets: f(ŵ₀) of each arm, (..., K).
+        means: f of each arm, (..., K).
+
+    Raises:
+        ValueError: G does not have rank K.
     """
     least_singular(gradients)
     factor, basis = compress(gradients)
     inner = torch.linalg.solve_triangular(factor, (means - offsets).unsqueeze(-1), upper=False)
-    found: Tensor = w0 + (basis @ inner).squeeze(-1)
-    return found
+    truth: Tensor = w0 + (basis @ inner).squeeze(-1)
+    return truth
 
 
 def least_singular(gradients: Tensor) -> Tensor:
-    """σ_min(G) of ``gradients`` (..., K, d_w), (...); a ``ValueError`` where the rank is below K, up to rounding."""
+    """Return σ_min(G), (...), of ``gradients`` G (..., K, d_w).
+
+    Raises:
+        ValueError: The rank of G is below K, up to rounding.
+    """
     values: Tensor = torch.linalg.svdvals(gradients)
     least, most = values[..., -1], values[..., 0]
     full = (least > _RANK * most) & (gradients.shape[-2] <= gradients.shape[-1])
     remedy = "the linearisation is exact only for gradients of rank K: give fewer arms or a wider network"
-    found = torch.where(full, least, 0.0).min().item()
-    require(bool(full.all()), "the least singular value of the gradients", found, remedy)
+    smallest = torch.where(full, least, 0.0).min().item()
+    require(bool(full.all()), "the least singular value of the gradients", smallest, remedy)
     return least
 
 
 def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
-    """λ = (σ·σ_min(G)/√Σ(F + |f_x(ŵ₀)|)²)², (...): a client can compute it, and √λ|w̃ − ŵ₀| ≤ σ if |f| ≤ F."""
+    """Return λ = (σ·σ_min(G)/√Σ(F + |f_x(ŵ₀)|)²)², (...), which a client can compute.
+
+    With it √λ|w̃ − ŵ₀| ≤ σ if |f| ≤ F = ``value``. ``gradients`` (..., K, d_w) are G and ``offsets`` (..., K) are
+    f(ŵ₀).
+    """
     require(0 < sigma < math.inf, "sigma", sigma, "give σ > 0, a bound on the noise")
     require(0 < value < math.inf, "value", value, "give F > 0, a bound on |f|")
     require_finite("offsets", offsets)
@@ -60,8 +77,11 @@ def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: floa
 
 
 class Belief(NamedTuple):
-    """After some pulls: ``mean`` m and ``width`` w_x = √V_xx (..., K), ``precision`` A's lower Cholesky factor
-    (..., K, K), and ``information`` ln det QA (...)."""
+    """What is believed about the arms after some pulls.
+
+    ``mean`` (..., K) is m, ``width`` (..., K) is w_x = √V_xx, ``precision`` (..., K, K) the lower Cholesky factor of A,
+    and ``information`` (...) is ln det QA.
+    """
 
     mean: Tensor
     width: Tensor
@@ -69,30 +89,33 @@ class Belief(NamedTuple):
     information: Tensor
 
     def distance(self, means: Tensor) -> Tensor:
-        """|m − f|_A of ``means`` f (..., K), (...)."""
+        """Return |m − f|_A, (...), of ``means`` f (..., K)."""
         away: Tensor = (self.precision.mT @ (means - self.mean).unsqueeze(-1)).squeeze(-1).norm(dim=-1)
         return away
 
 
 class Prior(NamedTuple):
-    """Q = LLᵀ by its lower ``factor`` L (..., K, K) and the ``offsets`` f₀ (..., K), around which it is centred."""
+    """The Gaussian prior on the rewards of all arms: covariance Q = LLᵀ, centred at f₀.
+
+    ``factor`` (..., K, K) is the lower factor L, and ``offsets`` (..., K) are f₀.
+    """
 
     factor: Tensor
     offsets: Tensor
 
     @property
     def variance(self) -> Tensor:
-        """Q_xx, (..., K)."""
+        """Q_xx of each arm, (..., K)."""
         return self.factor.square().sum(-1)
 
     def bias(self, means: Tensor) -> Tensor:
-        """|f − f₀|_{Q⁻¹} of ``means`` f (..., K), (...); only a simulation knows it."""
+        """Return |f − f₀|_{Q⁻¹}, (...), of ``means`` f (..., K), which only a simulation knows."""
         away = (means - self.offsets).unsqueeze(-1)
         bias: Tensor = torch.linalg.solve_triangular(self.factor, away, upper=False).squeeze(-1).norm(dim=-1)
         return bias
 
     def after(self, tally: Tally) -> "Belief":
-        """The belief given the ``tally`` (..., K) of pulls and summed rewards."""
+        """Return the belief given the pulls and summed rewards ``tally`` (..., K)."""
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
         half = torch.linalg.solve_triangular(self.factor, eye, upper=False)
         factor: Tensor = torch.linalg.cholesky(half.mT @ half + torch.diag_embed(tally.counts))
@@ -104,9 +127,10 @@ class Prior(NamedTuple):
 
 
 def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> Prior:
-    """Q = GGᵀ/λ of ``gradients`` (..., K, d_w), with λ = ``lam`` (...), from a QR of its root.
+    """Return the prior with Q = GGᵀ/λ of ``gradients`` G (..., K, d_w) and λ = ``lam`` (...), from a QR of its root.
 
-    A ``ValueError`` unless λ > 0 and G has rank K.
+    Raises:
+        ValueError: λ is not positive, or G does not have rank K.
     """
     lam = torch.as_tensor(lam, dtype=torch.float64)
     require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
@@ -116,17 +140,17 @@ def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> Prior:
 
 @dataclass(frozen=True)
 class ExactIntervals(Bounds):
-    """The `Intervals` of Theorem S for S runs: m ± √β w within [−F, F], around the one ŵ₀ of Phase I.
+    """The intervals m ± √β w within [−F, F] of Theorem S, for S runs, around the one ŵ₀ of Phase I.
 
-    ``prior`` (S, K) is fixed when Phase II begins, ``bias`` (S,) a bound on |f − f(ŵ₀)|_{Q⁻¹}, F = ``value``, N =
-    ``clients``. What is known must be data of Phase II, since ŵ₀ depends on those of Phase I.
+    ``prior`` (S, K) is fixed when Phase II begins, and ``bias`` (S,) is a bound on |f − f(ŵ₀)|_{Q⁻¹}. The data have to
+    be those of Phase II, because ŵ₀ depends on those of Phase I.
     """
 
     prior: Prior = field(kw_only=True)
     bias: Tensor = field(kw_only=True)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """As `Intervals` says, from data of Phase II; what is ``shared`` does not matter."""
+        """Return the intervals from data of Phase II, as `Intervals.after` says; ``shared`` does not matter."""
         factor, offsets, bias = self.prior.factor, self.prior.offsets, self.bias
         if run is not None:
             factor, offsets, bias = factor[run], offsets[run], bias[run]
@@ -140,9 +164,17 @@ class ExactIntervals(Bounds):
 def exact_intervals(
     problem: Problem, start: Start, value: float, sigma: float | None = None, delta: float = 0.1
 ) -> ExactIntervals:
-    """The intervals of Theorem S at the ŵ₀ of ``start``, with the λ that a client can compute and, so, a bias of σ.
+    """Return the intervals of Theorem S at the ŵ₀ of ``start``, with a λ that a client can compute and a bias of σ.
 
-    F = ``value`` must bound |f|; σ is the problem's unless given. A ``ValueError`` for gradients of rank below K.
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I, with one ŵ₀ for all clients.
+        value: F, a bound on |f|.
+        sigma: σ; that of the problem if it is None.
+        delta: The probability δ.
+
+    Raises:
+        ValueError: The gradients have a rank below K, or the clients have several ŵ₀.
     """
     require(start.w0.shape[1] == 1, "the shape of w0", tuple(start.w0.shape), "give a shared_start")
     w0, sigma = start.w0[:, 0], problem.sigma if sigma is None else sigma
@@ -153,15 +185,18 @@ def exact_intervals(
 
 
 def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
-    """Item 3 with κ = 0 and Λ = R = K ln(1 + NT max_x Q_xx/K) for every run: the regret of Phase II of whoever plays
-    the largest upper end."""
-    found, clients, arms = [], intervals.clients, intervals.prior.offsets.shape[-1]
+    """Return item 3 of the theorem for each run, the bound on the regret of Phase II of playing the largest upper end.
+
+    κ is 0, and Λ = R = K ln(1 + NT max_x Q_xx/K).
+    """
+    regrets, clients, arms = [], intervals.clients, intervals.prior.offsets.shape[-1]
     largest = intervals.prior.variance.amax(-1).tolist()
     for most, bias in zip(largest, intervals.bias.tolist(), strict=True):
         bound = information_bound(arms, clients * rounds, math.sqrt(most), 1.0)
         syncs = min(synchronisations(rounds, bound, gamma), clients * rounds)
         sizes = torch.tensor([bound, syncs], dtype=torch.float64)
         noise = noise_radius(*sizes, members=clients, sigma=intervals.sigma, delta=intervals.delta).item()
-        rules = clients, rounds, gamma, intervals.value
-        found.append(regret_phase_two_clipped((noise + bias) ** 2, bound, *rules, widest=math.sqrt(most)))
-    return found
+        beta, widest = (noise + bias) ** 2, math.sqrt(most)
+        value = intervals.value
+        regrets.append(regret_phase_two_clipped(beta, bound, clients, rounds, gamma, value, widest=widest))
+    return regrets

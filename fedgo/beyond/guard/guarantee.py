@@ -85,13 +85,13 @@ class Guarantee:
         check_event(0.0 if self.gamma is None else self.gamma)
 
     def threshold(self, arms: int, clients: int, rounds: int) -> float:
-        """γ for K = ``arms``, N = ``clients``, T = ``rounds``."""
+        """Return γ for K = ``arms``, N = ``clients`` and T = ``rounds``."""
         if self.gamma is not None:
             return self.gamma
         return rounds / (clients * most_information(arms, clients * rounds))
 
     def intervals(self, clients: int) -> "TabularIntervals":
-        """Those by which N = ``clients`` play."""
+        """Return the intervals by which N = ``clients`` clients play."""
         return TabularIntervals(clients, self.sigma, self.value, self.delta, self.simultaneous)
 
 
@@ -107,7 +107,9 @@ class TabularIntervals(Bounds):
     simultaneous: bool = False
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """As `Intervals` says; all runs are alike."""
+        """Return the intervals from what each client knows, as `Intervals.after` says; all runs have the same
+        bounds.
+        """
         if self.clients == 1:
             return self._around(known, None, self.delta)
         epoch = syncs.unsqueeze(-1)
@@ -116,6 +118,7 @@ class TabularIntervals(Bounds):
         return self._around(known, epoch, self.delta / 2).within(self._around(shared, None, self.delta / 2))
 
     def _around(self, data: Tally, syncs: Tensor | None, delta: float) -> Interval:
+        """Return the intervals around the mean rewards of ``data`` (..., K), at the probability ``delta``."""
         n = data.counts
         members = n.shape[-1] * (1 if syncs is None else self.clients)
         h = noise_radius(n.log1p(), syncs, members=members, sigma=self.sigma, delta=delta)
@@ -124,7 +127,7 @@ class TabularIntervals(Bounds):
 
 
 class GuardState(NamedTuple):
-    """What the guard has ``counted``, and the ``proposer``'s own state."""
+    """What the guard has counted, and the state of the learner that proposes."""
 
     counted: Counted
     proposer: Any
@@ -132,11 +135,11 @@ class GuardState(NamedTuple):
 
 @dataclass(frozen=True)
 class Guard:
-    """The ``optimist``'s clients play what the ``proposal`` says as far as the optimist's intervals allow.
+    """Clients that play what a ``proposal`` says, as far as the intervals of an ``optimist`` allow.
 
-    The proposal is any `Learner` with as many learners whose choices are a function of counts, sums and public coins.
-    It is synchronised when the guard is, not on its own event; its own messages are not sent, as counts and sums
-    determine what they bring. κ = ``kappa``; ``order`` (S, N, K) is each client's order of ties.
+    The proposal is any `Learner` with as many learners whose choices are a function of counts, sums and public random
+    numbers. It is synchronised when the guard is, not on its own event, and its own messages are not sent, because
+    counts and sums determine what they contain. ``kappa`` is κ, and ``order`` (S, N, K) is each client's order of ties.
     """
 
     optimist: Optimist
@@ -146,11 +149,11 @@ class Guard:
 
     @property
     def learners(self) -> int:
-        """N."""
+        """The number N of clients."""
         return self.optimist.learners
 
     def begin(self) -> GuardState:
-        """Both as they begin."""
+        """Return the states with which the optimist and the proposal begin."""
         return GuardState(self.optimist.begin(), self.proposal.begin())
 
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
@@ -171,26 +174,28 @@ class Guard:
         return torch.where(accepted, proposed, fallback), accepted
 
     def index(self, state: GuardState) -> Tensor:
-        """For the arm that is played 2 if it was proposed and 1 if not, for the others 0."""
+        """Return 2 for the arm that is played if it was proposed, 1 for it if not, and 0 for all other arms, (S,
+        N, K).
+        """
         arm, proposed = self.choose(state)
         blank = torch.zeros_like(state.counted.interval.upper)
         return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
     def notes(self, state: GuardState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """The optimist's, and whether the arm was ``proposed``."""
+        """Return the notes of the optimist, and whether the arm was ``proposed``, (S, N) bool."""
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: GuardState, arm: Tensor) -> Tensor:
-        """The optimist's event."""
+        """Return whether the event of the optimist fires, (S, N) bool."""
         return self.optimist.fires(state.counted, arm)
 
     def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
-        """Both learn."""
+        """Return the states of both after the pull."""
         counted = self.optimist.learn(state.counted, arm, reward, turn)
         return GuardState(counted, self.proposal.learn(state.proposer, arm, reward, turn))
 
     def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
-        """The counts are sent; the proposal's clients work out the rest."""
+        """Return the states after counts and sums were sent; the proposal is synchronised without further messages."""
         counted = self.optimist.synchronise(state.counted, star, when)
         return GuardState(
             counted, self.proposal.synchronise(state.proposer, star._replace(charged=False), when)
@@ -208,12 +213,21 @@ def guarded(
     guarantee: Guarantee,
     told: bool = False,
 ) -> Trace:
-    """T = ``rounds`` rounds of the guard around ``proposal`` after ``exploration``; ``name`` is the trace's.
+    """Play T rounds of the guard around ``proposal``, after ``exploration``, and return the trace.
 
-    At the end of Phase I its counts and sums are exchanged like all others, unless the server has been ``told`` them
-    before: then they only come down. The trace's notes have the ``certificate`` q_t of every step (2F in Phase I),
-    whether the step's arm was the one ``proposed``, and whether the bounds are ``refuted``: for some arm the intervals
-    that the client has seen so far have an empty intersection, and from then on it certifies 2F.
+    The notes of the trace are the ``certificate`` q_t of each step (2F in Phase I), whether its arm was ``proposed``,
+    and whether the bounds are ``refuted``: the intervals that the client has seen have an empty intersection for some
+    arm, and from then on it certifies 2F.
+
+    Args:
+        name: What the algorithm is called in the trace.
+        problem: S runs of a bandit problem.
+        proposal: The learner that proposes arms.
+        exploration: Phase I. At its end its counts and sums are exchanged.
+        clients: The number N of clients.
+        rounds: The number T of rounds.
+        guarantee: F, σ, δ, κ and γ.
+        told: Whether the server knows the counts and sums of Phase I already, so that they only come down.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
@@ -231,24 +245,24 @@ def guarded(
 
 @dataclass(frozen=True)
 class InformedByPhaseOne(EventTriggered):
-    """`EventTriggered` whose learners know the data ``first`` (S, K) from the start, counts and summed residuals.
+    """`EventTriggered` whose learners know some data from the start: ``first`` (S, K), counts and summed residuals.
 
-    A proposal needs them where the guard has them: what Phase I has shown to be bad is refused, and one that has not
-    seen it would propose the same arm for ever.
+    A proposal needs the data that the guard has. The guard refuses what Phase I has shown to be bad, and a proposal
+    that had not seen it would propose the same arm for ever.
     """
 
     first: Tally = field(kw_only=True)
 
     def begin(self) -> phase_two.EventState:
-        """Σ and b of the first data for every learner and the server."""
+        """Return the state in which each learner and the server know the first data."""
         return self.resume(self.first)
 
 
 @on_cpu
 def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
-    """Fed-GO-UCB with ``settings`` (whose event is not used) as the proposal of a guard.
+    """Play Fed-GO-UCB as the proposal of a guard, with the data of Phase I in its model, as the guard has them.
 
-    It has the data of Phase I in its model as well, as the guard has.
+    The event of ``settings`` is not used.
     """
     learner = fed_go_learner(problem, start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
@@ -267,7 +281,7 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
-    """Counts and summed rewards of ``exploration`` by client and arm, (S, N, K)."""
+    """Return the counts and summed rewards of ``exploration`` by client and arm, (S, N, K)."""
     turn = torch.arange(exploration.arm.shape[1]).remainder(clients)
     client = torch.nn.functional.one_hot(turn, clients).double().T
     hit = torch.nn.functional.one_hot(exploration.arm, arms).double()
@@ -275,7 +289,10 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
 
 
 def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
-    """Phase I with the bill for its counts and sums, up unless ``told`` and down, at its last step; they (S, K)."""
+    """Return Phase I with the cost of its counts and sums at its last step, and these counts and sums (S, K).
+
+    They go up, unless the server was ``told`` them before, and come down.
+    """
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
     if length == 0:
@@ -341,5 +358,5 @@ def guard_synchronisations(
 
 
 def most_information(arms: int, steps: int) -> float:
-    """R = K ln(1 + NT/K) ≥ Σ_x ln((1 + n_x)/(1 + n⁰_x)) of any NT = ``steps`` pulls of K = ``arms`` arms."""
+    """Return R = K ln(1 + NT/K) ≥ Σ_x ln((1 + n_x)/(1 + n⁰_x)), for any NT = ``steps`` pulls of K = ``arms`` arms."""
     return information_bound(arms, steps, 1.0, 1.0)

@@ -20,9 +20,10 @@ _ROUNDING = 1e-9
 
 
 class Interval(NamedTuple):
-    """L = ``lower`` and U = ``upper`` of every arm, and the log-ratio ``gain`` of its next pull, all (..., K).
+    """An interval for the mean reward of each arm, and the log-ratio of its next pull, (..., K) each.
 
-    L > U says that nothing is left of an interval, so that the bounds it was made with are refuted.
+    ``lower`` is L and ``upper`` is U. L > U means that nothing is left of the interval, so that the bounds it was made
+    with are refuted. ``gain`` is the log-ratio.
     """
 
     lower: Tensor
@@ -31,39 +32,47 @@ class Interval(NamedTuple):
 
     @property
     def price(self) -> Tensor:
-        """q = max{0, max_{y ≠ x} U_y − L_x} of pulling the arm x, (..., K): no arm competes with itself."""
+        """q = max{0, max_{y ≠ x} U_y − L_x} of pulling each arm x, (..., K); no arm competes with itself."""
         best, leader = self.upper.max(-1, keepdim=True)
         second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
         return (best.expand_as(self.upper).scatter(-1, leader, second) - self.lower).clamp(min=0)
 
     def certificate(self, arm: Tensor) -> Tensor:
-        """The `price` of pulling ``arm`` (...), (...)."""
+        """Return the `price` q of pulling ``arm`` (...), (...)."""
         return self.price.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
     @property
     def refuted(self) -> Tensor:
-        """Whether the interval of some arm is empty, but for rounding, (...) bool."""
+        """Whether the interval of some arm is empty, beyond rounding, (...) bool."""
         rounding = _ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
         return (self.lower - self.upper > rounding).any(-1)
 
     def within(self, other: "Interval") -> "Interval":
-        """What both say of every arm; the ``gain`` is this one's."""
+        """Return the intersection of both intervals of each arm, with the ``gain`` of this one."""
         lower, upper = torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper)
         return Interval(lower, upper, self.gain)
 
 
 class Intervals(Protocol):
-    """Whoever turns counts and sums into intervals that hold for all clients and steps with probability 1 − δ."""
+    """A rule that turns counts and sums into intervals that hold for all clients and steps with probability 1 − δ."""
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """For the runs ``run`` (all unless said), from ``known`` (R, L, K), pulls and summed rewards of L clients or
-        steps, after ``syncs`` (R, L) synchronisations, of which the last one left everybody with ``shared``."""
+        """Return the interval of each arm, (R, L, K), for L clients or steps of some runs.
+
+        Args:
+            known: The pulls and summed rewards that each of them knows, (R, L, K).
+            syncs: The number of synchronisations so far, (R, L).
+            run: The numbers of the runs, (R,); all if it is None.
+            shared: What all clients knew after the last synchronisation.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What intervals for N = ``clients`` are given: ``sigma`` σ of the noise, F = ``value`` ≥ |f|, and ``delta`` δ."""
+    """What intervals need to be given: N = ``clients``, σ = ``sigma``, F = ``value`` ≥ |f|, and the probability δ =
+    ``delta``.
+    """
 
     clients: int
     sigma: float
@@ -78,18 +87,23 @@ class Bounds:
 
 
 def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interval:
-    """[m − c, m + c] ∩ [−F, F] of ``mean`` and ``radius`` (..., K), F = ``value``, with the ``gain`` (..., K)."""
+    """Return the interval [m − c, m + c] ∩ [−F, F] with m = ``mean``, c = ``radius`` and F = ``value``, (..., K)."""
     return Interval((mean - radius).clamp(min=-value), (mean + radius).clamp(max=value), gain)
 
 
 def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) -> Tensor:
-    """Whether f = ``means`` (S, K) leaves [L, U] for some arm before some step of Phase II of ``trace``, (S,) bool.
+    """Return whether f leaves the interval of some arm before some step of Phase II, (S,) bool.
 
-    With probability 1 − δ it does not. ``intervals`` are asked after what each client knew, with ``phase_one`` the data
-    of Phase I too. Only a simulation knows f.
+    With probability 1 − δ it does not. Only a simulation knows f.
+
+    Args:
+        trace: The runs.
+        means: f, (S, K).
+        intervals: The rule, which is asked after what each client knew.
+        phase_one: Whether the clients also know the data of Phase I.
     """
     left = torch.zeros(len(trace.arm), dtype=torch.bool)
     for known in knowledge(trace, means.shape[1], phase_one):
-        found, f = intervals.after(known.tally, known.syncs, shared=known.shared), means.unsqueeze(1)
-        left |= ((found.lower > f) | (found.upper < f)).flatten(1).any(1)
+        interval, f = intervals.after(known.tally, known.syncs, shared=known.shared), means.unsqueeze(1)
+        left |= ((interval.lower > f) | (interval.upper < f)).flatten(1).any(1)
     return left

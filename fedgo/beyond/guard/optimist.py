@@ -50,15 +50,15 @@ class Counted(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """All the data that each client knows, (S, N, K), rewards as sums."""
+        """All data that each client knows, (S, N, K), with rewards as sums."""
         return self.shared + self.fresh
 
 
 @dataclass(frozen=True)
 class Optimist:
-    """N = ``learners`` clients that play the largest U of ``intervals``.
+    """N = ``learners`` clients that play the arm with the largest upper end U of ``intervals``.
 
-    ``first`` (S, K) is what everybody knows when Phase II begins; γ = ``gamma`` is the threshold of the event.
+    ``first`` (S, K) is what all clients know when Phase II begins, and ``gamma`` is the threshold γ of the event.
     """
 
     learners: int
@@ -71,12 +71,15 @@ class Optimist:
         check_event(self.gamma)
 
     def begin(self) -> Counted:
-        """Only what everybody knows."""
+        """Return the state in which the clients know what all know, and nothing else."""
         return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
 
     def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
-        """What all know after p = ``syncs`` (R,) synchronisations that brought ``server`` (R, K), and no pull since, in
-        the runs ``run`` (R,), all unless said."""
+        """Return the state right after a synchronisation that left all clients of some runs with the data ``server``
+        (R, K).
+
+        ``syncs`` (R,) is the number p of synchronisations, and ``run`` (R,) the numbers of the runs, all if it is None.
+        """
         (runs, arms), learners = server.counts.shape, self.learners
         shared = Tally(*(part.unsqueeze(1) for part in server))
         interval = self.intervals.after(shared, syncs.unsqueeze(-1), run, shared=shared)
@@ -85,20 +88,22 @@ class Optimist:
         return Counted(Tally.blank(runs, learners, arms), gain, server, syncs, interval, interval)
 
     def index(self, state: Counted) -> Tensor:
-        """U."""
+        """Return the upper end U of each arm's interval, (S, N, K)."""
         return state.interval.upper
 
     def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """The ``certificate`` q_t ≥ r_t of pulling ``arm`` (S, N), and whether its bounds are ``refuted``."""
+        """Return the ``certificate`` q_t ≥ r_t of pulling ``arm`` (S, N), and whether the client's bounds are
+        ``refuted``.
+        """
         return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
-        """Whether n_i·(log-ratio) exceeds γ with this pull, (S, N) bool."""
+        """Return whether n_i times the log-ratio exceeds γ with this pull, (S, N) bool."""
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + of_arm(state.interval.gain, arm)) > self.gamma
 
     def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
-        """Count the pull and add up the reward."""
+        """Return the state in which the pull is counted and its reward added up."""
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)
@@ -106,7 +111,7 @@ class Optimist:
         return learnt._replace(interval=interval, band=state.band.within(interval))
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
-        """Counts and sums up, the news of all down."""
+        """Return the state after counts and sums went up and what is new in them came down to all."""
         run = when.run
         news = star.collect(counts_and_sums(state.fresh.of(run)), when).summed()
         server = state.server.of(run) + star.broadcast(counts_and_sums(news), when)
@@ -121,12 +126,12 @@ def check_event(gamma: float) -> None:
 
 
 def counts_and_sums(tally: Tally) -> Message[Tally]:
-    """The message of the pulls and the sum of every arm of the ``tally`` (R, ..., K)."""
+    """Return the message that carries the count and the sum of each arm of ``tally`` (R, ..., K)."""
     return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
 
 
 def of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """The ``values`` (..., K) of ``arm`` (...)."""
+    """Return the entry of ``values`` (..., K) at ``arm`` (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 
@@ -165,7 +170,7 @@ def exact_go_ucb(
 
 
 def with_trivial(trace: Trace, value: float) -> Trace:
-    """``trace`` with the certificate 2F, F = ``value``, in Phase I and from where a client finds its bounds refuted."""
+    """Return ``trace`` with the certificate 2F in Phase I, and from where a client finds its bounds refuted."""
     certificate, refuted = trace.notes["certificate"], trace.notes["refuted"]
     certificate[:, : trace.phase_one] = 2 * value
     certificate[refuted] = 2 * value

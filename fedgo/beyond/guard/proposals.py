@@ -14,9 +14,9 @@ from fedgo.star import Star, When
 
 @dataclass(frozen=True)
 class Scripted:
-    """A proposal that was written before: step t of Phase II proposes ``arm`` (S, NT)[:, t]; N = ``learners``.
+    """A proposal that was written beforehand, for tests of a guard: uniform arms, or the worst arm again and again.
 
-    Drawn uniformly, or the worst arm again and again, it is what a guard has to put up with.
+    Step t of Phase II proposes ``arm``[:, t], with ``arm`` (S, NT). ``learners`` is N and ``arms`` is K.
     """
 
     learners: int
@@ -24,46 +24,48 @@ class Scripted:
     arms: int
 
     def begin(self) -> Tensor:
-        """No pulls of anybody yet, (S, N) int64."""
+        """Return the number of pulls of each client so far: none, (S, N) int64."""
         return torch.zeros(len(self.arm), self.learners, dtype=torch.int64)
 
     def index(self, state: Tensor) -> Tensor:
-        """1 for the arm whose turn it is, (S, N, K)."""
+        """Return 1 for the arm that each client is to propose and 0 for the others, (S, N, K)."""
         step = state * self.learners + torch.arange(self.learners)
         turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
         return torch.nn.functional.one_hot(turn, self.arms).double()
 
     def fires(self, state: Tensor, arm: Tensor) -> Tensor:
-        """Never."""
+        """Return False for each client: a script never synchronises."""
         return torch.zeros_like(arm, dtype=torch.bool)
 
     def learn(self, state: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> Tensor:
-        """The next line."""
+        """Return the number of pulls after this one."""
         return state + turn.long()
 
     def synchronise(self, state: Tensor, star: Star, when: When) -> Tensor:
-        """Nothing to say."""
+        """Return the state as it is; nothing is sent."""
         return state
 
 
 @dataclass(frozen=True)
 class Malicious(Optimist):
-    """Of all arms that a guard with κ = ``kappa`` would accept it proposes the worst, by ``means`` f (S, K).
+    """A proposal that knows f and proposes the worst arm that a guard with κ = ``kappa`` accepts.
 
-    It knows what the guard knows, being given the guard's own intervals and first data, and it knows f.
+    It has the guard's own intervals and first data, so that it knows what the guard knows. ``means`` (S, K) is f.
     """
 
     kappa: float = field(kw_only=True)
     means: Tensor = field(kw_only=True)
 
     def index(self, state: Counted) -> Tensor:
-        """−f where q ≤ κ(U − L), which holds at least for the largest U; elsewhere −∞."""
+        """Return −f where q ≤ κ(U − L), which holds at least for the arm with the largest U, and −∞ elsewhere."""
         lower, upper, _ = state.interval
         accepted = state.interval.price <= self.kappa * (upper - lower)
         return torch.where(accepted, -self.means.unsqueeze(1), -torch.inf)
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
-    """The malicious proposal for the guard of N = ``clients`` that is given ``guarantee`` after ``exploration``."""
+    """Return the malicious proposal for the guard of N = ``clients`` clients with ``guarantee``, after
+    ``exploration``.
+    """
     first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
     return Malicious(clients, guarantee.intervals(clients), first, kappa=guarantee.kappa, means=problem.means)

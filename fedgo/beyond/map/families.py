@@ -124,8 +124,8 @@ def _rows(
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")
     drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]
-    found = table[torch.stack(drawn)]
-    return Problem(name, found[..., 1:], found[..., 0], numbers, seed, sigma, reward)
+    drawn_rows = table[torch.stack(drawn)]
+    return Problem(name, drawn_rows[..., 1:], drawn_rows[..., 0], numbers, seed, sigma, reward)
 
 
 PROBLEMS |= {

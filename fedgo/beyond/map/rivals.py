@@ -125,7 +125,7 @@ class FNUCB:
 
     def _averaged(self, run: Tensor, own: Tally) -> Averaged:
         """From all data of every client, ``own`` (R, N, K)."""
-        lam, found = self.tangent.settings.lam, []
+        lam, of_clients = self.tangent.settings.lam, []
         for r, *data in zip(run.tolist(), *own, strict=True):
             known, inputs, features = Tally(*data), self.inputs[r], self.features[r]
             variance = local_variances(features, lam, known)
@@ -133,8 +133,8 @@ class FNUCB:
                 self.network, self.theta0[r], inputs, features, known, lam, self.descent
             ).mean(0)
             share = (variance.amin(-1) / variance.amax(-1)).sqrt()
-            found.append((self.network.values(theta, inputs), variance.mean(0).sqrt(), share.amin()))
-        return Averaged(*(torch.stack(parts) for parts in zip(*found, strict=True)))
+            of_clients.append((self.network.values(theta, inputs), variance.mean(0).sqrt(), share.amin()))
+        return Averaged(*(torch.stack(parts) for parts in zip(*of_clients, strict=True)))
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
@@ -267,11 +267,11 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
 
 def fitted_prior(arms: Tensor, data: Tally, sigma: float) -> tuple[Tensor, Tensor]:
     """Mean (K,) and kernel (K, K) of the ``arms`` (K, d_x) before any data, of a process fitted to ``data`` (K,)."""
-    found = GaussianProcess().fit(arms, data, sigma)
-    assert isinstance(found, FittedModel)
-    model = found.model
+    fitted = GaussianProcess().fit(arms, data, sigma)
+    assert isinstance(fitted, FittedModel)
+    model = fitted.model
     with torch.no_grad():
-        standard = model.forward(found.arms)
+        standard = model.forward(fitted.arms)
         mean, covariance = standard.mean.detach(), standard.covariance_matrix.detach()
     centre, scale = model.outcome_transform.means.squeeze(), model.outcome_transform.stdvs.squeeze()
     return centre + scale * mean, scale.square() * covariance

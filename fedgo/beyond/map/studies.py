@@ -10,10 +10,12 @@ from fedgo.beyond.map import families  # noqa: F401 (its problems are known by n
 from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA
 from fedgo.beyond.map.libraries import measure_library as elsewhere
 from fedgo.beyond.map.players import advised
+from fedgo.beyond.map.private import WAYS, play_regime
 from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY
+from fedgo.beyond.map.sites import CASES, HOW, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Player, grid, play_uniform
+from fedgo.experiments.players import Play, Player, grid, play_uniform
 from fedgo.experiments.runner import DATA as OF_THE_PAPER
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
@@ -163,12 +165,12 @@ ABLATION = Sweep(
 )
 
 
-ELSEWHERE = Sweep(
+ELSEWHERE = Listing(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
     {name: Player(play_uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
-    regimes=(Regime("hartmann6", 500, rounds=20),),
+    listed=lambda name: [Regime("hartmann6", 500, rounds=20)],
     runs=lambda name, regime: 10,
     batch=1,
     measure=elsewhere,
@@ -176,14 +178,26 @@ ELSEWHERE = Sweep(
     folder=DATA,
 )
 
+DIFFER = Listing(
+    "differ",
+    "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
+    {name: Player(play_uniform) for name in HOW},
+    ("regret", "worst_site", "late_regret", "own", "joining", "seconds", "scalars"),
+    listed=lambda name: CASES,
+    runs=lambda name, regime: 50,
+    batch=5,
+    measure=measure_sites,
+    folder=DATA,
+)
+
 # --- What pages of the paper show of the advised setting, in tables that are kept with the paper's
 
-ADVISED_RUNS = Sweep(
+ADVISED_RUNS = Listing(
     "advised",
     "the advised setting on the paper's Hartmann6, for the results page",
     {"advised": Player(advised())},
     ("regret", "scalars"),
-    regimes=(EXPERIMENTS["hartmann6"],),
+    listed=lambda name: [EXPERIMENTS["hartmann6"]],
     runs=lambda name, regime: 50,
     batch=50,
     encoding="dense",
@@ -214,4 +228,50 @@ ADVISED_COSTS = Listing(
     folder=OF_THE_PAPER,
 )
 
-STUDIES |= {study.name: study for study in (MAP, ABLATION, ELSEWHERE, ADVISED_RUNS, ADVISED_COSTS)}
+# --- What hiding every reward costs: each budget chooses how often each arm is pulled first, and what is fitted then
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+LONGEST = Regime(
+    "hartmann6", 50, rounds=10_000
+)  # played with three budgets and what they chose on the first regime
+HIDDEN = (
+    Regime("hartmann6", 50, rounds=1000),
+    Regime("hartmann6", 50),
+    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
+)
+HIDDEN_PLAYERS = {
+    f"{way}, {epsilon:g}": Player(
+        Play(partial(play_regime, way, epsilon)),
+        grid(batch=(4, 16, 64), model=("less noise", "as seen", "warped")),
+        # a trusted server adds nearly as little noise as a secure sum
+        setting_of=f"secure sum, {epsilon:g}" if way == "trusted server" else "",
+    )
+    for way in WAYS
+    for epsilon in EPSILONS
+} | {"uniform": Player(play_uniform)}
+
+
+def hidden_runs(name: str, regime: Regime) -> int:
+    """Return 50 runs, 20 where T is 1,000 or more; on the longest regime the budgets .5 and 4 are not played."""
+    if regime == LONGEST and name.endswith((", 0.5", ", 4")):
+        return 0
+    return 50 if regime.rounds <= 100 else 20
+
+
+PRIVATE = Sweep(
+    "private",
+    "what hiding every reward costs, by the budget and by who adds the noise; and uniform play",
+    HIDDEN_PLAYERS,
+    ("regret", "late_regret", "scalars", "synchronisations", "seconds"),
+    chosen_on=lambda name: [] if name == "uniform" else [(regime,) for regime in HIDDEN],
+    rungs=lambda name: (Rung(9, 8),),
+    regimes=(*HIDDEN, LONGEST),
+    runs=hidden_runs,
+    batch=25,
+    folder=DATA,
+)
+
+STUDIES |= {
+    study.name: study
+    for study in (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+}

@@ -1,6 +1,8 @@
 """The command line of a study: ``fedgo begin options.csv --trials 100 --noise 0.3``, then ``ask`` and ``tell``."""
 
+import os
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +11,47 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs more than torch: pip install 'fedgo[study]'") from error
 
-from fedgo.beyond.advised import METHODS
-from fedgo.beyond.study.study import PRINTED, Study, as_lines
+from fedgo.beyond.study.study import DoneBut, Study
+from fedgo.beyond.study.trials import as_lines, standings, verdict
 
 _site = click.option("--site", help="Who tries, in a study that was begun with --site.")
 
 
 class _InOneLine(click.Group):
-    """Errors that a user can mend, and warnings, in a line each; the exit code is 1."""
+    """The commands, with errors that a user can mend, and warnings, in a line each.
 
-    def invoke(self, context: click.Context) -> Any:
-        with warnings.catch_warnings(record=True) as found:
+    The exit code is 1 if nothing was changed, and 3 if the change counts but something failed after it.
+    """
+
+    def invoke(self, context: click.Context) -> None:
+        with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:
-                return super().invoke(context)
+                super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
                 raise click.ClickException(" ".join(str(error).split())) from error
+            except KeyboardInterrupt as error:
+                if not str(error):  # nothing was changed: click says "Aborted!"
+                    raise
+                warnings.warn(str(error), DoneBut, stacklevel=1)
             finally:
-                for warning in found:
-                    click.echo(f"Note: {warning.message}", err=True)
+                for warning in noted:
+                    with suppress(OSError):
+                        click.echo(f"Note: {warning.message}", err=True)
+        if any(issubclass(warning.category, DoneBut) for warning in noted):
+            context.exit(3)
+
+
+def _say(text: str, done: str = "") -> None:
+    """Print ``text``; if that fails, warn that what was ``done`` counts. A reader who has gone is no error."""
+    try:
+        click.echo(text)
+    except (OSError, KeyboardInterrupt) as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter does not fail at its end
+        if done:
+            warnings.warn(f"{done}, but this cannot be printed: {error}", DoneBut, stacklevel=2)
+        elif not isinstance(error, BrokenPipeError):
+            raise
 
 
 @click.group(
@@ -49,6 +73,9 @@ def main(context: click.Context, path: Path) -> None:
         fedgo ask
         fedgo tell "13 min at 215" 6.8
         fedgo show
+
+    The exit code is 0 if all is done, 1 or 2 if nothing was changed, and 3 if the change counts but something failed
+    after it: do not repeat it.
     """
     context.obj = path
 
@@ -57,17 +84,18 @@ def main(context: click.Context, path: Path) -> None:
 @click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--trials", type=int, help="About how many you can afford.")
 @click.option("--noise", type=float, help="Standard deviation of a result, from five trials of one option.")
-@click.option("--method", type=click.Choice([*METHODS, PRINTED]), default="advised", show_default=True)
+@click.option("--method", help="advised unless given, ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
 @click.option("--centre", type=float, help="A usual result; needed with --reach.")
 @click.option("--spread", type=float, help="By how much options differ: to be asked about what looks odd.")
 @click.option("--reach", type=float, help="No option is further from the centre: gives certificates.")
+@click.option("--differ", is_flag=True, default=None, help="What is good at one site may be bad at another.")
 @click.pass_obj
-def begin(path: Path, /, options: Path, **how: Any) -> None:
+def begin(path: Path, /, options: Path, sites: tuple[str, ...], **how: Any) -> None:
     """Begin a study; or, if it is there, take in rows added at the end of the table OPTIONS, or another --noise."""
-    study = Study(path, options, **how)
-    where = " --site NAME" * bool(study.sites)
-    click.echo(f"{path}: {len(study.standings())} options. Next: fedgo ask{where}")
+    setup, _ = Study(path, options, sites=sites or None, **how).content
+    where = " --site NAME" * bool(setup.sites)
+    _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}", "begun")
 
 
 @main.command()
@@ -76,7 +104,7 @@ def begin(path: Path, /, options: Path, **how: Any) -> None:
 @click.pass_obj
 def ask(path: Path, count: int, site: str | None) -> None:
     """Say what to try next; the same again until its result is told."""
-    click.echo("\n".join(Study(path).batch(count, site)))
+    _say("\n".join(Study(path).batch(count, site)), "asked")
 
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -3 is a reward
@@ -86,10 +114,8 @@ def ask(path: Path, count: int, site: str | None) -> None:
 @click.pass_obj
 def tell(path: Path, option: str, reward: float, site: str | None) -> None:
     """Tell the result REWARD of a trial of OPTION; a name with blanks stands in quotes."""
-    study = Study(path)
-    study.tell(option, reward, site)
-    told = len(study.told)
-    click.echo(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
+    told = Study(path).tell(option, reward, site)
+    _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}", "told")
 
 
 @main.command()
@@ -99,7 +125,7 @@ def tell(path: Path, option: str, reward: float, site: str | None) -> None:
 def untell(path: Path, option: str | None, site: str | None) -> None:
     """Take back the last result, or the last of OPTION."""
     name, reward = Study(path).untell(option, site)
-    click.echo(f"taken back: {reward:g} of {name}")
+    _say(f"taken back: {reward:g} of {name}", "taken back")
 
 
 @main.command()
@@ -124,24 +150,28 @@ def retire(path: Path, option: str, again: bool) -> None:
 @click.option("--top", type=click.IntRange(min=1), help="Only the best so many.")
 @click.pass_obj
 def show(path: Path, top: int | None) -> None:
-    """The options, the best estimate first, what is open, and when to stop."""
-    study = Study(path)
-    click.echo(as_lines(study.standings()[:top]))
-    for option, site in study.open:
-        click.echo(f"open: {option}" + f" at {site}" * bool(site))
-    click.echo(study.verdict())
+    """The options, the best estimate first, what is open, and when to stop; with --differ site by site."""
+    setup, record = Study(path).content
+    lines = []
+    for site in setup.rows:
+        lines.append(as_lines(standings(setup, record, site)[:top], site or "option"))
+        opened = [trial for trial in record.open if site in (None, trial[1])]
+        lines += [f"open: {option}" + f" at {place}" * bool(place) for option, place in opened]
+        lines.append(verdict(setup, record, site))
+    _say("\n".join(lines))
 
 
 @main.command()
 @click.argument("picture", type=click.Path(path_type=Path), default="study.png")
+@click.option("--site", help="Whose estimates, in a study that was begun with --differ.")
 @click.pass_obj
-def plot(path: Path, picture: Path) -> None:
+def plot(path: Path, picture: Path, site: str | None) -> None:
     """Draw estimates and intervals to PICTURE."""
     import matplotlib
 
     matplotlib.use("Agg")
-    Study(path).plot().figure.savefig(picture)
-    click.echo(str(picture))
+    Study(path).plot(site=site).figure.savefig(picture)
+    _say(str(picture))
 
 
 if __name__ == "__main__":

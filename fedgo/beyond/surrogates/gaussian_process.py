@@ -8,14 +8,17 @@ from torch import Tensor
 
 from fedgo._checks import extra, require_kind
 from fedgo.beyond.surrogates.models import Fitted, IndependentArms, observed
-from fedgo.beyond.surrogates.process import InUnits, Warp, squared_exponential
+from fedgo.beyond.surrogates.process import InUnits, Warp, in_cube, squared_exponential
 from fedgo.confidence import Tally
 
 
 def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
-    """BoTorch's SingleTaskGP with the means' own noise, hyperparameters by their posterior mode.
+    """Return BoTorch's SingleTaskGP with the means' own noise and hyperparameters at the mode of their posterior.
 
-    Of ``points`` (n, d_x), ``means`` (n,) and ``variances`` (n,).
+    Args:
+        points: The inputs, (n, d_x).
+        means: The observed means there, (n,).
+        variances: The variances of these means, (n,).
     """
     with extra("study"):
         from botorch.fit import fit_gpytorch_mll
@@ -32,7 +35,7 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
 
 
 class FittedModel(NamedTuple):
-    """What a fitted BoTorch ``model`` says of the ``arms`` (K, d_x) of its cube: ``mean`` and ``variance``, (K,)."""
+    """The posterior of a fitted BoTorch ``model`` on the ``arms`` (K, d_x), with ``mean`` and ``variance`` (K,)."""
 
     model: Any
     arms: Tensor
@@ -41,26 +44,27 @@ class FittedModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, arms: Tensor) -> "FittedModel":
-        """Of the ``model`` at the ``arms``."""
+        """Return the posterior of ``model`` at ``arms``."""
         with torch.no_grad():
-            found = model.posterior(arms)
-            return cls(model, arms, found.mean.squeeze(-1), found.variance.squeeze(-1))
+            posterior = model.posterior(arms)
+            return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
     def covariance(self, among: Tensor) -> Tensor:
-        """As `Fitted` says."""
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
         with torch.no_grad():
-            found: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
-        return found
+            covariance: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
+        return covariance
 
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A Gaussian process on the cube that holds the arms, `single_task_gp`, refitted each time.
+    """A Gaussian process on the cube that holds the arms, refitted at each fit.
 
-    With ``warp`` it sees rewards drawn in by the power under which they are likeliest normal (`Warp`), and is computed
-    in closed form (`squared_exponential`), O(n³ + n²K) a fit, without BoTorch; while all arms that were pulled have one
-    mean, as coins may, which has no scale, the arms are independent. Another model of BoTorch is a `Surrogate` whose
-    ``fit`` returns `FittedModel.of` it.
+    Without ``warp`` it is BoTorch's SingleTaskGP (`single_task_gp`). With ``warp`` the rewards are first transformed by
+    the power under which they are likeliest a normal sample (`Warp`), and the process is computed in closed form
+    (`squared_exponential`), O(n³ + n²K) for a fit, without BoTorch. While all arms that were pulled have the same mean,
+    as 0/1 rewards may, the arms are independent. For another model of BoTorch, write a `Surrogate` whose ``fit``
+    returns `FittedModel.of` it.
     """
 
     warp: bool = False
@@ -72,12 +76,11 @@ class GaussianProcess:
                 import botorch  # noqa: F401
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """As `Surrogate` says."""
+        """Return the posterior given ``data``, as `Surrogate.fit` says; ``before`` is not used."""
         if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)
         seen = observed(data, sigma)
-        low, high = arms.amin(0), arms.amax(0)
-        cube = (arms - low) / torch.where(high > low, high - low, 1.0)
+        cube = in_cube(arms)
         if not self.warp:
             return FittedModel.of(single_task_gp(cube[seen.at], seen.means, seen.variances), cube)
         warp = Warp.likeliest(seen.means, seen.variances)

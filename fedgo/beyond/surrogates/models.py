@@ -25,7 +25,7 @@ _HIDDEN = 1e-6  # a variance so far below 0, against the largest, is rounding
 
 
 class Fitted(Protocol):
-    """A posterior on the K arms of one run: ``mean`` and ``variance`` of f, (K,)."""
+    """A posterior on the K arms of one run, with the ``mean`` and the ``variance`` of f, (K,) each."""
 
     @property
     def mean(self) -> Tensor: ...
@@ -34,26 +34,30 @@ class Fitted(Protocol):
     def variance(self) -> Tensor: ...
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Between the C arms ``among`` (C,) int64, (C, C)."""
+        """Return the covariance between the C arms ``among`` (C,) int64, (C, C)."""
         ...
 
 
 @runtime_checkable
 class ByColumns(Protocol):
-    """A posterior of which single columns can be had, for plans on many arms."""
+    """A posterior that can give single columns of its covariance, for plans on many arms."""
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Of the covariance, between each ``arm`` (A,) and the arms ``among`` (C,), (A, C)."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
         ...
 
 
 class Surrogate(Protocol):
-    """Whatever can be fitted, the same for the same data whoever fits it."""
+    """A model that can be fitted to counts and sums, with the same result whoever fits it."""
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """To ``data``, counts and sums (K,) on ``arms`` (K, d_x) with noise σ = ``sigma``; ``before`` is the last fit.
+        """Return the posterior given ``data``.
 
-        Points and rewards are arms with a count of one.
+        Args:
+            arms: The features of the arms, (K, d_x).
+            data: The counts and sums of each arm, (K,). Single rewards are arms with a count of one.
+            sigma: The standard deviation σ of the noise of one reward.
+            before: The last fit, from which the new one may begin.
         """
         ...
 
@@ -61,10 +65,12 @@ class Surrogate(Protocol):
 def fitted(
     surrogate: Surrogate, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None
 ) -> Fitted:
-    """``surrogate.fit``, `checked`."""
+    """Return ``surrogate.fit(…)`` after `checked` has found nothing wrong with it."""
     shape = tuple(data.counts.shape)
-    require(shape == (len(arms),), "the shape of counts", shape, f"give one for each of {len(arms)} arms")
-    return checked(surrogate.fit(arms, data, sigma, before), len(arms), type(surrogate).__name__)
+    require(
+        shape[-1:] == (len(arms),), "the shape of counts", shape, f"give one for each of {len(arms)} arms"
+    )
+    return checked(surrogate.fit(arms, data, sigma, before), data.counts.numel(), type(surrogate).__name__)
 
 
 def why_it_failed(error: Exception) -> str:
@@ -80,26 +86,32 @@ def why_it_failed(error: Exception) -> str:
     return str(error)
 
 
-def checked(found: Fitted, arms: int, name: str) -> Fitted:
-    """``found`` on K = ``arms``, with a ``ValueError`` where ``name`` gave the wrong shape, NaN or a variance < 0."""
+def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
+    """Return ``fitted``, or refuse it if it cannot be a posterior on K = ``arms`` arms.
+
+    Raises:
+        ValueError: The surrogate ``name`` gave a wrong shape, NaN, or a variance that is negative beyond rounding.
+    """
     for what in ("mean", "variance"):
-        values = getattr(found, what)
+        values = getattr(fitted, what)
         shape, instead = tuple(values.shape), f"give (K,) = ({arms},), one for each arm"
         require(shape == (arms,), f"the shape of the {what} by {name}", shape, instead)
         remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
         require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
-    variance = found.variance
+    variance = fitted.variance
     require_each(
         variance >= -_HIDDEN * variance.amax().clamp(min=1e-12),
         f"the variance by {name}",
         variance,
         "it is negative beyond rounding: give a model whose covariance is positive semi-definite",
     )
-    return found
+    return fitted
 
 
 class Observed(NamedTuple):
-    """The arms that were pulled, by their numbers ``at`` (n,), and their ``means``, with ``variances`` σ²/n, (n,)."""
+    """The n arms that were pulled: their numbers ``at``, mean rewards ``means``, and ``variances`` σ²/n_x, (n,)
+    each.
+    """
 
     at: Tensor
     means: Tensor
@@ -107,12 +119,16 @@ class Observed(NamedTuple):
 
     @property
     def alike(self) -> bool:
-        """Whether they are two arms at least, with one mean, which has no scale."""
+        """Whether there are at least two arms and all have the same mean, so that the means have no scale."""
         return len(self.at) > 1 and bool((self.means == self.means[0]).all())
 
 
 def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
-    """The means of ``data``; a ``ValueError`` unless they are of ``least`` arms, which are not all alike if two."""
+    """Return the mean rewards of the arms that ``data`` (K,) contains.
+
+    Raises:
+        ValueError: A count, a sum or σ is out of range, fewer than ``least`` arms were pulled, or all means are equal.
+    """
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
     rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
     require_each(rewarded, "sums", data.sums, "give finite rewards, and 0 where there are no counts")
@@ -136,29 +152,32 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
 
 
 class Independent(NamedTuple):
-    """``mean`` and ``variance`` (K,) of arms that are independent."""
+    """A posterior under which the arms are independent, with ``mean`` and ``variance`` (K,)."""
 
     mean: Tensor
     variance: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """As `Fitted` says."""
+        """Return the covariance between the arms ``among`` (C,), a diagonal matrix (C, C)."""
         return self.variance[among].diag()
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `ByColumns` says."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
         return torch.where(arm.unsqueeze(-1) == among, self.variance[among], 0.0)
 
 
 @dataclass(frozen=True)
 class IndependentArms:
-    """Each arm by itself: its mean reward with variance σ²/n, and where it was never pulled the mean of all with a
-    variance of ``wide``² times their range and noise. Under a joint plan this is UCB1 with κσ/√n."""
+    """A surrogate that takes each arm by itself: its mean reward, with variance σ²/n.
+
+    An arm that was never pulled has the mean of all arms and a variance of ``wide``² times their range and noise. Under
+    a joint plan this is UCB1 with the width κσ/√n.
+    """
 
     wide: float = 100.0
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
-        """As `Surrogate` says."""
+        """Return the posterior given ``data``, as `Surrogate.fit` says; ``before`` is not used."""
         seen = observed(data, sigma, least=1)
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)

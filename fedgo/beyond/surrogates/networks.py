@@ -16,8 +16,11 @@ _SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)  # of the way to the mean of the line
 
 
 class Linear(NamedTuple):
-    """N(mean, FFᵀ + τ²I − CᵀC) on the arms: ``features`` F (K, r), ``effect`` τ², ``half`` C (n, K); the network was
-    linearised at ``w`` with weight ``decay``, (d_w,)."""
+    """The posterior of a linearised network: N(mean, FFᵀ + τ²I − CᵀC) on the arms.
+
+    ``features`` (K, r) is F, ``effect`` is τ², and ``half`` (n, K) is C. The network was linearised at ``w`` (d_w,),
+    with the weight ``decay`` (d_w,).
+    """
 
     mean: Tensor
     features: Tensor
@@ -28,21 +31,21 @@ class Linear(NamedTuple):
 
     @classmethod
     def kept(cls, w: Tensor) -> "Linear":
-        """Of no arms: all that the next fit needs of this one is ŵ = ``w`` (d_w,), where it begins."""
+        """Return a fit of no arms that holds only ŵ = ``w`` (d_w,), from which the next fit begins."""
         none = w.new_zeros(0)
         return cls(none, w.new_zeros(0, 0), w.new_zeros(0, 0), 0.0, w, none)
 
     @property
     def variance(self) -> Tensor:
-        """(K,)."""
+        """The variance of each arm, (K,)."""
         return self.features.square().sum(-1) + self.effect - self.half.square().sum(0)
 
     def covariance(self, among: Tensor) -> Tensor:
-        """As `Fitted` says."""
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """As `ByColumns` says."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
         own = self.effect * (arm.unsqueeze(-1) == among)
         return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]
 
@@ -50,7 +53,9 @@ class Linear(NamedTuple):
 def linear(
     features: Tensor, prior: Tensor, seen: Observed, effect: float, w: Tensor, decay: Tensor
 ) -> Linear:
-    """N(``prior``, FFᵀ + τ²I) on the arms, given what was ``seen``, from one n × n Cholesky factorisation."""
+    """Return the posterior for the prior N(``prior``, FFᵀ + τ²I) given what was ``seen``, from one n × n
+    factorisation.
+    """
     cross = features[seen.at] @ features.mT  # (n, K)
     cross[torch.arange(len(seen.at)), seen.at] += effect
     gram = cross[:, seen.at] + seen.variances.diag()
@@ -63,7 +68,10 @@ def linear(
 
 @dataclass(frozen=True)
 class LinearisedOnce:
-    """The paper's model: w ~ N(ŵ₀, (σ²/λ)I) with ŵ₀ = ``w0`` (d_w,), λ = ``lam``, and f linear in w there for good."""
+    """The paper's model as a surrogate: w ~ N(ŵ₀, (σ²/λ)I), with f linear in w around ŵ₀ for good.
+
+    ``w0`` (d_w,) is ŵ₀ and ``lam`` is λ.
+    """
 
     network: Parametric
     w0: Tensor
@@ -75,11 +83,11 @@ class LinearisedOnce:
 
     @classmethod
     def at(cls, start: Start, lam: float = 1.0) -> "tuple[LinearisedOnce, ...]":
-        """Around the oracle's ŵ₀ of every run of ``start``."""
+        """Return a surrogate for each run of ``start``, around its ŵ₀."""
         return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
-        """As `Surrogate` says."""
+        """Return the posterior given ``data``, as `Surrogate.fit` says; ``before`` is not used."""
         seen, scale = observed(data, sigma, least=0), sigma / self.lam**0.5
         features = self.network.gradients(self.w0, arms) * scale
         decay = torch.full_like(self.w0, self.lam / sigma**2)
@@ -88,11 +96,12 @@ class LinearisedOnce:
 
 @dataclass(frozen=True)
 class Relinearised:
-    """A network fitted to all data and linearised there, each time anew, from ŵ before and ``starts`` random ones.
+    """A network that is fitted to all data and linearised there, anew at each fit.
 
-    Inputs and rewards are standardised. w ~ N(0, diag(α)⁻¹) with one weight decay α for each layer, and every arm has
-    an ``effect`` of its own, N(0, τ²), against misfit; α and τ² are where the evidence of the linearised model is
-    stationary, and the start of the largest evidence wins.
+    The fit begins at the last ŵ and at ``starts`` random parameters, and the start with the largest evidence wins.
+    Inputs and rewards are standardised. w ~ N(0, diag(α)⁻¹) has one weight decay α for each layer, and with ``effect``
+    each arm has an effect of its own, N(0, τ²), against misfit. α and τ² are where the evidence of the linearised model
+    is stationary.
     """
 
     network: Parametric
@@ -106,7 +115,7 @@ class Relinearised:
         count("starts", self.starts, "give the number of random starts, at least 1")
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
-        """As `Surrogate` says."""
+        """Return the posterior given ``data``, as `Surrogate.fit` says."""
         seen = observed(data, sigma)
         spread = arms.std(0, correction=0)
         inputs = (arms - arms.mean(0)) / torch.where(spread > 0, spread, 1.0)
@@ -118,25 +127,29 @@ class Relinearised:
         w, decay, tau = w[best], decay[best], effect[best].item()
         gradients = self.network.gradients(w, inputs)
         prior = self.network.values(w, inputs) - gradients @ w
-        found = linear(gradients / decay.sqrt(), prior, unit, tau, w, decay)
-        return found._replace(
-            mean=centre + scale * found.mean,
-            features=found.features * scale,
-            half=found.half * scale,
+        model = linear(gradients / decay.sqrt(), prior, unit, tau, w, decay)
+        return model._replace(
+            mean=centre + scale * model.mean,
+            features=model.features * scale,
+            half=model.half * scale,
             effect=tau * scale.item() ** 2,
         )
 
     def _starts(self, before: Fitted | None) -> Tensor:
-        """(B, d_w): the ŵ of the fit ``before`` and standard normals of the size of a usual initialisation."""
+        """Return the B parameters (B, d_w) at which the fit begins: ŵ of the fit ``before``, and standard normals
+        scaled as usual.
+        """
         source = torch.Generator().manual_seed(0)
         w = torch.randn(self.starts, self.network.size, generator=source, dtype=torch.float64)
         w = w / self.network.d_x**0.5
         return torch.cat([before.w.unsqueeze(0), w]) if isinstance(before, Linear) else w
 
     def _climb(self, x: Tensor, seen: Observed, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """ŵ, α (B, d_w), τ² and the log-evidence (B,) from the starts ``w`` (B, d_w), on the points ``x`` (n, d_x).
+        """Return ŵ and α (B, d_w), τ² and the log-evidence (B,), from the starts ``w`` (B, d_w), on the points ``x``
+        (n, d_x).
 
-        Gauss–Newton: the mean of the linearised posterior is the next ŵ, or a point on the way to it.
+        The steps are Gauss–Newton steps: the next ŵ is the mean of the linearised posterior, or a point on the way to
+        it.
         """
         layer = _layers(self.network).expand_as(w)
         decay, effect = torch.ones_like(w), w.new_full((len(w), 1), 0.01 if self.effect else 0.0)
@@ -170,7 +183,9 @@ class Relinearised:
 
 
 def _layers(network: Parametric) -> Tensor:
-    """The number of the layer of each of the d_w parameters: W₁, c₁, W₂, c₂ of a `Network`, else all one."""
+    """Return the number of the layer of each of the d_w parameters: W₁, c₁, W₂, c₂ of a `Network`, one layer for
+    others.
+    """
     numbers = torch.arange(network.size)
     if not isinstance(network, Network):
         return torch.zeros_like(numbers)

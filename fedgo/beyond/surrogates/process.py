@@ -6,6 +6,14 @@ with s the spread of the means and ln ℓ_j ~ N(√2 + ½ ln d_x, 3) (Hvarfner, 
 https://arxiv.org/abs/2402.02229): the model and the priors of BoTorch's SingleTaskGP, at the same mode, with the
 gradient in closed form, a tenth of the time, and a posterior of which single columns can be had. The warp is the power
 of Yeo and Johnson (Biometrika 2000, https://doi.org/10.1093/biomet/87.4.954).
+
+Where each x is a cell, the pair of an arm and a site, the covariance of x at site i with x′ at site j is
+
+    k(x, x′)·[(1 − ρ) + ρ·1{i=j}] + v·1{i=j},   ρ = 1 − exp(−1/ℓ²),   ln ℓ ~ N(1, 1),   ln v ~ N(−3, 4),
+
+in units of s²: ρ is the share of the variance that is a site's own, as if the site were a categorical input with the
+length scale ℓ, and v is the variance of the level by which all rewards of a site are higher or lower. This kernel is
+among those of CGP-UCB (Krause and Ong, NeurIPS 2011). Parameters are ln ℓ_1, …, and with sites ln ℓ and ln v.
 """
 
 import math
@@ -17,29 +25,78 @@ from torch import Tensor
 
 from fedgo._checks import extra
 
-_PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025  # of ln ℓ without ½ ln d_x; the least ℓ
+_PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = (
+    math.sqrt(2),
+    3.0,
+    0.025,
+)  # of ln ℓ_j without ½ ln d_x; the least ℓ_j
+# mean and variance of the prior, start and bounds, of ln ℓ and of ln v
+_SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 
 
+class Prior(NamedTuple):
+    """The covariance of points in units of s²: ``inputs`` x/ℓ (n, d_x), and if they are cells the number of each one's
+    ``site`` (n,), with ρ = ``own`` and v = ``level``."""
+
+    inputs: Tensor
+    site: Tensor | None
+    own: Tensor
+    level: Tensor
+
+    @classmethod
+    def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "Prior":
+        """Return that of the ``points`` (n, d_x) with the ``parameters`` of the module's equations."""
+        features, none = points.shape[1], parameters.new_zeros(())
+        inputs = points / parameters[:features].exp()
+        if site is None:
+            return cls(inputs, site, none, none)
+        category, level = parameters[features:]
+        return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
+
+    def at(self, places: Tensor) -> "Prior":
+        """Return that of the points at the ``places`` (m,)."""
+        site = None if self.site is None else self.site[places]
+        return self._replace(inputs=self.inputs[places], site=site)
+
+    def same(self, other: "Prior") -> Tensor:
+        """Return whether a point of this one (n) and one of the ``other`` (m) are of one site, (n, m) bool."""
+        assert self.site is not None and other.site is not None
+        return self.site.unsqueeze(-1) == other.site
+
+    def covariance(self, other: "Prior") -> Tensor:
+        """Return that of each point of this one (n) with each of the ``other`` (m), (n, m)."""
+        covariance = _kernel(self.inputs, other.inputs)
+        if self.site is None:
+            return covariance
+        return torch.where(self.same(other), covariance + self.level, covariance * (1 - self.own))
+
+
 class ProcessFit(NamedTuple):
-    """The posterior on the K arms: ``mean``, ``variance`` (K,); ``inputs`` x/ℓ (K, d_x), ``half`` L⁻¹k(D, ·) (n, K) in
-    units of ``scale`` s; ``log_scales`` ln ℓ (d_x,)."""
+    """The posterior on the K arms, or cells: ``mean``, ``variance`` (K,); their ``prior``, ``half`` L⁻¹k(D, ·) (n, K)
+    in units of ``scale`` s; ``parameters`` (d_x,), with sites (d_x + 2,)."""
 
     mean: Tensor
     variance: Tensor
-    inputs: Tensor
+    prior: Prior
     half: Tensor
     scale: float
-    log_scales: Tensor
+    parameters: Tensor
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
         """The covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
-        prior = _kernel(self.inputs[arm], self.inputs[among])
+        prior = self.prior.at(arm).covariance(self.prior.at(among))
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
 
     def covariance(self, among: Tensor) -> Tensor:
         """Between the arms ``among`` (C,), (C, C)."""
         return self.columns(among, among)
+
+
+def in_cube(arms: Tensor) -> Tensor:
+    """Return the ``arms`` (K, d_x) scaled to the unit cube; a feature that is the same for all arms becomes 0."""
+    low, high = arms.amin(0), arms.amax(0)
+    return (arms - low) / torch.where(high > low, high - low, 1.0)
 
 
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
@@ -48,59 +105,99 @@ def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
     return square.clamp(min=0).div(-2).exp()
 
 
-def squared_exponential(arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor) -> ProcessFit:
-    """The posterior on ``arms`` (K, d_x) of the cube given the ``means`` of those ``seen``, with ``variances``, (n,).
+def squared_exponential(
+    arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor, site: Tensor | None = None,
+    units: tuple[Tensor, Tensor] | None = None,
+) -> ProcessFit:  # fmt: skip
+    """Return the posterior, the parameters at their mode.
 
-    The length scales are at the mode of their posterior.
+    Args:
+        arms: The K arms in the unit cube, or the arm of each of K cells, (K, d_x).
+        seen: The numbers of those that were pulled, (n,).
+        means: Their mean rewards, (n,).
+        variances: The variances of these means, (n,).
+        site: If they are cells, the number of the site of each, (K,).
+        units: c₀ and s, () each; the mean and the standard deviation of ``means`` unless given.
     """
-    centre, scale = means.mean(), means.std()
+    centre, scale = units or (means.mean(), means.std())
     values, noise = (means - centre) / scale, variances / scale**2
-    points = arms[seen]
-    log_scales = _mode(points, values, noise)
-    inputs = arms / log_scales.exp()
-    factor = torch.linalg.cholesky(_kernel(inputs[seen], inputs[seen]) + noise.diag())
-    half = torch.linalg.solve_triangular(factor, _kernel(inputs[seen], inputs), upper=False)
+    parameters = _mode(arms[seen], values, noise, None if site is None else site[seen])
+    prior = Prior.of(arms, site, parameters)
+    pulled = prior.at(seen)
+    factor = torch.linalg.cholesky(pulled.covariance(pulled) + noise.diag())
+    half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
     white = torch.linalg.solve_triangular(
         factor, torch.stack([values, torch.ones_like(values)], -1), upper=False
     )
     constant = (white[:, 0] @ white[:, 1]) / white[:, 1].square().sum()
     mean = constant + half.mT @ (white[:, 0] - constant * white[:, 1])
-    variance = (1 - half.square().sum(0)).clamp(min=0)
-    return ProcessFit(centre + scale * mean, scale**2 * variance, inputs, half, scale.item(), log_scales)
+    variance = (1 + prior.level - half.square().sum(0)).clamp(min=0)
+    return ProcessFit(centre + scale * mean, scale**2 * variance, prior, half, scale.item(), parameters)
 
 
-def _mode(points: Tensor, values: Tensor, noise: Tensor) -> Tensor:
-    """ln ℓ (d_x,) where density of ``values`` times prior is largest, by L-BFGS from the prior's mode."""
+def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) -> Tensor:
+    """Return the parameters for which density of ``values`` times prior is largest, by L-BFGS-B from the prior's mode.
+
+    The arguments are those of `evidence`.
+    """
     with extra("study"):
         from scipy.optimize import minimize
 
-    middle = _PRIOR_MEAN + math.log(points.shape[1]) / 2
-    begin = np.full(points.shape[1], max(middle - _PRIOR_VARIANCE, math.log(_SHORTEST)))
-    bounds = [(math.log(_SHORTEST), 12.0)] * points.shape[1]
+    features = points.shape[1]
+    middle = _PRIOR_MEAN + math.log(features) / 2
+    # the density is that of ℓ_j, whose mode is below the mean of ln ℓ_j by the variance
+    begin = max(middle - _PRIOR_VARIANCE, math.log(_SHORTEST))
+    each = [(middle, _PRIOR_VARIANCE, begin, (math.log(_SHORTEST), 12.0))] * features
+    if site is not None:
+        each += _SITES
+    means, variances, start, bounds = zip(*each, strict=True)
+    centres, spreads = points.new_tensor(means), points.new_tensor(variances)
 
-    def loss(log_scales: np.ndarray) -> tuple[float, np.ndarray]:
-        logs = torch.from_numpy(log_scales)
-        value, gradient = _loss(points, values, noise, logs)
-        away = (logs - middle) / _PRIOR_VARIANCE
-        value = value + logs.sum() + (away * (logs - middle)).sum() / 2
-        return value.item(), (gradient + 1 + away).numpy()
+    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        at = torch.from_numpy(parameters)
+        value, gradient = evidence(points, values, noise, site, at)
+        away = (at - centres) / spreads
+        value = value + at[:features].sum() + (away * (at - centres)).sum() / 2
+        gradient[:features] += 1
+        return value.item(), (gradient + away).numpy()
 
-    return torch.from_numpy(minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=bounds).x)
+    return torch.from_numpy(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
 
 
-def _loss(points: Tensor, values: Tensor, noise: Tensor, log_scales: Tensor) -> tuple[Tensor, Tensor]:
-    """−ln density of ``values`` (n,) at the best c, up to a constant, and its gradient by ln ℓ (d_x,)."""
-    inputs = points / log_scales.exp()
-    prior = _kernel(inputs, inputs)
-    factor = torch.linalg.cholesky(prior + noise.diag())
+def evidence(
+    points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None, parameters: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return −ln density of the ``values`` at the best c, up to a constant, and its gradient.
+
+    Args:
+        points: The arms, or the arms of the cells, that were pulled, in the unit cube, (n, d_x).
+        values: Their mean rewards in units of s around c₀, (n,).
+        noise: The variances of the ``values``, (n,).
+        site: If they are cells, the number of the site of each, (n,).
+        parameters: ln ℓ_j of each feature, and with sites ln ℓ and ln v, (d_x,) or (d_x + 2,).
+
+    Returns:
+        The value, (), and its derivatives by the ``parameters``.
+    """
+    prior = Prior.of(points, site, parameters)
+    covariance = prior.covariance(prior)
+    factor = torch.linalg.cholesky(covariance + noise.diag())
     inverse = torch.cholesky_inverse(factor)
     ones = inverse.sum(-1)
     residual = values - (ones @ values) / ones.sum()
     weights = inverse @ residual
-    # ∂/∂ln ℓ_j = Σ_ab W_ab (x_aj − x_bj)²/ℓ_j² with W = ½(K⁻¹ − αα′)∘k
-    weight = (inverse - weights.outer(weights)) * prior / 2
-    gradient = 2 * (weight.sum(-1) @ inputs.square() - (inputs * (weight @ inputs)).sum(0))
-    return residual @ weights / 2 + factor.diagonal().log().sum(), gradient
+    # each derivative is Σ_ab W_ab ∂C_ab with W = ½(A⁻¹ − αα′); by ln ℓ_j, ∂C_ab = k_ab (x_aj − x_bj)²/ℓ_j²
+    slope, inputs, by_site = inverse - weights.outer(weights), prior.inputs, points.new_zeros(0)
+    if site is not None:
+        same = prior.same(prior)
+        covariance = covariance - prior.level * same
+        by_category = torch.where(same, 0.0, slope * covariance).sum() * (-2 * parameters[-2]).exp()
+        by_level = torch.where(same, slope, 0.0).sum() * prior.level / 2
+        by_site = torch.stack([by_category, by_level])
+    weight = slope * covariance / 2
+    by_feature = 2 * (weight.sum(-1) @ inputs.square() - (inputs * (weight @ inputs)).sum(0))
+    value = residual @ weights / 2 + factor.diagonal().log().sum()
+    return value, torch.cat([by_feature, by_site])
 
 
 class Warp(NamedTuple):

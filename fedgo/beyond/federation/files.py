@@ -1,0 +1,48 @@
+"""The file of a client and of a server: one archive of ``torch.save``, whose content is never run, and its CRC-32."""
+
+import zipfile
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedgo._checks import require
+from fedgo._files import refused_by_name, whole
+
+
+def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
+    """Write the ``content``, tuples of tensors and numbers, that belongs to the plan with the fingerprint ``plan``.
+
+    The file is one of ``torch.save``, and the CRC-32 of it: torch does not look at the checksums within.
+    """
+    with whole(path, what) as file:
+        archive = BytesIO()
+        torch.save({"what": what, "plan": plan, "content": content}, archive)
+        file.write(archive.getvalue())
+        file.write(zlib.crc32(archive.getvalue()).to_bytes(4, "little"))
+
+
+def kept(path: str | Path, what: str, plan: int, kinds: Sequence[type], most: int) -> Any:
+    """Return what ``keep`` wrote, of tuples of these ``kinds``, if it has at most so many bytes unpacked.
+
+    Raises:
+        ValueError: If the file is damaged, larger, an earlier fedgo's, of something else or of another plan.
+    """
+    with refused_by_name(path, what, f"a saved file of {what} with this plan"):
+        remedy, size = f"with this plan it is {most} bytes at most", Path(path).stat().st_size
+        require(size <= most, "the size", size, remedy)
+        received = Path(path).read_bytes()
+        with zipfile.ZipFile(BytesIO(received)) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+            require(size <= most, "the size", size, remedy)
+            require("about.npy" not in archive.namelist(), "the format", "arrays", "it is an earlier fedgo's")
+        checksum = zlib.crc32(received[:-4]).to_bytes(4, "little")
+        require(received[-4:] == checksum, "the checksum", received[-4:].hex(), "the file is damaged")
+        with torch.serialization.safe_globals(list(kinds)):
+            held = torch.load(BytesIO(received[:-4]), weights_only=True)
+        require(held["what"] == what, "the content", held["what"], f"it is not {what}")
+        require(held["plan"] == plan, "the plan", f"{held['plan']:016x}", f"it is another than {plan:016x}")
+        return held["content"]

@@ -1,0 +1,235 @@
+"""What hiding every reward costs: growing epochs that release noisy sums of cut rewards, and nothing else.
+
+Every reward is cut to a public range [low, high]. At the end of an epoch the clients release, for each of the K arms,
+the sum of its cut rewards plus normal noise Z of variance ν². For one release by a trusted server ν is (high − low)·m,
+where the multiplier m is the least number with
+
+    Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) ≤ δ,   μ = 1/m
+
+(Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530). If the arms and lengths of all epochs follow from public
+numbers and earlier releases, then all that anybody sees is (ε, δ)-differentially private for every reward.
+
+A *cell* is an arm in an epoch, with b pulls and the released sum S + Z. The model counts it as b²/(b + ν²/σ²) pulls:
+
+    ñ = Σ b²/(b + ν²/σ²),   S̃ = Σ b(S + Z)/(b + ν²/σ²),   and S̃/ñ has variance σ²/ñ.
+
+This simulates what hiding costs, and it is no protocol: nothing is masked, and the noise is neither discrete nor drawn
+from a cryptographic source.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import torch
+from scipy import optimize, special
+from torch import Tensor
+
+from fedgo._checks import number, require, require_kind
+from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.epochs import Growing, each_arm
+from fedgo.beyond.guard.intervals import Interval
+from fedgo.beyond.surrogates.models import observed
+from fedgo.beyond.surrogates.process import _kernel, _mode
+from fedgo.confidence import Tally
+from fedgo.experiments.world import Setting, World
+from fedgo.problem import Problem
+from fedgo.simulation import largest, order_of_ties
+from fedgo.star import Ledger, Message, Star, When
+from fedgo.trace import Trace
+
+WAYS = ("trusted server", "secure sum", "each alone")  # to add the noise
+Moments = tuple[Tensor, Tensor]  # a posterior mean (K,) and covariance (K, K)
+
+
+def leak(multiplier: float, epsilon: float) -> float:
+    """Return the least δ for which noise of ``multiplier``·(high − low) is (ε, δ)-private, with ε = ``epsilon``."""
+    middle, half = -epsilon * multiplier, 1 / (2 * multiplier)
+    return float(special.ndtr(middle + half) - math.exp(epsilon + special.log_ndtr(middle - half)))
+
+
+def least_multiplier(epsilon: float, delta: float) -> float:
+    """Return the least m for which noise of standard deviation m·(high − low) is (``epsilon``, ``delta``)-private."""
+    return math.exp(optimize.brentq(lambda log: leak(math.exp(log), epsilon) - delta, -7, 14, xtol=1e-12))
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """The mechanism: the privacy budget, who adds the noise, and the public range of a reward.
+
+    Args:
+        clients: N.
+        epsilon: ε > 0.
+        delta: δ in (0, 1).
+        way: A name in `WAYS`. "trusted server": the server sums the rewards and adds the noise once. "secure sum": each
+            client adds a share of the noise, and the server learns the sum alone. The shares of ⌊2N/3⌋ + 1 clients are
+            enough; here all answer, so that the sum has more. "each alone": each client adds the whole noise to its own
+            sums.
+        low: The least reward; smaller rewards are cut.
+        high: The largest reward; larger rewards are cut.
+
+    Raises:
+        ValueError: If ε or δ is not positive, δ is 1 or more, ``low`` is not below ``high``, or ``way`` is unknown.
+    """
+
+    clients: int
+    epsilon: float
+    delta: float = 1e-5
+    way: str = "secure sum"
+    low: float = 0.0
+    high: float = 3.5
+
+    def __post_init__(self) -> None:
+        number("epsilon", self.epsilon, "give a privacy budget ε > 0", above=0)
+        number("delta", self.delta, "give a probability δ in (0, 1), far below 1/(NT)", above=0, below=1)
+        require(self.low < self.high, "low", self.low, f"give less than high = {self.high}")
+        require(self.way in WAYS, "way", self.way, f"choose one of {WAYS}")
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation ν of the noise in the released sum of an arm over all clients."""
+        secure = self.clients / min(2 * self.clients // 3 + 1, self.clients)
+        times = dict(zip(WAYS, (1.0, secure, self.clients), strict=True))[self.way]
+        return (self.high - self.low) * least_multiplier(self.epsilon, self.delta) * math.sqrt(times)
+
+
+def counted(pulls: Tensor, noise: float, sigma: float) -> Tensor:
+    """Return b²/(b + ν²/σ²) for b = ``pulls`` of a cell, of any shape, with ν = ``noise`` > 0 and σ = ``sigma``."""
+    return pulls.square() / (pulls + (noise / sigma) ** 2)
+
+
+def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Tensor, sums: Tensor) -> Moments:
+    """Return the posterior mean (K,) and covariance (K, K) on ``arms`` (K, d_x), given ñ = ``counts`` and S̃ = ``sums``.
+
+    The process is that of `fedgo.beyond.surrogates.process` around the mean of the arms' means. With the ``model``
+    "less noise" the variance of f is that of the means less what the noise adds on average. With "as seen" it is that
+    of the means. It is at least the square of ``least``. "warped" is the surrogate of `ADVISED`, which sees warped
+    rewards and the variance of their means. σ = ``sigma``.
+    """
+    if model == "warped":
+        fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
+        return fit.mean, fit.covariance(torch.arange(len(arms)))
+    at, means, variances = observed(Tally(counts, sums), sigma)
+    added = variances.mean() if model == "less noise" else 0.0
+    centre, square = means.mean(), (means.var() - added).clamp(min=least**2)
+    cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
+    inputs = cube / _mode(cube[at], (means - centre) / square.sqrt(), variances / square).exp()
+    prior = square * _kernel(inputs, inputs)
+    gain = torch.cholesky_solve(prior[at], torch.linalg.cholesky(prior[at][:, at] + variances.diag()))
+    return centre + (means - centre) @ gain, prior - prior[:, at] @ gain
+
+
+def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, sigma: float) -> Tensor:
+    """Return the arms (S, L) of an epoch of L = ``pulls`` pulls, given the ``fits`` of S runs.
+
+    Each decision takes the arm of the largest mean + κ√variance, with the κ of `ADVISED` and ties decided by ``order``
+    (S, K). Then the covariance falls as if the arm's cell were released with b more pulls: the information in a cell
+    rises from p(n) to p(n + b), with p(n) = n²/(σ²n + ν²), ν = ``noise`` and σ = ``sigma``. Here b = ⌈L/1000⌉.
+    """
+    mean, covariance = (torch.stack(moments) for moments in zip(*fits, strict=True))
+    run, made, chosen = torch.arange(len(mean)), torch.zeros_like(mean, dtype=torch.int64), []
+    block = -(-pulls // 1000)  # a plan has at most 1,000 decisions, each of which stands for so many pulls
+    gains = counted(torch.arange(0, pulls + block, block).double(), noise, sigma).diff() / sigma**2
+    for _ in range(0, pulls, block):
+        variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
+        arm = largest(mean + ADVISED.kappa * variance.sqrt(), order)
+        column = covariance[run, arm] / (1 / gains[made[run, arm]] + variance[run, arm]).sqrt().unsqueeze(-1)
+        covariance = covariance - column.unsqueeze(-1) * column.unsqueeze(-2)
+        made[run, arm] += 1
+        chosen.append(arm)
+    return torch.stack(chosen, 1).repeat_interleave(block, 1)[:, :pulls]
+
+
+def play_hidden(
+    problem: Problem, steps: int, hiding: Hiding, batch: float, model: str, until: Growing = ADVISED.until
+) -> tuple[Trace, Tensor]:
+    """Play a Gaussian process that sees nothing but noisy sums.
+
+    Args:
+        problem: The arms and rewards of S runs.
+        steps: How many pulls all clients make together.
+        hiding: The mechanism.
+        batch: How often each arm is pulled before the first fit, a whole number; a table gives 4.0 for 4.
+        model: "less noise", "as seen" or "warped", see `fit_hidden`.
+        until: How the epochs grow.
+
+    Returns:
+        The trace, whose note ``cut`` says which rewards were outside of the range, and the released sums (E, S, K) of
+        E epochs. Each client is charged for one number of each arm and epoch, up and down.
+
+    Raises:
+        TypeError: If ``until`` is an event or a guard.
+    """
+    why = "an event or a guard may act on rewards that are not released, which ends the promise; give Growing"
+    require_kind(isinstance(until, Growing), "until", until, why)
+    if hiding.delta >= 1 / steps:
+        warnings.warn(f"delta is {hiding.delta:g}: give less than 1/(NT) = {1 / steps:.2g}", stacklevel=3)
+    (runs, arms), sigma, noise = problem.means.shape, problem.sigma, hiding.noise
+    least = (hiding.high - hiding.low) / 40  # spread of f
+    tape, order = problem.tape(steps), order_of_ties(problem, 1).squeeze(1)
+    sources, data = problem.generators("noise that hides"), Tally.blank(runs, arms)
+    arm, sync = torch.zeros(2, runs, steps, dtype=torch.int64)
+    star, releases, done = Star(hiding.clients, Ledger.blank(runs, steps)), [], 0
+    while done < steps:
+        if done == 0:
+            planned = each_arm(problem, min(int(batch) * arms, steps)).arm
+        else:
+            fits = [fit_hidden(model, least, sigma, *run) for run in zip(problem.arms, *data, strict=True)]
+            planned = plan_hidden(fits, order, min(until.length(done), steps - done), noise, sigma)
+        end = done + planned.shape[1]
+        cut = problem.observe(planned, tape[:, done:end]).clamp(hiding.low, hiding.high)
+        blank = torch.zeros(runs, arms, dtype=torch.float64)
+        pulls, sums = (blank.scatter_add(1, planned, values) for values in (torch.ones_like(cut), cut))
+        drawn = torch.stack([torch.randn(arms, generator=source, dtype=torch.float64) for source in sources])
+        when = When(torch.arange(runs), torch.full((runs,), end - 1))
+        releases.append(star.collect(Message(sums + noise * drawn, arms), when))
+        news = star.broadcast(Message(releases[-1], arms), when)
+        effective = counted(pulls, noise, sigma)
+        data = data + Tally(effective, effective * news / pulls.clamp(min=1))
+        arm[:, done:end], sync[:, end - 1], done = planned, 1, end
+    reward, regret = problem.observe(arm, tape), problem.regret(arm)
+    notes = {"cut": (reward < hiding.low) | (reward > hiding.high)}
+    about = (f"hidden, {hiding.way}", problem.name, hiding.clients, 0)
+    return Trace(*about, arm, reward, regret, *star.ledger, sync > 0, notes), torch.stack(releases)
+
+
+def interval_under_noise(data: Tally, sigma: float, delta: float) -> Interval:
+    """Return the intervals [L, U] that contain f at all arms after all releases with probability 1 − δ (Theorem P′).
+
+    They are S̃/ñ ± σ√((1 + ñ)(ln(1 + ñ) + 2 ln(K/δ)))/ñ, and without ends where ñ = 0.
+
+    Args:
+        data: ñ and S̃, (..., K).
+        sigma: σ, such that cut rewards are σ-sub-Gaussian given the past; (high − low)/2 always is.
+        delta: δ.
+    """
+    counts, share = data.counts, delta / data.counts.shape[-1]
+    radius = sigma * ((1 + counts) * (counts.log1p() - 2 * math.log(share))).sqrt() / counts
+    mean = data.sums / counts.clamp(min=1e-300)  # 0 where nothing was released
+    return Interval(mean - radius, mean + radius, (1 / (1 + counts)).log1p())
+
+
+@dataclass(frozen=True)
+class OneRewardChanged(Problem):
+    """A problem in which the reward of step ``slot`` is larger by ``by`` in every run, and all else is as before.
+
+    It is the second of two worlds: what a mechanism shows before it releases that reward may not tell them apart.
+    """
+
+    slot: int = 0
+    by: float = 1.0
+
+    def tape(self, steps: int) -> Tensor:
+        """Return the standard normals of every run (S, ``steps``), with that of the slot moved by ``by``/σ."""
+        tape = super().tape(steps)
+        tape[:, self.slot : self.slot + 1] += self.by / self.sigma  # of no step if the tape is shorter
+        return tape
+
+
+def play_regime(way: str, epsilon: float, world: World, setting: Setting) -> Trace:
+    """Return the trace of all runs of ``world`` with a budget ε = ``epsilon``, δ = min(1e-5, 1/(10NT)) and ``way``.
+
+    ``setting`` has the ``batch`` and the ``model`` of `play_hidden`.
+    """
+    hiding = Hiding(world.clients, epsilon, min(1e-5, 1 / (10 * world.clients * world.rounds)), way)
+    return play_hidden(world.problem, world.steps, hiding, **setting)[0]

@@ -1,0 +1,320 @@
+"""What a study asks for next, and what it knows: pure functions of its setup and its record.
+
+First distinct options are tried once, in random order, as many as `fedgo.beyond.advised.Advised.first` says. Then
+epochs follow, as `fedgo.beyond.epochs.surrogate_ucb` with N = 1 plays them: a surrogate is fitted to all rewards and
+plans the next trials by the largest mean + κ√variance, the variance as if what is planned or asked for were observed.
+So several trials can be open at once, at several sites, and be told in any order.
+
+If sites differ, each site has its own estimates (`fedgo.beyond.surrogates.sites`). After the first options a fit to all
+rewards is made whenever a site asks for a trial, and plans that one trial.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedgo._checks import count, on_cpu
+from fedgo._streams import generator
+from fedgo.beyond.guard.guarantee import Guarantee
+from fedgo.beyond.guard.intervals import Interval
+from fedgo.beyond.study.record import Record, Told
+from fedgo.beyond.study.setup import Setup
+from fedgo.beyond.surrogates.models import Fitted, fitted, why_it_failed
+from fedgo.beyond.surrogates.process import InUnits
+from fedgo.beyond.surrogates.sites import cochran
+from fedgo.confidence import Tally
+
+_SURE = 0.001  # sites are said to differ below this p: looks are many, and options not chosen by chance
+
+
+class Standing(NamedTuple):
+    """Where one option stands, in the user's units; what is not known is NaN.
+
+    Args:
+        option: Its name.
+        pulls: How often it was tried.
+        mean: The mean of its rewards.
+        estimate: The mean of the model's posterior.
+        low: The lower end of the model's interval.
+        high: The upper end of it, which decides what is tried next.
+        certificate: By how much it is at most worse than the best option, if the study has a ``reach``.
+        retired: Whether it is not proposed again.
+    """
+
+    option: str
+    pulls: int
+    mean: float
+    estimate: float
+    low: float
+    high: float
+    certificate: float
+    retired: bool
+
+
+@on_cpu
+@lru_cache(maxsize=2)
+def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]:
+    """Fit the surrogate of the ``setup`` to all rewards that were ``told``; the last fits are remembered.
+
+    Returns:
+        Mean and covariance of the values of the K options, or None; and the reason in words why there is no fit. If
+        sites differ, they are of the options at each site, site by site.
+
+    Raises:
+        ImportError: A library that the fit needs is missing.
+        MemoryError: The fit needs more memory than there is.
+    """
+    if not told:
+        return None, "there are too few rewards"
+    try:
+        data = _of_each_site(setup, told) if setup.differ else _tally(setup, told)
+        return fitted(setup.played.surrogate, setup.arms, data, setup.noise), ""
+    except Exception as error:
+        return None, f"the fit failed: {why_it_failed(error)}"
+
+
+@on_cpu
+def next_trials(
+    setup: Setup, record: Record, size: int = 1, site: str | None = None
+) -> tuple[list[str], Record]:
+    """Say which options to try next, and what the record is once they are asked for.
+
+    Args:
+        setup: What the study was begun with.
+        record: What has happened since.
+        size: For how many trials, from 1 to the setup's ``trials``.
+        site: Who tries, in a study with sites.
+
+    Returns:
+        The options of ``size`` trials, first those that are open at the site already; and the record in which all of
+        them are open.
+
+    Raises:
+        TypeError: ``size`` is no whole number.
+        ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
+    """
+    place = setup.place(site)
+    remedy = f"give how many trials at once; the study was begun for {setup.trials}"
+    count("size", size, remedy, most=setup.trials)
+    asked = [option for option, at in record.open if at == place and option not in record.retired][:size]
+    while len(asked) < size:
+        option, record = _one_more(setup, record, place)
+        asked.append(option)
+        record = replace(record, open=(*record.open, (option, place)))
+    return asked, record
+
+
+def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
+    """Return the next option for ``site``, and the record without it; if the plan has ended, it is made anew first.
+
+    Under a guard, where that option is not certified, return the most optimistic one instead, and leave the plan.
+    """
+    record = replace(record, plan=tuple(option for option in record.plan if option not in record.retired))
+    of_one_site = setup.differ and past_first(setup, record)
+    if not record.plan or len(record.told) >= record.until or of_one_site:
+        record = _planned(setup, record, site)
+    proposed, guarantee = record.plan[0], setup.guarantee
+    if guarantee is not None and past_first(setup, record):
+        known = _tally(setup, _at(setup, record, site), setup.centre)
+        now = guarantee.intervals(1).after(known, torch.zeros(()), shared=known)
+        arm = torch.tensor(setup.number_of[proposed])
+        if now.certificate(arm) > guarantee.kappa * (now.upper - now.lower)[arm]:
+            upper = now.upper.masked_fill(_retired(setup, record), -math.inf)
+            return setup.options.names[int(upper.argmax())], record
+    return proposed, replace(record, plan=record.plan[1:])
+
+
+def _planned(setup: Setup, record: Record, site: str) -> Record:
+    """Return the record with the plan of a new epoch; if sites differ, it is one trial at ``site``.
+
+    If there is no fit, or no index by it is a number, the plan is one trial of an option with the fewest, at random.
+    """
+    names, retired = setup.options.names, _retired(setup, record)
+    source = generator(setup.seed, 0, "order of ties")
+    ties = torch.rand(len(names), generator=source, dtype=torch.float64)
+    opened = [setup.row(place) * len(names) + setup.number_of[option] for option, place in record.open]
+    counts, (fit, _) = _tally(setup, record.told).counts, posterior(setup, record.told)
+    tried = counts + torch.bincount(
+        torch.tensor(opened, dtype=torch.int64) % len(names), minlength=len(counts)
+    )
+    arms = (tried + ties).masked_fill(retired, math.inf).argmin().unsqueeze(0)
+    if fit is not None:
+        with suppress(ValueError):  # a reward so far off that no index is a number
+            most, row = 1 if setup.differ else None, setup.row(site)
+            cells = setup.played.epoch(
+                fit, counts, setup.noise, ties, opened, retired, most, len(setup.rows), row
+            )
+            arms = cells[:most] % len(names)
+    plan = tuple(names[arm] for arm in arms.tolist())
+    return replace(record, plan=plan, until=len(record.told) + len(plan))
+
+
+def plan_anew(setup: Setup, record: Record) -> Record:
+    """Return the record in which the plan ends with the next trial, unless the first options go on."""
+    until = min(record.until, len(record.told)) if past_first(setup, record) else record.until
+    return replace(record, until=until)
+
+
+def past_first(setup: Setup, record: Record) -> bool:
+    """Whether as many rewards are told as there are first options."""
+    return len(record.told) >= len(setup.first)
+
+
+@on_cpu
+def standings(setup: Setup, record: Record, site: str | None = None) -> list[Standing]:
+    """Say where every option stands.
+
+    Args:
+        setup: What the study was begun with.
+        record: What has happened since.
+        site: At which site, if sites differ.
+
+    Returns:
+        All K options, the largest estimate first, or in the order of the table if there is no fit yet.
+    """
+    told, fit = _at(setup, record, site), posterior(setup, record.told)[0]
+    counts, sums = _tally(setup, told)
+    estimate = low = high = certificate = torch.full_like(sums, torch.nan)
+    tried = _tally(setup, record.told).counts > 0
+    kappa = torch.where(tried, setup.played.kappa, setup.played.untried)
+    if isinstance(fit, InUnits):
+        estimate, low, high = fit.interval(kappa)
+    elif fit is not None:
+        mean, variance = (cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance))
+        estimate, half = mean, kappa * variance.clamp(min=0).sqrt()
+        low, high = estimate - half, estimate + half
+    if setup.guarantee is not None:
+        certificate = _certificate(setup, told, setup.guarantee)
+    columns = (counts.long(), sums / counts, estimate, low, high, certificate, _retired(setup, record))
+    values = (column.tolist() for column in columns)
+    rows = [Standing(*row) for row in zip(setup.options.names, *values, strict=True)]
+    return rows if fit is None else sorted(rows, key=lambda row: -row.estimate)
+
+
+def verdict(setup: Setup, record: Record, site: str | None = None) -> str:
+    """Say in a sentence how good the leading option is, to decide by whether to stop.
+
+    Args:
+        setup: What the study was begun with.
+        record: What has happened since.
+        site: At which site, if sites differ.
+
+    Returns:
+        The smallest certificate if the study has a ``reach``; else what the model thinks, which promises nothing. If
+        the study has sites, and does not say that they differ, but they seem to, a second sentence says so: the chance
+        is below 1 in 1,000 that sites that are alike look so different (`fedgo.beyond.surrogates.sites.cochran`).
+    """
+    words = _leading(setup, record, site)
+    if not _at(setup, record, site) and record.told:
+        words += f"\n{site} has no trial yet: this follows from those of the others. Ask for one at {site}."
+    alike = len(setup.sites) > 1 and not setup.differ
+    if alike and cochran(_of_each_site(setup, record.told), setup.noise) < _SURE:
+        remedy = "nothing above holds for one of them: begin another file with differ, or a larger noise"
+        words += f"\nThe sites differ (Cochran's Q has p < {_SURE:g}): {remedy}."
+    return words
+
+
+def _leading(setup: Setup, record: Record, site: str | None) -> str:
+    """Return the sentence on the leading option at ``site``, or of all sites if they do not differ."""
+    rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
+    remain = [row for row in rows if not row.retired]
+    if setup.guarantee is not None:
+        best = min(remain, key=lambda row: row.certificate)
+        if math.isnan(best.certificate):
+            return "The rewards refute noise or reach: no certificate holds."
+        # an option that is added costs δ/K more, and a site that joins δ/N
+        sites = len(setup.rows)
+        grown = len(rows) / setup.begun * sites / (sites - setup.joined)
+        share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
+        return (
+            f"{best.option} is at most {best.certificate:.3g} below the best, with probability {share:.3g},\n"
+            "if noise and reach are true bounds."
+        )
+    if fit is None:
+        return f"Nothing can be said yet: {reason}."
+    best, others = remain[0], [row.high for row in remain[1:]]
+    if not all(map(math.isfinite, [best.estimate, *others])):
+        option, _, reward = max(record.told, key=lambda row: abs(row[2]))
+        remedy = "untell it if it is wrong"
+        return f"Nothing can be said: {reward:g} of {option} is far from all others; {remedy}."
+    gap = max(0.0, max(others, default=best.estimate) - best.estimate)
+    return f"No option beats {best.option} by more than {gap:.3g}, says the model, which may err."
+
+
+@on_cpu
+def usual(setup: Setup, record: Record, unseen: float) -> tuple[float, float]:
+    """Return what is a usual reward, and the spread of rewards around it.
+
+    Both are as the setup says. If it says neither, they are the mean and the standard deviation of the first rewards,
+    at most as many as the study began with options; ``unseen`` is the spread of fewer than five, or of equal ones.
+    """
+    rewards = torch.tensor([reward for *_, reward in record.told[: setup.begun]], dtype=torch.float64)
+    varies = len(rewards) >= 5 and bool((rewards != rewards[0]).any())
+    centre, spread = setup.centre, setup.spread
+    if centre is None:
+        centre = float(rewards.mean()) if len(rewards) else 0.0
+    if spread is None:
+        spread = max(float(rewards.std()), setup.noise) if varies else unseen
+    return centre, spread
+
+
+def _retired(setup: Setup, record: Record) -> Tensor:
+    """Return which options are retired, (K,) bool."""
+    retired = set(record.retired)
+    return torch.tensor([name in retired for name in setup.options.names])
+
+
+def _at(setup: Setup, record: Record, site: str | None) -> tuple[Told, ...]:
+    """Return what was told at the ``site``; if sites do not differ, all of it."""
+    row = setup.row(site)
+    return tuple(told for told in record.told if setup.row(told[1]) == row)
+
+
+def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
+    """Return for each site and option how often it was ``told``, and the sum of its rewards, (N, K) each."""
+    each = [_tally(setup, [row for row in told if row[1] == site]) for site in setup.sites]
+    return Tally(*(torch.stack(column) for column in zip(*each, strict=True)))
+
+
+def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
+    """Return for each option how often it was ``told``, and the sum of its rewards minus ``centre`` or 0, (K,) each."""
+    arm = torch.tensor([setup.number_of[option] for option, *_ in told], dtype=torch.int64)
+    reward = torch.tensor([reward - (centre or 0.0) for *_, reward in told], dtype=torch.float64)
+    none = torch.zeros(len(setup.options.names), dtype=torch.float64)
+    return Tally(none.index_add(0, arm, torch.ones_like(reward)), none.index_add(0, arm, reward))
+
+
+def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Tensor:
+    """Return by how much each option is at most worse than the best one, (K,).
+
+    It is NaN if the intervals of Theorem G′ since the first reward have nothing in common: they hold all at once, or
+    the bounds are no bounds.
+    """
+    each = [_tally(setup, [trial], setup.centre) for trial in told]
+    blank = Tally.blank(len(setup.options.names))
+    counts, sums = (torch.stack(column).cumsum(0) for column in zip(blank, *each, strict=True))
+    known = Tally(counts, sums)
+    lower, upper, gain = guarantee.intervals(1).after(known, torch.zeros(len(counts)), shared=known)
+    common = Interval(lower.amax(0), upper.amin(0), gain[-1])
+    return Interval(lower[-1], upper[-1], gain[-1]).price.where(~common.refuted, torch.nan)
+
+
+def as_lines(rows: Sequence[Standing], title: str = "option") -> str:
+    """Return the standings ``rows`` as lines of text below the ``title``; what is not known is a dash."""
+    size = max((len(row.option) for row in rows), default=6)
+    guarded = any(not math.isnan(row.certificate) for row in rows)
+    head = f"{title:{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
+    lines = []
+    for row in rows:
+        values = (row.mean, row.estimate, row.low, row.high, row.certificate)
+        mean, estimate, low, high, certificate = (f"{value:.3g}".replace("nan", "-") for value in values)
+        last = f"{f'{low} ... {high}':17}  {certificate}" if guarded else f"{low} ... {high}"
+        line = f"{row.option:{size}}  {row.pulls:5d}  {mean:>7}  {estimate:>8}  {last}"
+        lines.append(line + "  retired" * row.retired)
+    return "\n".join([head, *lines])

@@ -1,0 +1,64 @@
+"""A Gaussian process on cells, the pairs of a site and an arm, for sites whose reward functions differ.
+
+The model is the one with sites of `fedgo.beyond.surrogates.process`, with c₀ and s the mean and the standard deviation
+of the arms' mean rewards over all sites together. Cells are numbered site by site: cell i·K + x is arm x at site i.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedgo.beyond.surrogates.models import Fitted, observed
+from fedgo.beyond.surrogates.process import ProcessFit, in_cube, squared_exponential
+from fedgo.confidence import Tally
+
+
+@dataclass(frozen=True)
+class Sites:
+    """The surrogate for sites whose reward functions differ."""
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> ProcessFit:
+        """Fit the model to what each site has pulled, its parameters at the mode of their posterior.
+
+        Args:
+            arms: The features of the arms, (K, d_x); they are scaled to the unit cube.
+            data: Counts and sums of the rewards of each site, (N, K) each; a site may have none.
+            sigma: σ, the standard deviation of the noise of one reward.
+            before: The last fit, which is not used.
+
+        Returns:
+            The posterior of the N·K cells.
+
+        Raises:
+            ValueError: Fewer than two arms have a reward, or all of them have one mean reward, which has no scale; or
+                counts, sums or σ are out of range.
+        """
+        cells = Tally(data.counts.flatten(), data.sums.flatten())
+        pulled = observed(cells, sigma, least=1)
+        means = observed(Tally(data.counts.sum(0), data.sums.sum(0)), sigma).means
+        site = torch.arange(len(data.counts)).repeat_interleave(len(arms))
+        points, units = in_cube(arms).repeat(len(data.counts), 1), (means.mean(), means.std())
+        return squared_exponential(points, pulled.at, pulled.means, pulled.variances, site, units)
+
+
+def cochran(data: Tally, sigma: float) -> float:
+    """Test whether the sites have one reward function, by Cochran's Q over the arms that two sites pulled at least.
+
+    Q = Σ_x Σ_i n_ix (m_ix − m_x)²/σ², with m_ix the mean of the n_ix rewards of arm x at site i, and m_x the mean of
+    all its rewards. If sites are alike, and pulls were not chosen by rewards, Q has a χ² distribution (Cochran,
+    Biometrics 1954, https://doi.org/10.2307/3001666).
+
+    Args:
+        data: Counts and sums of each site, (N, K) each.
+        sigma: σ, the standard deviation of the noise of one reward; if it is too small, sites seem to differ.
+
+    Returns:
+        p, the probability of a Q as large as this if the sites are alike; 1 if no arm was pulled at two sites.
+    """
+    compared = (data.counts > 0).sum(0) >= 2
+    counts, sums = data.counts[:, compared], data.sums[:, compared]
+    away = sums / counts.clamp(min=1) - sums.sum(0) / counts.sum(0)
+    statistic = (counts * away.square()).sum() / sigma**2
+    degrees = (counts > 0).sum() - compared.sum()
+    return torch.special.gammaincc(degrees.double() / 2, statistic / 2).item() if degrees > 0 else 1.0

@@ -1,0 +1,181 @@
+"""Hiding every reward: the mechanism, what it lets out, the model that counts with the noise, and its certificate."""
+
+import math
+import warnings
+from functools import partial
+
+import pytest
+import torch
+
+from fedgo import Problem
+from fedgo.beyond.epochs import Event, Growing, Optimism, surrogate_ucb
+from fedgo.beyond.guard.counted import optimistic_ucb1
+from fedgo.beyond.guard.guarantee import Guarantee
+from fedgo.beyond.map import private
+from fedgo.beyond.map.private import Hiding, OneRewardChanged, counted, fit_hidden, plan_hidden
+from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.confidence import Tally
+from fedgo.experiments.world import Regime
+from fedgo.simulation import order_of_ties
+
+WORLD, FEW = (Regime("hartmann6", arms, rounds=20, clients=5).world(3, 1000) for arms in (20, 6))
+HIDING = Hiding(5, 8.0)
+STEPS = 100
+
+
+def play(problem, **how):
+    return private.play_hidden(
+        problem, **{"steps": STEPS, "hiding": HIDING, "batch": 2, "model": "less noise"} | how
+    )
+
+
+def test_the_multiplier_is_the_least_that_balle_and_wang_allow():
+    for epsilon, m in {0.5: 7.03, 1.0: 3.73, 2.0: 1.99, 4.0: 1.08, 8.0: 0.60}.items():
+        multiplier = private.least_multiplier(epsilon, 1e-5)
+        assert multiplier == pytest.approx(m, abs=0.005)
+        assert (
+            private.leak(multiplier, epsilon) == pytest.approx(1e-5)
+            and private.leak(0.999 * multiplier, epsilon) > 1e-5
+        )
+    # δ is the integral of the positive part of the one density less e^ε times the other
+    z = torch.linspace(-40, 40, 400_001, dtype=torch.float64)
+    one, other = torch.exp(-((z - 1) ** 2) / 2 / 1.2**2), torch.exp(-(z**2) / 2 / 1.2**2)
+    excess = (one - math.e**1.5 * other).clamp(min=0).sum() * (z[1] - z[0]) / (1.2 * math.sqrt(2 * math.pi))
+    assert private.leak(1.2, 1.5) == pytest.approx(float(excess), rel=1e-6)
+
+
+def test_who_adds_the_noise_decides_how_much_there_is():
+    once = 3.5 * private.least_multiplier(8.0, 1e-5)
+    noise = [Hiding(20, 8.0, way=way).noise for way in private.WAYS]
+    assert noise == pytest.approx([once, once * math.sqrt(20 / 14), once * math.sqrt(20)])
+    assert Hiding(20, 8.0, low=-1.0, high=6.0).noise == pytest.approx(2 * noise[1])
+
+
+def told_apart(play_trace, problem=FEW.problem, slot=42):
+    """Return whether arms, ends of epochs or scalars differ, in some run, before the reward of ``slot`` is released."""
+    one, other = play_trace(problem), play_trace(OneRewardChanged(**vars(problem), slot=slot))
+    assert (one.reward != other.reward)[:, slot].all()
+    epoch = one.sync.cumsum(1) - one.sync.long()
+    before = epoch <= epoch[:, slot : slot + 1]
+    names = ("arm", "sync", "up", "down")
+    return bool(torch.stack([getattr(one, of) != getattr(other, of) for of in names]).any(0)[before].any())
+
+
+@pytest.mark.parametrize("slot", [0, 42, 99])
+def test_one_reward_moves_one_released_number_by_at_most_the_range_and_nothing_before(slot):
+    trace, releases = play(WORLD.problem)
+    _, others = play(OneRewardChanged(**vars(WORLD.problem), slot=slot, by=100.0))
+    epoch = int((trace.sync.cumsum(1) - trace.sync.long())[0, slot])
+    moved = (releases - others).abs()
+    assert not moved[:epoch].any() and ((moved[epoch] > 1e-9).sum(-1) == 1).all()
+    arm = trace.arm[:, slot]
+    assert (moved[epoch].argmax(-1) == arm).all() and (moved[epoch].amax(-1) <= 3.5 + 1e-9).all()
+    assert not told_apart(lambda problem: play(problem)[0], WORLD.problem, slot)
+
+
+def test_ucb1_on_its_event_each_for_itself_and_a_guard_let_a_reward_out_before_it_is_released():
+    planned = partial(
+        surrogate_ucb, surrogate=IndependentArms(), clients=5, rounds=20, optimism=Optimism(2.0)
+    )
+    assert not told_apart(lambda problem: play(problem)[0])
+    assert not told_apart(planned)  # all clients make one plan from released sums
+    assert told_apart(partial(planned, planning="own", until=Growing(3.0)))
+    assert told_apart(partial(optimistic_ucb1, clients=5, steps=STEPS, beta=1e-3, gamma=10.0))
+    assert told_apart(partial(planned, guarantee=Guarantee(8.4, 0.1, gamma=1.0, simultaneous=True)))
+
+
+def test_a_release_is_the_sum_of_cut_rewards_with_the_noise_of_the_mechanism():
+    arms, means = torch.rand(2000, 5, 2).double(), torch.ones(2000, 5).double()
+    problem = Problem("flat", arms, means, tuple(range(2000)))
+    _, releases = play(problem, steps=10, hiding=Hiding(5, 2.0, low=0.0, high=0.5))
+    left = releases[0] - 2 * 0.5  # every reward is cut to 0.5
+    assert left.std().item() == pytest.approx(Hiding(5, 2.0, low=0.0, high=0.5).noise, rel=0.03)
+    assert abs(left.mean().item()) < 4 * left.std().item() / 100
+
+
+def test_every_epoch_is_planned_from_the_releases_alone():
+    trace, releases = play(FEW.problem)
+    order, data, begin = order_of_ties(FEW.problem, 1)[0], Tally.blank(6), 0
+    for end, release in zip(trace.sync[0].nonzero().flatten().tolist(), releases[:, 0], strict=True):
+        arm = trace.arm[0, begin : end + 1]
+        if begin:
+            fit = fit_hidden("less noise", 3.5 / 40, 0.1, FEW.problem.arms[0], *data)
+            assert plan_hidden([fit], order, len(arm), HIDING.noise, 0.1)[0].equal(arm)
+        pulls = arm.bincount(minlength=6).double()
+        n = counted(pulls, HIDING.noise, 0.1)
+        data, begin = data + Tally(n, n * release / pulls.clamp(min=1)), end + 1
+
+
+def test_a_cell_counts_as_many_pulls_as_its_noise_leaves_and_a_plan_piles_up():
+    pulls, noise, sigma = torch.tensor([0.0, 1.0, 50.0]).double(), 3.0, 0.5
+    n = counted(pulls, noise, sigma)
+    torch.testing.assert_close(sigma**2 / n[1:], (sigma**2 * pulls[1:] + noise**2) / pulls[1:] ** 2)
+    assert n[0] == 0
+    alike, order = (torch.zeros(4).double(), torch.eye(4).double()), torch.rand(1, 4).double()
+    assert (plan_hidden([alike], order, 40, 1e-9, sigma)[0].bincount() == 10).all()
+    ahead = (torch.tensor([1.0, 0, 0, 0]).double(), torch.eye(4).double())
+    first, later = (plan_hidden([ahead], order, 40, noise, sigma)[0].tolist() for noise in (1e-9, 3.0))
+    assert first[:2] != [0, 0] and later[:4] == 4 * [0]  # under noise one pull of an arm says nearly nothing
+    assert plan_hidden([alike], order, 2_500, noise, sigma).shape == (1, 2_500)
+
+
+def test_the_spread_of_f_is_that_of_the_means_less_the_noise(monkeypatch):
+    monkeypatch.setattr(private, "_mode", lambda points, values, noise: torch.full((6,), -8.0).double())
+    arms, counts = torch.rand(400, 6).double(), torch.full((400,), 4.0).double()
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * 2).repeat(100, 1)
+    sums = counts * (0.3 * signs[:, 0] + 0.5 * signs[:, 1])  # f, and noise of σ/√4
+    for model, spread in (("less noise", 0.3), ("as seen", math.hypot(0.3, 0.5))):
+        _, covariance = fit_hidden(model, 0.01, 1.0, arms, counts, sums)
+        expected = 1 / (1 / spread**2 + 1 / 0.5**2)  # of arms that say nothing of each other
+        assert covariance.diagonal().mean().item() == pytest.approx(expected, rel=0.01)
+    f, covariance = fit_hidden("warped", 0.01, 1.0, arms, counts, sums)
+    assert f.shape == (400,) and covariance.shape == (400, 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.1, 0.3])
+def test_the_certificate_holds_against_somebody_who_pulls_the_arm_that_is_furthest_out(delta):
+    hiding, runs, sigma = Hiding(20, 1.0, low=0.0, high=1.0), 2000, 0.5
+    source, outside = torch.Generator().manual_seed(1), torch.zeros(2, runs, dtype=torch.bool)
+    data, blind = Tally.blank(runs, 5), Tally.blank(runs, 5)
+    for epoch in range(60):
+        scores = (data.sums / data.counts - 0.5).abs() * data.counts.sqrt()
+        arm = scores.argmax(1, True) if epoch >= 5 else torch.full((runs, 1), epoch)
+        pulls = torch.full((runs, 1), 20.0).double()
+        noise = hiding.noise * torch.randn(runs, 1, generator=source).double()
+        total = torch.binomial(pulls, torch.full_like(pulls, 0.5), generator=source) + noise
+        n = counted(pulls, hiding.noise, sigma)
+        data = Tally(data.counts.scatter_add(1, arm, n), data.sums.scatter_add(1, arm, n * total / pulls))
+        blind = Tally(blind.counts.scatter_add(1, arm, pulls), blind.sums.scatter_add(1, arm, total))
+        for place, one in enumerate((data, blind)):
+            interval = private.interval_under_noise(one, sigma, delta)
+            outside[place] |= ((interval.lower > 0.5) | (interval.upper < 0.5)).any(1)
+    assert outside[0].double().mean() <= delta
+    assert outside[1].double().mean() > delta  # the interval that does not know of the noise
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"epsilon": 0.0}, "epsilon is 0.0"),
+        ({"epsilon": 1.0, "delta": 0.0}, "delta is 0.0"),
+        ({"epsilon": 1.0, "low": 2.0, "high": 2.0}, "low is 2.0: give less than high = 2.0"),
+        ({"epsilon": 1.0, "way": "nobody"}, "way is 'nobody'"),
+    ],
+)
+def test_a_mechanism_that_promises_nothing_is_refused_by_name(how, said):
+    with pytest.raises(ValueError, match=said):
+        Hiding(5, **how)
+
+
+def test_an_event_and_a_guard_are_refused_a_large_delta_is_warned_of_and_cut_rewards_are_counted():
+    for until in (Event(1.0), Guarantee(8.4, 0.1)):
+        with pytest.raises(TypeError, match="rewards that are not released"):
+            play(WORLD.problem, until=until)
+    with pytest.warns(UserWarning, match=r"delta is 0.02: give less than 1/\(NT\) = 0.01"):
+        play(WORLD.problem, hiding=Hiding(5, 1.0, 0.02))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        trace, _ = play(WORLD.problem, hiding=Hiding(5, 1.0, low=0.2), until=Growing(2.0))
+    assert torch.equal(trace.notes["cut"], (trace.reward < 0.2) | (trace.reward > 3.5))
+    assert trace.notes["cut"].any() and (trace.reward < 0.2).any()

@@ -1,0 +1,18 @@
+"""What every table has to say that is shipped with a study, of the paper or beyond it."""
+
+import pandas as pd
+
+from fedgo.experiments import runner
+from fedgo.experiments.studies import STUDIES
+
+
+def assert_shipped(name: str) -> None:
+    """The table of the study ``name`` lacks no run, and each row has an origin; without the column all have one."""
+    study, known = STUDIES[name], runner.known(name)
+    assert [job for player in study.players for job in study.jobs(known, player)] == []
+    table = pd.read_csv(study.folder / f"{name}.csv")
+    made = runner.facts(name, study.folder)["made"]
+    counts = table.get("made", pd.Series(0, table.index)).value_counts()
+    assert counts.sum() == len(table) and {*counts.index} <= {*range(len(made))}
+    for place, rows in counts.items():
+        assert rows <= made[place]["rows"] and ("commit" in made[place]) != ("origin" in made[place])
