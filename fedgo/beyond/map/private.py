@@ -113,7 +113,7 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
     added = variances.mean() if model == "less noise" else 0.0
     centre, square = means.mean(), (means.var() - added).clamp(min=least**2)
     cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
-    inputs = cube / _mode(cube[at], (means - centre) / square.sqrt(), variances / square).exp()
+    inputs = cube / _mode(cube[at], (means - centre) / square.sqrt(), variances / square, None).exp()
     prior = square * _kernel(inputs, inputs)
     gain = torch.cholesky_solve(prior[at], torch.linalg.cholesky(prior[at][:, at] + variances.diag()))
     return centre + (means - centre) @ gain, prior - prior[:, at] @ gain

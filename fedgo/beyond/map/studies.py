@@ -272,6 +272,5 @@ PRIVATE = Sweep(
 )
 
 STUDIES |= {
-    study.name: study
-    for study in (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+    study.name: study for study in (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
 }
