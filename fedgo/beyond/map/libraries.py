@@ -1,14 +1,15 @@
-"""What a user would pick from elsewhere, on the same arms and pulls: libraries that see every reward, N arms at a time.
+"""What libraries do that see every reward, on the same arms and with as many pulls, N arms at a time.
 
-All begin with N distinct arms, but for Optuna, and are told the noise where they ask for it. Whoever optimises looks
-for the best arm and does not count what the search costs; a pull sends its arm and its reward, and an arm comes back.
+Each library but Optuna begins with max(N, 5) distinct arms, and is told the noise if it asks for it. A library looks
+for the best arm and does not count what the search costs. For each pull it is sent the arm and the reward, and sends
+back an arm.
 This package does not install Optuna: its rows were made in an environment of its own (``pip install optuna``), and the
 study's ``--check`` plays them only where Optuna is installed.
 """
 
 import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,9 +17,10 @@ import torch
 from torch import Tensor
 
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.epochs import each_arm
-from fedgo.beyond.surrogates.gaussian_process import single_task_gp
+from fedgo.beyond.surrogates.gaussian_process import FittedModel, single_task_gp
+from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
 
@@ -62,10 +64,8 @@ def log_improvement(
     return torch.cdist(points, cube).argmin(-1)
 
 
-def largest_bounds(
-    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
-) -> Tensor:
-    """scikit-learn: the arms of the largest mean + 2 standard deviations of its Gaussian process, all rewards apart."""
+def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation of every arm (K,) by scikit-learn's process, all rewards apart."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -75,6 +75,14 @@ def largest_bounds(
         warnings.simplefilter("ignore")  # a length scale at its bound
         process.fit(cube[arm].numpy(), reward.numpy())
     mean, spread = (torch.from_numpy(part) for part in process.predict(cube.numpy(), return_std=True))
+    return mean, spread
+
+
+def largest_bounds(
+    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
+) -> Tensor:
+    """scikit-learn: the arms of the largest mean + 2 standard deviations of its Gaussian process."""
+    mean, spread = _regression(cube, arm, reward)
     return (mean + 2 * spread).topk(wanted).indices
 
 
@@ -84,6 +92,8 @@ LIBRARIES: dict[str, Choose] = {
     "scikit-learn, bound": largest_bounds,
 }
 OPTUNA = "Optuna, TPE"
+OURS: Mapping[str, Advised] = {"advised": ADVISED, "UCB1, planned": UCB1}
+_BEGIN = 5  # distinct arms with which a library begins if there are fewer clients
 
 
 def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
@@ -101,13 +111,15 @@ def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, 
             study.tell(trial, reward)
 
 
-def pulled(name: str, problem: Problem, clients: int, steps: int) -> Tensor:
-    """The arms (1, steps) that the library ``name`` pulls in the one run of ``problem``."""
+def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, int]:
+    """Return the arms (1, steps) that the library ``name`` pulls in the one run of ``problem``, and the arm that it
+    would name as the best: for Optuna that of the best trial, else that of the largest posterior mean."""
     low, high = problem.arms[0].amin(0), problem.arms[0].amax(0)
     cube = (problem.arms[0] - low) / torch.where(high > low, high - low, 1.0)
-    source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps)
+    source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps + clients)
     trials, drawn = optuna_arms(cube, problem.runs[0], clients), None
-    arm = torch.zeros(0, dtype=torch.int64) if name == OPTUNA else each_arm(problem, clients).arm[0]
+    none = torch.zeros(0, dtype=torch.int64)
+    arm = none if name == OPTUNA else each_arm(problem, max(clients, _BEGIN)).arm[0]
     reward = problem.observe(arm.unsqueeze(0), tape[:, : len(arm)])[0]
     while len(arm) < steps:
         if name == OPTUNA:
@@ -116,24 +128,36 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> Tensor:
             new = LIBRARIES[name](cube, arm, reward, problem.sigma, clients, source)
         drawn = problem.observe(new.unsqueeze(0), tape[:, len(arm) : len(arm) + clients])[0]
         arm, reward = torch.cat([arm, new]), torch.cat([reward, drawn])
-    return arm[:steps].unsqueeze(0)
+    arm, reward = arm[:steps], reward[:steps]
+    if name == OPTUNA:
+        best = arm[reward.argmax()]
+    elif name == "scikit-learn, bound":
+        best = _regression(cube, arm, reward)[0].argmax()
+    else:
+        best = FittedModel.of(_model(cube, arm, reward, problem.sigma), cube).mean.argmax()
+    return arm.unsqueeze(0), int(best)
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
-    """A row for each run: final regret, what the arm that was pulled most in the last tenth loses, seconds, scalars."""
+    """Return a row for each run of the ``job``: its final regret, what the arm loses that the player would name in the
+    end ("gap"), processor seconds, and scalars sent."""
     torch.set_num_threads(1)
     clients, rounds = job.regime.clients, job.regime.rounds
     rows, steps = [], clients * rounds
     for run in job.runs:
         problem = job.regime.world((run,), job.seed).problem
         begun = time.process_time()
-        if job.name == "advised":
-            trace = ADVISED.play(problem, clients, rounds)
+        if job.name in OURS:
+            how = OURS[job.name]
+            trace = how.play(problem, clients, rounds)
             arm, scalars = trace.arm[:, :steps], trace.communication[0, steps - 1].item()
+            counts = torch.bincount(arm[0], minlength=job.regime.arms).double()
+            sums = torch.zeros_like(counts).index_add(0, arm[0], trace.reward[0, :steps])
+            best = int(how.surrogate.fit(problem.arms[0], Tally(counts, sums), problem.sigma).mean.argmax())
         else:
-            arm, scalars = pulled(job.name, problem, clients, steps), 3 * steps
+            (arm, best), scalars = pulled(job.name, problem, clients, steps), 3 * steps
         seconds = time.process_time() - begun
-        gap = problem.regret(arm[:, -steps // 10 :].mode(1, keepdim=True).values).item()
+        gap = problem.regret(torch.tensor([[best]])).item()
         regret = problem.regret(arm).sum().item()
         numbers = {"regret": regret, "gap": gap, "seconds": seconds, "scalars": scalars}
         row = {**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run}

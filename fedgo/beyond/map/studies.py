@@ -7,7 +7,7 @@ from pathlib import Path
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA
+from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, OURS
 from fedgo.beyond.map.libraries import measure_library as elsewhere
 from fedgo.beyond.map.players import advised
 from fedgo.beyond.map.private import WAYS, play_regime
@@ -165,13 +165,34 @@ ABLATION = Sweep(
 )
 
 
+# With the budgets of 100, 400 and 2,000 pulls, two families that the tuning saw and two that it did not, and studies:
+# one client, which makes one trial at a time.
+FOUR = (("hartmann6", 500), ("cosine8", 500), ("levy10", 500), ("diabetes", 400))
+ALL_LIBRARIES = Regime("hartmann6", 500, rounds=20)
+STUDY_REGIMES = tuple(Regime(problem, 200, clients=1) for problem in ("hartmann6", "diabetes"))
+RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for problem, arms in FOUR)
+LONG_REGIMES = tuple(Regime(problem, arms, rounds=1000) for problem, arms in FOUR[:2])
+
+
+def elsewhere_runs(name: str, regime: Regime) -> int:
+    """Return 40 runs; 10 of the libraries that play on one regime and of Optuna where it takes half a minute a run; 5
+    with 20,000 pulls."""
+    if regime in LONG_REGIMES:
+        return 0 if name == OPTUNA else 5
+    slow = name == OPTUNA and regime.rounds * regime.clients >= 2000
+    return 40 if name in RIVALS and not slow else 10
+
+
+RIVALS = (*OURS, "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = Listing(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(play_uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
+    {name: Player(play_uniform) for name in (*OURS, *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
-    listed=lambda name: [Regime("hartmann6", 500, rounds=20)],
-    runs=lambda name, regime: 10,
+    listed=lambda name: (
+        [*RIVAL_REGIMES, *STUDY_REGIMES, *LONG_REGIMES] if name in RIVALS else [ALL_LIBRARIES]
+    ),
+    runs=elsewhere_runs,
     batch=1,
     measure=elsewhere,
     needs={OPTUNA: "optuna"},
