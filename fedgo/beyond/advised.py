@@ -1,19 +1,18 @@
 """What this book advises to play: a warped Gaussian process in growing epochs, planned jointly, distinct arms first.
 
-First T₀ distinct arms are pulled once: all K where they are few against √(NT), else a part of √(NT); then
-`surrogate_ucb` plays to the end of the same budget, ⌈√(NT)⌉ + NT. How it was chosen and what to expect of it: the
-chapter "Should I use it?".
+First T₀ distinct arms are pulled once. Then `surrogate_ucb` plays to the end of the same budget, ⌈√(NT)⌉ + NT. How
+boldly it plays follows from the budget NT, the number of arms K and the data. The chapter "Should I use it?" says how
+the setting was chosen and what to expect of it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import torch
 from torch import Tensor
 
 from fedgo._checks import count
-from fedgo.beyond.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.epochs import Beginning, Growing, Optimism, Quicker, each_arm, surrogate_ucb
 from fedgo.beyond.planning import plan
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate
@@ -24,33 +23,81 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Advised:
-    """A ``surrogate`` with κ = ``kappa``, for arms that nobody has pulled ``untried``, in epochs that grow as ``until``
-    says, after pulls of distinct arms: all K where they are at most ``few``·√(NT), else ⌈``share``·√(NT)⌉ of them.
+    """What to play: a model, and how boldly for a budget of NT pulls of K arms.
+
+    If K ≤ ``few``·√(NT), each arm is pulled once before the first fit, and κ = ``kappa`` from then on. Otherwise only
+    ⌈``share``·√(NT)⌉ distinct arms are, and two more things follow from the budget. An arm that nobody has pulled has u
+    standard deviations, and κ of a pulled arm falls from u to ``kappa`` as the noise of its own mean does
+    (`Optimism.of_arms`). The epochs grow by ``early`` while fewer than ``few``·√(NT) pulls are made.
+
+    Args:
+        surrogate: The model.
+        kappa: κ, the standard deviations of optimism for an arm that was pulled.
+        untried: u for every budget; None means u = max(κ, ``bold``·ln(NT)).
+        bold: By how much u grows with the logarithm of the budget.
+        share: See above.
+        few: See above.
+        until: When an epoch ends.
+        early: See above; None means that all epochs grow as ``until`` says.
+        fades: Whether κ falls; if it does not, κ of every pulled arm is ``kappa``.
     """
 
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
     kappa: float = 3.0
-    untried: float = 5.0
-    share: float = 0.5
+    untried: float | None = None
+    bold: float = 0.6
+    share: float = 0.35
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
+    early: float | None = 1.2
+    fades: bool = True
 
     def first(self, clients: int, arms: int, rounds: int) -> int:
-        """T₀ ≤ K = ``arms`` of N = ``clients`` and T = ``rounds``."""
+        """Return T₀ ≤ K = ``arms``, the pulls before the first fit, of N = ``clients`` and T = ``rounds``."""
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
             count(name, value, "give N, K and T, each at least 1")
-        root = math.sqrt(clients * rounds)
-        return arms if arms <= self.few * root else min(arms, max(2, math.ceil(self.share * root)))
+        budget = clients * rounds
+        if self.tries_all(budget, arms):
+            return arms
+        return min(arms, max(2, math.ceil(self.share * math.sqrt(budget))))
+
+    def tries_all(self, budget: int, arms: int) -> bool:
+        """Return whether each of K = ``arms`` arms is pulled once before the first fit."""
+        return arms <= self.few * math.sqrt(budget)
+
+    def optimism(self, budget: int, arms: int, sigma: float | None = None) -> Optimism:
+        """Return how optimistic the plans are with NT = ``budget`` pulls of K = ``arms`` arms and σ = ``sigma``."""
+        untried = self.untried
+        if untried is None:
+            untried = max(self.kappa, self.bold * math.log(budget))
+        return Optimism(self.kappa, untried, sigma, self.fades and not self.tries_all(budget, arms))
+
+    def epochs(self, budget: int, arms: int) -> Growing:
+        """Return how the epochs grow with NT = ``budget`` pulls of K = ``arms`` arms."""
+        if self.early is None or self.tries_all(budget, arms):
+            return self.until
+        return Quicker(self.until.factor, self.until.least, self.early, self.few * math.sqrt(budget))
 
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
-        """The trace of N = ``clients`` on ``problem``: T₀ distinct arms, then rounds until the ⌈√(NT)⌉ + NT pulls are
-        reached that Fed-GO-UCB makes with T = ``rounds``; less than N more, as all take turns. σ = ``sigma`` is the
-        problem's unless given."""
-        first = self.first(clients, problem.means.shape[1], rounds)
-        left = phase_one_length(clients, rounds) + clients * rounds - first
+        """Play T₀ distinct arms, and then rounds until ⌈√(NT)⌉ + NT pulls are made, as many as Fed-GO-UCB makes.
+
+        All clients take turns, so that there are less than N pulls more.
+
+        Args:
+            problem: The arms and rewards of S runs.
+            clients: N.
+            rounds: T.
+            sigma: σ, the standard deviation of a reward; the problem's unless given.
+
+        Returns:
+            The trace of all pulls.
+        """
+        arms, budget = problem.means.shape[1], clients * rounds
+        first = self.first(clients, arms, rounds)
+        left = phase_one_length(clients, rounds) + budget - first
         return surrogate_ucb(
-            problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until,
-            optimism=Optimism(self.kappa, self.untried, sigma), begins=Beginning(None, each_arm(problem, first)),
+            problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.epochs(budget, arms),
+            optimism=self.optimism(budget, arms, sigma), begins=Beginning(None, each_arm(problem, first)),
         )  # fmt: skip
 
     def epoch(
@@ -64,25 +111,42 @@ class Advised:
         most: int | None = None,
         sites: int = 1,
         turn: int = 0,
+        budget: int = 0,
     ) -> Tensor:
-        """The arms (L,) of the epoch, of at most ``most`` pulls if given, after pulls ``counts`` (K,) with noise σ =
-        ``sigma``, planned by a ``fit`` as if those ``begun`` were told, and without those ``retired`` (K,); ``order``
-        (K,) decides ties.
+        """Return the arms of the next epoch, (L,) int64, planned as if the pulls of ``begun`` were observed.
 
         If the ``fit`` is of the cells of N = ``sites``, cells are returned, the first of the site ``turn`` and the
-        others in cyclic order of the sites, one of each site at least; those of ``begun`` are cells, too."""
-        kappa, pulls = torch.where(counts > 0, self.kappa, self.untried), self.until.length(int(counts.sum()))
-        pulls = max(sites, pulls if most is None else min(pulls, most))
-        rows = kappa.repeat(1, sites), order.repeat(1, sites)
+        others in cyclic order of the sites, one of each site at least; those of ``begun`` are cells, too.
+
+        Args:
+            fit: The posterior on the K arms, or on the cells.
+            counts: How often each arm was pulled, (K,).
+            sigma: σ of a reward.
+            order: Decides ties, (K,).
+            begun: The arms of pulls whose rewards are not known yet.
+            retired: The arms that are not to be pulled, (K,) bool.
+            most: The most pulls that the epoch may have.
+            sites: N, if the clients differ.
+            turn: The site that is first.
+            budget: The NT pulls that were announced; if more are made already, those that are made.
+        """
+        arms, pulls = len(counts), int(counts.sum())
+        budget = max(budget, pulls)
+        length = self.epochs(budget, arms).length(pulls)
+        length = max(sites, length if most is None else min(length, most))
+        kappa = self.optimism(budget, arms).of_arms(fit.mean, counts.repeat(sites), sigma)
         if retired is not None:
             retired = retired.repeat(sites)
-        planned, _ = plan([fit], *rows, sigma, len(begun) + pulls, begun, retired, sites, turn)
-        arms: Tensor = planned[0, len(begun) :]
-        return arms
+        rows = kappa.unsqueeze(0), order.repeat(1, sites)
+        planned, _ = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)
+        chosen: Tensor = planned[0, len(begun) :]
+        return chosen
 
 
 ADVISED = Advised()
-UCB1 = Advised(IndependentArms(), kappa=2.0, untried=2.0)
+# The advised setting before it knew its budget, which goes on in what was begun with it.
+BEFORE = Advised(untried=5.0, share=0.5, early=None, fades=False)
+UCB1 = Advised(IndependentArms(), kappa=2.0, untried=2.0, share=0.5, early=None, fades=False)
 # By the names that a study and its command line know.
 METHODS: Mapping[str, Advised] = {
     "advised": ADVISED,

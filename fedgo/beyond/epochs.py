@@ -57,6 +57,19 @@ class Growing:
 
 
 @dataclass(frozen=True)
+class Quicker(Growing):
+    """Epochs that grow by the factor ``early`` while fewer than ``below`` pulls are made, and then as `Growing`."""
+
+    early: float = 1.2
+    below: float = 0.0
+
+    def length(self, pulls: int) -> int:
+        """Return the length of an epoch that begins after so many ``pulls``."""
+        factor = self.early if pulls < self.below else self.factor
+        return Growing(factor, self.least).length(pulls)
+
+
+@dataclass(frozen=True)
 class Event:
     """The paper's event with threshold γ = ``gamma``."""
 
@@ -68,15 +81,20 @@ class Event:
 
 @dataclass(frozen=True)
 class Optimism:
-    """How optimistic an index is: κ = ``kappa`` standard deviations of the posterior, which is told σ = ``sigma``.
+    """How optimistic an index is: mean + κ_x standard deviations of the posterior of an arm x.
 
-    In a joint plan the index of an arm that nobody has pulled has ``untried`` standard deviations, as the model alone
-    speaks of it; None means ``kappa``. None for ``sigma`` means the problem's own σ.
+    Args:
+        kappa: κ of an arm that was pulled.
+        untried: In a joint plan κ of an arm that nobody has pulled, of which the model alone speaks; None means
+            ``kappa``.
+        sigma: σ that the posterior is told; None means the problem's own.
+        fades: In a joint plan, whether κ_x falls from ``untried`` to ``kappa`` as the noise of the arm's own mean does.
     """
 
     kappa: float = 3.0
     untried: float | None = None
     sigma: float | None = None
+    fades: bool = False
 
     def __post_init__(self) -> None:
         remedy = "give a finite number of standard deviations κ, at least 0"
@@ -85,6 +103,26 @@ class Optimism:
             number("untried", self.untried, f"{remedy}, for arms that nobody has pulled", least=0)
         if self.sigma is not None:
             number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
+
+    def of_arms(self, mean: Tensor, counts: Tensor, sigma: float) -> Tensor:
+        """Return κ_x of every arm, (…, K).
+
+        If κ ``fades``, κ_x = κ + (u − κ)·σ²/(σ² + n_x V) with u = ``untried`` and V the variance of the ``mean`` over
+        the arms that were pulled, else κ_x = κ for these and u for the others.
+
+        Args:
+            mean: The posterior mean of every arm, (…, K).
+            counts: How often each was pulled, n_x, (…, K).
+            sigma: σ of a reward.
+        """
+        tried, untried = counts > 0, self.kappa if self.untried is None else self.untried
+        if not self.fades:
+            return torch.where(tried, self.kappa, untried)
+        pulled = tried.sum(-1, keepdim=True)
+        away = torch.where(tried, mean - torch.where(tried, mean, 0.0).sum(-1, keepdim=True) / pulled, 0.0)
+        spread = away.square().sum(-1, keepdim=True) / (pulled - 1).clamp(min=1)
+        kappa: Tensor = self.kappa + (untried - self.kappa) * sigma**2 / (sigma**2 + counts * spread)
+        return kappa
 
 
 @dataclass(frozen=True)
@@ -130,8 +168,8 @@ class EpochState(NamedTuple):
 class Epochs:
     """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
 
-    κ = ``kappa``, in a joint plan ``untried`` for arms that nobody has pulled; σ = ``sigma``; ``order`` (S, 1, K)
-    decides ties of a plan; ``steps`` NT, ``begun`` T₀; ``runs`` are the numbers of the runs.
+    ``optimism`` gives κ of every arm, and σ = ``sigma`` is what the fits are told; ``order`` (S, 1, K) decides ties of
+    a plan; ``steps`` NT, ``begun`` T₀; ``runs`` are the numbers of the runs.
     """
 
     learners: int
@@ -141,8 +179,7 @@ class Epochs:
     first: Tally
     order: Tensor
     sigma: float
-    kappa: float
-    untried: float
+    optimism: Optimism
     until: Growing | Event
     planning: Planning
     steps: int
@@ -191,7 +228,7 @@ class Epochs:
         """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
         plan = state.plan
         if isinstance(plan, Own):
-            return plan.posterior.mean + self.kappa * self.sigma * width(plan.posterior.variance)
+            return plan.posterior.mean + self.optimism.kappa * self.sigma * width(plan.posterior.variance)
         # whoever else synchronises, a guard, may be late: then the plan begins again
         arm = plan.gather(1, state.place % state.length.clamp(max=plan.shape[1]).unsqueeze(1))
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
@@ -239,7 +276,8 @@ class Epochs:
         self, run: Tensor, fits: Sequence[Fitted], length: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The lengths (R,) and the arms (R, NT) of an epoch, planned as far as it goes; ``length`` (R,) is a guess."""
-        kappa, order = torch.where(counts > 0, self.kappa, self.untried), self.order[run].squeeze(1)
+        mean, order = torch.stack([fit.mean for fit in fits]), self.order[run].squeeze(1)
+        kappa = self.optimism.of_arms(mean, counts, self.sigma)
         while True:
             pulls = min(int(length.max()), self.steps)
             arm, variance = plan(fits, kappa, order, self.sigma, pulls)
@@ -335,8 +373,6 @@ def surrogate_ucb(
     until = Growing() if until is None else until
     require_epochs(each, rounds, until, optimism)
     require_kind(isinstance(begins, Beginning), "begins", begins, "give Beginning(start or exploration)")
-    kappa = optimism.kappa
-    untried = kappa if optimism.untried is None else optimism.untried
     sigma = problem.sigma if optimism.sigma is None else optimism.sigma
     kinds = get_args(Planning)
     require(planning in kinds, "planning", planning, f"choose one of {kinds}")
@@ -353,7 +389,7 @@ def surrogate_ucb(
             exploration, first = exchange(exploration, clients, arms, told)
     learner = Epochs(
         clients, problem.arms, problem.runs, each, first, order_of_ties(problem, 1),
-        sigma, kappa, untried, until, planning, clients * rounds, begun,
+        sigma, optimism, until, planning, clients * rounds, begun,
     )  # fmt: skip
     name = f"{type(each[0]).__name__}, {planning}"
     if guarantee is not None:

@@ -86,7 +86,8 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     pooled = data = Tally(*total)
     if plan.fitting.differ:
         data = Tally(*torch.stack(list(each), 1))
-    turn, length = (pulls - plan.length) % plan.clients, how.until.length(pulls)
+    budget = max(pulls, plan.clients * plan.fitting.rounds)
+    turn, length = (pulls - plan.length) % plan.clients, how.epochs(budget, len(plan.arms)).length(pulls)
     left = plan.due - pulls if plan.due > pulls else plan.clients
     tried = (
         (plan.fitting.surrogate, data, "arms are independent"),
@@ -96,7 +97,9 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
         try:
             fit: Fitted = fitted(surrogate, plan.arms, seen, sigma, before)
             sites = len(fit.mean) // len(plan.arms)
-            cells = how.epoch(fit, pooled.counts, sigma, order, most=left, sites=sites, turn=turn)
+            cells = how.epoch(
+                fit, pooled.counts, sigma, order, most=left, sites=sites, turn=turn, budget=budget
+            )
         except Exception as error:
             why = why_it_failed(error)
             warnings.warn(f"the fit failed ({why}): until the next one {instead}", stacklevel=2)

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, Advised
-from fedgo.beyond.epochs import Optimism, distinct, require_epochs
+from fedgo.beyond.epochs import distinct, require_epochs
 from fedgo.beyond.federation.wire import NEVER, Exchange, each_pull
 from fedgo.beyond.surrogates.models import Surrogate
 from fedgo.beyond.surrogates.sites import Sites
@@ -56,7 +56,7 @@ class Fitting:
         fits = not self.differ or how.surrogate == ADVISED.surrogate
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
-        optimism = Optimism(how.kappa, how.untried, sigma)
+        optimism = how.optimism(1, 1, sigma)
         require_epochs([how.surrogate], self.rounds, how.until, optimism)
 
 

@@ -1,10 +1,11 @@
 """How players beyond the paper play a world with a setting: UCB1, guards, surrogates, the advised setting, rivals."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from fedgo._checks import require
-from fedgo.beyond.advised import Advised
+from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard.counted import optimistic_ucb1
 from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
@@ -110,11 +111,11 @@ def surrogate(
     return Play(play)
 
 
-def advised(**options: Any) -> Play:
-    """What the book advises, or that but for some ``options``; a setting names others."""
+def advised(how: Advised = ADVISED) -> Play:
+    """Return how the advised setting is played, or another ``how``; a setting replaces some of its fields."""
 
-    @known_as(Advised.play, options)
+    @known_as(Advised.play, {} if how == ADVISED else {"how": how})
     def play(world: World, setting: Setting) -> Trace:
-        return Advised(**{**options, **setting}).play(world.problem, world.clients, world.rounds)
+        return replace(how, **setting).play(world.problem, world.clients, world.rounds)
 
     return play

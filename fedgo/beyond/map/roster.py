@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fedgo.beyond.advised import BEFORE, UCB1
 from fedgo.beyond.epochs import Event, Growing
 from fedgo.beyond.map import players as play
 from fedgo.beyond.map.players import surrogate
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
-from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
+from fedgo.beyond.surrogates.models import Surrogate
 from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.experiments.figures import STYLES
 from fedgo.experiments.players import Player, grid
@@ -77,19 +78,30 @@ def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> P
     return replace(ALGORITHMS[name], grid=settings, **changes)
 
 
+# What the advised setting was chosen from: the rule with other values, without one of its parts, and one u for all
+# budgets, as before.
+RULES: tuple[Setting, ...] = (
+    {"bold": 0.6, "share": 0.35, "early": 1.2},
+    {"bold": 0.5, "share": 0.35, "early": 1.2},
+    {"bold": 0.7, "share": 0.35, "early": 1.2},
+    {"bold": 0.6, "share": 0.25, "early": 1.2},
+    {"bold": 0.6, "share": 0.5, "early": 1.2},
+    {"bold": 0.6, "share": 0.35, "early": 1.6},
+    {"bold": 0.6, "share": 0.35, "early": 1.2, "fades": False},
+    {"bold": 0.6, "share": 0.5, "early": 1.6, "fades": False},
+    {"untried": 3.0, "share": 0.5, "early": 1.6, "fades": False},
+    {"untried": 5.0, "share": 0.5, "early": 1.6, "fades": False},
+)
+
+
 PLAYERS: dict[str, Player] = {
-    "advised": Player(
-        play.advised(), grid(kappa=(2.0, 3.0), untried=(4.0, 5.0, 6.0), share=(0.5, 1.0)), style=STYLES["advised"]
+    "advised": Player(play.advised(), RULES, style=STYLES["advised"]),
+    "before": Player(  # the advised setting before it knew its budget
+        play.advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h")
     ),
-    "bold": Player(  # the advised setting with one κ for all arms, tried or not; the same where all are tried first
-        play.advised(), grid(kappa=(3.0,), untried=(3.0,), share=(0.5,)), style=("#3D8BFD", "h"),
-        plays_on=lambda regime: regime.pulls < 8,
-    ),
-    "UCB1, planned": Player(
-        play.advised(surrogate=IndependentArms()), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")
-    ),
+    "UCB1, planned": Player(play.advised(UCB1), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")),
     "each arm first": Player(
-        play.advised(few=math.inf), setting_of="advised", style=("#B08030", "P"),
+        play.advised(replace(BEFORE, few=math.inf)), setting_of="before", style=("#B08030", "P"),
         plays_on=lambda regime: regime.pulls >= 2,
     ),
     "UCB1": Player(play.ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),

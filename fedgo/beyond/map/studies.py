@@ -84,7 +84,7 @@ MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
 # What the advice rests on: fifty runs of each, and its own choice on a hundred, of five of the twelve families.
-DECIDE = ("advised", "bold", "UCB1, planned", "each arm first", "UCB1")
+DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
 ADVICE_TUNING = (
@@ -100,6 +100,29 @@ ADVICE_TUNING = (
 
 
 ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
+
+
+# Where the advised setting chose: 100, 400, 2,000 and 20,000 pulls of families that its tuning saw before, and nowhere
+# all arms are tried first, as all its candidates play alike there.
+RULE_TUNING = (
+    Regime("cosine8", 30, rounds=8, clients=12),
+    Regime("hartmann6", 500, rounds=5),
+    Regime("hartmann6", 200, clients=1),
+    Regime("two ridges", 200, clients=1),
+    Regime("hartmann6", 500, rounds=20),
+    Regime("cosine8", 500, rounds=20),
+    Regime("magic rows", 500, sigma=0.5, rounds=20),
+    Regime("two ridges", 500, rounds=33, clients=12),
+    Regime("hartmann6", 500),
+    Regime("cosine8", 500),
+    Regime("network 6", 500),
+    Regime("cosine8", 5000),
+    Regime("hartmann6", 500, rounds=1000),
+    Regime("cosine8", 500, rounds=1000),
+)
+
+
+RULE_RUNGS = (Rung(10, 20), Rung(4, 100))
 
 
 def map_runs(name: str, regime: Regime) -> int:
@@ -123,8 +146,15 @@ def map_tuning(name: str) -> list[Regimes]:
     if len(PLAYERS[name].grid) == 1:
         return []
     if name in DECIDE:
-        return [ADVICE_TUNING]
+        return [RULE_TUNING if name == "advised" else ADVICE_TUNING]
     return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
+
+
+def map_rungs(name: str) -> tuple[Rung, ...]:
+    """Return the rungs of the choice of ``name``."""
+    if name == "advised":
+        return RULE_RUNGS
+    return ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),)
 
 
 MAP = Sweep(
@@ -133,7 +163,7 @@ MAP = Sweep(
     PLAYERS,
     ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
     chosen_on=map_tuning,
-    rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
+    rungs=map_rungs,
     regimes=REGIMES,
     runs=map_runs,
     batch=5,

@@ -148,7 +148,7 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
         with suppress(ValueError):  # a reward so far off that no index is a number
             most, row = 1 if setup.differ else None, setup.row(site)
             cells = setup.played.epoch(
-                fit, counts, setup.noise, ties, opened, retired, most, len(setup.rows), row
+                fit, counts, setup.noise, ties, opened, retired, most, len(setup.rows), row, setup.trials
             )
             arms = cells[:most] % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
@@ -181,14 +181,15 @@ def standings(setup: Setup, record: Record, site: str | None = None) -> list[Sta
     told, fit = _at(setup, record, site), posterior(setup, record.told)[0]
     counts, sums = _tally(setup, told)
     estimate = low = high = certificate = torch.full_like(sums, torch.nan)
-    tried = _tally(setup, record.told).counts > 0
-    kappa = torch.where(tried, setup.played.kappa, setup.played.untried)
-    if isinstance(fit, InUnits):
-        estimate, low, high = fit.interval(kappa)
-    elif fit is not None:
-        mean, variance = (cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance))
+    if fit is not None:
+        optimism = setup.played.optimism(max(setup.trials, len(record.told)), len(counts))
+        tried = _tally(setup, record.told).counts.repeat(len(setup.rows))
+        cells = torch.stack([fit.mean, fit.variance, optimism.of_arms(fit.mean, tried, setup.noise)])
+        mean, variance, kappa = cells.view(3, -1, len(counts))[:, setup.row(site)]
         estimate, half = mean, kappa * variance.clamp(min=0).sqrt()
         low, high = estimate - half, estimate + half
+        if isinstance(fit, InUnits):
+            estimate, low, high = fit.interval(kappa)
     if setup.guarantee is not None:
         certificate = _certificate(setup, told, setup.guarantee)
     columns = (counts.long(), sums / counts, estimate, low, high, certificate, _retired(setup, record))
