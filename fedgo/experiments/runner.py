@@ -174,8 +174,7 @@ class Sweep:
         return self.players[name].setting_of or name
 
     def group(self, name: str, regime: Regime) -> Regimes:
-        """Return the group of regimes on which the setting of ``name`` for ``regime`` is chosen, () without a choice.
-        """
+        """Return the group of regimes on which the setting of ``name`` for ``regime`` is chosen, () without a choice."""
         groups = self.chosen_on(self.chooser(name))
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
@@ -405,8 +404,7 @@ def run(
 
 
 def asked(table: Any, players: Sequence[str], regime: str) -> Any:
-    """Return which rows of ``table`` are of the ``players`` and on regimes with ``regime`` in their name, as booleans.
-    """
+    """Return for each row of ``table`` whether it is of the ``players`` and of a regime with ``regime`` in its name."""
     in_regime = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
     return table["player"].isin(players) & np.array(in_regime, dtype=bool)
 
