@@ -174,7 +174,7 @@ class Sweep:
         return self.players[name].setting_of or name
 
     def group(self, name: str, regime: Regime) -> Regimes:
-        """Return the group of regimes on which the setting of ``name`` for ``regime`` is chosen, () without a choice."""
+        """Return the group of regimes on which ``name`` chooses its setting for ``regime``, or () if there is none."""
         groups = self.chosen_on(self.chooser(name))
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
