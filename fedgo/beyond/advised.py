@@ -8,10 +8,11 @@ the setting was chosen and what to expect of it.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from torch import Tensor
 
-from fedgo._checks import count
+from fedgo._checks import count, number, require, require_kind
 from fedgo.beyond.epochs import Beginning, Growing, Optimism, Quicker, each_arm, surrogate_ucb
 from fedgo.beyond.planning import plan
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
@@ -19,6 +20,11 @@ from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate
 from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
+
+_NUMBERS = ("kappa", "untried", "share", "few", "bold", "early", "fades")
+_LATER = {
+    "later": True
+}  # a field that a plan of an earlier fedgo does not have: left out where it is 0, False or None
 
 
 @dataclass(frozen=True)
@@ -32,25 +38,56 @@ class Advised:
 
     Args:
         surrogate: The model.
-        kappa: κ, the standard deviations of optimism for an arm that was pulled.
+        kappa: κ, the standard deviations of optimism for an arm that was pulled, at least 0.
         untried: u for every budget; None means u = max(κ, ``bold``·ln(NT)).
-        bold: By how much u grows with the logarithm of the budget.
-        share: See above.
-        few: See above.
+        share: By how much T₀ grows with √(NT), above 0.
+        few: Up to how many arms for each √(NT) all are pulled before the first fit, at least 0.
         until: When an epoch ends.
-        early: See above; None means that all epochs grow as ``until`` says.
+        bold: By how much u grows with the logarithm of the budget, at least 0.
+        early: The factor of early epochs, above 1; None means that all epochs grow as ``until`` says.
         fades: Whether κ falls; if it does not, κ of every pulled arm is ``kappa``.
+
+    Raises:
+        ValueError: A number is out of its range; a ``TypeError`` if it is no number.
     """
 
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
     kappa: float = 3.0
     untried: float | None = None
-    bold: float = 0.6
     share: float = 0.35
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
-    early: float | None = 1.2
-    fades: bool = True
+    bold: float = field(default=0.6, metadata=_LATER)
+    early: float | None = field(default=1.2, metadata=_LATER)
+    fades: bool = field(default=True, metadata=_LATER)
+
+    def __post_init__(self) -> None:
+        self.optimism(1, 1)
+        number("bold", self.bold, "give by how much u grows with ln(NT), at least 0", least=0)
+        number("share", self.share, "give T₀ over √(NT), above 0", above=0)
+        number(
+            "few", self.few, "give the most arms for each √(NT) of which all are tried, at least 0", least=0
+        )
+        if self.early is not None:
+            number("early", self.early, "give a factor above 1 by which early pulls grow", above=1)
+        require_kind(isinstance(self.fades, bool), "fades", self.fades, "give True or False")
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """The numbers of the setting by their names, without the model, as a file of JSON holds them."""
+        return {name: getattr(self, name) for name in _NUMBERS} | {"growth": self.until.factor}
+
+    def set(self, setting: Mapping[str, Any]) -> "Advised":
+        """Return the same with another ``setting``, as the property gives it.
+
+        Raises:
+            ValueError: A name is missing or unknown, or a number is out of its range.
+        """
+        names = [*_NUMBERS, "growth"]
+        fits = isinstance(setting, Mapping) and set(setting) == set(names)
+        require(fits, "the setting", setting, f"give {', '.join(names)}")
+        numbers = dict(setting)
+        return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 
     def first(self, clients: int, arms: int, rounds: int) -> int:
         """Return T₀ ≤ K = ``arms``, the pulls before the first fit, of N = ``clients`` and T = ``rounds``."""
@@ -144,12 +181,12 @@ class Advised:
 
 
 ADVISED = Advised()
-# The advised setting before it knew its budget, which goes on in what was begun with it.
-BEFORE = Advised(untried=5.0, share=0.5, early=None, fades=False)
-UCB1 = Advised(IndependentArms(), kappa=2.0, untried=2.0, share=0.5, early=None, fades=False)
+# The advised setting before it knew its budget, with which go on the studies that were begun with it.
+BEFORE = Advised(untried=5.0, share=0.5, bold=0.0, early=None, fades=False)
+UCB1 = replace(BEFORE, surrogate=IndependentArms(), kappa=2.0, untried=2.0)
 # By the names that a study and its command line know.
 METHODS: Mapping[str, Advised] = {
     "advised": ADVISED,
     "ucb1": UCB1,
-    "every arm once": replace(ADVISED, few=math.inf),
+    "every arm once": replace(ADVISED, few=1e9),
 }

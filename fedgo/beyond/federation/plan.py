@@ -214,7 +214,8 @@ def _in_words(content: Any) -> str:
     if isinstance(content, partial):
         return f"partial{_in_words((content.func, *content.args, *sorted(content.keywords.items())))}"
     if is_dataclass(content) and not isinstance(content, type):
-        kind, parts = type(content), [getattr(content, each.name) for each in fields(content)]
+        held = [(each.metadata.get("later"), getattr(content, each.name)) for each in fields(content)]
+        kind, parts = type(content), [part for later, part in held if part or not later]
         return f"{kind.__module__}.{kind.__qualname__}{_in_words(parts)}"
     if isinstance(content, Real) and not isinstance(content, bool):
         exact = float(content)

@@ -1,7 +1,6 @@
 """Who plays beyond the paper: `PLAYERS` of the regime map, `VARIANTS` of surrogates that differ in one thing each, and
 `EVERY` with a guard."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -101,7 +100,7 @@ PLAYERS: dict[str, Player] = {
     ),
     "UCB1, planned": Player(play.advised(UCB1), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")),
     "each arm first": Player(
-        play.advised(replace(BEFORE, few=math.inf)), setting_of="before", style=("#B08030", "P"),
+        play.advised(replace(BEFORE, few=1e9)), setting_of="before", style=("#B08030", "P"),
         plays_on=lambda regime: regime.pulls >= 2,
     ),
     "UCB1": Player(play.ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedgo._checks import count, number, on_cpu, require
+from fedgo.beyond.advised import BEFORE, METHODS, UCB1
 from fedgo.beyond.federation.wire import HUGE
 from fedgo.beyond.study.setup import Options, Setup
 from fedgo.beyond.surrogates.models import Surrogate
@@ -20,7 +21,9 @@ Trial = tuple[str, str]
 Told = tuple[str, str, float]
 
 _VERSION = 1
-_ABOUT = ("trials", "noise", "method", "sites", "centre", "spread", "reach", "seed", "differ", "joined")
+_ABOUT = (
+    "trials", "noise", "method", "sites", "centre", "spread", "reach", "seed", "differ", "joined", "setting",
+)  # fmt: skip
 _FIELDS = ("about", "columns", "options", "begun", "retired", "open", "told", "plan", "until")
 
 
@@ -80,6 +83,8 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
     about, named = content["about"], content["options"]
     if isinstance(about, dict) and "differ" not in about:  # a study begun by an earlier fedgo
         about |= {"differ": False, "joined": 0}
+    if isinstance(about, dict) and "setting" not in about:
+        about["setting"] = _before(about)
     _require_fields("about", about, (*_ABOUT, "own"))
     remedy = "give the same surrogate again: a file cannot hold it"
     require(surrogate is not None or about["own"] is False, "the method", about["method"], remedy)
@@ -94,6 +99,13 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
     require(len(set(retired)) < len(named), "retired", list(retired), "keep at least one option")
     until = count("until", content["until"], "give the number of rewards at which a plan ends", least=0)
     return setup, Record(told, opened, retired, plan, until)
+
+
+def _before(about: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the setting of a study ``about`` which its file does not say it: the one before it knew its budget."""
+    once = about.get("method") == "every arm once" and not about.get("differ")
+    how = UCB1 if about.get("method") == "ucb1" else BEFORE
+    return how.setting | ({"few": METHODS["every arm once"].few} if once else {})
 
 
 def checked_reward(received: Any) -> float:

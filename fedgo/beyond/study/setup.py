@@ -5,7 +5,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -170,6 +170,7 @@ class Setup:
         seed: Decides the order of the first options, and ties.
         differ: Whether the sites have reward functions of their own, of which each is fitted.
         joined: How many of the sites joined later; they are the last ones.
+        setting: How boldly is played, the numbers of `Advised.setting`; those of the method unless given.
 
     Raises:
         TypeError: A field is of another kind.
@@ -189,6 +190,7 @@ class Setup:
     seed: int = 0
     differ: bool = False
     joined: int = 0
+    setting: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         checked: dict[str, Any] = {"options": self.options.checked(), "sites": named_sites(self.sites)}
@@ -215,6 +217,8 @@ class Setup:
             names = list(METHODS)
             remedy = f"choose one of {names}, or give a Surrogate"
             require(self.method in names, "method", self.method, remedy)
+        if self.setting is None:
+            object.__setattr__(self, "setting", METHODS.get(self.method, METHODS["advised"]).setting)
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
         if self.differ:
             remedy = "give two at least (--site twice in a shell), or leave differ out"
@@ -230,10 +234,10 @@ class Setup:
 
     @cached_property
     def played(self) -> Advised:
-        """What is played: the method of this name, or the advised one with the user's own model; with the model of
-        sites that differ, if they do."""
-        surrogate = Sites() if self.differ else self.surrogate
-        return METHODS[self.method] if surrogate is None else replace(METHODS["advised"], surrogate=surrogate)
+        """What is played: the setting with the model of the method, of the user, or of sites that differ."""
+        method = METHODS.get(self.method, METHODS["advised"])
+        surrogate = Sites() if self.differ else self.surrogate or method.surrogate
+        return replace(method, surrogate=surrogate).set(self.setting or {})
 
     @cached_property
     def arms(self) -> Tensor:
