@@ -113,8 +113,9 @@ class Trace:
         """Return a pandas frame with a row for each run.
 
         Its columns are the final ``regret``; ``late_regret``, the mean regret of a step in the last tenth of the steps;
-        ``stuck``, whether the best arm is not pulled in that tenth; the ``scalars`` sent, those of Phase II and those
-        of its second half; the ``synchronisations``; and `failed_fits`. The last tenth of n steps is ⌈n/10⌉ steps.
+        ``misses_best``, whether the best arm is not pulled in that tenth; the ``scalars`` sent, those of Phase II and
+        those of its second half; the ``synchronisations``; and `failed_fits`. The last tenth of n steps is ⌈n/10⌉
+        steps.
         """
         import pandas
 
@@ -124,7 +125,7 @@ class Trace:
         columns = {
             "regret": self.cumulative_regret[:, -1],
             "late_regret": late.mean(1),
-            "stuck": (late > 0).all(1),
+            "misses_best": (late > 0).all(1),
             "scalars": sent.sum(1),
             "scalars_phase_two": sent[:, self.phase_one :].sum(1),
             "scalars_late": sent[:, half:].sum(1),

@@ -69,8 +69,8 @@ def test_the_last_tenth_is_of_a_tenth_of_the_steps_rounded_up(steps, late):
     regret = torch.zeros(2, steps, dtype=torch.float64)
     regret[0, -late:] = regret[1, : steps - late] = 3.0
     frame = Trace("a", "p", 1, 0, blank, regret, regret, blank, blank, blank.bool()).to_frame()
-    assert frame["late_regret"].tolist() == [3.0, 0.0] and frame["stuck"].tolist() == [True, False]
+    assert frame["late_regret"].tolist() == [3.0, 0.0] and frame["misses_best"].tolist() == [True, False]
     shorter = regret.clone()
     shorter[0, -late] = 0.0  # the first of the last tenth
     frame = Trace("a", "p", 1, 0, blank, shorter, shorter, blank, blank, blank.bool()).to_frame()
-    assert not frame["stuck"].any()
+    assert not frame["misses_best"].any()

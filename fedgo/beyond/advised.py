@@ -62,7 +62,7 @@ class Advised:
     fades: bool = field(default=True, metadata=_LATER)
 
     def __post_init__(self) -> None:
-        self.optimism(1, 1)
+        Optimism(self.kappa, self.untried)
         number("bold", self.bold, "give by how much u grows with ln(NT), at least 0", least=0)
         number("share", self.share, "give T₀ over √(NT), above 0", above=0)
         number(
@@ -132,9 +132,10 @@ class Advised:
         arms, budget = problem.means.shape[1], clients * rounds
         first = self.first(clients, arms, rounds)
         left = phase_one_length(clients, rounds) + budget - first
+        begins = Beginning(exploration=each_arm(problem, first), foretold=True)
         return surrogate_ucb(
             problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.epochs(budget, arms),
-            optimism=self.optimism(budget, arms, sigma), begins=Beginning(None, each_arm(problem, first)),
+            optimism=self.optimism(budget, arms, sigma), begins=begins,
         )  # fmt: skip
 
     def epoch(

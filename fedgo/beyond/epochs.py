@@ -129,12 +129,20 @@ class Optimism:
 class Beginning:
     """What the first fit follows on: the Phase I of a ``start``, or another ``exploration``, for instance `each_arm`.
 
-    With neither it is ⌈√(NT)⌉ uniform pulls. Unless ``informed``, the surrogate does not see the data of Phase I.
+    With neither it is ⌈√(NT)⌉ uniform pulls.
+
+    Args:
+        start: The Phase I of the paper, with ŵ₀.
+        exploration: Other pulls.
+        informed: Whether the surrogate sees the data of Phase I.
+        foretold: Whether all clients and the server know from a common seed who pulls which arm in the
+            ``exploration``, so that only sums are sent of it.
     """
 
     start: Start | None = None
     exploration: Exploration | None = None
     informed: bool = True
+    foretold: bool = False
 
     def __post_init__(self) -> None:
         both = self.start is not None and self.exploration is not None
@@ -264,7 +272,7 @@ class Epochs:
         """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""
         if self.planning == "own":
             return counts_and_sums(tally)
-        return Message(tally, (tally.counts > 0).sum(-1))
+        return sums_alone(tally)
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
@@ -298,6 +306,11 @@ class Epochs:
         own = gain.unflatten(1, (-1, clients)).cumsum(1)
         fired: Tensor = own * torch.arange(1, own.shape[1] + 1).unsqueeze(-1) > self.until.gamma
         return fired.flatten(1)[:, :pulls]
+
+
+def sums_alone(tally: Tally) -> Message[Tally]:
+    """Return the message with the sum of each arm that ``tally`` (R, …, K) has pulls of, where its counts are known."""
+    return Message(tally, (tally.counts > 0).sum(-1))
 
 
 def require_epochs(
@@ -386,7 +399,8 @@ def surrogate_ucb(
     if begins.informed:
         first = phase_one_tally(exploration, 1, arms).summed()
         if guarantee is None:
-            exploration, first = exchange(exploration, clients, arms, told)
+            message = sums_alone if begins.foretold else counts_and_sums
+            exploration, first = exchange(exploration, clients, arms, told, message)
     learner = Epochs(
         clients, problem.arms, problem.runs, each, first, order_of_ties(problem, 1),
         sigma, optimism, until, planning, clients * rounds, begun,

@@ -1,5 +1,6 @@
 """The advised setting: against SciPy, BoTorch and a plain transcription; the plan on many arms."""
 
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.stats import yeojohnson
 
 from fedgo import Network, Problem, hartmann6
 from fedgo.beyond import planning
-from fedgo.beyond.advised import ADVISED, UCB1, Advised
+from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess, single_task_gp
 from fedgo.beyond.surrogates.models import IndependentArms
@@ -59,7 +60,9 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
 
 
 @pytest.mark.parametrize(
-    "advised", [ADVISED, Advised(few=0.0), UCB1], ids=["all first", "some first", "UCB1"]
+    "advised",
+    [ADVISED, Advised(few=0.75, bold=1.2), replace(BEFORE, few=0.0), UCB1],
+    ids=["all first", "some first", "before", "UCB1"],
 )
 def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
     clients, rounds = 3, 24
@@ -79,12 +82,18 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
 
         fit = independent if advised is UCB1 else warped.posterior(arms, sigma)
         reward_of = rewards(problem, 0, trace.arm.shape[1])
+        untried, until, root = advised.untried, ("growing", 1.6, 4), (clients * rounds) ** 0.5
+        fades = untried is None and advised.few * root < 9
+        if untried is None:
+            untried = max(3, advised.bold * np.log(clients * rounds))
+        if fades:
+            until = (*until, 1.2, advised.few * root)
+            assert untried > 5 and advised.first(clients, 9, rounds) == 3
         pairs = list(zip(trace.arm[0, :first].tolist(), trace.reward[0, :first].tolist(), strict=True))
         told = reference.play(
             fit, pairs, lambda arm, t, of=reward_of, begun=first: of(arm, begun + t), clients,
             trace.arm.shape[1] - first, sigma,
-            advised.kappa, ("growing", 1.6, 4), "joint", order_of_ties(problem, 1)[0].numpy(),
-            advised.untried,
+            advised.kappa, until, "joint", order_of_ties(problem, 1)[0].numpy(), untried, fades,
         )  # fmt: skip
         assert trace.arm[0, first:].tolist() == told.arm
         assert trace.up[0, first:].tolist() == told.up and trace.down[0, first:].tolist() == told.down
@@ -135,11 +144,8 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
 
 def test_all_arms_come_first_where_they_are_few():
     assert ADVISED.first(12, 30, 30) == 30 and ADVISED.first(20, 50, 100) == 50
-    assert (
-        ADVISED.first(20, 500, 100) == 23
-        and ADVISED.first(20, 500, 1000) == 71
-        and ADVISED.first(1, 3, 1) == 2
-    )
+    assert BEFORE.first(20, 500, 100) == 23 and BEFORE.first(20, 500, 1000) == 71
+    assert ADVISED.first(20, 500, 100) == 16 and ADVISED.first(1, 3, 1) == 2
     problem = hartmann6(2, arms=20)
     trace = ADVISED.play(problem, 5, 40)
     assert (trace.arm[:, :20].sort(1).values == torch.arange(20)).all()
@@ -154,3 +160,52 @@ def test_while_all_rewards_are_alike_the_arms_are_independent():
     data = Tally(torch.tensor([2.0, 1, 0]).double(), torch.tensor([2.0, 1, 0]).double())
     fit = GaussianProcess(warp=True).fit(problem.arms[0, :3], data, 0.5)
     assert fit.mean.tolist() == [1, 1, 1] and fit.variance[:2].tolist() == [0.125, 0.25]
+
+
+def test_where_all_arms_are_tried_first_the_play_is_the_one_before_it_knew_its_budget():
+    problem = skewed(2, 2, 12, 2)
+    for clients, rounds in ((3, 24), (1, 60)):
+        now, then = (how.play(problem, clients, rounds) for how in (ADVISED, BEFORE))
+        assert now == then
+    assert not torch.equal(ADVISED.play(problem, 1, 20).arm, BEFORE.play(problem, 1, 20).arm)
+
+
+def test_a_budget_of_one_pull_and_more_arms_than_the_budget_are_played():
+    problem = skewed(4, 2, 40, 2)
+    assert ADVISED.play(problem, 1, 1).arm.shape == (2, 3)  # two distinct arms, and one round
+    trace = ADVISED.play(problem, 2, 5)
+    assert trace.phase_one == 2 and trace.arm.shape == (2, 14)
+
+
+def test_a_budget_that_is_exceeded_goes_on_from_the_pulls_that_are_made():
+    problem = skewed(5, 1, 300, 2)
+    counts = torch.zeros(300, dtype=torch.float64)
+    counts[:40] = 1.0
+    data = Tally(counts, counts * problem.means[0])
+    fit, order = ADVISED.surrogate.fit(problem.arms[0], data, 0.2), torch.arange(300).double()
+    plans = [ADVISED.epoch(fit, counts, 0.2, order, budget=budget) for budget in (0, 10, 40, 1000)]
+    assert torch.equal(plans[0], plans[1]) and torch.equal(plans[1], plans[2])
+    assert len(plans[3]) == 8 and len(plans[2]) == 24  # 40 pulls are early of 1,000, and late of 40
+    assert ADVISED.optimism(400, 300).untried == pytest.approx(0.6 * np.log(400))
+    assert ADVISED.optimism(100, 300).untried == 3.0
+
+
+def test_kappa_falls_to_that_of_an_arm_that_is_known():
+    how = ADVISED.optimism(10**4, 10**4)
+    mean, counts = torch.tensor([0.0, 1.0, 2.0, 9.0]).double(), torch.tensor([1.0, 4.0, 1e9, 0.0]).double()
+    kappa = how.of_arms(torch.stack([mean, mean]), torch.stack([counts, counts]), 0.5)
+    high = 0.6 * np.log(1e4)
+    assert torch.equal(kappa[0], kappa[1]) and kappa[0, 3] == pytest.approx(high)
+    # the means of the arms that were pulled have the variance 1
+    expected = [3 + (high - 3) * 0.25 / (0.25 + n) for n in (1, 4)]
+    assert kappa[0, :2].tolist() == pytest.approx(expected) and kappa[0, 2] == pytest.approx(3)
+    flat = ADVISED.optimism(10**4, 200).of_arms(mean, counts, 0.5)
+    assert flat.tolist() == pytest.approx([3, 3, 3, high])
+
+
+def test_a_setting_is_the_same_after_it_was_written_down():
+    for how in (ADVISED, BEFORE, UCB1):
+        assert replace(Advised(how.surrogate)).set(json.loads(json.dumps(how.setting))) == how
+    for wrong in ({}, ADVISED.setting | {"gamma": 1.0}, None):
+        with pytest.raises(ValueError, match=r"the setting is .* give kappa, untried, share"):
+            ADVISED.set(wrong)

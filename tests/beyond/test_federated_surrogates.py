@@ -13,16 +13,19 @@ from federated import RIDGE, explored, pull, small, started, with_surrogate
 
 from fedgo import Network, realizable
 from fedgo.beyond import Client, Fitting, Plan, Server, converse, play
-from fedgo.beyond.advised import ADVISED, METHODS
-from fedgo.beyond.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.advised import ADVISED, BEFORE, METHODS
+from fedgo.beyond.epochs import Beginning, Growing, each_arm, surrogate_ucb
+from fedgo.beyond.federation import wire
 from fedgo.beyond.federation.model import course
+from fedgo.beyond.federation.wire import Kind, Refused
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess, single_task_gp
 from fedgo.beyond.surrogates.models import IndependentArms
 from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 
 
 def bill(trace, until, arms):
-    """Up counts and sums of every client, down its share of the plan, one arm at least, and when it calls."""
+    """Up counts and sums of every client, at first the sums alone, down its share of the plan, one arm at least, and
+    when it calls."""
     first, clients, steps = trace.phase_one, trace.clients, trace.arm.shape[1]
     up, down = torch.zeros_like(trace.up), torch.zeros_like(trace.down)
     before = 0
@@ -30,6 +33,9 @@ def bill(trace, until, arms):
         since = range(end) if end == first else range(before - first, end - first)
         pulls = [sum(t % clients == i for t in since) for i in range(clients)]
         up[0, end - 1] = sum(2 * min(own, arms) for own in pulls)
+        if end == first:
+            up[0, end - 1] = sum(len({*trace.arm[0, i:first:clients].tolist()}) for i in range(clients))
+            assert up[0, end - 1] == trace.up[0, end - 1]
         length, turn = min(until.length(end), steps - end or clients), (end - first) % clients
         shares = [len(range((i - turn) % clients, length, clients)) for i in range(clients)]
         down[0, end - 1] = sum(max(1, share) + 1 for share in shares)
@@ -51,11 +57,11 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
         surrogate,
         clients,
         rounds,
-        until=Growing(1.6),
-        optimism=Optimism(untried=5.0),
-        begins=Beginning(exploration=exploration),
+        until=ADVISED.epochs(clients * rounds, arms),
+        optimism=ADVISED.optimism(clients * rounds, arms),
+        begins=Beginning(exploration=exploration, foretold=True),
     )
-    up, down = bill(simulated, Growing(1.6), arms)
+    up, down = bill(simulated, ADVISED.epochs(clients * rounds, arms), arms)
     assert play(problem, plan, clients * rounds) == replace(simulated, up=up, down=down)
     assert simulated.sync.sum() >= 2
 
@@ -200,3 +206,45 @@ def test_a_plan_whose_parts_have_no_name_is_refused(model):
         ValueError, match=r"a part of the plan is .*give a dataclass, or a function of a module"
     ):
         with_surrogate(Modelled(model))
+
+
+def test_a_plan_begun_before_the_advised_setting_knew_its_budget_has_the_fingerprint_of_then():
+    arms = torch.rand(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plans = [
+        Plan(arms, clients=3, fitting=Fitting(0.1, 30, how)) for how in (BEFORE, METHODS["ucb1"], ADVISED)
+    ]
+    # as computed at commit cefbcb8, of ADVISED and of UCB1
+    assert [plan.fingerprint for plan in plans[:2]] == [0x3511F06F717C4C9F, 0x9C8CAF295B272424]
+    assert plans[2].fingerprint != plans[0].fingerprint
+
+
+def test_a_first_answer_says_its_counts_only_if_they_are_not_those_of_the_seed():
+    problem, plan = with_surrogate(rounds=8)
+    usual, other = Client(plan, 0), Client(plan, 1)
+    for client in (usual, other):
+        pull(problem, client, len(plan.first_share(client.me)[0]))
+    other.tell(0, 0.25)
+    server = Server(plan)
+    server.begin()
+    sent = {}
+    for client in (usual, other):
+        sent[client.me] = client.answer(server.letters()[client.me])
+        assert server.accept(sent[client.me], sender=client.me)
+    touched = len(set(plan.first_share(0)[0].tolist()))
+    letters = [wire.decode(letter, plan.fingerprint) for letter in sent.values()]
+    assert [letter.kind for letter in letters] == [Kind.SUMS, Kind.STATISTICS]
+    assert [len(letter.numbers) for letter in letters] == [
+        touched,
+        2 * min(6, int(other.memory.sent[0].sum())),
+    ]
+    assert server.scalars[0] == sum(len(letter.numbers) for letter in letters)
+    server.merge()
+    assert torch.equal(server.desk.total, usual.memory.sent + other.memory.sent)
+    usual.answer(server.letters()[0])
+    assert usual.memory.applied.number == 2
+    wrong = letters[0]._replace(numbers=letters[0].numbers[:-1])
+    with pytest.raises(Refused, match="sums of"):
+        wire.with_counts(wrong, plan.foretold(wrong))
+    later = letters[0]._replace(since=letters[0].exchange)
+    with pytest.raises(Refused, match="sums of 0 arms"):
+        wire.with_counts(later, plan.foretold(later))

@@ -108,7 +108,7 @@ def test_every_player_plays_a_small_regime_to_its_end(name):
     world = TINY.world(2, encoding="counts")
     trace = player.play(world, {"kappa": 1.0} if player.setting_of else player.grid[0])
     # T₀ + NT = 3 + 6: after 6 arms there is one round of two left, or with the advised rule whole rounds beyond
-    steps = {"process, each arm first": 6 + 2} | dict.fromkeys(("advised", "bold", "UCB1, planned"), 2 + 8)
+    steps = {"process, each arm first": 6 + 2} | dict.fromkeys(("advised", "before", "UCB1, planned"), 2 + 8)
     steps["each arm first"] = 6 + 4
     assert trace.arm.shape[1] == steps.get(name.removeprefix("variant "), world.steps)
     assert (trace.communication[:, -1] > 0).all() == (name != "N-GO-UCB")

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from fedgo import Problem
 from fedgo._streams import generator
 from fedgo.beyond import Client, Fitting, Plan, Server, Study, converse, play
-from fedgo.beyond.advised import ADVISED, METHODS
+from fedgo.beyond.advised import ADVISED, BEFORE, METHODS
 from fedgo.beyond.map import sites as measured
 from fedgo.beyond.map.sites import Differing, OwnFromThree, measure_sites, of_sites
 from fedgo.beyond.map.studies import DIFFER
@@ -154,7 +154,7 @@ def test_the_plan_is_that_of_the_dense_implementation_and_stays_with_the_site(se
     ties = torch.rand(9, generator=torch.Generator().manual_seed(seed)).double()
     begun, turn = ([], [3, 30, 3])[seed % 2], seed % 4
     retired = torch.arange(9) == (seed if seed % 3 == 0 else -1)
-    cells = ADVISED.epoch(fit, n.sum(0), SIGMA, ties, begun, retired, sites=4, turn=turn)
+    cells = BEFORE.epoch(fit, n.sum(0), SIGMA, ties, begun, retired, sites=4, turn=turn)
     covariance = fit.covariance(torch.arange(n.numel())).numpy()
     expected = reference.epoch(
         fit.mean.numpy(),

@@ -192,7 +192,7 @@ class Client:
         must(kind != Kind.STATISTICS, f"kind {kind.name}: a client sends it, and gets none")
         must(letter.client == self.me, f"for client {letter.client}: this is client {self.me}")
         if asked and memory.reply is not None and exchange == answered:
-            return memory.reply.encode(plan.fingerprint)
+            return plan.encoded(memory.reply)
         if not asked and self._is_over(letter):
             return None
         step, first = CLIENT.get((self.state, kind)), answered.number + asked
@@ -203,7 +203,7 @@ class Client:
         if not asked:
             self._model = self._model_of(memory)
         self.memory = memory
-        return None if memory.reply is None else memory.reply.encode(plan.fingerprint)
+        return None if memory.reply is None else plan.encoded(memory.reply)
 
     def _is_over(self, letter: Letter) -> bool:
         """Return whether ``START``, ``NEWS`` or a ``PLAN`` came before, or is for an earlier start of this client."""
@@ -218,7 +218,7 @@ class Client:
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:
             return False
-        return letter.used == wire.checksum(reply.encode(self.plan.fingerprint))
+        return letter.used == wire.checksum(self.plan.encoded(reply))
 
     def _answer_early(self, letter: Letter) -> Memory:
         """Answer with the counts and sums of Phase I, or with none if others have ended Phase I."""

@@ -15,7 +15,7 @@ from fedgo._checks import count, number, on_cpu, require, require_finite, requir
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import distinct, require_epochs
-from fedgo.beyond.federation.wire import NEVER, Exchange, each_pull
+from fedgo.beyond.federation.wire import NEVER, Exchange, Letter, each_pull, without_counts
 from fedgo.beyond.surrogates.models import Surrogate
 from fedgo.beyond.surrogates.sites import Sites
 from fedgo.langevin import Langevin, langevin_rounds, last
@@ -41,7 +41,7 @@ class Fitting:
     sigma: float
     rounds: int
     how: Advised = ADVISED
-    differ: bool = False
+    differ: bool = field(default=False, metadata={"later": True})
 
     @property
     def surrogate(self) -> Surrogate:
@@ -154,6 +154,21 @@ class Plan:
         own = self.first[client :: self.clients]
         return own, len(own)
 
+    def foretold(self, letter: Letter) -> Tensor:
+        """Return the counts that an answer ``letter`` has if its client made its pulls of Phase I and no others, (K,).
+
+        They follow from the common seed, so that the first answer need not say them. They are 0 for a later answer, and
+        for any with a network, whose clients answer with residuals.
+        """
+        first, _ = self.first_share(letter.client)
+        if self.fitting is None or letter.since != self.known_exchange:
+            first = first[:0]
+        return torch.bincount(first, minlength=len(self.arms)).double()
+
+    def encoded(self, letter: Letter) -> bytes:
+        """Return the bytes of ``letter``, without the counts that both sides know from the common seed."""
+        return without_counts(letter, self.foretold(letter)).encode(self.fingerprint)
+
     def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
         """Of ``planned`` (L,), where client ``turn`` is first, the arms of ``client``, one at least, and after how many
         of its own pulls it calls: once the ``length`` of the epoch is reached where all take turns."""
@@ -215,7 +230,7 @@ def _in_words(content: Any) -> str:
         return f"partial{_in_words((content.func, *content.args, *sorted(content.keywords.items())))}"
     if is_dataclass(content) and not isinstance(content, type):
         held = [(each.metadata.get("later"), getattr(content, each.name)) for each in fields(content)]
-        kind, parts = type(content), [part for later, part in held if part or not later]
+        kind, parts = type(content), [part for later, part in held if not later or part]
         return f"{kind.__module__}.{kind.__qualname__}{_in_words(parts)}"
     if isinstance(content, Real) and not isinstance(content, bool):
         exact = float(content)

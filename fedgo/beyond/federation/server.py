@@ -167,12 +167,13 @@ class Server:
         Raises:
             Refused: If the letter does not fit; then nothing has changed.
         """
-        letter = wire.decode(received, self.plan.fingerprint, self.desk.federation)
+        sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
+        letter = wire.with_counts(sent, self.plan.foretold(sent))
         self._check(letter, sender)
         if letter.client in self.desk.inbox:
             return False
         self.desk = self.desk._replace(inbox=self.desk.inbox | {letter.client: letter})
-        Star(1, self.ledger).collect(Message(letter, len(letter.numbers)), _BOOKED)
+        Star(1, self.ledger).collect(Message(letter, len(sent.numbers)), _BOOKED)
         return True
 
     def _check(self, letter: Letter, sender: int | None = None) -> None:
@@ -252,7 +253,7 @@ class Server:
         desk = self.desk._replace(planned=planned, total=total, inbox={}, open=False)
         named = _named(self.number, desk)
         for client in data:
-            checksum = wire.checksum(inbox[client].encode(self.plan.fingerprint))
+            checksum = wire.checksum(self.plan.encoded(inbox[client]))
             accounts[client] = _settled(accounts[client], inbox[client], checksum, named, total)
         return desk._replace(exchange=named, accounts=tuple(accounts))
 

@@ -47,12 +47,13 @@ def must(condition: bool, reason: str) -> None:
 
 
 class Kind(IntEnum):
-    """What a letter is: ``SYNCHRONISE`` asks, ``STATISTICS`` answer, and the others want no answer."""
+    """What a letter is: ``SYNCHRONISE`` asks, ``STATISTICS`` or ``SUMS`` answer, and the others want no answer."""
 
     # 1 to 4 were of earlier versions
     SYNCHRONISE, STATISTICS = 5, 6  # a request, and the counts and sums since the last one
     START, NEWS = 7, 8  # ŵ₀, and the counts and sums that this client has not got; no answer
     PLAN = 9  # this client's arms in their order, and after how many of its own pulls it calls; no answer
+    SUMS = 10  # STATISTICS whose counts both sides know from the plan: the sums of the arms with pulls alone
 
 
 class Exchange(NamedTuple):
@@ -169,6 +170,28 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
     fits = bool((data[1].abs() <= 2 * HUGE * data[0]).all())
     must(fits, f"no statistics: a sum is beyond {2 * HUGE:g} for each pull, or of an arm without pulls")
     return data
+
+
+def without_counts(letter: Letter, counts: Tensor) -> Letter:
+    """Return ``letter``, or the shorter one of kind ``SUMS`` if it is an answer with just these ``counts`` (K,)."""
+    if letter.kind != Kind.STATISTICS or not counts.any():
+        return letter
+    own, sums = unpack(letter.numbers, len(counts))
+    return letter._replace(kind=Kind.SUMS, numbers=sums[counts > 0]) if torch.equal(own, counts) else letter
+
+
+def with_counts(letter: Letter, counts: Tensor) -> Letter:
+    """Return the answer of which `without_counts` made ``letter``.
+
+    Raises:
+        Refused: If there are not as many sums as arms with ``counts`` (K,) above 0.
+    """
+    if letter.kind != Kind.SUMS:
+        return letter
+    touched, size = counts > 0, len(letter.numbers)
+    must(0 < size == int(touched.sum()), f"wrong shape: {size} sums of {int(touched.sum())} arms")
+    sums = torch.zeros_like(counts).masked_scatter(touched, letter.numbers)
+    return letter._replace(kind=Kind.STATISTICS, numbers=pack(torch.stack([counts, sums])))
 
 
 def each_pull(counts: Tensor) -> Tensor:

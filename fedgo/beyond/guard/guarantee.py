@@ -35,7 +35,7 @@ reward beyond f. The guard does not say whether the proposal is any good.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import EventTriggered, Settings
 from fedgo.problem import Problem
 from fedgo.simulation import Learner, largest, order_of_ties, simulate
-from fedgo.star import Ledger, Star, When
+from fedgo.star import Ledger, Message, Star, When
 from fedgo.theory.confidence import information_bound, noise_radius
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 from fedgo.trace import Trace
@@ -320,11 +320,17 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
     return Tally(client @ hit, client @ (hit * exploration.reward.unsqueeze(-1)))
 
 
-def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
+def exchange(
+    exploration: Exploration,
+    clients: int,
+    arms: int,
+    told: bool,
+    message: Callable[[Tally], Message[Tally]] = counts_and_sums,
+) -> tuple[Exploration, Tally]:
     """Return Phase I with the cost of exchanging its counts and sums, and these counts and sums, (S, K).
 
     The cost is charged to the last step of ``exploration``. Counts and sums go up, unless ``told`` says that the server
-    knows them already, and come down to all N = ``clients`` clients.
+    knows them already, and come down to all N = ``clients`` clients, each as a ``message``.
     """
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
@@ -332,8 +338,8 @@ def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> t
         return exploration, data.summed()
     billed = exploration._replace(ledger=Ledger(*(part.clone() for part in exploration.ledger)))
     star, when = Star(clients, billed.ledger), When(torch.arange(runs), torch.full((runs,), length - 1))
-    news = (data if told else star.collect(counts_and_sums(data), when)).summed()
-    return billed, star.broadcast(counts_and_sums(news), when)
+    news = (data if told else star.collect(message(data), when)).summed()
+    return billed, star.broadcast(message(news), when)
 
 
 def guard_regret(

@@ -186,7 +186,7 @@ ABLATION = Sweep(
     "ablation",
     "surrogates that differ in one thing each, every κ on the tuning runs and the best on others",
     VARIANTS,
-    ("regret", "stuck", "scalars"),
+    ("regret", "misses_best", "scalars"),
     chosen_on=_ablated,
     rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
     regimes=(FEW, WITH_500),
