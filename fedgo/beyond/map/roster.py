@@ -88,6 +88,10 @@ RULES: tuple[Setting, ...] = (
     {"bold": 0.6, "share": 0.35, "early": 1.6},
     {"bold": 0.6, "share": 0.35, "early": 1.2, "fades": False},
     {"bold": 0.6, "share": 0.5, "early": 1.6, "fades": False},
+    {"bold": 0.5, "share": 0.25, "early": 1.2},
+    {"bold": 0.5, "share": 0.25, "early": 1.2, "fades": False},
+    {"bold": 0.5, "share": 0.25, "early": 1.6, "fades": False},
+    {"bold": 0.4, "share": 0.25, "early": 1.6, "fades": False},
     {"untried": 3.0, "share": 0.5, "early": 1.6, "fades": False},
     {"untried": 5.0, "share": 0.5, "early": 1.6, "fades": False},
 )

@@ -122,7 +122,7 @@ RULE_TUNING = (
 )
 
 
-RULE_RUNGS = (Rung(10, 10), Rung(4, 20), Rung(3, 100))
+RULE_RUNGS = (Rung(14, 10), Rung(5, 20), Rung(2, 50))
 
 
 def map_runs(name: str, regime: Regime) -> int:
