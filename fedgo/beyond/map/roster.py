@@ -100,7 +100,8 @@ RULES: tuple[Setting, ...] = (
 PLAYERS: dict[str, Player] = {
     "advised": Player(play.advised(), RULES, style=STYLES["advised"]),
     "before": Player(  # the advised setting before it knew its budget
-        play.advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h")
+        play.advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h"),
+        plays_on=lambda regime: not BEFORE.tries_all(regime.clients * regime.rounds, regime.arms),
     ),
     "UCB1, planned": Player(play.advised(UCB1), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")),
     "each arm first": Player(

@@ -68,7 +68,20 @@ WIDER = (
 )
 
 
-REGIMES = (*BASE, *WIDER)
+# Budgets of about 100 and 400 pulls, for one client, twelve and twenty, played by the main players alone.
+SMALL_BUDGETS = (
+    Regime("hartmann6", 500, rounds=5),
+    Regime("diabetes", 400, rounds=5),
+    Regime("levy10", 100, rounds=8, clients=12),
+    Regime("hartmann6", 200, clients=1),
+    Regime("diabetes", 200, clients=1),
+    Regime("cosine8", 500, rounds=20),
+    Regime("diabetes", 400, rounds=20),
+    Regime("tree", 200, rounds=33, clients=12),
+)
+
+
+REGIMES = (*BASE, *WIDER, *SMALL_BUDGETS)
 
 
 TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
@@ -127,13 +140,13 @@ RULE_RUNGS = (Rung(14, 10), Rung(5, 20), Rung(2, 50))
 
 def map_runs(name: str, regime: Regime) -> int:
     """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
-    those that are there for few arms. On the `WIDER` regimes nobody else plays."""
+    those that are there for few arms. On the `WIDER` regimes and those of `SMALL_BUDGETS` nobody else plays."""
     player = PLAYERS[name]
     if not player.plays_on(regime):
         return 0
     if name in DECIDE:
         return 50
-    if regime in WIDER:
+    if regime not in BASE:
         return 10 if name in MAIN else 0
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
     if cheap and (name in MAIN or player.setting_of in MAIN):
