@@ -12,8 +12,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fedgo._checks import count, number, require, require_kind
-from fedgo.beyond.epochs import Beginning, Growing, Optimism, Quicker, each_arm, surrogate_ucb
+from fedgo._checks import count, number, require
+from fedgo.beyond.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.planning import plan
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate
@@ -21,31 +21,28 @@ from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-_NUMBERS = ("kappa", "untried", "share", "few", "bold", "early", "fades")
-_LATER = {
-    "later": True
-}  # a field that a plan of an earlier fedgo does not have: left out where it is 0, False or None
+_NUMBERS = ("kappa", "untried", "share", "few", "bold")
 
 
 @dataclass(frozen=True)
 class Advised:
     """What to play: a model, and how boldly for a budget of NT pulls of K arms.
 
-    If K ≤ ``few``·√(NT), each arm is pulled once before the first fit, and κ = ``kappa`` from then on. Otherwise only
-    ⌈``share``·√(NT)⌉ distinct arms are, and two more things follow from the budget. An arm that nobody has pulled has u
-    standard deviations, and κ of a pulled arm falls from u to ``kappa`` as the noise of its own mean does
-    (`Optimism.of_arms`). The epochs grow by ``early`` while fewer than ``few``·√(NT) pulls are made.
+    If K ≤ ``few``·√(NT), each arm is pulled once before the first fit, otherwise ⌈``share``·√(NT)⌉ distinct arms. In a
+    plan an arm that was pulled has κ standard deviations of optimism, and one that nobody has pulled has
+
+        u = min(``untried``, max(κ, ``bold``·ln(NT))),
+
+    as the model alone speaks of it, and a longer run pays more for an optimum that it misses.
 
     Args:
         surrogate: The model.
-        kappa: κ, the standard deviations of optimism for an arm that was pulled, at least 0.
-        untried: u for every budget; None means u = max(κ, ``bold``·ln(NT)).
+        kappa: κ, at least 0.
+        untried: The most that u is, at least 0.
         share: By how much T₀ grows with √(NT), above 0.
         few: Up to how many arms for each √(NT) all are pulled before the first fit, at least 0.
         until: When an epoch ends.
-        bold: By how much u grows with the logarithm of the budget, at least 0.
-        early: The factor of early epochs, above 1; None means that all epochs grow as ``until`` says.
-        fades: Whether κ falls; if it does not, κ of every pulled arm is ``kappa``.
+        bold: By how much u grows with ln(NT), at least 0; None means u = ``untried`` for every budget.
 
     Raises:
         ValueError: A number is out of its range; a ``TypeError`` if it is no number.
@@ -53,24 +50,21 @@ class Advised:
 
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
     kappa: float = 3.0
-    untried: float | None = None
-    share: float = 0.35
+    untried: float = 5.0
+    share: float = 0.25
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
-    bold: float = field(default=0.6, metadata=_LATER)
-    early: float | None = field(default=1.2, metadata=_LATER)
-    fades: bool = field(default=True, metadata=_LATER)
+    # left out of a plan's fingerprint where it is None, as plans of an earlier fedgo have no such field
+    bold: float | None = field(default=0.6, metadata={"later": True})
 
     def __post_init__(self) -> None:
         Optimism(self.kappa, self.untried)
-        number("bold", self.bold, "give by how much u grows with ln(NT), at least 0", least=0)
         number("share", self.share, "give T₀ over √(NT), above 0", above=0)
         number(
             "few", self.few, "give the most arms for each √(NT) of which all are tried, at least 0", least=0
         )
-        if self.early is not None:
-            number("early", self.early, "give a factor above 1 by which early pulls grow", above=1)
-        require_kind(isinstance(self.fades, bool), "fades", self.fades, "give True or False")
+        if self.bold is not None:
+            number("bold", self.bold, "give by how much u grows with ln(NT), at least 0", least=0)
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -99,21 +93,15 @@ class Advised:
         return min(arms, max(2, math.ceil(self.share * math.sqrt(budget))))
 
     def tries_all(self, budget: int, arms: int) -> bool:
-        """Return whether each of K = ``arms`` arms is pulled once before the first fit."""
+        """Return whether each of K = ``arms`` arms is pulled once before the first fit, with NT = ``budget``."""
         return arms <= self.few * math.sqrt(budget)
 
-    def optimism(self, budget: int, arms: int, sigma: float | None = None) -> Optimism:
-        """Return how optimistic the plans are with NT = ``budget`` pulls of K = ``arms`` arms and σ = ``sigma``."""
+    def optimism(self, budget: int, sigma: float | None = None) -> Optimism:
+        """Return κ and u of a plan with NT = ``budget`` pulls, and σ = ``sigma``."""
         untried = self.untried
-        if untried is None:
-            untried = max(self.kappa, self.bold * math.log(budget))
-        return Optimism(self.kappa, untried, sigma, self.fades and not self.tries_all(budget, arms))
-
-    def epochs(self, budget: int, arms: int) -> Growing:
-        """Return how the epochs grow with NT = ``budget`` pulls of K = ``arms`` arms."""
-        if self.early is None or self.tries_all(budget, arms):
-            return self.until
-        return Quicker(self.until.factor, self.until.least, self.early, self.few * math.sqrt(budget))
+        if self.bold is not None:
+            untried = min(untried, max(self.kappa, self.bold * math.log(budget)))
+        return Optimism(self.kappa, untried, sigma)
 
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """Play T₀ distinct arms, and then rounds until ⌈√(NT)⌉ + NT pulls are made, as many as Fed-GO-UCB makes.
@@ -134,8 +122,8 @@ class Advised:
         left = phase_one_length(clients, rounds) + budget - first
         begins = Beginning(exploration=each_arm(problem, first), foretold=True)
         return surrogate_ucb(
-            problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.epochs(budget, arms),
-            optimism=self.optimism(budget, arms, sigma), begins=begins,
+            problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until,
+            optimism=self.optimism(budget, sigma), begins=begins,
         )  # fmt: skip
 
     def epoch(
@@ -168,14 +156,13 @@ class Advised:
             turn: The site that is first.
             budget: The NT pulls that were announced; if more are made already, those that are made.
         """
-        arms, pulls = len(counts), int(counts.sum())
-        budget = max(budget, pulls)
-        length = self.epochs(budget, arms).length(pulls)
+        pulls = int(counts.sum())
+        length = self.until.length(pulls)
         length = max(sites, length if most is None else min(length, most))
-        kappa = self.optimism(budget, arms).of_arms(fit.mean, counts.repeat(sites), sigma)
+        kappa = self.optimism(max(budget, pulls, 1)).of_arms(counts)
         if retired is not None:
             retired = retired.repeat(sites)
-        rows = kappa.unsqueeze(0), order.repeat(1, sites)
+        rows = kappa.repeat(1, sites), order.repeat(1, sites)
         planned, _ = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)
         chosen: Tensor = planned[0, len(begun) :]
         return chosen
@@ -183,7 +170,7 @@ class Advised:
 
 ADVISED = Advised()
 # The advised setting before it knew its budget, with which go on the studies that were begun with it.
-BEFORE = Advised(untried=5.0, share=0.5, bold=0.0, early=None, fades=False)
+BEFORE = Advised(share=0.5, bold=None)
 UCB1 = replace(BEFORE, surrogate=IndependentArms(), kappa=2.0, untried=2.0)
 # By the names that a study and its command line know.
 METHODS: Mapping[str, Advised] = {

@@ -57,19 +57,6 @@ class Growing:
 
 
 @dataclass(frozen=True)
-class Quicker(Growing):
-    """Epochs that grow by the factor ``early`` while fewer than ``below`` pulls are made, and then as `Growing`."""
-
-    early: float = 1.2
-    below: float = 0.0
-
-    def length(self, pulls: int) -> int:
-        """Return the length of an epoch that begins after so many ``pulls``."""
-        factor = self.early if pulls < self.below else self.factor
-        return Growing(factor, self.least).length(pulls)
-
-
-@dataclass(frozen=True)
 class Event:
     """The paper's event with threshold γ = ``gamma``."""
 
@@ -81,20 +68,18 @@ class Event:
 
 @dataclass(frozen=True)
 class Optimism:
-    """How optimistic an index is: mean + κ_x standard deviations of the posterior of an arm x.
+    """How optimistic an index is: mean + κ standard deviations of the posterior.
 
     Args:
         kappa: κ of an arm that was pulled.
         untried: In a joint plan κ of an arm that nobody has pulled, of which the model alone speaks; None means
             ``kappa``.
         sigma: σ that the posterior is told; None means the problem's own.
-        fades: In a joint plan, whether κ_x falls from ``untried`` to ``kappa`` as the noise of the arm's own mean does.
     """
 
     kappa: float = 3.0
     untried: float | None = None
     sigma: float | None = None
-    fades: bool = False
 
     def __post_init__(self) -> None:
         remedy = "give a finite number of standard deviations κ, at least 0"
@@ -104,25 +89,9 @@ class Optimism:
         if self.sigma is not None:
             number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
 
-    def of_arms(self, mean: Tensor, counts: Tensor, sigma: float) -> Tensor:
-        """Return κ_x of every arm, (…, K).
-
-        If κ ``fades``, κ_x = κ + (u − κ)·σ²/(σ² + n_x V) with u = ``untried`` and V the variance of the ``mean`` over
-        the arms that were pulled, else κ_x = κ for these and u for the others.
-
-        Args:
-            mean: The posterior mean of every arm, (…, K).
-            counts: How often each was pulled, n_x, (…, K).
-            sigma: σ of a reward.
-        """
-        tried, untried = counts > 0, self.kappa if self.untried is None else self.untried
-        if not self.fades:
-            return torch.where(tried, self.kappa, untried)
-        pulled = tried.sum(-1, keepdim=True)
-        away = torch.where(tried, mean - torch.where(tried, mean, 0.0).sum(-1, keepdim=True) / pulled, 0.0)
-        spread = away.square().sum(-1, keepdim=True) / (pulled - 1).clamp(min=1)
-        kappa: Tensor = self.kappa + (untried - self.kappa) * sigma**2 / (sigma**2 + counts * spread)
-        return kappa
+    def of_arms(self, counts: Tensor) -> Tensor:
+        """Return κ of every arm in a joint plan, by how often each was pulled, ``counts`` (…, K)."""
+        return torch.where(counts > 0, self.kappa, self.kappa if self.untried is None else self.untried)
 
 
 @dataclass(frozen=True)
@@ -284,8 +253,7 @@ class Epochs:
         self, run: Tensor, fits: Sequence[Fitted], length: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The lengths (R,) and the arms (R, NT) of an epoch, planned as far as it goes; ``length`` (R,) is a guess."""
-        mean, order = torch.stack([fit.mean for fit in fits]), self.order[run].squeeze(1)
-        kappa = self.optimism.of_arms(mean, counts, self.sigma)
+        kappa, order = self.optimism.of_arms(counts), self.order[run].squeeze(1)
         while True:
             pulls = min(int(length.max()), self.steps)
             arm, variance = plan(fits, kappa, order, self.sigma, pulls)

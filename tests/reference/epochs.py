@@ -24,13 +24,10 @@ def conditioned(mean, covariance, arm, y, sigma):
     return mean + gain * (y - mean[arm]), covariance - np.outer(gain, covariance[arm])
 
 
-def play(
-    fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, untried=None, fades=False
-):  # fmt: skip
-    """``until`` is ("growing", factor, least), with two more, early and below, where early epochs grow by the factor
-    early, or ("event", γ).
+def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, untried=None):
+    """``until`` is ("growing", factor, least) or ("event", γ).
 
-    ``untried`` is the κ of arms that nobody has pulled, of a joint plan, from which κ ``fades`` as an arm is pulled.
+    ``untried`` is the κ of arms that nobody has pulled, of a joint plan.
     ``ties`` (1 + N, K): the places of the arms in the order of ties of a plan, and of each client.
     """
     arms = ties.shape[1]
@@ -47,11 +44,8 @@ def play(
             mean, covariance = fit(server_n, server_s)
             own = [(mean, covariance)] * clients
             taken, begun_with = 0, server_n.sum()
-            widths = np.where(server_n > 0, kappa, kappa if untried is None else untried)
-            if fades:
-                signal = server_n * mean[server_n > 0].var(ddof=1)
-                widths = kappa + (untried - kappa) * sigma**2 / (sigma**2 + signal)
         here_mean, here = own[i] if planning == "own" else (mean, covariance)
+        widths = np.where(server_n > 0, kappa, kappa if untried is None else untried)
         index = here_mean + widths * np.sqrt(np.clip(here.diagonal(), 0, None))
         order = ties[1 + i] if planning == "own" else ties[0]
         best = index.max()
@@ -70,8 +64,7 @@ def play(
         if until[0] == "event":
             fired = fresh[i].n.sum() * fresh[i].gain > until[1]
         else:
-            factor = until[3] if len(until) > 3 and begun_with < until[4] else until[1]
-            fired = taken == max(math.ceil(begun_with * (factor - 1)), until[2])
+            fired = taken == max(math.ceil(begun_with * (until[1] - 1)), until[2])
         up = down = 0
         if fired:
             everybody = sum(c.n for c in fresh)

@@ -86,8 +86,8 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     pooled = data = Tally(*total)
     if plan.fitting.differ:
         data = Tally(*torch.stack(list(each), 1))
-    budget = max(pulls, plan.clients * plan.fitting.rounds)
-    turn, length = (pulls - plan.length) % plan.clients, how.epochs(budget, len(plan.arms)).length(pulls)
+    budget = plan.clients * plan.fitting.rounds
+    turn, length = (pulls - plan.length) % plan.clients, how.until.length(pulls)
     left = plan.due - pulls if plan.due > pulls else plan.clients
     tried = (
         (plan.fitting.surrogate, data, "arms are independent"),

@@ -56,7 +56,7 @@ class Fitting:
         fits = not self.differ or how.surrogate == ADVISED.surrogate
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
-        optimism = how.optimism(1, 1, sigma)
+        optimism = how.optimism(1, sigma)
         require_epochs([how.surrogate], self.rounds, how.until, optimism)
 
 

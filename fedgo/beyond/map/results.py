@@ -1,6 +1,6 @@
 """What the regime map says: who wins, by how much, and who gets stuck."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +10,13 @@ from fedgo.beyond.map.roster import PLAYERS
 from fedgo.beyond.map.studies import MAIN, REGIMES
 from fedgo.experiments.results import evaluated
 from fedgo.experiments.runner import until_written
-from fedgo.experiments.summaries import Array, interval
+from fedgo.experiments.summaries import RESAMPLES, Array, interval
 from fedgo.experiments.world import Regime
 
-STUCK = 0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps
+STUCK = (
+    0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps is stuck
+)
+Statistic = Callable[..., Any]  # of samples (…, S), called with the axis of the runs
 
 
 @until_written
@@ -37,9 +40,10 @@ def title(name: str) -> str:
     return PLAYERS[name].title or name
 
 
-def worst(regrets: Any) -> float:
-    """The mean of the worst tenth of the runs, of one run at least."""
-    return float(np.sort(regrets)[-max(1, round(len(regrets) / 10)) :].mean())
+def worst(regrets: Any, axis: int = -1) -> Any:
+    """Return the mean of the worst tenth of the runs on the last ``axis`` of ``regrets``, of one run at least."""
+    several = np.sort(regrets, axis)[..., -max(1, round(np.shape(regrets)[axis] / 10)) :]
+    return several.mean(axis)
 
 
 @until_written
@@ -77,22 +81,56 @@ def across(group: Sequence[Regime], player: str) -> Across:
     return Across(regret, tenth, int(flags.sum()), len(flags))
 
 
-def paired(regime: Regime, ours: str, other: str) -> tuple[Array, Array]:
-    """The final regrets of two players on their common runs."""
-    one, two = (evaluations()[regime, name].regret.to_numpy() for name in (ours, other))
+def paired(
+    regime: Regime, ours: str, other: str, column: str = "regret", study: str = "map"
+) -> tuple[Array, Array]:
+    """Return a ``column`` of two players, their final regrets unless given, on their common runs, (S,) each."""
+    found = (
+        evaluated(study, regime)
+        if study != "map"
+        else {name: evaluations()[regime, name] for name in (ours, other)}
+    )
+    one, two = (found[name][column].to_numpy(dtype=float) for name in (ours, other))
     runs = min(len(one), len(two))
     return one[:runs], two[:runs]
 
 
-def difference(regime: Regime, ours: str, other: str) -> tuple[float, float, float]:
-    """The mean regret of ``ours`` minus that of ``other`` over their common runs, with its interval."""
-    one, two = paired(regime, ours, other)
+def difference(regime: Regime, ours: str, other: str, **which: str) -> tuple[float, float, float]:
+    """Return the mean of ``ours`` minus that of ``other``, with its interval; ``which`` as `paired` has it."""
+    one, two = paired(regime, ours, other, **which)
     return interval(np.mean, one - two)
 
 
-def ratio(regime: Regime, ours: str, other: str) -> tuple[float, float, float]:
-    """The mean regret of ``ours`` over that of ``other`` on their common runs, with its interval."""
-    return interval(lambda one, two, axis: one.mean(axis) / two.mean(axis), *paired(regime, ours, other))
+def ratio(
+    regime: Regime, ours: str, other: str, of: Statistic = np.mean, study: str = "map"
+) -> tuple[float, float, float]:
+    """Return the mean regret of ``ours`` over that of ``other`` with its interval, or another statistic ``of`` it."""
+    one, two = paired(regime, ours, other, study=study)
+    return interval(lambda *both, axis: of(both[0], axis=axis) / of(both[1], axis=axis), one, two)
+
+
+def half_tail(regrets: Any, axis: int = -1) -> Any:
+    """Return the middle between the mean and the worst tenth of ``regrets``, by which settings are chosen."""
+    return (np.mean(regrets, axis) + worst(regrets, axis)) / 2
+
+
+def geometric(
+    group: Sequence[Regime], ours: str, other: str, of: Statistic = np.mean
+) -> tuple[float, float, float]:
+    """Return the geometric mean over the regimes of ``group`` of `ratio`, with its interval.
+
+    The runs of each regime are drawn again independently of those of the others.
+    """
+    parts = [paired(regime, ours, other) for regime in group]
+    draws, source = [], np.random.default_rng(0)
+    for resample in range(RESAMPLES + 1):
+        logs = []
+        for one, two in parts:
+            runs = source.integers(len(one), size=len(one)) if resample else slice(None)
+            logs.append(np.log(of(one[runs]) / of(two[runs])))
+        draws.append(np.exp(np.mean(logs)))
+    low, high = np.quantile(draws[1:], (0.025, 0.975))
+    return float(draws[0]), float(low), float(high)
 
 
 class Compared(NamedTuple):

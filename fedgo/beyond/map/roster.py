@@ -77,23 +77,12 @@ def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> P
     return replace(ALGORITHMS[name], grid=settings, **changes)
 
 
-# What the advised setting was chosen from: the rule with other values, without one of its parts, and one u for all
-# budgets, as before.
+# What the advised setting was chosen from; the last two have one u for all budgets: 3, and 5 as before.
 RULES: tuple[Setting, ...] = (
-    {"bold": 0.6, "share": 0.35, "early": 1.2},
-    {"bold": 0.5, "share": 0.35, "early": 1.2},
-    {"bold": 0.7, "share": 0.35, "early": 1.2},
-    {"bold": 0.6, "share": 0.25, "early": 1.2},
-    {"bold": 0.6, "share": 0.5, "early": 1.2},
-    {"bold": 0.6, "share": 0.35, "early": 1.6},
-    {"bold": 0.6, "share": 0.35, "early": 1.2, "fades": False},
-    {"bold": 0.6, "share": 0.5, "early": 1.6, "fades": False},
-    {"bold": 0.5, "share": 0.25, "early": 1.2},
-    {"bold": 0.5, "share": 0.25, "early": 1.2, "fades": False},
-    {"bold": 0.5, "share": 0.25, "early": 1.6, "fades": False},
-    {"bold": 0.4, "share": 0.25, "early": 1.6, "fades": False},
-    {"untried": 3.0, "share": 0.5, "early": 1.6, "fades": False},
-    {"untried": 5.0, "share": 0.5, "early": 1.6, "fades": False},
+    *grid(bold=(0.5, 0.6, 0.7), share=(0.25,)),
+    {"bold": 0.6, "share": 0.35},
+    {"untried": 3.0, "share": 0.5},
+    {"bold": 9.0, "share": 0.5},
 )
 
 

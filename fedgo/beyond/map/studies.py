@@ -125,7 +125,6 @@ RULE_TUNING = (
     Regime("hartmann6", 500, rounds=20),
     Regime("cosine8", 500, rounds=20),
     Regime("magic rows", 500, sigma=0.5, rounds=20),
-    Regime("two ridges", 500, rounds=33, clients=12),
     Regime("hartmann6", 500),
     Regime("cosine8", 500),
     Regime("network 6", 500),
@@ -135,7 +134,7 @@ RULE_TUNING = (
 )
 
 
-RULE_RUNGS = (Rung(14, 10), Rung(5, 20), Rung(2, 50))
+RULE_RUNGS = (Rung(6, 10), Rung(3, 20), Rung(2, 50))
 
 
 def map_runs(name: str, regime: Regime) -> int:

@@ -182,10 +182,9 @@ def standings(setup: Setup, record: Record, site: str | None = None) -> list[Sta
     counts, sums = _tally(setup, told)
     estimate = low = high = certificate = torch.full_like(sums, torch.nan)
     if fit is not None:
-        optimism = setup.played.optimism(max(setup.trials, len(record.told)), len(counts))
-        tried = _tally(setup, record.told).counts.repeat(len(setup.rows))
-        cells = torch.stack([fit.mean, fit.variance, optimism.of_arms(fit.mean, tried, setup.noise)])
-        mean, variance, kappa = cells.view(3, -1, len(counts))[:, setup.row(site)]
+        optimism = setup.played.optimism(max(setup.trials, len(record.told)))
+        kappa = optimism.of_arms(_tally(setup, record.told).counts)
+        mean, variance = (cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance))
         estimate, half = mean, kappa * variance.clamp(min=0).sqrt()
         low, high = estimate - half, estimate + half
         if isinstance(fit, InUnits):
