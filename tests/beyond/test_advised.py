@@ -61,7 +61,7 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
 
 @pytest.mark.parametrize(
     "advised",
-    [ADVISED, Advised(few=0.75, bold=1.2), replace(BEFORE, few=0.0), UCB1],
+    [ADVISED, Advised(few=0.75, bold=1.0), replace(BEFORE, few=0.0), UCB1],
     ids=["all first", "some first", "before", "UCB1"],
 )
 def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
@@ -82,18 +82,14 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
 
         fit = independent if advised is UCB1 else warped.posterior(arms, sigma)
         reward_of = rewards(problem, 0, trace.arm.shape[1])
-        untried, until, root = advised.untried, ("growing", 1.6, 4), (clients * rounds) ** 0.5
-        fades = untried is None and advised.few * root < 9
-        if untried is None:
-            untried = max(3, advised.bold * np.log(clients * rounds))
-        if fades:
-            until = (*until, 1.2, advised.few * root)
-            assert untried > 5 and advised.first(clients, 9, rounds) == 3
+        untried = advised.untried
+        if advised.bold is not None:
+            untried = min(5, max(3, advised.bold * np.log(clients * rounds)))
         pairs = list(zip(trace.arm[0, :first].tolist(), trace.reward[0, :first].tolist(), strict=True))
         told = reference.play(
             fit, pairs, lambda arm, t, of=reward_of, begun=first: of(arm, begun + t), clients,
             trace.arm.shape[1] - first, sigma,
-            advised.kappa, until, "joint", order_of_ties(problem, 1)[0].numpy(), untried, fades,
+            advised.kappa, ("growing", 1.6, 4), "joint", order_of_ties(problem, 1)[0].numpy(), untried,
         )  # fmt: skip
         assert trace.arm[0, first:].tolist() == told.arm
         assert trace.up[0, first:].tolist() == told.up and trace.down[0, first:].tolist() == told.down
@@ -145,7 +141,7 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
 def test_all_arms_come_first_where_they_are_few():
     assert ADVISED.first(12, 30, 30) == 30 and ADVISED.first(20, 50, 100) == 50
     assert BEFORE.first(20, 500, 100) == 23 and BEFORE.first(20, 500, 1000) == 71
-    assert ADVISED.first(20, 500, 100) == 16 and ADVISED.first(1, 3, 1) == 2
+    assert ADVISED.first(20, 500, 100) == 12 and ADVISED.first(1, 3, 1) == 2
     problem = hartmann6(2, arms=20)
     trace = ADVISED.play(problem, 5, 40)
     assert (trace.arm[:, :20].sort(1).values == torch.arange(20)).all()
@@ -177,30 +173,19 @@ def test_a_budget_of_one_pull_and_more_arms_than_the_budget_are_played():
     assert trace.phase_one == 2 and trace.arm.shape == (2, 14)
 
 
-def test_a_budget_that_is_exceeded_goes_on_from_the_pulls_that_are_made():
+def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_they_are_more():
+    budgets = (1, 100, 400, 2000, 20_000)
+    expected = [3, 3, 0.6 * np.log(400), 0.6 * np.log(2000), 5]
+    assert [ADVISED.optimism(budget).untried for budget in budgets] == pytest.approx(expected)
+    assert {how.optimism(budget).untried for how in (BEFORE, UCB1) for budget in budgets} == {5.0, 2.0}
     problem = skewed(5, 1, 300, 2)
     counts = torch.zeros(300, dtype=torch.float64)
-    counts[:40] = 1.0
-    data = Tally(counts, counts * problem.means[0])
-    fit, order = ADVISED.surrogate.fit(problem.arms[0], data, 0.2), torch.arange(300).double()
-    plans = [ADVISED.epoch(fit, counts, 0.2, order, budget=budget) for budget in (0, 10, 40, 1000)]
+    counts[:4] = 100.0
+    fit = ADVISED.surrogate.fit(problem.arms[0], Tally(counts, counts * problem.means[0]), 0.2)
+    order = torch.arange(300).double()
+    plans = [ADVISED.epoch(fit, counts, 0.2, order, budget=budget) for budget in (0, 100, 400, 4000)]
     assert torch.equal(plans[0], plans[1]) and torch.equal(plans[1], plans[2])
-    assert len(plans[3]) == 8 and len(plans[2]) == 25  # 40 pulls are early of 1,000, and late of 40
-    assert ADVISED.optimism(400, 300).untried == pytest.approx(0.6 * np.log(400))
-    assert ADVISED.optimism(100, 300).untried == 3.0
-
-
-def test_kappa_falls_to_that_of_an_arm_that_is_known():
-    how = ADVISED.optimism(10**4, 10**4)
-    mean, counts = torch.tensor([0.0, 1.0, 2.0, 9.0]).double(), torch.tensor([1.0, 4.0, 1e9, 0.0]).double()
-    kappa = how.of_arms(torch.stack([mean, mean]), torch.stack([counts, counts]), 0.5)
-    high = 0.6 * np.log(1e4)
-    assert torch.equal(kappa[0], kappa[1]) and kappa[0, 3] == pytest.approx(high)
-    # the means of the arms that were pulled have the variance 1
-    expected = [3 + (high - 3) * 0.25 / (0.25 + n) for n in (1, 4)]
-    assert kappa[0, :2].tolist() == pytest.approx(expected) and kappa[0, 2] == pytest.approx(3)
-    flat = ADVISED.optimism(10**4, 200).of_arms(mean, counts, 0.5)
-    assert flat.tolist() == pytest.approx([3, 3, 3, high])
+    assert not torch.equal(plans[2], plans[3])
 
 
 def test_a_setting_is_the_same_after_it_was_written_down():

@@ -57,11 +57,11 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
         surrogate,
         clients,
         rounds,
-        until=ADVISED.epochs(clients * rounds, arms),
-        optimism=ADVISED.optimism(clients * rounds, arms),
+        until=Growing(1.6),
+        optimism=ADVISED.optimism(clients * rounds),
         begins=Beginning(exploration=exploration, foretold=True),
     )
-    up, down = bill(simulated, ADVISED.epochs(clients * rounds, arms), arms)
+    up, down = bill(simulated, Growing(1.6), arms)
     assert play(problem, plan, clients * rounds) == replace(simulated, up=up, down=down)
     assert simulated.sync.sum() >= 2
 
