@@ -173,7 +173,9 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
     for run in job.runs:
         problem = replace(regime, problem=case.problem).world((run,), job.seed).problem
         *problems, late = of_sites(problem, case, sites + 1)
-        groups = [[one] for one in problems] if job.name == "each alone" else [problems]
+        groups = [problems]
+        if job.name == "each alone":  # each with noise and first arms of its own: those of the run r + 10⁶i
+            groups = [[replace(one, runs=(run + 10**6 * i,))] for i, one in enumerate(problems)]
         begun = time.process_time()
         played = [together(job, group, -(-pulls // len(groups))) for group in groups]
         seconds = round(time.process_time() - begun, 3)
