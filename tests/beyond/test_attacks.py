@@ -164,7 +164,9 @@ def rewards_have_another_scale(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 def too_many_arms(folder: Path, patch: pytest.MonkeyPatch) -> None:
     arms = torch.rand(10**6, 2, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"needs 16,000,000,000,000 bytes .* give fewer arms, or a Fitting"):
+    with pytest.raises(
+        ValueError, match=r"needs 16,000,000,000,000 bytes, more than .* give fewer arms, or a Fitting"
+    ):
         Plan(arms, Settings(encoding="counts"), 2, Network(2, 2), 4)
 
 
