@@ -219,7 +219,7 @@ def test_a_client_that_was_silent_is_planned_for_and_a_server_from_a_file_goes_o
     ("make", "match"),
     [
         (lambda: Fitting(0.3, 5, differ=1), "differ is 1"),
-        (lambda: Fitting(0.3, 5, METHODS["ucb1"], True), "have a model of their own"),
+        (lambda: Fitting(0.3, 5, METHODS["ucb1"], True), "have their own model"),
         (lambda: differing(0, clients=1, differ=True), "two clients at least"),
         (lambda: play(differing(0)[0][:2], differing(0)[1], 4), "number of problems is 2"),
         (lambda: play([*differing(0)[0][:2], differing(1)[0][0]], differing(0)[1], 4), "the arms"),
@@ -316,8 +316,8 @@ def test_sites_fitted_as_alike_are_said_to_differ_if_they_do(tmp_path):
     [
         ({"sites": ["north"]}, "give two at least"),
         ({"sites": None}, "give two at least"),
-        ({"method": "ucb1"}, "have a model of their own"),
-        ({"method": Sites()}, "have a model of their own"),
+        ({"method": "ucb1"}, "have their own model"),
+        ({"method": Sites()}, "have their own model"),
         ({"differ": 1}, "differ is 1"),
     ],
 )
