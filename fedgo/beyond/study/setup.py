@@ -219,7 +219,7 @@ class Setup:
         if self.differ:
             remedy = "give two at least (--site twice in a shell), or leave differ out"
             require(len(self.sites) > 1, "sites", list(self.sites), remedy)
-            remedy = "sites that differ have a model of their own: give 'advised', or leave differ out"
+            remedy = "sites that differ have their own model: give 'advised', or leave differ out"
             fits = self.surrogate is None and self.method != "ucb1"
             require(fits, "method", self.method, remedy)
         fit = getattr(self.played.surrogate, "fit", None)
