@@ -208,7 +208,7 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
     """
     words = _leading(setup, record, site)
     if record.told and not _at(setup, record, site):
-        words += f"\n{site} has no trial yet: this follows from those of the others. Ask for one at {site}."
+        words += f"\n{site} has no trial yet: all estimates follow from those of the others. Ask for one at {site}."
     alike = len(setup.sites) > 1 and not setup.differ
     if alike and cochran(_of_each_site(setup, record.told), setup.noise) < _SURE:
         remedy = "nothing above holds for one of them: begin another file with differ, or a larger noise"
