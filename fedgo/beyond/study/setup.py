@@ -195,7 +195,9 @@ class Setup:
             "trials": count("trials", self.trials, "give about how many you can afford, at least 1"),
             "sites": sites,
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
-            "joined": count("joined", self.joined, "give how many sites joined later", 0, len(sites)),
+            "joined": count(
+                "joined", self.joined, "give how many sites joined later", 0, max(0, len(sites) - 1)
+            ),
         }
         for name in ("noise", "spread", "reach"):
             if name == "noise" or getattr(self, name) is not None:
@@ -212,7 +214,7 @@ class Setup:
         if self.differ:
             remedy = "give two at least (--site twice in a shell), or leave differ out"
             require(len(sites) > 1, "sites", list(sites), remedy)
-            remedy = "sites that differ have a model of their own: give 'advised', or leave differ out"
+            remedy = "sites that differ have their own model: give 'advised', or leave differ out"
             require(self.surrogate is None and self.method != "ucb1", "method", self.method, remedy)
         played = self.played.surrogate
         require_kind(hasattr(played, "fit"), "method", played, "give the name of a method, or a Surrogate")
