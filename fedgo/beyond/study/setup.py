@@ -195,7 +195,9 @@ class Setup:
             "trials": count("trials", self.trials, "give about how many you can afford, at least 1"),
             "sites": sites,
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
-            "joined": count("joined", self.joined, "give how many sites joined later", 0, len(sites)),
+            "joined": count(
+                "joined", self.joined, "give how many sites joined later", 0, max(0, len(sites) - 1)
+            ),
         }
         for name in ("noise", "spread", "reach"):
             if name == "noise" or getattr(self, name) is not None:
