@@ -190,14 +190,13 @@ class Setup:
 
     def __post_init__(self) -> None:
         options, sites = len(self.options.names), _names("site", self.sites)
+        most = max(0, len(sites) - 1)  # one site at least begins
         checked: dict[str, Any] = {
             "begun": count("begun", self.begun, "give with how many options it began", most=options),
             "trials": count("trials", self.trials, "give about how many you can afford, at least 1"),
             "sites": sites,
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
-            "joined": count(
-                "joined", self.joined, "give how many sites joined later", 0, max(0, len(sites) - 1)
-            ),
+            "joined": count("joined", self.joined, "give how many sites joined later", 0, most),
         }
         for name in ("noise", "spread", "reach"):
             if name == "noise" or getattr(self, name) is not None:
@@ -293,7 +292,9 @@ class Setup:
         _require_first("sites", self.sites, given["sites"], "give those that join after them")
         options, joined = table or self.options, self.joined + len(given["sites"]) - len(self.sites)
         was, now = ([o.columns, *zip(o.names, o.rows, strict=True)] for o in (self.options, options))
-        _require_first("options", was, now, "add rows at the end, and give a changed option a name of its own")
+        _require_first(
+            "options", was, now, "add rows at the end, and give a changed option a name of its own"
+        )
         return replace(self, **given, options=options, joined=joined)
 
 
