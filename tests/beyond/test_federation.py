@@ -186,14 +186,13 @@ WRONG_NUMBERS = {  # of counts and sums of six arms
 }
 TO_SERVER = {
     "unknown client 3: there are N = 3": field(8, "<I", 3),
-    "kind NEWS: a server sends it": field(6, "<H", Kind.NEWS),
-    "out of order: exchange 0, and 3 is open": field(36, "<I", 0),
-    "out of order: exchange 1000": field(36, "<I", 1000),
-    "out of order: exchange 3, and 3 is open": field(40, "<I", 1),
+    "out of order: NEWS of 3, and 3 is open": field(6, "<H", Kind.NEWS),
+    "STATISTICS of 0, and 3 is open": field(36, "<I", 0),
+    "out of order: STATISTICS of 1000": field(36, "<I", 1000),
+    "out of order: STATISTICS of 3, and 3 is open": field(40, "<I", 1),
     "builds on exchange 1000": field(44, "<I", 1000),
     "client 1 builds on exchange 2; it or the server": field(48, "<I", 1),
-    "numbers from a client without": field(44, "<Q", 0),
-    "start 0: a client draws": field(28, "<Q", 0),
+    "pulls by client 1, which has no": field(44, "<Q", 0),
     "too many pulls: client 1 claims 200000000, and at most 99999998 are due": numbers(
         *[1e8] * 2, *[0.0] * 10
     ),
@@ -352,9 +351,9 @@ class Federation:
             claims = torch.zeros(12, dtype=torch.float64)
             claims[k % 6], claims[6 + k % 6] = (1e9, 0.0) if k & 1 else (1.0, -1e102)
             forged = letter._replace(numbers=claims).encode(self.plan.fingerprint)
-            refuses(self.parties[3], self.parties[3].accept, forged, "")
+            refuses(self.parties[3], self.parties[3].accept, forged, ".")
             sent = letter.encode(self.plan.fingerprint)
-            refuses(self.parties[3], partial(self.parties[3].accept, sender=letter.client + 1), sent, "")
+            refuses(self.parties[3], partial(self.parties[3].accept, sender=letter.client + 1), sent, ".")
 
     def lose(self, k):
         """A client's file is lost, and the client begins anew."""
