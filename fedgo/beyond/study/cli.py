@@ -3,7 +3,6 @@
 import os
 import warnings
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 try:
@@ -20,7 +19,7 @@ _site = click.option("--site", help="Who tries, in a study that was begun with -
 class _InOneLine(click.Group):
     """The commands, with errors that a user can mend, and warnings, in a line each.
 
-    The exit code is 1 if nothing was changed, and 3 if the change counts but something failed after it.
+    The exit code is 1 if nothing was changed, and 3 if the command is done but something failed after it.
     """
 
     def invoke(self, context: click.Context) -> None:
@@ -30,39 +29,28 @@ class _InOneLine(click.Group):
                 super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
                 raise click.ClickException(" ".join(str(error).split())) from error
-            except KeyboardInterrupt as error:
-                if not str(error):  # nothing was changed: click says "Aborted!"
-                    raise
-                warnings.warn(str(error), DoneBut, stacklevel=1)
             finally:
                 for warning in noted:
                     with suppress(OSError):
                         click.echo(f"Note: {warning.message}", err=True)
-        if any(issubclass(warning.category, DoneBut) for warning in noted):
-            context.exit(3)
+                if any(issubclass(warning.category, DoneBut) for warning in noted):
+                    context.exit(3)  # after Ctrl-C too
 
 
-def _say(text: str, done: str = "") -> None:
-    """Print ``text``; if that fails, warn that what was ``done`` counts. A reader who has gone is no error."""
+def _say(text: str) -> None:
+    """Print ``text``; if that fails, warn that the command is done. A reader who has gone is no error."""
     try:
         click.echo(text)
     except (OSError, KeyboardInterrupt) as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter does not fail at its end
-        if done:
-            warnings.warn(f"{done}, but this cannot be printed: {error}", DoneBut, stacklevel=2)
-        elif not isinstance(error, BrokenPipeError):
-            raise
+        if not isinstance(error, BrokenPipeError):
+            warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
 
 
-@click.group(
-    cls=_InOneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
-@click.option(
-    "--study", "path", type=click.Path(path_type=Path), default="study.json", envvar="FEDGO_STUDY",
-    show_default=True, show_envvar=True, help="The file that remembers all.",
-)  # fmt: skip
+@click.group(cls=_InOneLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--study", "path", default="study.json", envvar="FEDGO_STUDY", help="The file to use.")
 @click.pass_context
-def main(context: click.Context, path: Path) -> None:
+def main(context: click.Context, path: str) -> None:
     """Find the best of many options in few trials.
 
     A table of options, a CSV with a header, a name and numbers in each row, begins a study. Ask for an option,
@@ -74,14 +62,16 @@ def main(context: click.Context, path: Path) -> None:
         fedgo tell "13 min at 215" 6.8
         fedgo show
 
-    The exit code is 0 if all is done, 1 or 2 if nothing was changed, and 3 if the change counts but something failed
+    The study is in the file study.json, unless --study or the variable FEDGO_STUDY names another one.
+
+    The exit code is 0 if all is done, 1 or 2 if nothing was changed, and 3 if the command is done but something failed
     after it: do not repeat it.
     """
     context.obj = path
 
 
 @main.command()
-@click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("options", type=click.Path(exists=True, dir_okay=False))
 @click.option("--trials", type=int, help="About how many you can afford.")
 @click.option("--noise", type=float, help="Standard deviation of a result, from five trials of one option.")
 @click.option("--method", help="advised unless given, ucb1, or 'every arm once'.")
@@ -91,20 +81,20 @@ def main(context: click.Context, path: Path) -> None:
 @click.option("--reach", type=float, help="No option is further from the centre: gives certificates.")
 @click.option("--differ", is_flag=True, default=None, help="What is good at one site may be bad at another.")
 @click.pass_obj
-def begin(path: Path, /, options: Path, sites: tuple[str, ...], **how: Any) -> None:
+def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
     """Begin a study; or, if it is there, take in rows added at the end of the table OPTIONS, or another --noise."""
     setup, _ = Study(path, options, sites=sites or None, **how).content
     where = " --site NAME" * bool(setup.sites)
-    _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}", "begun")
+    _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}")
 
 
 @main.command()
 @click.option("--count", default=1, show_default=True, help="How many trials to make at once.")
 @_site
 @click.pass_obj
-def ask(path: Path, count: int, site: str | None) -> None:
+def ask(path: str, count: int, site: str | None) -> None:
     """Say what to try next; the same again until its result is told."""
-    _say("\n".join(Study(path).batch(count, site)), "asked")
+    _say("\n".join(Study(path).batch(count, site)))
 
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -3 is a reward
@@ -112,27 +102,27 @@ def ask(path: Path, count: int, site: str | None) -> None:
 @click.argument("reward", type=float)
 @_site
 @click.pass_obj
-def tell(path: Path, option: str, reward: float, site: str | None) -> None:
+def tell(path: str, option: str, reward: float, site: str | None) -> None:
     """Tell the result REWARD of a trial of OPTION; a name with blanks stands in quotes."""
     told = Study(path).tell(option, reward, site)
-    _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}", "told")
+    _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
 
 
 @main.command()
 @click.argument("option", required=False)
 @_site
 @click.pass_obj
-def untell(path: Path, option: str | None, site: str | None) -> None:
+def untell(path: str, option: str | None, site: str | None) -> None:
     """Take back the last result, or the last of OPTION."""
     name, reward = Study(path).untell(option, site)
-    _say(f"taken back: {reward:g} of {name}", "taken back")
+    _say(f"taken back: {reward:g} of {name}")
 
 
 @main.command()
 @click.argument("option")
 @_site
 @click.pass_obj
-def drop(path: Path, option: str, site: str | None) -> None:
+def drop(path: str, option: str, site: str | None) -> None:
     """Give up an open trial of OPTION."""
     Study(path).drop(option, site)
 
@@ -141,7 +131,7 @@ def drop(path: Path, option: str, site: str | None) -> None:
 @click.argument("option")
 @click.option("--again", is_flag=True, help="Propose it again after all.")
 @click.pass_obj
-def retire(path: Path, option: str, again: bool) -> None:
+def retire(path: str, option: str, again: bool) -> None:
     """Never propose OPTION again."""
     Study(path).retire(option, not again)
 
@@ -149,10 +139,9 @@ def retire(path: Path, option: str, again: bool) -> None:
 @main.command()
 @click.option("--top", type=click.IntRange(min=1), help="Only the best so many.")
 @click.pass_obj
-def show(path: Path, top: int | None) -> None:
+def show(path: str, top: int | None) -> None:
     """The options, the best estimate first, what is open, and when to stop; with --differ site by site."""
-    setup, record = Study(path).content
-    lines = []
+    (setup, record), lines = Study(path).content, []
     for site in setup.rows:
         lines.append(as_lines(standings(setup, record, site)[:top], site or "option"))
         opened = [trial for trial in record.open if site in (None, trial[1])]
@@ -162,16 +151,16 @@ def show(path: Path, top: int | None) -> None:
 
 
 @main.command()
-@click.argument("picture", type=click.Path(path_type=Path), default="study.png")
+@click.argument("picture", default="study.png")
 @click.option("--site", help="Whose estimates, in a study that was begun with --differ.")
 @click.pass_obj
-def plot(path: Path, picture: Path, site: str | None) -> None:
+def plot(path: str, picture: str, site: str | None) -> None:
     """Draw estimates and intervals to PICTURE."""
     import matplotlib
 
     matplotlib.use("Agg")
     Study(path).plot(site=site).figure.savefig(picture)
-    _say(str(picture))
+    _say(picture)
 
 
 if __name__ == "__main__":
