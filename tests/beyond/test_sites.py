@@ -337,8 +337,8 @@ def test_what_does_not_fit_a_study_leaves_its_file_as_it_was(tmp_path):
         (lambda: study.ask(), "give the site"),
         (lambda: study.verdict(), "give the site"),
         (lambda: study.standings("west"), "site is 'west'"),
-        (lambda: Study(study.path, sites=["east", *SITES]), "add new ones at the end"),
-        (lambda: Study(study.path, sites=["north"]), "add new ones at the end"),
+        (lambda: Study(study.path, sites=["east", *SITES]), "give those that join after them"),
+        (lambda: Study(study.path, sites=["north"]), "give those that join after them"),
         (lambda: Study(study.path, differ=False), "begin another file"),
     ):
         with pytest.raises(ValueError, match=match):
