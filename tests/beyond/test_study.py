@@ -246,7 +246,7 @@ def test_what_does_not_fit_the_study_is_refused(csv):
             "centre is missing.*reach is counted",
         ),
         (lambda: Study(csv), ValueError, "options.csv' cannot be read as a study: .* give another file"),
-        (lambda: Study(csv.parent / "own.json"), ValueError, "or give a Surrogate, which no file can hold"),
+        (lambda: Study(csv.parent / "own.json"), ValueError, "give a Surrogate of your own at each opening"),
     ):
         with pytest.raises(kind, match=reason):
             call()
