@@ -147,7 +147,7 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
     study.retire("some", False)
     assert opened(csv).ask() in ("some", "more")
     for lines, reason in (
-        ([LINES[0], *LINES[2:]], "first of the options is .*'plain'.*add new ones at the end"),
+        ([LINES[0], *LINES[2:]], "first of the options is .*'plain'.*add rows at the end"),
         ([*LINES[:-1], "some,13,140,7", "more,14,150,7"], "first of the options is .*'some'.*and now"),
         (["name,heat,sugar,fixed", *LINES[1:]], r"\('sugar', 'heat', 'fixed'\), and now \('heat'"),
     ):

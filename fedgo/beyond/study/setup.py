@@ -190,14 +190,13 @@ class Setup:
 
     def __post_init__(self) -> None:
         options, sites = len(self.options.names), _names("site", self.sites)
+        most = max(0, len(sites) - 1)  # one site at least begins
         checked: dict[str, Any] = {
             "begun": count("begun", self.begun, "give with how many options it began", most=options),
             "trials": count("trials", self.trials, "give about how many you can afford, at least 1"),
             "sites": sites,
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
-            "joined": count(
-                "joined", self.joined, "give how many sites joined later", 0, max(0, len(sites) - 1)
-            ),
+            "joined": count("joined", self.joined, "give how many sites joined later", 0, most),
         }
         for name in ("noise", "spread", "reach"):
             if name == "noise" or getattr(self, name) is not None:
@@ -290,15 +289,17 @@ class Setup:
         before = {name: value for name, value in fixed.items() if value != given[name]}
         remedy = f"not { ({name: given[name] for name in before}) }; begin another file, and tell it the same trials"
         require(not before, "what the study was begun with", before, remedy)
-        _require_first("sites", self.sites, given["sites"])
+        _require_first("sites", self.sites, given["sites"], "give those that join after them")
         options, joined = table or self.options, self.joined + len(given["sites"]) - len(self.sites)
         was, now = ([o.columns, *zip(o.names, o.rows, strict=True)] for o in (self.options, options))
-        _require_first("options", was, now)
+        _require_first(
+            "options", was, now, "add rows at the end, and give a changed option a name of its own"
+        )
         return replace(self, **given, options=options, joined=joined)
 
 
-def _require_first(what: str, before: Sequence[Any], after: Sequence[Any]) -> None:
+def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remedy: str) -> None:
     """Refuse what comes ``after`` unless it begins with what was there ``before``."""
     pairs = zip_longest(before, after[: len(before)])
     other = [f"{was}, and now {now}" for was, now in pairs if was != now]
-    require(not other, f"what was first of the {what}", other[:1], "add new ones at the end, under new names")
+    require(not other, f"what was first of the {what}", other[:1], remedy)
