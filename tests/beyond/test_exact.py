@@ -12,15 +12,7 @@ from instances import about, certificates, double
 from protocols import kernel_widths, log_ratio
 
 from fedgo import Langevin, Network, realizable, shared_start
-from fedgo.beyond.guard.exact import (
-    ExactIntervals,
-    Prior,
-    computable_lam,
-    exact_intervals,
-    exact_parameter,
-    exact_regret,
-    prior,
-)
+from fedgo.beyond.guard import exact
 from fedgo.beyond.guard.optimist import exact_go_ucb
 from fedgo.confidence import Tally, compress, condition
 
@@ -55,12 +47,13 @@ def counts_of(seed, arms):
 def test_the_linearisation_is_exact_and_the_nearest_such(seed, arms, more):
     g, w0 = draw(seed, arms, arms + more), draw(seed + 1, arms + more)
     offsets, means = draw(seed + 2, arms), draw(seed + 3, arms)
-    found = exact_parameter(g, w0, offsets, means)
+    found = exact.exact_parameter(g, w0, offsets, means)
     torch.testing.assert_close(offsets + g @ (found - w0), means, rtol=0, atol=1e-9)
     nearest, distance = np.linalg.pinv(g.numpy()) @ (means - offsets).numpy(), (found - w0).norm().item()
     assert distance == pytest.approx(np.linalg.norm(nearest), rel=1e-6)
     # |f − f(ŵ₀)|_{Q⁻¹} = √λ B
-    assert prior(g, offsets, 0.3).bias(means).item() == pytest.approx(math.sqrt(0.3) * distance, rel=1e-6)
+    bias = exact.prior(g, offsets, 0.3).bias(means).item()
+    assert bias == pytest.approx(math.sqrt(0.3) * distance, rel=1e-6)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.floats(0.1, 10), st.floats(0.01, 3))
@@ -68,21 +61,19 @@ def test_the_linearisation_is_exact_and_the_nearest_such(seed, arms, more):
 def test_the_computable_lam_makes_the_bias_at_most_sigma(seed, arms, value, sigma):
     g, offsets = draw(seed, arms, 12), 3 * draw(seed + 2, arms)
     corner = value * draw(seed + 3, arms).sign()
-    inside = value * (
-        2 * torch.rand(arms, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) - 1
-    )
-    made = prior(g, offsets, computable_lam(g, offsets, value, sigma))
+    inside = corner * draw(seed + 4, arms).sigmoid()
+    made = exact.prior(g, offsets, exact.computable_lam(g, offsets, value, sigma))
     for means in (corner, inside, -value * offsets.sign()):
         assert made.bias(means) <= sigma * (1 + 1e-6)
 
 
 def test_the_lam_is_attained_by_one_arm_and_no_larger_one_will_do():
     g, offsets = double([[3.0, 4.0]]), double([-0.5])
-    lam = computable_lam(g, offsets, 2.0, 0.1)
+    lam = exact.computable_lam(g, offsets, 2.0, 0.1)
     worst = double([2.0])
     assert lam.item() == about(0.04)  # σ_min = 5, F + |f(ŵ₀)| = 2.5: (0.1·5/2.5)²
-    assert prior(g, offsets, lam).bias(worst).item() == about(0.1)
-    assert prior(g, offsets, 1.01 * lam).bias(worst) > 0.1
+    assert exact.prior(g, offsets, lam).bias(worst).item() == about(0.1)
+    assert exact.prior(g, offsets, 1.01 * lam).bias(worst) > 0.1
 
 
 # The belief
@@ -95,7 +86,7 @@ def test_the_belief_is_the_dense_one(size, exponent):
     features, offsets = features_of(size, exponent), draw(seed + 2, arms)
     counts = counts_of(seed + 3, arms)
     sums = counts * draw(seed + 4, arms)
-    found = Prior(compress(features).features, offsets).after(Tally(counts, sums))
+    found = exact.Prior(compress(features).features, offsets).after(Tally(counts, sums))
     # ridge in the features with weight 1
     features, n = features.numpy(), counts.numpy()
     kernel = features @ features.T
@@ -128,7 +119,7 @@ def test_the_widths_are_right_at_lam_1e_12_where_the_factor_of_sigma_loses_them(
     counts = double([2000.0, 3, 0, 1, 500, 0, 7])
     offsets, tally = torch.zeros(7).double(), Tally(counts, torch.zeros(7).double())
     truth = torch.tensor(exact_widths(g, 1e-12, counts), dtype=torch.float64)
-    found = prior(g, offsets, 1e-12).after(tally).width.square()
+    found = exact.prior(g, offsets, 1e-12).after(tally).width.square()
     assert (found / truth - 1).abs().max() < 1e-7
     lost = condition(g, offsets, 1e-12, tally).variance
     assert (lost / truth - 1).abs().max() > 1e-6
@@ -151,17 +142,17 @@ def played(request):
 def test_the_certificate_of_the_run_is_that_of_its_trace_and_within_the_closed_form(played):
     problem, start, value, trace = played
     assert trace.sync.sum() > 8
-    intervals = exact_intervals(problem, start, value)
+    intervals = exact.exact_intervals(problem, start, value)
     found = certificates(trace, intervals, 9)
-    most = double([bound.total for bound in exact_regret(intervals, 25, 0.5)])
+    most = double([bound.total for bound in exact.exact_regret(intervals, 25, 0.5)])
     assert (found.sum(1) <= most).all()
     torch.testing.assert_close(trace.notes["certificate"][:, trace.phase_one :], found, rtol=1e-9, atol=1e-9)
     assert (trace.notes["certificate"][:, : trace.phase_one] == 2 * value).all()
     assert (trace.regret <= trace.notes["certificate"]).all()
 
 
-PRIOR = Prior(torch.diag_embed(double([[2.0, 1.0]])), double([[0.5, -0.2]]))  # Q = diag(4, 1)
-TWO_ARMS = ExactIntervals(2, 0.1, 3.0, prior=PRIOR, bias=double([0.3]))
+PRIOR = exact.Prior(torch.diag_embed(double([[2.0, 1.0]])), double([[0.5, -0.2]]))  # Q = diag(4, 1)
+TWO_ARMS = exact.ExactIntervals(2, 0.1, 3.0, prior=PRIOR, bias=double([0.3]))
 
 
 def test_the_intervals_by_hand():
@@ -182,7 +173,7 @@ def test_the_closed_form_by_hand():
     root = 0.1 * math.sqrt(bound + 2 * math.log(math.pi**2 * 2 * (min(syncs, 10) + 1) ** 2 / 0.6)) + 0.3
     clip = min(3.0 / root, 2.0)
     scale = 2 * root * math.sqrt(clip**2 / math.log1p(clip**2))
-    (found,) = exact_regret(TWO_ARMS, 5, 0.8)
+    (found,) = exact.exact_regret(TWO_ARMS, 5, 0.8)
     assert found.good == about(scale * math.sqrt(math.e * 10 * bound))
     assert found.bad == about(math.floor(bound) * (2 * scale * math.sqrt(0.8) + 6))
     assert found.second_order == 0

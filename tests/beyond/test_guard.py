@@ -16,13 +16,7 @@ from scipy.stats import beta as beta_distribution
 
 from fedgo import Exploration, Langevin, Problem, Settings, shared_start, simulate
 from fedgo.beyond.guard.counted import optimistic_ucb1
-from fedgo.beyond.guard.guarantee import (
-    Guarantee,
-    Guard,
-    guard_regret,
-    guarded,
-    guarded_fed_go_ucb,
-)
+from fedgo.beyond.guard.guarantee import Guarantee, Guard, guard_regret, guarded, guarded_fed_go_ucb
 from fedgo.beyond.guard.intervals import outside
 from fedgo.beyond.guard.optimist import Optimist, with_trivial
 from fedgo.beyond.guard.proposals import Scripted, malicious
@@ -279,7 +273,7 @@ def _ratio(clip):
     return clip**2 / math.log1p(clip**2)
 
 
-def test_the_bound_by_hand():
+def test_the_bound_and_the_threshold_by_hand():
     # K = 3, N = 2, T = 10, κ = 2, F = 0.5, σ = 0.1: √β = 4h > F
     given_ = Guarantee(0.5, 0.1, 0.1, 2.0, 0.7)
     h = 0.1 * math.sqrt(math.log(1 + 20 + 5) + 2 * math.log(math.pi**2 * 6 * 25 / 0.6))
@@ -296,17 +290,13 @@ def test_the_bound_by_hand():
     # who is alone needs no share of δ for what others know
     assert alone == guard_regret(replace(given_, simultaneous=True), 3, 1, 10, information=2.2)
     # without P its bound, and at most NT
-    half = 2.2 / 1.4
-    syncs = half + math.sqrt(half**2 + 10 * 2 * half)
+    syncs = 2.2 / 1.4 + math.sqrt((2.2 / 1.4) ** 2 + 10 * 2.2 / 0.7)
     assert guard_regret(given_, 3, 2, 10, information=2.2) == guard_regret(given_, 3, 2, 10, 0, 2.2, syncs)
     always = replace(given_, gamma=0.0)
     assert guard_regret(always, 3, 2, 10, information=2.2) == guard_regret(always, 3, 2, 10, 0, 2.2, 20)
-
-
-def test_the_threshold_that_needs_no_constant():
-    given_, most = Guarantee(1.0, 0.1), 50 * math.log1p(40)
-    assert given_.threshold(50, 20, 100) == about(100 / (20 * most))
-    assert replace(given_, gamma=0.7).threshold(50, 20, 100) == 0.7
+    # γ = T/(NR), unless it is given
+    assert replace(given_, gamma=None).threshold(50, 20, 100) == about(100 / (20 * 50 * math.log1p(40)))
+    assert given_.threshold(50, 20, 100) == 0.7
 
 
 def coverage(simultaneous, delta=0.9, runs=2000, **changes):
@@ -315,8 +305,8 @@ def coverage(simultaneous, delta=0.9, runs=2000, **changes):
     arms, clients, rounds = 6, 3, 25
     means = double(draw.uniform(-1, 1, size=(runs, arms)))
     problem = Problem("cover", torch.zeros(runs, arms, 1).double(), means, tuple(range(runs)), 5, 0.3)
-    promise = Guarantee(**{"value": 1.5, "sigma": 0.3, "delta": delta, "kappa": 4.0, "gamma": 0.5} | changes)
-    promise = replace(promise, simultaneous=simultaneous)
+    told = {"value": 1.5, "sigma": 0.3, "kappa": 4.0, "gamma": 0.5} | changes
+    promise = Guarantee(**told, delta=delta, simultaneous=simultaneous)
     trace = maliciously(problem, clients, rounds, promise)
     return trace, means, promise.intervals(clients)
 
@@ -342,9 +332,8 @@ def test_bounds_that_are_refuted_are_said_and_survived(wrong):
     trace, _, _ = coverage(True, 0.1, 200, **wrong)
     refuted = trace.notes["refuted"]
     assert refuted.any(1).double().mean() > 0.5
-    for i in range(trace.clients):  # for good, and each client for itself
-        own = refuted[:, i :: trace.clients].long()
-        assert (own.diff(dim=1) >= 0).all()
+    own = refuted.unflatten(1, (-1, trace.clients)).long()  # by round and client
+    assert (own.diff(dim=1) >= 0).all()  # for good
     assert (trace.notes["certificate"][refuted] == 2 * wrong.get("value", 1.5)).all()
 
 
@@ -369,9 +358,9 @@ def test_a_proposal_that_is_not_a_number_is_refused():
     broken = Broken(clients, torch.zeros(runs, 1, dtype=torch.int64), arms)
     trace = guarded("s", problem, broken, start.exploration, clients, start.rounds, guarantee)
     assert not trace.notes["proposed"].any()
-    eager = replace(guarantee, kappa=1.0)
+    eager = replace(guarantee, kappa=1.0)  # the largest U is played, whatever the price
     other = guarded("s", problem, broken, start.exploration, clients, start.rounds, eager)
-    assert torch.equal(trace.arm, other.arm)  # the largest U, whatever the price
+    assert torch.equal(trace.arm, other.arm)
 
 
 # The event, the messages, and what the proposal knows
