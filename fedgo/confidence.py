@@ -1,13 +1,13 @@
 """The confidence set of Phase II (eqs. 4–6), linearised at ŵ₀, in parameter space and in arm space.
 
-Data enter as a `Tally`: per arm the number of pulls n and the sum S of the residuals y − f_x(ŵ₀). With G the
-gradients ∇f_x(ŵ₀) as rows: Σ = λI + Gᵀdiag(n)G, b = Gᵀ(n∘Gŵ₀ + S), ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹GᵀS.
-The arms are finite and ŵ₀ is fixed, so V = GΣ⁻¹Gᵀ and f(ŵ₀) + G(ŵ − ŵ₀) carry every decision: one pull is a
-rank-one update of both, and no d_w × d_w matrix is needed.
+Data enter as a `Tally`: for each arm the number of pulls n and the sum e of the residuals y − f_x(ŵ₀). With the
+gradients g_x = ∇f_x(ŵ₀) as the rows of G, Σ = λI + Gᵀdiag(n)G, b = Gᵀ(n∘Gŵ₀ + e) and ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹Gᵀe.
+There are finitely many arms and ŵ₀ is fixed. Therefore the means f(ŵ₀) + G(ŵ − ŵ₀) and the matrix V = GΣ⁻¹Gᵀ of the K
+arms decide every pull. One pull is a rank-one update of both, and no d_w × d_w matrix is needed.
 """
 
 import math
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -15,14 +15,14 @@ from torch import Tensor
 from fedgo._checks import require
 
 _LARGEST_PRIOR = 1e13  # of ‖g‖²/λ: beyond it float64 holds no digit of the variance of an arm that was pulled
-_HIDDEN = 1e-6  # a variance this far below 0 is rounding; an arm pulled n times has one of about 1/n
+_ROUNDED = 1e-6  # a variance this far below 0 is rounding; an arm pulled n times has one of about 1/n
 
 
 class Tally(NamedTuple):
     """The sufficient statistics of a client: how often it pulled each arm, and the sum of what it saw there.
 
-    ``counts`` (..., K) float64 holds the number of pulls n_x of each arm x, and ``sums`` (..., K) the sum S_x of the
-    residuals y − f_x(ŵ₀) of these pulls (or of the rewards, for a model without an offset).
+    ``counts`` (..., K) float64 holds the number of pulls n_x of each arm x. ``sums`` (..., K) holds the sum e_x of the
+    residuals y − f_x(ŵ₀) of these pulls, or of the rewards for a model without an offset.
     """
 
     counts: Tensor
@@ -41,9 +41,13 @@ class Tally(NamedTuple):
         """Return the tally (R, K) of all N clients together, given their tallies (R, N, K)."""
         return Tally(self.counts.sum(1), self.sums.sum(1))
 
-    def of(self, run: Tensor) -> "Tally":
-        """Return the tallies of the runs whose numbers on the first axis are ``run`` (R,) int64."""
-        return Tally(self.counts[run], self.sums[run])
+    def of(self, index: Any) -> "Tally":
+        """Return the entries of both tensors at ``index``, for instance of the runs with the numbers (R,) int64."""
+        return Tally(self.counts[index], self.sums[index])
+
+    def for_all(self) -> "Tally":
+        """Return the tally (S, 1, K) of data (S, K) that all learners of a run know."""
+        return Tally(self.counts.unsqueeze(1), self.sums.unsqueeze(1))
 
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
         """Return the tally after one more pull of ``arm`` (...) with ``residual`` (...), where ``turn`` (...) is 1.
@@ -76,7 +80,10 @@ def compress(gradients: Tensor) -> Coordinates:
 
 
 class Estimates(Protocol):
-    """What a learner knows about the arms: a mean and a variance of each, (..., K) both, as `Posterior` has them."""
+    """What a learner has to know about the arms: a mean and a variance of each, (..., K) both.
+
+    `Posterior` documents the methods; `fedgo.line_three.parameter_space.Columns` is another class that has them.
+    """
 
     @property
     def mean(self) -> Tensor: ...
@@ -132,12 +139,12 @@ class Posterior(NamedTuple):
 
     def copy(self) -> "Posterior":
         """Return an equal posterior in memory of its own."""
-        return Posterior(*(part.clone(memory_format=torch.contiguous_format) for part in self))
+        return Posterior(*(tensor.clone(memory_format=torch.contiguous_format) for tensor in self))
 
     def of_each(self, learners: int) -> "Posterior":
-        """Return the posterior of each of M = ``learners`` learners, (S, M, …), in memory of its own.
+        """Return a posterior with an entry for each of M = ``learners`` learners, (S, M, …), in memory of its own.
 
-        This posterior is either common to the learners of a run, (S, 1, …), or has one entry for each already.
+        This posterior either has one entry for all learners of a run, (S, 1, …), or one for each of them already.
         """
         arms = self.mean.shape[-1]
         covariance = self.covariance.expand(-1, learners, arms, arms)
@@ -145,7 +152,7 @@ class Posterior(NamedTuple):
 
 
 def require_prior(largest: Tensor | float, lam: float) -> None:
-    """Refuse features that are so large, or a λ so small, that rounding decides about the arms.
+    """Refuse features so large, or a λ so small, that rounding would decide which arm is pulled.
 
     Args:
         largest: The largest ‖g_x‖² of any arm.
@@ -155,8 +162,9 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
         ValueError: The prior variance ‖g_x‖²/λ of some arm is 1e13 or more.
     """
     ratio = float(largest) / lam
-    remedy = f"rounding decides: scale the arms or features down, or raise λ = {lam}"
-    require(ratio < _LARGEST_PRIOR, "‖g‖²/λ", ratio, f"beyond {_LARGEST_PRIOR:.0e} {remedy}")
+    remedy = f"scale the arms or features down, or raise λ = {lam}"
+    limit = f"from {_LARGEST_PRIOR:.0e} on rounding decides"
+    require(ratio < _LARGEST_PRIOR, "‖g‖²/λ", ratio, f"{limit}; {remedy}")
 
 
 def width(variance: Tensor) -> Tensor:
@@ -167,15 +175,15 @@ def width(variance: Tensor) -> Tensor:
     """
     least = variance.amin().item()
     remedy = "it is negative beyond rounding: scale the arms or features down, or raise λ"
-    require(least >= -_HIDDEN, "the least variance", least, remedy)
+    require(least >= -_ROUNDED, "the least variance", least, remedy)
     return (variance if least >= 0 else variance.clamp(min=0)).sqrt()
 
 
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
-    """Return the posterior given all pulls of ``tally``, from one r × r Cholesky factorisation.
+    """Return the posterior of all arms given all pulls of ``tally``, from one r × r Cholesky factorisation.
 
     Args:
-        features: The arms' gradients g_x, or their coordinates, (..., K, r).
+        features: The arms' gradients g_x, or their r coordinates (`compress`), (..., K, r).
         offsets: f_x(ŵ₀) of each arm, (..., K).
         lam: The regularisation weight λ.
         tally: The pulls and their summed residuals, (..., K).
@@ -228,7 +236,7 @@ class Ball(NamedTuple):
 
 
 def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple[Tensor, Tensor]:
-    """Return Σ (..., d_w, d_w) and b (..., d_w) of ``tally``, as the clients of Algorithm 1 hold them (eq. 6).
+    """Return Σ (..., d_w, d_w) and b (..., d_w) of the pulls in ``tally``, as Algorithm 1 keeps them (eq. 6).
 
     Args:
         gradients: ∇f_x(ŵ₀) of each arm, (..., K, d_w).
@@ -244,7 +252,7 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 
 
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
-    """Return the confidence ball of ``tally``, with its centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
+    """Return the confidence ball of the pulls in ``tally``, with the centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
 
     Args:
         gradients: ∇f_x(ŵ₀) of each arm, (..., K, d_w).

@@ -1,9 +1,13 @@
-"""What the statistics (ΔΣ, Δb) cost to send, in each of the lossless forms in which they can cross the star.
+"""How many scalars it costs to send the statistics (ΔΣ, Δb), in each of five lossless forms.
 
-With k pulls of K public arms in d dimensions: "dense" d² + d, as the paper counts; "triangle" d(d + 3)/2, the
-symmetric half; "rows" k(d + 1), the gradients g_s with their residuals; "counts" 2 min(k, K), the pulls of every arm
-and their sums (or, for each pull, its arm's number and that arm's mean reward), from which whoever knows the arms and
-ŵ₀ forms the rest; "cheapest" the least of the last three, and one scalar that says which.
+For k pulls of K arms that everybody knows, in d dimensions, the forms are:
+
+- "dense": the matrix and the vector, d² + d scalars, as the paper counts;
+- "triangle": the upper half of the symmetric matrix and the vector, d(d + 3)/2 scalars;
+- "rows": the gradient and the residual of each pull, k(d + 1) scalars;
+- "counts": the number of pulls and the sum of rewards of each arm, or the number of the arm and its reward for each
+  pull if these are fewer, 2 min(k, K) scalars; whoever knows the arms and ŵ₀ can form ΔΣ and Δb from them;
+- "cheapest": the cheapest of the last three, and one scalar that says which it is.
 """
 
 from typing import Literal, get_args
@@ -13,18 +17,18 @@ from torch import Tensor
 
 from fedgo._checks import require
 
-_LARGEST = 10**6  # of a dimension, so that a million clients' matrices can still be counted
+_LARGEST = 10**6  # dimension, so that the scalars of a million clients' matrices fit into int64
 Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse the name of a form in which statistics cannot be sent."""
+    """Raise a ``ValueError`` unless ``encoding`` is the name of a form in which statistics can be sent."""
     kinds = get_args(Encoding)
     require(encoding in kinds, "encoding", encoding, f"choose one of {kinds}")
 
 
 def names_arms(encoding: Encoding) -> bool:
-    """Return whether a message in this form may name an arm by its number."""
+    """Return whether a message in the form ``encoding`` may name an arm by its number."""
     return encoding in ("counts", "cheapest")
 
 
@@ -36,7 +40,7 @@ def scalars(
     vectors: int = 1,
     news: Tensor | None = None,
 ) -> Tensor:
-    """Return how many scalars it costs to send statistics: a d × d matrix and some vectors, (...) int64.
+    """Return the number of scalars that it costs to send a d × d matrix and some vectors, (...) int64.
 
     Args:
         encoding: The form in which they are sent.
@@ -44,12 +48,17 @@ def scalars(
         pulls: The number k of pulls that the statistics contain, (...).
         arms: The number K of arms.
         vectors: The number of vectors beside the matrix.
-        news: The number of pulls that the receiver does not know yet, (...), if it has counts of earlier pulls; only
-            these are sent as counts.
+        news: The number of these pulls that the receiver does not know yet, (...), or None for all. As counts, only
+            these are sent.
+
+    Raises:
+        ValueError: The dimension is above 10⁶.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
     largest = int(d.max())
-    require(largest <= _LARGEST, "dimension", largest, f"give at most {_LARGEST}: the bill would leave int64")
+    require(
+        largest <= _LARGEST, "dimension", largest, f"give at most {_LARGEST}, so that int64 holds the sum"
+    )
     fresh = k if news is None else news.long()
     costs = {
         "dense": d * d + vectors * d + 0 * k,

@@ -1,6 +1,6 @@
-"""The parametric class F: a two-layer sigmoid network f_x(w) = W₂·σ(W₁x + c₁) + c₂ (Section 6).
+"""The parametric class F: a two-layer sigmoid network f_x(w) = W₂·σ(W₁x + c₁) + c₂ with H hidden units (Section 6).
 
-A parameter of the network is one flat vector w = (W₁ row by row, c₁, W₂, c₂) of length d_w = H(d_x + 2) + 1.
+The parameter of the network is one flat vector w = (W₁ row by row, c₁, W₂, c₂) of length d_w = H(d_x + 2) + 1.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fedgo._checks import count, require
 
 
 class Parametric(Protocol):
-    """What Phase I and Phase II need of a parametric class F: f_x(w), its gradient, and the squared loss.
+    """A parametric class F, with all that Phase I and Phase II need of it: f_x(w), its gradient, and the squared loss.
 
     ``d_x`` is the dimension of the inputs and ``size`` the dimension d_w of the parameter. `Network` documents the
     methods.
@@ -33,7 +33,7 @@ class Parametric(Protocol):
 
 
 class Layers(NamedTuple):
-    """The layers of a network as views of its flat parameter.
+    """The layers of a network, as views of its flat parameter.
 
     ``w1`` is W₁ (..., H, d_x), ``c1`` is c₁ (..., H), ``w2`` is W₂ (..., H), and ``c2`` is c₂ (...).
     """
@@ -62,9 +62,8 @@ class Network:
 
     def split(self, w: Tensor) -> Layers:
         """Return the layers of flat parameters ``w`` (..., d_w), as views."""
-        require(
-            w.shape[-1] == self.size, "w", tuple(w.shape), f"the last dimension must be d_w = {self.size}"
-        )
+        shape, remedy = tuple(w.shape), f"give (..., d_w) with d_w = {self.size}"
+        require(shape[-1:] == (self.size,), "the shape of w", shape, remedy)
         edge = self.hidden * self.d_x
         w1 = w[..., :edge].unflatten(-1, (self.hidden, self.d_x))
         return Layers(w1, w[..., edge : edge + self.hidden], w[..., edge + self.hidden : -1], w[..., -1])
@@ -75,7 +74,9 @@ class Network:
         return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradient ∇f_x(w) with respect to w, (..., K, d_w), at the points ``x`` (..., K, d_x)."""
+        """Return the gradient ∇f_x(w) with respect to ``w`` (..., d_w), (..., K, d_w), at the points ``x`` (..., K,
+        d_x).
+        """
         layers, unit = self._hidden(w, x)
         slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)
         x = x.expand(*slope.shape[:-1], self.d_x)
@@ -83,7 +84,7 @@ class Network:
         return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return Σ (y − f_x(w))² and its gradient Σ 2(f_x(w) − y)∇f_x(w), by back-propagation.
+        """Return the squared error Σ (y − f_x(w))² over m points and its gradient in w, by back-propagation.
 
         Args:
             w: Parameters, (..., d_w).
@@ -92,7 +93,7 @@ class Network:
             mask: 1 for the points that count and 0 for the others, (..., m).
 
         Returns:
-            The loss (...) and its gradient (..., d_w).
+            The squared error (...) and its gradient (..., d_w).
         """
         layers, unit = self._hidden(w, x)
         error = ((unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1) - y) * mask
@@ -103,8 +104,8 @@ class Network:
         return error.square().sum(-1), gradient
 
     def _hidden(self, w: Tensor, x: Tensor) -> tuple[Layers, Tensor]:
-        """Return the layers of ``w`` and the hidden units σ(W₁x + c₁), (..., K, H)."""
-        seen = tuple(x.shape)
-        require(seen[-1] == self.d_x, "the shape of x", seen, f"the last dimension must be {self.d_x}")
+        """Return the layers of ``w`` and the outputs σ(W₁x + c₁) of the hidden units at ``x``, (..., K, H)."""
+        shape, remedy = tuple(x.shape), f"give (..., d_x) with d_x = {self.d_x}"
+        require(shape[-1:] == (self.d_x,), "the shape of x", shape, remedy)
         layers = self.split(w)
         return layers, torch.sigmoid(x @ layers.w1.mT + layers.c1.unsqueeze(-2))

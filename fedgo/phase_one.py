@@ -1,6 +1,6 @@
-"""Phase I (Algorithm 1, lines 1–2): T₀ uniform pulls in turn, and an oracle that fits ŵ₀ to them.
+"""Phase I (Algorithm 1, lines 1–2): the clients make T₀ uniform pulls in turn, and an oracle fits ŵ₀ to them.
 
-The oracle is Algorithm 2 (`fedgo.langevin`), over the star. What Phase II needs of all this is a `Start`.
+The oracle is Algorithm 2 over the star (`fedgo.langevin`). Its result, a `Start`, is what Phase II begins with.
 """
 
 import math
@@ -24,7 +24,12 @@ def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
     Args:
         clients: The number N of clients.
         rounds: The number T of rounds of Phase II.
-        most: The largest N and T that are accepted; a bound may be evaluated for more than anybody plays.
+        most: The largest N and T that are accepted. For a bound, which may be evaluated for more clients and rounds
+            than can be played, it is ∞.
+
+    Raises:
+        ValueError: N or T is below 1 or above ``most``.
+        TypeError: N or T is not a whole number.
     """
     clients = count("clients", clients, "give N, at least one client", most=most)
     rounds = count("rounds", rounds, "give T, at least one round", most=most)
@@ -34,8 +39,8 @@ def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
 class Exploration(NamedTuple):
     """The pulls of Phase I and what they cost.
 
-    ``arm`` (S, T₀) int64 and ``reward`` (S, T₀) hold the pulls, and ``ledger`` the scalars that the oracle sent at each
-    step, (S, T₀).
+    ``arm`` (S, T₀) int64 holds the arms that are pulled, ``reward`` (S, T₀) the rewards, and ``ledger`` the scalars
+    that the oracle sends, booked to the T₀ steps.
     """
 
     arm: Tensor
@@ -44,23 +49,23 @@ class Exploration(NamedTuple):
 
     @classmethod
     def nothing(cls, runs: int) -> "Exploration":
-        """Return the exploration of an algorithm without a Phase I: T₀ = 0 pulls in each of ``runs`` runs."""
+        """Return the exploration of an algorithm without Phase I, with T₀ = 0 pulls in each of ``runs`` runs."""
         blank = torch.zeros(runs, 0, dtype=torch.int64)
         return cls(blank, blank.double(), Ledger.blank(runs, 0))
 
     def shards(self, arms: Tensor, clients: int) -> Shards:
-        """Return the data of each of the N = ``clients`` clients on ``arms`` (S, K, d_x).
+        """Return the data of each of the N = ``clients`` clients, given the features ``arms`` (S, K, d_x).
 
-        Client t mod N made the step t.
+        Client t mod N makes the pull of step t.
         """
         x = arms.gather(1, self.arm.unsqueeze(-1).expand(-1, -1, arms.shape[2]))
         return deal(x, self.reward, clients)
 
 
 def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploration:
-    """Make T₀ = ``length`` uniform pulls in each run of ``problem``, with a ledger of zeros.
+    """Return T₀ = ``length`` uniform pulls in each run of ``problem``, with a ledger of zeros.
 
-    ``purpose`` names the random numbers that choose the arms.
+    ``purpose`` names the random numbers that choose the arms (`fedgo.problem.Problem.generators`).
     """
     arms, sources = problem.arms.shape[1], problem.generators(purpose)
     arm = torch.stack([torch.randint(arms, (length,), generator=source) for source in sources])
@@ -68,12 +73,15 @@ def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploratio
 
 
 def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
-    """Deal data out to N = ``clients`` clients in turn, and pad each client's data to equal length.
+    """Deal the data of R runs out to N = ``clients`` clients in turn, padded to m = ⌈T₀/N⌉ data for each client.
 
     Args:
         x: The features of the pulled arms, (R, T₀, d_x).
-        y: Their rewards, (R, T₀), which must be finite.
+        y: Their rewards, (R, T₀).
         clients: The number N of clients.
+
+    Raises:
+        ValueError: A reward is not finite.
     """
     require_finite("rewards y", y)
     length = -(-y.shape[1] // clients)
@@ -81,17 +89,18 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     mask = torch.nn.functional.pad(torch.ones_like(y), (0, pad))
     x = torch.nn.functional.pad(x, (0, 0, 0, pad))
     y = torch.nn.functional.pad(y, (0, pad))
-    each = (part.unflatten(1, (length, clients)).transpose(1, 2) for part in (x, y, mask))
-    return Shards(*(part.contiguous() for part in each))
+    dealt = (values.unflatten(1, (length, clients)).transpose(1, 2) for values in (x, y, mask))
+    return Shards(*(values.contiguous() for values in dealt))
 
 
 @dataclass(frozen=True)
 class Start:
-    """What Phase I leaves behind: the fitted parameter ŵ₀, around which Phase II linearises the network.
+    """The result of Phase I: the fitted parameter ŵ₀, around which Phase II linearises the network.
 
     ``w0`` is ŵ₀, (S, 1, d_w) if all clients share it and (S, N, d_w) if each has its own. ``loss`` (S, 1 or N) is its
-    training loss. ``exploration`` holds the pulls and the scalars sent. A start belongs to the ``problem`` that it was
-    made on, and to the ``encoding`` in which the messages of Phase I were counted.
+    training loss, the mean squared error on the data of Phase I. ``exploration`` holds the pulls and the scalars sent.
+    ``problem``, ``network``, ``clients`` (N) and ``rounds`` (T) are the arguments that it was made with, and
+    ``encoding`` is the form in which the messages of Phase I were counted.
     """
 
     problem: Problem
@@ -104,7 +113,7 @@ class Start:
     encoding: Encoding = "dense"
 
     def require_for(self, problem: Problem, encoding: Encoding, shared: bool) -> None:
-        """Refuse this start for a Phase II that it does not fit.
+        """Raise an error if this start does not fit a Phase II.
 
         Args:
             problem: The problem of Phase II.
@@ -115,12 +124,12 @@ class Start:
             ValueError: The start was made on another problem, was counted in another form, or has another number of
                 models.
         """
-        given, own = ((part.name, part.seed, len(part.runs)) for part in (problem, self.problem))
+        given, begun = ((known.name, known.seed, len(known.runs)) for known in (problem, self.problem))
         same = self.problem.same(problem)
-        require(same, "the problem", given, f"the start was made on {own}; make one on this problem")
-        # Phase I has two bills only: the oracle's rounds, or counts and sums once
+        require(same, "the problem", given, f"the start was made on {begun}; make a start on this problem")
+        # Phase I is counted in two ways only: the oracle's rounds, or counts and sums once
         same = names_arms(encoding) == names_arms(self.encoding)
-        require(same, "encoding", encoding, f"Phase I was charged as {self.encoding!r}; give both the same")
+        require(same, "encoding", encoding, f"Phase I was counted as {self.encoding!r}; give both the same")
         models, maker = (1, "shared_start") if shared else (self.clients, "private_start")
         require(self.w0.shape[1] == models, "the shape of w0", tuple(self.w0.shape), f"give a {maker}")
 
@@ -138,8 +147,8 @@ def shared_start(
     """Run Phase I of Fed-GO-UCB and One-GO-UCB: uniform pulls, and one network fitted by all clients together.
 
     The scalars of the fit are booked at the last step of Phase I: 2nNd_w for the n rounds of Algorithm 2, and Nd_w for
-    sending ŵ₀ to all clients. With an ``encoding`` that names arms, each client sends its counts and sums once, and the
-    server runs all rounds alone.
+    sending ŵ₀ to all clients. If ``encoding`` is "counts" or "cheapest", each client sends its counts and sums once
+    instead, the server runs all rounds alone, and only sending ŵ₀ is added.
 
     Args:
         problem: S runs of a bandit problem.
@@ -156,6 +165,7 @@ def shared_start(
     Raises:
         ValueError: An argument is out of range, or the fit is no better than a constant because the rewards are not of
             order 1.
+        TypeError: An argument is of another kind.
     """
     check_encoding(encoding)
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
@@ -189,15 +199,18 @@ def explore_and_deal(
 
 
 def require_fitted(reward: Tensor, loss: Tensor) -> None:
-    """Refuse a fit that is no better than a constant because the rewards are not of order 1.
+    """Raise an error if a fit is no better than a constant because the rewards are not of order 1.
 
     Args:
         reward: The rewards of Phase I, (S, T₀).
-        loss: The training loss of ŵ₀ in each run.
+        loss: The training losses of ŵ₀, (S, 1 or N).
+
+    Raises:
+        ValueError: The rewards are not of order 1, and the fit leaves 90 % of their variance or more.
     """
     spread, mean = float(reward.std(correction=0)), float(reward.mean())
     if 0.01 <= spread <= 10 and abs(mean) <= 10:
-        return  # as the oracle expects: whatever it leaves then is noise, or its own
+        return  # of order 1, as the oracle's step size and temperatures expect
     share = float(loss.mean() / reward.var(1, correction=0).mean().clamp(min=1e-300))
     require(
         share < 0.9,

@@ -1,8 +1,9 @@
-"""Phase II for features g_x (Algorithm 1, lines 3–10): optimistic arm, ridge statistics, event-triggered sync.
+"""Phase II on features g_x (Algorithm 1, lines 3–10): optimistic arms, ridge statistics, synchronisation by an event.
 
-Each client holds Σ and b of the data it knows, in arm space. Client i synchronises everybody when
-(|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ; then every ΔΣ, Δb goes up, the sums come
-down, and every client's Δ is reset (a reset that the printed algorithm leaves out).
+Each client keeps Σ and b of the data D_{t,i} that it knows, in arm space. Client i triggers a synchronisation when
+(|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ. Then every client sends its ΔΣ and Δb to the
+server, the server sends the sums to all clients, and every client sets its ΔΣ and Δb to 0. The printed algorithm leaves
+this reset out.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,10 @@ from fedgo.messages import Encoding, check_encoding, scalars
 from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
 
-Part = TypeVar("Part", bound=Any)
+StateT = TypeVar("StateT", bound=Any)
+# An index of optimism: from the estimates of the arms and the data they rest on, a value of each arm (S, M, K).
 Index = Callable[[Estimates, Tally], Tensor]
-_AFRESH = 100  # pulls after which a posterior is computed from its data again: rank-one updates drift
+_AFRESH = 100  # pulls after which a posterior is computed from its data again, because rank-one updates drift
 
 
 @dataclass(frozen=True)
@@ -75,18 +77,19 @@ class EventState(NamedTuple):
     @property
     def known(self) -> Tally:
         """D_{t,i}: all data in the model of each learner, (S, M, K)."""
-        return Tally(*(part.unsqueeze(1) for part in self.server)) + self.fresh
+        return self.server.for_all() + self.fresh
 
 
 @dataclass(frozen=True)
 class EventTriggered:
     """Learners with a ridge model each that synchronise when the event of Algorithm 1, line 6, fires.
 
-    ``learners`` is M. ``features`` (S, 1 or M, K, r) are the arms' gradients and ``offsets`` (S, 1 or M, K) the values
-    f_x(ŵ₀). ``dimension`` is the d_w of the statistics that are sent. ``settings`` has λ, β and γ. ``optimism`` gives
-    the index of each arm from the posterior and the data; without it the index is the first-order one. With
-    ``in_place``, `learn` and `synchronise` use up the memory of the state that they get, which suits callers that keep
-    the last state only, as `simulate` does.
+    ``learners`` is their number M. ``features`` (S, 1 or M, K, r) are the arms' gradients, or their coordinates, and
+    ``offsets`` (S, 1 or M, K) the values f_x(ŵ₀); a learner axis of 1 means that all learners share them.
+    ``dimension`` is the d_w of the statistics that are sent. ``settings`` has λ, β and γ. ``optimism`` computes the
+    index of each arm from the posterior and the data; if it is None, the index is the first-order one. With
+    ``in_place``, `learn` and `synchronise` overwrite the memory of the state that they are given. This suits a caller
+    that keeps the last state only, as `fedgo.simulation.simulate` does.
     """
 
     learners: int
@@ -98,8 +101,9 @@ class EventTriggered:
     in_place: bool = field(default=False, kw_only=True)
 
     def statistics(self, tally: Tally) -> Message[Tally]:
-        """Return the message (Σ, b) or (ΔΣ, Δb), held as the ``tally`` (R, ..., K) that determines it, with its
-        cost.
+        """Return the message (ΔΣ, Δb), or (Σ, b), of R runs with its cost in scalars.
+
+        The receiver uses it as the ``tally`` (R, ..., K), which determines the matrix and the vector.
         """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
@@ -113,12 +117,12 @@ class EventTriggered:
         """Return the state of learners that know the data at the ``server`` (S, K) and have pulled nothing since."""
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
-        known = Tally(*(part.unsqueeze(1) for part in server))
-        posterior = self.posterior(torch.arange(runs), known).of_each(self.learners)
-        gain = torch.zeros(runs, self.learners, dtype=torch.float64)
-        # a copy, as it may be updated in place
+        every = torch.arange(runs)
         return EventState(
-            posterior, Tally.blank(runs, self.learners, arms), gain, server.of(torch.arange(runs))
+            posterior=self.posterior(every, server.for_all()).of_each(self.learners),
+            fresh=Tally.blank(runs, self.learners, arms),
+            gain=torch.zeros(runs, self.learners, dtype=torch.float64),
+            server=server.of(every),  # a copy, because it may be updated in place
         )
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Estimates:
@@ -132,9 +136,7 @@ class EventTriggered:
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
-        """Return the posteriors after the learners with ``turn`` 1 made their pull; the arguments are those of
-        `learn`.
-        """
+        """Return the posteriors after the learners with ``turn`` 1 made their pull, given the arguments of `learn`."""
         assert isinstance(state.posterior, Posterior)
         return state.posterior.absorb(arm, reward, turn, self.in_place)
 
@@ -171,47 +173,48 @@ class EventTriggered:
     def _afresh(self, state: EventState, due: Tensor) -> EventState:
         """Return ``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
         assert isinstance(state.posterior, Posterior)
-        known = state.known
-        rows = due.nonzero(as_tuple=True)
-        features = self.features.expand(*due.shape, *self.features.shape[2:])[rows]
-        offsets = self.offsets.expand_as(known.sums)[rows]
-        exact = condition(features, offsets, self.settings.lam, Tally(*(part[rows] for part in known)))
+        learners = due.nonzero(as_tuple=True)
+        features = self.features.expand(*due.shape, *self.features.shape[2:])[learners]
+        offsets = self.offsets.expand_as(state.fresh.sums)[learners]
+        exact = condition(features, offsets, self.settings.lam, state.known.of(learners))
         posterior = state.posterior if self.in_place else state.posterior.copy()
-        for part, new in zip(posterior, exact, strict=True):
-            part.index_put_(rows, new)
+        posterior.covariance[learners] = exact.covariance
+        posterior.mean[learners] = exact.mean
         return state._replace(posterior=posterior)
 
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
         """Return the state after the runs ``when.run`` synchronised over ``star`` (lines 7 to 10).
 
-        All ΔΣ, Δb and log-ratios are set to 0, and all posteriors are computed from the server's data.
+        All ΔΣ, Δb and log-ratios of these runs are 0 then, and their posteriors are computed from the server's data.
         """
         run = when.run
         fresh = state.fresh.of(run)
         sent = star.collect(self.statistics(fresh), when)
-        news = sent.summed()
-        # the server sends the news of this epoch; dense, that is as large as the total of the printed line 9
-        total = state.server.of(run) + star.broadcast(self.statistics(news), when)
-        received = Tally(*(part.unsqueeze(1) for part in total))
-        posterior = self.posterior(run, received, state)
-        blank = Tally.blank(*fresh.counts.shape)
-        new = EventState(posterior, blank, torch.zeros_like(state.gain[run]), total)
-        return place(state, run, new, self.in_place)
+        # the server sends the news of this epoch; as matrices they are as large as the total of the printed line 9
+        total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
+        synchronised = EventState(
+            posterior=self.posterior(run, total.for_all(), state),
+            fresh=Tally.blank(*fresh.counts.shape),
+            gain=torch.zeros_like(state.gain[run]),
+            server=total,
+        )
+        return place(state, run, synchronised, self.in_place)
 
 
-def place(state: Part, run: Tensor, new: Part, in_place: bool = False) -> Part:
-    """Return ``state`` with the rows ``run`` of each first axis replaced by ``new``.
+def place(state: StateT, run: Tensor, new: StateT, in_place: bool = False) -> StateT:
+    """Return the ``state`` of a learner with the runs ``run`` replaced by ``new``.
 
     Args:
-        state: A tensor, or a tuple of tensors, nested as the state of a learner is.
-        run: The numbers of the rows, (R,) int64.
-        new: What replaces them, with first axis R.
+        state: A tensor with the runs as its first axis, or a tuple of such tensors, which may be nested.
+        run: The numbers of the runs that are replaced, (R,) int64.
+        new: A state of the same kind with first axis R, which is expanded to the other axes of ``state``.
         in_place: Write into the memory of ``state``, which must not be used afterwards.
     """
     old: Any = state
-    placed: Part
+    placed: StateT
     if isinstance(old, tuple):
-        placed = type(state)(*(place(part, run, rows, in_place) for part, rows in zip(old, new, strict=True)))
+        pairs = zip(old, new, strict=True)
+        placed = type(state)(*(place(values, run, rows, in_place) for values, rows in pairs))
     else:
         copy = old.index_copy_ if in_place else old.index_copy
         placed = copy(0, run, new.expand(-1, *old.shape[1:]))

@@ -1,6 +1,6 @@
-"""What the clients face: finite arms, their mean rewards f(x), and the noise y_t = f(x_t) + η_t (eq. 1).
+"""The bandit problem: finitely many arms x, their mean rewards f(x), and rewards y_t = f(x_t) + η_t with noise (eq. 1).
 
-Everything has a leading axis of S independent runs; run r of seed s is the same alone and in any batch.
+All tensors have a leading axis of S independent runs. A run with a given seed is the same alone and in any batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_each, require_finite, require_kind, tensor
 from fedgo._streams import generator, normal_tape, uniform_draws
 
-Runs = int | Sequence[int]  # how many there are, numbered from 0, or their numbers
+Runs = int | Sequence[int]  # the number of runs, which are then numbered from 0, or their numbers
 
 
 @dataclass(frozen=True)
@@ -64,36 +64,43 @@ class Problem:
             require_each(inside, "means", self.means, "Bernoulli means lie in [0, 1]")
 
     def only(self, *positions: int) -> "Problem":
-        """Return a problem that has the runs at ``positions`` and no others."""
+        """Return a problem with the runs at these ``positions`` on the first axis, in this order."""
         pick = list(positions)
         runs = tuple(self.runs[p] for p in pick)
         truth = None if self.truth is None else self.truth[pick]
         return replace(self, arms=self.arms[pick], means=self.means[pick], runs=runs, truth=truth)
 
     def rescaled(self, centre: float, scale: float) -> "Problem":
-        """Return the same bandit with rewards (y − ``centre``)/``scale``, for rewards that are not of order 1.
+        """Return the same problem with rewards (y − ``centre``)/``scale``, for rewards that are not of order 1.
 
-        The oracle's step size and temperatures expect rewards of order 1. A regret in the result, times ``scale``, is
+        The oracle's step size and temperatures expect rewards of order 1. The regret in the result, times ``scale``, is
         the regret in this problem. The result has no ``truth``, because w* belongs to the rewards as they were.
+
+        Raises:
+            ValueError: ``centre`` or ``scale`` is out of range, or the rewards are not Gaussian.
         """
         number("centre", centre, "give a finite number")
         number("scale", scale, "give a positive scale", above=0)
-        require(self.reward == "gaussian", "reward", self.reward, "only Gaussian rewards can be rescaled")
+        remedy = "only a problem with Gaussian rewards can be rescaled; give 'gaussian'"
+        require(self.reward == "gaussian", "reward", self.reward, remedy)
         return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale, truth=None)
 
     def same(self, other: "Problem") -> bool:
-        """Return whether ``other`` has the same runs: equal arms, means, noise and seed."""
-        mine, theirs = ((part.runs, part.seed, part.sigma, part.reward) for part in (self, other))
-        same = torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
-        return same and mine == theirs
+        """Return whether ``other`` has equal arms, means, run numbers, seed, noise level and kind of rewards."""
+        pairs = ((self.arms, other.arms), (self.means, other.means))
+        names = ("runs", "seed", "sigma", "reward")
+        same = all(getattr(self, name) == getattr(other, name) for name in names)
+        return same and all(torch.equal(*pair) for pair in pairs)
 
     def generators(self, purpose: str) -> list[torch.Generator]:
-        """Return one generator of random numbers for each run, for the given ``purpose``."""
+        """Return one generator of random numbers for each run; equal ``purpose`` gives equal numbers."""
         return [generator(self.seed, run, purpose) for run in self.runs]
 
     @on_cpu
     def tape(self, steps: int) -> Tensor:
-        """Return the standard normals z of the first ``steps`` steps of each run, (S, steps)."""
+        """Return the standard normals z from which the noise of the first ``steps`` steps of each run is made,
+        (S, steps).
+        """
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
     @on_cpu
@@ -107,7 +114,7 @@ class Problem:
 
     @on_cpu
     def regret(self, arm: Tensor) -> Tensor:
-        """Return the instantaneous regret f(x*) − f(x) ≥ 0 of ``arm`` (S, n), where x* is the best arm of the run."""
+        """Return the instantaneous regret f(x*) − f(x) ≥ 0 of each ``arm`` (S, n), with the best arm x* of the run."""
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)
 
 
@@ -126,13 +133,17 @@ def uniform_arms(
 
     Args:
         name: What the problem is called.
-        mean: Gives f(x), (n,), at points (n, d_x).
+        mean: Returns f(x), (n,), at points (n, d_x).
         bounds: The interval of each coordinate.
         d_x: The dimension of the arms.
         runs: The number of runs, or their numbers.
         arms: The number K of arms.
-        seed: With the number of a run, this names the arms and the noise.
+        seed: Together with the number of a run, it determines the arms and the noise.
         sigma: The standard deviation σ of the noise.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
     """
     numbers = run_numbers(runs)
     count("arms", arms, "give at least one arm")
@@ -144,7 +155,12 @@ def uniform_arms(
 
 
 def run_numbers(runs: Runs) -> tuple[int, ...]:
-    """Return the numbers of the runs: 0, 1, … if ``runs`` is how many there are, else ``runs`` itself."""
+    """Return the numbers of the runs: 0, 1, … if ``runs`` is their number, and ``runs`` itself if it is a sequence.
+
+    Raises:
+        ValueError: There is no run, a number is negative, or a run is given twice.
+        TypeError: A number is not whole.
+    """
     remedy = "give at least one run, numbered from 0"
     if not isinstance(runs, Sequence) or isinstance(runs, str):
         return tuple(range(count("runs", runs, remedy)))

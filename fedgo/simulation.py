@@ -1,8 +1,9 @@
 """The loop of Phase II (Algorithm 1, lines 2–10): clients in round robin, whole rounds of all runs at once.
 
-Between two synchronisations the learners do not influence each other, so every pass lets all of them choose at
-once; where learner i of a run triggers, the choices of those after i in that run are dropped and made again after
-the synchronisation. The noise is indexed by (run, step), so the result is the sequential one.
+Between two synchronisations the learners do not influence each other. Every pass of the loop therefore lets all
+learners of a run choose at once. If the pull of learner i triggers a synchronisation, the choices of the learners after
+i in that run are dropped, and made again after the synchronisation. The noise is indexed by (run, step), so that the
+result is that of one learner after the other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,9 +24,9 @@ LearnerState = TypeVar("LearnerState")
 
 
 class Learner(Protocol[LearnerState]):
-    """A rule of play for M learners in each of S runs, and the protocol by which they synchronise.
+    """A rule of play for M learners in each of S runs, and the way in which they synchronise.
 
-    The learners are the N clients with a model each (M = N), or one model that all clients share (M = 1).
+    Either each of the N clients has a model of its own (M = N), or all clients share one model (M = 1).
     """
 
     @property
@@ -55,7 +56,7 @@ class Learner(Protocol[LearnerState]):
 
 @runtime_checkable
 class Samples(Protocol):
-    """A learner whose index depends on the step, for instance a posterior sample drawn from a tape made beforehand."""
+    """A learner whose index depends on the step, for instance a posterior sample drawn with numbers made beforehand."""
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
         """Return the index (S, M, K) for each learner's next pull, which is the step ``step`` (S, M) of its run.
@@ -66,10 +67,10 @@ class Samples(Protocol):
 
 @runtime_checkable
 class Annotates(Protocol):
-    """A learner that says something about each pull, for instance a certificate of its regret."""
+    """A learner that adds notes to the trace about each pull, for instance a certificate of its regret."""
 
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return by name what there is to say about each learner's pull, (S, M) each.
+        """Return the notes on each learner's pull by name, (S, M) each.
 
         Args:
             state: The state before the pull.
@@ -104,7 +105,8 @@ def simulate(
             the same. It is faster where a synchronisation costs more than the passes in which other runs play on.
 
     Raises:
-        ValueError: An argument is out of range, the runs of ``problem`` and ``exploration`` differ, or an index is NaN.
+        ValueError: An argument is out of range, ``problem`` and ``exploration`` have different numbers of runs, or an
+            index is NaN.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     clients = count("clients", clients, "give N, at least one client")
@@ -128,9 +130,9 @@ def simulate(
         if speaks is not None:
             said = speaks.notes(state, chosen.indices, chosen.arm)
             notes = notes or {key: values.new_zeros(runs, total) for key, values in said.items()}
-            _write(chosen, [(notes[key], values) for key, values in said.items()])
+            _record(chosen, [(notes[key], values) for key, values in said.items()])
         state = learner.learn(state, chosen.arm, reward, chosen.turn.to(reward.dtype))
-        _write(chosen, [(trace.arm, chosen.arm), (trace.reward, reward)])
+        _record(chosen, [(trace.arm, chosen.arm), (trace.reward, reward)])
         position = position + chosen.turn.sum(1)
         if bool(chosen.fires.any()):
             run, learner_number = chosen.fires.nonzero(as_tuple=True)
@@ -147,7 +149,7 @@ def simulate(
 
 
 class Choice(NamedTuple):
-    """What the learners of all runs would do at once, with shape (S, M) each.
+    """What the M learners of each of S runs would do in one pass of the loop, with shape (S, M) each.
 
     ``step`` is the step t of each learner, ``indices`` (S, M, K) its index of all arms, ``arm`` its arm, ``turn``
     whether it makes this pull, and ``fires`` whether the pull fires the event.
@@ -169,8 +171,7 @@ def _choose(
     first: int,
     total: int,
 ) -> Choice:
-    """Return the arms of the rest of a round, up to and including the first learner of each run whose pull fires the
-    event.
+    """Return what the learners of the rest of the round do, up to the first learner of each run whose pull fires.
 
     Args:
         learner: The rule of play.
@@ -208,10 +209,10 @@ def _with_room(name: str, problem: Problem, clients: int, exploration: Explorati
     return Trace(name, problem.name, clients, exploration.arm.shape[1], arm, reward, regret, up, down, sync)
 
 
-def _write(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write what the learners pulled to its steps, for the pulls that are made.
+def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Write the values of the pulls that are made into arrays, at the steps of the pulls.
 
-    ``pulled`` has pairs of an array (S, T₀ + NT) and the values (S, M) that belong into it.
+    ``pulled`` has pairs of an array (S, steps) and the values (S, M) that are written into it.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]
@@ -220,13 +221,21 @@ def _write(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
-    """Return a random place in [0, 1) of each arm in each learner's order of ties, (S, M, K)."""
+    """Return the order in which each learner prefers arms that tie: a random number in [0, 1) for each, (S, M, K).
+
+    Of tied arms, `largest` takes the one with the largest number.
+    """
     return uniform_draws(problem.generators("order of ties"), learners, problem.arms.shape[1])
 
 
 def largest(index: Tensor, order: Tensor) -> Tensor:
-    """Return the arm (S, M) with the largest ``index`` (S, M, K); of arms within 1e-9 of it, the last one in
-    ``order``.
+    """Return each learner's arm with the largest ``index`` (S, M, K), (S, M) int64.
+
+    Arms whose index is within 1e-9 of the largest, relative to it if it exceeds 1, tie. Of these the arm with the
+    largest ``order`` (S, M, K) is taken.
+
+    Raises:
+        ValueError: The index of an arm is NaN.
     """
     top = index.amax(-1, keepdim=True)
     remedy = "rewards, features or settings are out of range: scale them to order 1, or raise λ"

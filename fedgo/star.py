@@ -1,8 +1,8 @@
 """The star: N clients around one server; the one place where messages are delivered and their scalars counted.
 
 The communication cost C_NT is "the total amount of real numbers being transferred" (Section 3). What crosses the star
-is a `Message`: a content as the receiver uses it, with leading axes (runs, clients, …) and a client axis of one for
-what the server says to all, and the number of scalars that it costs to send.
+is a `Message`: a content and the number of scalars that it costs to send. The leading axes of a content are runs and
+clients; the client axis of what the server sends to all clients is 1.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,15 @@ from torch import Tensor
 from fedgo._checks import require
 
 Content = TypeVar("Content")
-Reply = TypeVar("Reply")
+Answer = TypeVar("Answer")
 
 
 class Message(NamedTuple, Generic[Content]):
-    """What is delivered and what it costs.
+    """A message with its content and its cost.
 
-    ``content`` is held as the receiver uses it, which may be another form than the one in which it is sent. ``scalars``
-    is one number, or one number for each run (R,), or one for each client of each run (R, N).
+    ``content`` has the form in which the receiver uses it, which may differ from the form in which it is sent.
+    ``scalars`` is the number of scalars that are sent: one number for all runs, one for each of R runs (R,), or one for
+    each client of each run (R, N).
     """
 
     content: Content
@@ -30,15 +31,18 @@ class Message(NamedTuple, Generic[Content]):
 
 
 class When(NamedTuple):
-    """The runs that take part in an exchange, ``run``, and the step of each at which it is booked, both (n,) int64."""
+    """The numbers ``run`` of the R runs that take part in an exchange, and the ``step`` of each at which its scalars
+    are booked, (R,) int64 both.
+    """
 
     run: Tensor
     step: Tensor
 
 
-# A round with the clients: they get a tensor, and a handler says what they reply, their sum where that is all the
-# server needs. `Star.at` gives the Ask that sends both ways, `answer` is the one of a server that has the data itself.
-Handler = Callable[[Tensor], Message[Reply]]
+# A handler computes the clients' answers to a tensor, or their sum if the server needs no more. An Ask carries the
+# tensor to the clients and the answers back: `Star.at` returns one that books the scalars of both directions, and
+# `answer` is the one of a server that has the data itself.
+Handler = Callable[[Tensor], Message[Answer]]
 Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 
 
@@ -55,10 +59,10 @@ class Ledger(NamedTuple):
 
 
 class Star(NamedTuple):
-    """A perfect network between N = ``clients`` clients and a server, which books the scalars that cross it.
+    """A network without losses between N = ``clients`` clients and a server, which books the scalars that cross it.
 
-    Another transport would be another ``Star``. With ``charged`` False nothing is booked, which is for what each client
-    computes from data that it has already.
+    ``ledger`` is where they are booked. If ``charged`` is False nothing is booked; this is for results that each client
+    can compute from data that it has already.
     """
 
     clients: int
@@ -69,32 +73,35 @@ class Star(NamedTuple):
         """Deliver the ``message`` of the clients to the server, book its scalars, and return its content.
 
         Args:
-            message: What the clients send.
+            message: What the clients send. If it has one number of scalars for each run, each sender sends as many.
             when: The runs that take part, and the step of each.
             senders: How many clients send in each run; all N if it is None.
+
+        Raises:
+            ValueError: ``senders`` is not from 0 to N.
         """
-        count = self.clients if senders is None else senders
-        require(0 <= count <= self.clients, "senders", count, f"at most the N = {self.clients} clients send")
-        each = torch.as_tensor(message.scalars)
+        senders = self.clients if senders is None else senders
+        require(
+            0 <= senders <= self.clients, "senders", senders, f"give a number from 0 to N = {self.clients}"
+        )
+        scalars = torch.as_tensor(message.scalars)
         if self.charged:
-            self.ledger.up.index_put_(when, each.sum(1) if each.ndim == 2 else count * each, accumulate=True)
+            sent = scalars.sum(1) if scalars.ndim == 2 else senders * scalars
+            self.ledger.up.index_put_(when, sent, accumulate=True)
         return message.content
 
     def broadcast(self, message: Message[Content], when: When) -> Content:
-        """Deliver a ``message`` of the server to all N clients, book its scalars, and return its content.
-
-        The message is charged N times, once for each client.
-        """
+        """Deliver the ``message`` of the server to all N clients, book its scalars N times, and return its content."""
         if self.charged:
             sent = self.clients * torch.as_tensor(message.scalars)
             self.ledger.down.index_put_(when, sent, accumulate=True)
         return message.content
 
-    def ask(self, handler: Handler[Reply], message: Message[Tensor], when: When) -> Reply:
-        """Send ``message`` to each client and collect what ``handler`` makes of it.
+    def ask(self, handler: Handler[Answer], message: Message[Tensor], when: When) -> Answer:
+        """Broadcast ``message``, call ``handler`` once on its content, and return the answers that are collected.
 
-        ``handler`` is called once on the content and returns the replies of all clients, often summed already. The
-        scalars of both directions are booked to the runs and steps in ``when``.
+        The answers are those of all clients, often summed already. The scalars of both directions are booked to the
+        runs and steps in ``when``.
         """
         return self.collect(handler(self.broadcast(message, when)), when)
 
@@ -103,8 +110,8 @@ class Star(NamedTuple):
         return partial(self.ask, when=when)
 
 
-def answer(handler: Handler[Reply], message: Message[Tensor]) -> Reply:
-    """Return the reply of ``handler`` to ``message`` where the server has the data itself, so that nothing is sent.
+def answer(handler: Handler[Answer], message: Message[Tensor]) -> Answer:
+    """Return the answer of ``handler`` to ``message`` for a server that has the data itself, so that nothing is sent.
 
     It takes the place of `Star.ask`.
     """

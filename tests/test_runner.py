@@ -17,7 +17,7 @@ from tables_of_studies import assert_shipped
 
 from fedgo.experiments import __main__ as command
 from fedgo.experiments import claims, explorer, results, runner, studies, tables
-from fedgo.experiments.halving import Rung, halve, together
+from fedgo.experiments.halving import Rung, halve, score_of
 from fedgo.experiments.players import Player, grid
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import Sweep, afresh, check, compared, measure, read, run, shared_world
@@ -67,10 +67,10 @@ def test_the_best_setting_wins_and_a_lucky_one_stays_to_be_judged():
 
 
 def test_a_setting_for_several_regimes_has_the_least_geometric_mean():
-    assert together([2.0]) == 2.0 and together([2.0, None]) is None
-    assert together([1.0, 9.0]) == pytest.approx(20**0.5 - 1)
+    assert score_of([2.0]) == 2.0 and score_of([2.0, None]) is None
+    assert score_of([1.0, 9.0]) == pytest.approx(20**0.5 - 1)
     means = {"a": [1.0, 9.0], "b": [5.0, 4.0]}  # √(2·10) < √(6·5), though 5 > 4.5
-    assert halve(["b", "a"], [Rung(2, 1)], lambda one, runs: together(means[one])).ranked == [["a", "b"]]
+    assert halve(["b", "a"], [Rung(2, 1)], lambda one, runs: score_of(means[one])).ranked == [["a", "b"]]
 
 
 # --- The runner
@@ -170,7 +170,7 @@ def test_of_two_rows_for_the_same_run_the_newer_stays(tmp_path):
     study = made_up(Counting())
     table = run(study, folder=tmp_path)
     rows = table.head(2).drop(columns="made").assign(regret=1.5).to_dict("records")
-    newer = runner._write(study, rows, tmp_path, {"when": "later"})
+    newer = runner._merge(study, rows, tmp_path, {"when": "later"})
     assert len(newer) == len(table) == len(pd.read_csv(tmp_path / "made up.csv"))
     assert list(newer["regret"].head(2)) == [1.5, 1.5] and list(newer["made"].head(3)) == [1, 1, 0]
 

@@ -18,7 +18,7 @@ plot.register("trigger", (box, { scenes }) => {
     let sum = 0;
     total = scene.arm.map((arm) => (sum += scene.loss[arm]));
     slider.input.max = scene.arm.length - 1;
-    slider.input.value = 0;
+    slider.input.value = Math.max(0, (scene.fires.at(-1) ?? 0) - scene.clients); // a round before the last synchronisation
     draw();
   };
 

@@ -1,4 +1,4 @@
-"""Figures: one matplotlib style, one colour and marker per algorithm, and those drawn both wide and narrow."""
+"""Figures: the book's matplotlib style, a colour and a marker for each algorithm, and the paper's Figures 2 and 3."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,11 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 from torch import Tensor
 
 from fedgo.experiments.roster import ALGORITHMS
+from fedgo.experiments.runner import DATA
 from fedgo.experiments.summaries import mean_error
 from fedgo.trace import Trace
 
-# Of the paper's comparison, and of what the book advises instead: the same colours on every page.
+# The colour and the marker of each algorithm of the paper's comparison, and of the advised setting, on all pages.
 STYLES: Mapping[str, tuple[str, str]] = {
     **{name: player.style for name, player in ALGORITHMS.items() if player.style},
     "advised": ("#0A7F5A", "*"),
@@ -25,27 +26,16 @@ _POINTS = 70  # steps at which a curve is drawn, closer at first, where it bends
 
 
 def use_style() -> None:
-    """Set the book's matplotlib style: vector output, legible at the width of a phone."""
-    plt.rcParams.update(
-        {
-            "figure.figsize": (7, 3.2),
-            "figure.constrained_layout.use": True,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "grid.alpha": 0.3,
-            "font.size": 11,
-            "legend.frameon": False,
-            "lines.linewidth": 1.6,
-            "svg.fonttype": "path",
-            "svg.hashsalt": "fedgo",
-        }
-    )
+    """Set the book's matplotlib style (``data/book.mplstyle``) and vector output for the figures of a notebook."""
+    plt.style.use(DATA / "book.mplstyle")
     set_matplotlib_formats("svg")
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Number ``axis`` in digits, as in text; a logarithmic axis only at 1, 2 and 5 times powers of ten."""
+    """Label the ticks of ``axis`` with numbers as in text, without exponents.
+
+    A logarithmic axis has ticks at 1, 2 and 5 times the powers of ten.
+    """
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "−")))
@@ -53,11 +43,16 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
-    """Draw the mean of ``values`` (S, steps) over the runs, and a band of two standard errors on each side of it.
+    """Draw the mean of ``values`` over the runs by step, and a band of two standard errors on each side of it.
 
-    The curve has the colour, the marker and the label of the algorithm ``name``. A logarithmic axis has no zero;
-    therefore the curve begins at the first step whose mean is positive, and the band does not go below a hundredth of
-    the mean. Each algorithm has its markers at other steps, so that both of two equal curves are seen.
+    A logarithmic axis has no zero. Therefore the curve begins at the first step whose mean is positive, and the band
+    does not go below a hundredth of the mean. Each algorithm has its markers at other steps, so that both of two equal
+    curves are visible.
+
+    Args:
+        axes: Where to draw.
+        name: The algorithm, whose colour, marker and label the curve gets (`STYLES`).
+        values: The values, (S, steps).
     """
     colour, marker = STYLES[name]
     steps = np.unique(((values.shape[1] - 1) * np.linspace(0, 1, _POINTS) ** 2).round().astype(int))
@@ -78,9 +73,9 @@ def regret_and_communication(
     problem have the same axis. An algorithm that sends nothing has no curve there, and is named in words.
 
     Args:
-        dense: the traces by problem and algorithm, with scalars counted as the paper does, in matrices.
-        packed: the same runs with packed messages, at least of those algorithms that send anything.
-        narrow: draw for a phone, with the regret above the two panels of scalars instead of beside them.
+        dense: The traces by the title of a problem and by algorithm, with messages counted as matrices.
+        packed: The same runs with packed messages, at least of the algorithms that send anything.
+        narrow: Whether to draw for a phone, with the regret above the two panels of scalars instead of beside them.
 
     Returns:
         A figure with three panels for each problem: the regret, the scalars in matrices, and the scalars packed.

@@ -1,9 +1,9 @@
 """Choosing a setting by successive halving: all settings on a few runs, the best on more, the last few on many.
 
-The criterion is the mean final regret, Phase I included; where one setting is to serve several regimes, the geometric
-mean over them of 1 + that. The rungs are nested: run r of a seed is the same alone and in any batch, so a setting that
-rises is played on the new runs only, and all that are compared met the same instances (Jamieson and Talwalkar 2016;
-Karnin, Koren and Somekh 2013). What is still to be played follows from what is known.
+The criterion is the mean final regret, Phase I included. If one setting is to serve several regimes, the criterion is
+the geometric mean over them of 1 + the mean final regret. The rungs are nested: a run of a seed is the same alone and
+in any batch. Therefore a setting that reaches the next rung is played on the new runs only, and all settings of a rung
+are compared on the same instances (Jamieson and Talwalkar 2016; Karnin, Koren and Somekh 2013).
 """
 
 import math
@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-DIGITS = 3  # means are compared as they are printed
+SCORE_DECIMALS = 3  # to which means are rounded before they are compared, as they are printed
 
 Candidate = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
-    """One round of successive halving: how many ``settings`` are judged, and on how many ``runs`` in all."""
+    """One round of successive halving: the number of ``settings`` that are judged, and of ``runs`` in all for each."""
 
     settings: int
     runs: int
 
 
 class Halving(NamedTuple):
-    """How far a choice by successive halving has come.
+    """The state of a choice by successive halving.
 
-    ``ranked`` has the settings of each finished rung, the best first. ``waiting`` are the settings that have to be
-    played on ``runs`` runs next; it is empty if all rungs are finished.
+    ``ranked`` has the settings of each finished rung, the best first. ``waiting`` has the settings that must be played
+    on the first ``runs`` runs next; it is empty if all rungs are finished.
     """
 
     ranked: list[list[Candidate]]
@@ -39,15 +39,15 @@ class Halving(NamedTuple):
 def halve(
     settings: Sequence[Candidate], rungs: Sequence[Rung], score: Callable[[Candidate, int], float | None]
 ) -> Halving:
-    """Return how far the choice among ``settings`` has come.
+    """Return the state of the choice among ``settings``, as far as their scores are known.
 
-    The best setting of each rung stays to the end, so that the cost of choosing it is known. Equal settings stay in the
-    order in which they were given.
+    The best setting of each rung is kept to the end, so that the cost of choosing it is known. Settings with equal
+    scores stay in the order in which they were given.
 
     Args:
         settings: The settings.
         rungs: The rungs, from the first to the last.
-        score: Gives the score of a setting on its first runs, or None if a run is missing.
+        score: Returns the score of a setting on a number of runs, or None if a run is missing; lower is better.
     """
     ranked: list[list[Candidate]] = []
     leaders: list[Candidate] = []
@@ -66,12 +66,12 @@ def halve(
     return Halving(ranked, [], 0)
 
 
-def together(means: Sequence[float | None]) -> float | None:
-    """Return the score of a setting from its mean regret on each regime, or None if a mean is missing.
+def score_of(means: Sequence[float | None]) -> float | None:
+    """Return the score of a setting from its mean regrets on some regimes, or None if a mean is missing.
 
-    The score is the mean itself for one regime, and the geometric mean of 1 + the means, less 1, for several.
+    For one regime the score is the mean itself, for several the geometric mean of 1 + the means, minus 1.
     """
-    complete = [round(mean, DIGITS) for mean in means if mean is not None]
+    complete = [round(mean, SCORE_DECIMALS) for mean in means if mean is not None]
     if len(complete) < len(means):
         return None
     if len(complete) == 1:

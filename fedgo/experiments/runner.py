@@ -1,19 +1,18 @@
 """One runner for every study: players × regimes × settings × runs make one table, with a row for each run.
 
-A run computes the rows that the table lacks and adds them, so an interrupted study goes on where it was. It removes a
-row only where ``fresh`` asks for that. Each write takes a lock, reads the file again and merges the new rows into it.
-Several processes may therefore work on one table. The column ``made`` says for each row which entry of the list
-``made`` in the table's JSON file describes the run that made it: when, from which commit, by which command and with
-which libraries.
-Whether the code of today still gives the same rows is found by playing some of them again (`check`).
+`run` computes the rows that the table lacks and adds them, so that an interrupted study continues where it was. It
+removes rows only if ``fresh`` asks for that. Each write takes a lock, reads the file again and merges the new rows into
+it; therefore several processes may work on one table. The column ``made`` gives for each row the position, in the list
+``made`` of the table's JSON file, of the entry about its origin: when, from which commit, by which command and with
+which libraries it was computed. `check` plays some rows again and compares them, which shows whether the present code
+still gives the same numbers.
 
-The work goes through joblib, with one thread in each process: ``joblib.parallel_config`` says to how many processes, or
-to which cluster.
+The jobs go through joblib, with one thread in each process: ``joblib.parallel_config`` sets the number of processes, or
+a cluster.
 """
 
 import json
 import math
-import os
 import shlex
 import subprocess
 import sys
@@ -35,7 +34,8 @@ from filelock import FileLock
 from joblib import Parallel, delayed
 
 from fedgo._checks import require
-from fedgo.experiments.halving import Halving, Rung, halve, together
+from fedgo._files import whole
+from fedgo.experiments.halving import Halving, Rung, halve, score_of
 from fedgo.experiments.players import Player
 from fedgo.experiments.traces import LIBRARIES
 from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Setting, World
@@ -45,37 +45,38 @@ if TYPE_CHECKING:
     from functools import _lru_cache_wrapper
 
 DATA = Path(__file__).parent / "data"
-SHIPPED = [DATA]  # the folders of tables that the package has; whoever adds studies adds theirs
-REGIME = tuple(field.name for field in fields(Regime))
-SEED = 0  # of what is evaluated
-PAUSE = 10.0  # seconds between two writings of a table that grows
-DIGITS = 6  # behind the point, to which a number is rounded when it is written
-MEASURED = ("seconds", "gigabytes")  # columns of the machine, which no second run gives again
+SHIPPED = [DATA]  # the folders with tables of the package; a module with studies of its own adds its folder
+REGIME = tuple(field.name for field in fields(Regime))  # the columns of a regime
+SEED = 0  # of the evaluation
+PAUSE = 10.0  # seconds between two writes of a table that grows
+DECIMALS = 6  # to which the numbers of a table are rounded
+MEASURED = ("seconds", "gigabytes")  # columns that depend on the machine, and differ between two runs
 
 T = TypeVar("T")
 Regimes = tuple[Regime, ...]
 Cell = tuple[Regime, str, tuple[tuple[str, Any], ...], int]  # a regime, a player, a setting, a seed
 
 
-_of_tables: "list[_lru_cache_wrapper[Any]]" = []
+_cached: "list[_lru_cache_wrapper[Any]]" = []  # the functions that `until_written` decorates
 
 
 def until_written(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
-    """Return ``function`` with a cache that `run` empties, for functions of the stored tables."""
-    _of_tables.append(cache(function))
-    return _of_tables[-1]
+    """Return ``function`` with a cache that `run` empties; for functions whose values depend on the stored tables."""
+    _cached.append(cache(function))
+    return _cached[-1]
 
 
 def forget() -> None:
     """Empty the caches of all functions that `until_written` decorates."""
-    for cached in _of_tables:
-        cached.cache_clear()
+    for function in _cached:
+        function.cache_clear()
 
 
 class Job(NamedTuple):
-    """Some runs of one player on one regime with one setting.
+    """Some runs of one player on one regime with one setting, which a process computes at once.
 
-    A job carries what another process may not know: the ``study`` with its players, and the ``entry`` of the problem.
+    ``name`` is the player's name in the ``study``, and ``runs`` are the numbers of the runs of ``seed``. A job carries
+    what another process may not know: the study with its players, and the ``entry`` of the problem.
     """
 
     study: "Sweep"
@@ -107,9 +108,14 @@ def measure(job: Job) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=16)
 def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encoding, by: Hashable) -> World:
-    """Return a world with ``runs`` of a regime, the same object for equal arguments, so that its Phase I is run once.
+    """Return a world with the given runs of a regime, the same object for equal arguments, so that Phase I is run once.
 
-    Worlds are shared among plays with the same ``by``.
+    Args:
+        regime: The regime.
+        runs: The numbers of the runs.
+        seed: The seed of the runs.
+        encoding: The form of all messages.
+        by: Only callers with an equal value share a world.
     """
     return regime.world(runs, seed, encoding)
 
@@ -118,15 +124,16 @@ def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encod
 class Sweep:
     """A study that tunes: its players choose settings on tuning runs and then play the evaluation with them.
 
-    ``players`` choose among their grids by ``rungs`` on runs of ``tuning_seed``, one setting for each group of regimes
-    that ``chosen_on`` gives for a name. Then each plays ``runs`` (a function of name and regime) runs of `SEED` on
-    ``regimes``, with the choice of the group that contains the regime, or of the only group. In the choices of those in
-    ``tail`` the worst tenth counts as much as the mean.
+    The player ``name`` of ``players`` chooses one setting of its grid for each group of regimes in ``chosen_on(name)``,
+    by successive halving with ``rungs(name)`` on runs of ``tuning_seed``. Then it plays ``runs(name, regime)`` runs of
+    `SEED` on each of the ``regimes``, with the setting that it chose on the group that contains the regime, or else on
+    the first group. In the choices of the players in ``tail`` the worst tenth of the runs counts as much as the mean.
 
-    ``columns`` are those of `Trace.to_frame`, the "seconds" of a run, and "scalars_dense", the scalars of the same run
-    with messages in matrices. ``measure`` makes the rows of a job, which has at most ``batch`` runs. ``at_once`` is the
-    number of jobs at a time; joblib decides if it is None. ``needs`` names, by player, a module that the player imports
-    and that this package does not install. ``folder`` is where the table is kept.
+    ``columns`` are those of `fedgo.trace.Trace.to_frame`, the processor "seconds" of a run, and "scalars_dense", the
+    scalars of the same run with messages in matrices. ``encoding`` is the form of the messages. ``measure`` returns the
+    rows of a job, which has at most ``batch`` runs. ``at_once`` is the number of jobs at a time; joblib decides if it
+    is None. ``needs`` maps a player to a module that it imports and that this package does not install. ``folder`` is
+    where the table is kept.
     """
 
     name: str
@@ -142,70 +149,78 @@ class Sweep:
     batch: int = 10
     tail: tuple[str, ...] = ()
     measure: Callable[[Job], list[dict[str, Any]]] = measure
-    at_once: int | None = None  # how many jobs, if joblib is not to say
+    at_once: int | None = None
     needs: Mapping[str, str] = field(default_factory=dict)
-    folder: Path = DATA  # where its table is kept
+    folder: Path = DATA
 
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
-        """Return how far the choice of ``name`` on the regimes of ``group`` has come."""
+        """Return how far the choice of the player ``name`` on the regimes of ``group`` has come."""
 
         def score(setting: Setting, runs: int) -> float | None:
             """Return the score of ``setting`` on its first ``runs`` runs of all regimes, or None if one is missing."""
-            each_regime = [cell(one, name, setting, self.tuning_seed) for one in group]
-            return together([known.score(each, runs, name in self.tail) for each in each_regime])
+            tuning = [cell(regime, name, setting, self.tuning_seed) for regime in group]
+            return score_of([known.score(rows, runs, name in self.tail) for rows in tuning])
 
         return halve(self.players[name].grid, self.rungs(name), score)
 
     def played_on(self, name: str) -> list[Regime]:
-        """Return the regimes that ``name`` plays; in a study without an evaluation, those on which it chooses."""
+        """Return the regimes of the evaluation of the player ``name``; without an evaluation, those of its choices."""
         if self.regimes:
-            return [one for one in self.regimes if self.runs(name, one)]
-        return [one for group in self.chosen_on(name) for one in group]
+            return [regime for regime in self.regimes if self.runs(name, regime)]
+        return [regime for group in self.chosen_on(name) for regime in group]
 
     def chooser(self, name: str) -> str:
-        """Return the player with whose setting ``name`` plays."""
+        """Return the name of the player that chooses the setting of the player ``name``."""
         return self.players[name].setting_of or name
 
     def group(self, name: str, regime: Regime) -> Regimes:
-        """Return the regimes on which ``name`` chooses its setting for ``regime``, or nothing if it has no choice."""
+        """Return the group of regimes on which ``name`` chooses its setting for ``regime``, or () if there is none."""
         groups = self.chosen_on(self.chooser(name))
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
     def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
         """Return the setting with which ``name`` plays ``regime``, or None before it is chosen."""
-        of, group = self.chooser(name), self.group(name, regime)
+        chooser, group = self.chooser(name), self.group(name, regime)
         if not group:
-            (only,) = self.players[of].grid
+            (only,) = self.players[chooser].grid
             return only
-        choice = self.choice(known, of, group)
+        choice = self.choice(known, chooser, group)
         return None if choice.waiting else choice.ranked[-1][0]
 
     def setting(self, name: str, regime: Regime) -> dict[str, Any]:
-        """Return the setting with which ``name`` plays ``regime``, as the rows of the study's table decide it."""
+        """Return the setting with which ``name`` plays ``regime``, as the rows of the study's table decide it.
+
+        Raises:
+            ValueError: The table lacks rows that decide about the setting.
+        """
         setting = self.chosen(known(self.name), name, regime)
         require(setting is not None, "player", name, f"it has no setting yet; make study NAME={self.name}")
         return dict(setting or {})
 
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
-        """Yield what ``name`` lacks next: a rung of its choice, or runs of the evaluation.
+        """Yield the next jobs of the player ``name``: a rung of a choice, or runs of the evaluation.
 
-        Only regimes with ``regime`` in their name count, and of each evaluation the first ``most`` runs.
+        Args:
+            known: The rows that the table has.
+            name: The player.
+            regime: Only regimes with this text in their name are played.
+            most: At most so many runs of an evaluation are played.
         """
-        wanted = [one for one in self.played_on(name) if regime in str(one)]
-        of = self.chooser(name)
-        for group in filter(None, dict.fromkeys(self.group(name, one) for one in wanted)):
-            choice = self.choice(known, of, group)
-            for one in group:
-                yield from self._lacking(known, of, one, choice.waiting, self.tuning_seed, choice.runs)
-        for one in wanted if self.regimes else ():
-            setting, runs = self.chosen(known, name, one), min(self.runs(name, one), most)
+        wanted = [played for played in self.played_on(name) if regime in str(played)]
+        chooser = self.chooser(name)
+        for group in filter(None, dict.fromkeys(self.group(name, played) for played in wanted)):
+            choice = self.choice(known, chooser, group)
+            for tuned in group:
+                yield from self._lacking(known, chooser, tuned, choice.waiting, self.tuning_seed, choice.runs)
+        for played in wanted if self.regimes else ():
+            setting, runs = self.chosen(known, name, played), min(self.runs(name, played), most)
             if setting is not None:
-                yield from self._lacking(known, name, one, [setting], SEED, runs)
+                yield from self._lacking(known, name, played, [setting], SEED, runs)
 
     def _lacking(
         self, known: "Known", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: float
     ) -> Iterator[Job]:
-        """Yield the jobs of the first ``runs`` runs that the table lacks, for each of ``settings``."""
+        """Yield the jobs that the table lacks of the first ``runs`` runs of each of the ``settings``."""
         for setting in settings:
             stored = known.runs(cell(regime, name, setting, seed))
             missing = tuple(run for run in range(int(runs)) if run not in stored)
@@ -221,8 +236,8 @@ class Sweep:
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes.
 
-    A player plays its ``runs``, one unless the study says otherwise, with each setting of its grid on each regime that
-    ``listed`` gives for it.
+    The player ``name`` plays ``runs(name, regime)`` runs with each setting of its grid on each regime of
+    ``listed(name)``. The other fields are those of `Sweep`.
     """
 
     listed: Callable[[str], Iterable[Regime]] = lambda name: ()
@@ -233,23 +248,23 @@ class Listing(Sweep):
         return [*self.listed(name)]
 
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
-        """Yield what the table lacks of ``name`` on the regimes with ``regime`` in their name."""
-        for one in self.played_on(name):
-            if regime in str(one):
-                runs = min(self.runs(name, one), most)
-                yield from self._lacking(known, name, one, self.players[name].grid, SEED, runs)
+        """Yield the jobs of the player ``name`` that the table lacks; the arguments are those of `Sweep.jobs`."""
+        for played in self.played_on(name):
+            if regime in str(played):
+                runs = min(self.runs(name, played), most)
+                yield from self._lacking(known, name, played, self.players[name].grid, SEED, runs)
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
-    """Return what is equal for the rows of one regime, player, setting and seed, and for no other rows."""
+    """Return the key under which the rows of one regime, player, setting and seed are found in `Known`."""
     return regime, name, tuple(sorted(setting.items())), seed
 
 
 def cells(table: Any) -> dict[Cell, Any]:
-    """Return the rows of ``table`` by regime, player, setting and seed.
+    """Return the rows of ``table`` by their `cell`.
 
-    The columns of settings are those between the player and the seed; they are empty (NaN) where a setting has no such
-    part.
+    The columns between the player and the seed are those of the settings. They are empty (NaN) in the rows of a setting
+    without that parameter.
     """
     rows_of = {}
     if len(table):
@@ -265,49 +280,57 @@ def cells(table: Any) -> dict[Cell, Any]:
 
 
 class Known:
-    """The rows of a study's table by cell.
+    """The rows of a study's table by `cell`.
 
-    Of some settings only mean regrets over the first runs were kept, in the table "rungs"; ``means`` has these.
+    For some settings only the mean regrets over the first runs were kept, in the table "rungs". ``means`` has them, by
+    cell and by the number of runs.
     """
 
     def __init__(self, table: Any, study: str = "") -> None:
         self.cells, means = cells(table), read("rungs")
         kept = cells(means[means["study"] == study]).items()
-        self.means = {each: dict(zip(rows["runs"], rows["regret"], strict=True)) for each, rows in kept}
+        self.means = {key: dict(zip(rows["runs"], rows["regret"], strict=True)) for key, rows in kept}
 
-    def runs(self, each: Cell) -> set[int]:
-        """Return the numbers of the runs that the table has of a cell."""
-        return set(self.cells[each]["run"].tolist()) if each in self.cells else set()
+    def runs(self, key: Cell) -> set[int]:
+        """Return the numbers of the runs that the table has of the cell ``key``."""
+        return set(self.cells[key]["run"].tolist()) if key in self.cells else set()
 
-    def regrets(self, each: Cell) -> dict[int, float]:
-        """Return the final regret of every run that the table has of a cell."""
-        if each not in self.cells:
+    def regrets(self, key: Cell) -> dict[int, float]:
+        """Return the final regrets that the table has of the cell ``key``, by the number of the run."""
+        if key not in self.cells:
             return {}
-        rows = self.cells[each]
+        rows = self.cells[key]
         return dict(zip(rows["run"].tolist(), rows["regret"].tolist(), strict=True))
 
-    def score(self, each: Cell, runs: int, tail: bool = False) -> float | None:
-        """Return the mean final regret of the first ``runs`` runs of a cell, or None if a run is missing.
+    def score(self, key: Cell, runs: int, tail: bool = False) -> float | None:
+        """Return the mean final regret of the first ``runs`` runs of the cell ``key``, or None if a run is missing.
 
-        With ``tail`` it is the middle between that mean and the mean of the worst tenth.
+        With ``tail`` it is the average of that mean and of the mean of the worst tenth of the runs.
         """
-        by_run = self.regrets(each)
+        by_run = self.regrets(key)
         if all(run in by_run for run in range(runs)):
             regrets = sorted(by_run[run] for run in range(runs))
             mean, worst = math.fsum(regrets) / runs, regrets[-max(1, round(runs / 10)) :]
             return (mean + math.fsum(worst) / len(worst)) / 2 if tail else mean
-        return self.means.get(each, {}).get(runs)
+        return self.means.get(key, {}).get(runs)
 
 
 def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
-    """Return the path of the study's table, or of its JSON file: the shipped one unless ``folder`` has a table."""
-    holders = (one for one in (folder, *SHIPPED) if (one / f"{name}.csv").is_file())
+    """Return the path of the table of the study ``name``, or with ``kind`` "json" of its JSON file.
+
+    It is that in ``folder`` if there is a table, else the shipped one if there is one, else that in ``folder``.
+    """
+    holders = (holder for holder in (folder, *SHIPPED) if (holder / f"{name}.csv").is_file())
     return next(holders, folder) / f"{name}.{kind}"
 
 
 @until_written
 def read(name: str, folder: Path = DATA) -> Any:
-    """Return the table of the study ``name`` in ``folder``, or as shipped, as a frame that is not to be changed."""
+    """Return the table of the study ``name`` in ``folder``, or as shipped, as a frame that must not be changed.
+
+    Raises:
+        ValueError: There is no table of this name.
+    """
     path = path_of(name, folder)
     require(path.is_file(), "the study", name, f"there is no table of it; make study NAME={name}")
     return _stored(name, folder)
@@ -320,19 +343,19 @@ def known(study: str) -> Known:
 
 
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
-    """Return what the JSON file beside the table of the study ``name`` says.
+    """Return the contents of the JSON file beside the table of the study ``name``.
 
     Returns:
-        ``study`` and ``about``, two texts, and ``made``, a list with one entry for each run that added rows: ``when``,
-        ``commit``, ``command``, ``rows`` (how many it added) and the versions of the libraries. Where that was not
-        recorded, ``origin`` says so. ``batch means`` names the columns that hold, in these rows, a mean over several
-        runs.
+        ``study`` and ``about``, two texts, and ``made``, a list with one entry for each run that added rows. An entry
+        has ``when``, ``commit``, ``command``, ``rows`` (the number of rows added) and the versions of the libraries. If
+        that was not recorded, ``origin`` says so. ``batch means`` names the columns that hold, in these rows, a mean
+        over several runs.
     """
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
 
 def dates(name: str, folder: Path = DATA) -> str:
-    """Return the day on which the rows of the table were made, or the first and the last of several days."""
+    """Return the day on which the rows of the study's table were made, or the first and the last day, as text."""
     made = facts(name, folder)["made"]
     origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
     days = sorted(text[:10] for entry in origins for text in entry.get("between") or [entry["when"]])
@@ -347,31 +370,31 @@ def run(
     fresh: bool = False,
     folder: Path = DATA,
 ) -> Any:
-    """Play what the table of ``study`` lacks, write it, and return the table.
+    """Play the jobs that the table of ``study`` lacks, write their rows, and return the table.
 
     Args:
         study: The study.
         players: The names of the players; all if there are none.
         regime: Only regimes with this text in their name are played.
         runs: At most so many runs of an evaluation are played.
-        fresh: Remove the rows that are asked for and play them again.
+        fresh: Whether to remove the rows of these players and regimes first, and play them again.
         folder: Where the table is kept.
 
     Raises:
-        ValueError: A name is unknown, or no regime is asked for.
+        ValueError: A player is unknown, or no regime has the text in its name.
     """
     names = tuple(players) or tuple(study.players)
     for name in names:
         require(name in study.players, "player", name, f"choose from {tuple(study.players)}")
-    played = {str(one): None for name in names for one in study.played_on(name)}
-    is_played = any(regime in one for one in played)
+    played = {str(on): None for name in names for on in study.played_on(name)}
+    is_played = any(regime in title for title in played)
     require(is_played, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
     folder.mkdir(parents=True, exist_ok=True)
     origin = _origin()
     try:
         table = _stored(study.name, folder)
         if fresh and len(table):
-            table = _write(study, [], folder, origin, lambda rows: asked(rows, names, regime))
+            table = _merge(study, [], folder, origin, lambda rows: asked(rows, names, regime))
         means = "" if fresh else study.name
         while jobs := _lacking(study, Known(table, means), names, regime, runs):
             table = _grown(study, table, jobs, folder, origin)
@@ -381,13 +404,13 @@ def run(
 
 
 def asked(table: Any, players: Sequence[str], regime: str) -> Any:
-    """Return which rows of ``table`` are of these ``players`` and on regimes with ``regime`` in their name."""
+    """Return for each row of ``table`` whether it is of the ``players`` and of a regime with ``regime`` in its name."""
     in_regime = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
     return table["player"].isin(players) & np.array(in_regime, dtype=bool)
 
 
 def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs: float) -> list[Job]:
-    """Return the jobs that are missing, without duplicates, with the first runs of all players first."""
+    """Return the jobs that the table lacks, each once, sorted by their first run."""
     jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
     once = {(cell(job.regime, job.name, job.setting, job.seed), job.runs): job for job in jobs}
     return sorted(once.values(), key=lambda job: job.runs[0])
@@ -410,25 +433,25 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: 
             if now - written > PAUSE:
                 left = (now - begun) / number * (len(jobs) - number) / 60
                 print(f"{study.name}: {number:,} of {len(jobs):,} jobs, {left:.0f} min left", file=sys.stderr)
-                table, rows, written = _write(study, rows, folder, origin), [], time.monotonic()
+                table, rows, written = _merge(study, rows, folder, origin), [], time.monotonic()
     finally:
         if rows:
-            table = _write(study, rows, folder, origin)
+            table = _merge(study, rows, folder, origin)
     return table
 
 
 def _stored(name: str, folder: Path) -> Any:
-    """Return the table as it is on disk now, an empty frame where there is none."""
+    """Return the table of the study ``name`` as it is on disk now, or an empty frame if there is none."""
     path = path_of(name, folder)
     table = pd.read_csv(path) if path.is_file() else pd.DataFrame()
     return table if "made" in table or table.empty else table.assign(made=math.nan)
 
 
-def _write(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
-    """Merge ``rows`` into the table on disk and return it; of rows for the same run the newest stays.
+def _merge(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
+    """Merge ``rows`` into the table on disk and return it; of two rows for the same run the newer stays.
 
-    The rows for which ``leaves`` gives True are removed first. ``origin`` is the entry for the JSON file. A lock beside
-    ``folder`` keeps other processes out meanwhile, and each of both files is replaced whole.
+    The rows for which ``leaves`` is True are removed first. ``origin`` is the entry for the JSON file. A lock beside
+    ``folder`` keeps other processes out meanwhile, and the table and its JSON file are each replaced whole.
     """
     with FileLock(folder.resolve().parent / f".{folder.resolve().name}.{study.name}.lock"):
         table, path = _stored(study.name, folder), path_of(study.name, folder, "json")
@@ -441,7 +464,7 @@ def _write(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any
             entry = before[0] if before else made[-1]
             entry["rows"] += len(rows)
             new = pd.DataFrame(rows).assign(made=made.index(entry))
-            new[list(study.columns)] = new[list(study.columns)].round(DIGITS)
+            new[list(study.columns)] = new[list(study.columns)].round(DECIMALS)
             table = pd.concat([table, new], ignore_index=True)
         first, last = [*REGIME, "player"], ["seed", "run"]
         settings = [name for name in table.columns if name not in (*first, *last, *study.columns, "made")]
@@ -449,20 +472,18 @@ def _write(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any
         table = table.drop_duplicates(order, keep="last").reindex(columns=[*order, *study.columns, "made"])
         table = table.astype({"made": "Int64"}).sort_values(order, ignore_index=True)
         content = {"study": study.name, "about": study.about, "made": made}
-        _replace(folder / f"{study.name}.json", json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        _replace(folder / f"{study.name}.csv", table.to_csv(index=False))
+        texts = {
+            "json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
+            "csv": table.to_csv(index=False),
+        }
+        for kind, text in texts.items():
+            with whole(folder / f"{study.name}.{kind}", "the table") as file:
+                file.write(text.encode())
     return table
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole: whoever reads ``path`` meanwhile finds the old text or the new one."""
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
-
-
 def _origin() -> dict[str, Any]:
-    """Return what the JSON file of a table says about the rows that this run makes, except their number."""
+    """Return the entry about the rows that this process makes for the JSON file of a table, without their number."""
     called = Path(sys.argv[0])
     name = f"python -m fedgo.{called.parent.name}" if called.name == "__main__.py" else called.name
     return {
@@ -474,7 +495,10 @@ def _origin() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the working copy, with "-dirty" if files other than the tables differ from it."""
+    """Return the commit of the working copy, with "-dirty" if a file outside the folders ``data`` differs from it.
+
+    It is "unknown" if there is no git, or no repository.
+    """
     git, but = ("git", "-C", str(DATA)), ":(top,exclude,glob)fedgo/**/data/**"
     try:
         head = subprocess.run(
@@ -487,14 +511,14 @@ def commit() -> str:
 
 
 def afresh(study: Sweep, rows: Any) -> Any:
-    """Play the ``rows`` of a table of ``study`` again and return the new rows in their order."""
-    parts = cells(rows.reset_index(drop=True))
+    """Play the ``rows`` of a table of ``study`` again, and return the columns of the study for them, in their order."""
+    by_cell = cells(rows.reset_index(drop=True))
     jobs = [
-        study.job(regime, name, dict(setting), seed, tuple(part["run"].tolist()))
-        for (regime, name, setting, seed), part in parts.items()
+        study.job(regime, name, dict(setting), seed, tuple(same["run"].tolist()))
+        for (regime, name, setting, seed), same in by_cell.items()
     ]
-    new_rows = [row for part in Parallel()(delayed(study.measure)(job) for job in jobs) for row in part]
-    places = [place for part in parts.values() for place in part.index]
+    new_rows = [row for made in Parallel()(delayed(study.measure)(job) for job in jobs) for row in made]
+    places = [place for same in by_cell.values() for place in same.index]
     return pd.DataFrame(new_rows, index=places).sort_index().set_index(rows.index)[list(study.columns)]
 
 
@@ -506,32 +530,40 @@ def missing(study: Sweep) -> dict[str, str]:
 def check(
     study: Sweep, players: Sequence[str] = (), regime: str = "", seed: int | None = None, folder: Path = DATA
 ) -> Any:
-    """Play one row of each player again and compare it with the table.
+    """Play one row of each player again, compare it with the table, and return what `compared` returns.
 
-    The row is drawn by ``seed``, or anew at every call. The players that `missing` names are not played. Returns what
-    `compared` does.
+    The players that `missing` names are not played.
+
+    Args:
+        study: The study.
+        players: The names of the players; all if there are none.
+        regime: Only rows on regimes with this text in their name are played.
+        seed: Determines which row is played. With None another one is drawn at every call.
+        folder: Where the table is kept.
+
+    Raises:
+        ValueError: The table has no such row.
     """
     table = read(study.name, folder)
     wanted = asked(table, tuple(players) or tuple(study.players), regime)
     rows = table[wanted & ~table["player"].isin(missing(study))]
-    require(
-        len(rows) > 0, "the rows to play again", 0, "ask for a player that is in the table and not missing"
-    )
+    remedy = "ask for a player of the table whose libraries are installed"
+    require(len(rows) > 0, "the number of rows to play again", 0, remedy)
     rows = rows.groupby("player").sample(1, random_state=seed)
     return compared(study, rows, afresh(study, rows), folder)
 
 
 def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
-    """Compare stored ``rows`` of a table with the same rows played ``now`` in all digits that were written.
+    """Compare stored ``rows`` of a table with the same rows played ``now``, in all digits that were written.
 
-    Rows of one origin (the column ``made``) are written with one number of digits for each column: the most that any of
-    them has in the table. The number of now, rounded to it, has to be the stored one. Not compared are the columns in
-    `MEASURED`, those that hold a mean over several runs, as the table's JSON file says, and numbers that the table does
-    not have but the run of now does.
+    In each column the rows of one origin (the column ``made``) were written with the same number of decimals, which is
+    the largest that any of them has in the table. The new number, rounded to it, has to equal the stored one. Not
+    compared are the columns in `MEASURED`, columns that hold a mean over several runs (``batch means`` in the table's
+    JSON file), and numbers that the table lacks and the new run has.
 
     Returns:
-        The rows with what came out now ("… now"), ``not_compared``, the names of the columns left out, joined by
-        commas, and ``same``, whether all other numbers are equal.
+        The rows with the new numbers in columns "… now", with ``not_compared``, the names of the columns left out,
+        joined by commas, and with ``same``, whether all other numbers are equal.
     """
     table, made = read(study.name, folder), facts(study.name, folder)["made"]
     origins = table["made"].fillna(-1)
@@ -550,6 +582,6 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 
 
 def _digits(values: Any) -> int:
-    """Return the most digits behind the point with which one of ``values`` is written, `DIGITS` at most."""
+    """Return the largest number of decimals with which one of ``values`` is written, at most `DECIMALS`."""
     written = [Decimal(repr(value)) for value in values.dropna().astype(float).unique().tolist()]
-    return min(DIGITS, max((-int(value.as_tuple().exponent) for value in written), default=0))
+    return min(DECIMALS, max((-int(value.as_tuple().exponent) for value in written), default=0))

@@ -1,4 +1,4 @@
-"""What S runs say together: mean and standard error, bootstrap intervals over the runs, and how a number is printed."""
+"""Summaries of S runs: mean and standard error, bootstrap intervals over the runs, and a number as printed text."""
 
 import math
 from collections.abc import Callable
@@ -11,22 +11,22 @@ from torch import Tensor
 
 from fedgo.trace import Trace
 
-LEVEL, RESAMPLES = 0.95, 2000  # of a bootstrap interval
+RESAMPLES = 2000  # of a bootstrap interval
 
 Array = npt.NDArray[np.float64]
 
 
 def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
-    """Return mean and standard error over the first axis of ``values`` (S, …); with one run the error is 0."""
+    """Return the mean and the standard error over the S runs of ``values`` (S, …); of one run the error is 0."""
     array = np.asarray(values, dtype=np.float64)
     error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
     return array.mean(0), error
 
 
 def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, float, float]:
-    """Return the value of a statistic and its percentile bootstrap interval over paired runs.
+    """Return the value of a statistic with its 95 % percentile bootstrap interval over paired runs.
 
-    `RESAMPLES` resamples are drawn at the `LEVEL`. One run says nothing about the spread, so its interval is the whole
+    The interval rests on `RESAMPLES` resamples. One run does not show the spread, so that its interval is the whole
     line.
 
     Args:
@@ -41,27 +41,26 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
         estimate = float(statistic(*samples, axis=-1))
         if len(samples[0]) < 2:
             return estimate, float("-inf"), float("inf")
-        limits = bootstrap(
-            samples,
-            statistic,
-            paired=True,
-            vectorized=True,
-            n_resamples=RESAMPLES,
-            confidence_level=LEVEL,
-            method="percentile",
-            rng=np.random.default_rng(0),
-        ).confidence_interval
+        how: dict[str, Any] = {"paired": True, "vectorized": True, "method": "percentile"}
+        draws = np.random.default_rng(0)
+        limits = bootstrap(samples, statistic, n_resamples=RESAMPLES, rng=draws, **how).confidence_interval
     return estimate, float(limits.low), float(limits.high)
 
 
 def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
-    """Return the mean over the runs of the final regret of ``ours`` minus that of ``other``, with its interval."""
+    """Return the mean over the runs of the final regret of ``ours`` minus that of ``other``, with its 95 % interval.
+
+    Both traces have the same runs. The result is the mean and the two ends of the interval.
+    """
     ours_final, others_final = (trace.cumulative_regret[:, -1].numpy() for trace in (ours, other))
     return interval(np.mean, ours_final - others_final)
 
 
 def formatted(value: float, digits: int = 2) -> str:
-    """Return ``value`` as text with ``digits`` digits: plain from 0.001 to 99,999, and otherwise as TeX, a·10ᵇ."""
+    """Return ``value`` as text with ``digits`` significant digits.
+
+    Absolute values from 0.001 to 99,999 are plain digits with commas, others are TeX in the form a·10ᵇ. NaN is "–".
+    """
     if math.isnan(value):
         return "–"
     if math.isinf(value):

@@ -1,8 +1,9 @@
-"""What an arm sees of the parameters: θ = A_x w, and the image of the ball (eq. 4) in it.
+"""The image θ = A_x w of the parameter on which the value of one arm x depends, and the image of the ball (eq. 4).
 
-f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ sees w only through θ = A_x w = (z, W₂, c₂), 2H + 1 numbers with zⱼ = W₁ⱼ·x + c₁ⱼ. A_x maps
-the ball onto {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ. The rank of C_x − A_xA_xᵀ/λ is at most
-the number m of arms pulled, which is small: with g_k their gradients, only A_x g_k and the Gram matrix are needed.
+f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ depends on w only through θ = A_x w = (z, W₂, c₂), 2H + 1 numbers with zⱼ = W₁ⱼ·x + c₁ⱼ. A_x
+maps the ball onto {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ; we call u the dual point. The rank
+of C_x − A_xA_xᵀ/λ is at most the number m of arms pulled so far, which is small. Only the images A_x g_k of the
+gradients of these arms and their Gram matrix are needed.
 """
 
 from typing import NamedTuple
@@ -15,11 +16,11 @@ from fedgo.network import Network
 
 
 class View(NamedTuple):
-    """What each arm sees of the parameter and of the gradients at ŵ₀.
+    """The images of ŵ₀ and of all gradients at ŵ₀ for each arm.
 
-    ``theta`` (..., K, 2H + 1) is A_x ŵ₀. The image of a gradient is A_x g_k = (``inner``_xk · ``slope``_k, ``unit``_k,
-    1), with the slopes W₂ⱼσ'(zⱼ) and the units σ(zⱼ), both (..., K, H), and with the inner products 1 + x·x_k (..., K,
-    K). ``gram`` (..., K, K) is GGᵀ.
+    ``theta`` (..., K, 2H + 1) is A_x ŵ₀. The image of the gradient of arm k is A_x g_k = (inner_xk·slope_k, unit_k, 1).
+    Here ``slope`` (..., K, H) holds W₂ⱼσ'(zⱼ), ``unit`` (..., K, H) holds σ(zⱼ), and ``inner`` (..., K, K) holds the
+    inner products 1 + x·x_k. ``gram`` (..., K, K) is GGᵀ.
     """
 
     theta: Tensor
@@ -35,9 +36,7 @@ class View(NamedTuple):
 
 
 def view(network: Network, w0: Tensor, arms: Tensor) -> View:
-    """Return the view of ``arms`` (..., K, d_x) from ŵ₀ = ``w0`` (..., d_w), which is computed once for all of Phase
-    II.
-    """
+    """Return the view of ``arms`` (..., K, d_x) at ŵ₀ = ``w0`` (..., d_w), which stays the same during Phase II."""
     layers = network.split(w0)
     z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
     outer = torch.cat([layers.w2, layers.c2.unsqueeze(-1)], -1).unsqueeze(-2)
@@ -49,7 +48,7 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 
 
 class Images(NamedTuple):
-    """The confidence balls of the M learners of each of V views, in terms of the m arms that a learner has pulled.
+    """The confidence balls of M learners with each of V views, in terms of the m arms that a learner has pulled.
 
     With the gradients of the arms ``pulled`` (V, M, m) as rows of G, the ball of a learner has the centre ŵ = ŵ₀ +
     Gᵀ·``centre``, with ``centre`` (V, M, m). Its image for the arm x has the matrix C_x = A_xA_xᵀ/λ −
@@ -65,10 +64,10 @@ class Images(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The images of the balls that n pairs of a learner and an arm see.
+    """The images of the balls for n pairs of a learner and an arm.
 
     ``centre`` (n, 2H + 1) is θ̂ and ``scale`` (n, 2H + 1) the diagonal of A_xA_xᵀ/λ. With ``low`` and ``heavy``, both
-    (n, m, 2H + 1), the matrix of the image is C_x = diag(scale) − lowᵀ heavy.
+    (n, m, 2H + 1), the matrix of the image is C_x = diag(scale) − lowᵀheavy.
     """
 
     centre: Tensor
@@ -82,13 +81,20 @@ class Rows(NamedTuple):
 
 
 def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the images of the balls of ``tally`` (V, M, K), from one m × m factorisation of I + √n GGᵀ√n/λ for each
-    learner.
+    """Return the confidence balls of the learners with the data ``tally`` (V, M, K).
+
+    They take one m × m Cholesky factorisation of I + √n GGᵀ√n/λ for each learner, with the counts n of its arms.
+
+    Args:
+        view: The V views.
+        lam: The regularisation weight λ.
+        beta: The squared radius β.
+        tally: The data.
     """
     pulled = tally.counts > 0
     most = max(1, int(pulled.sum(-1).max()))
     index = pulled.byte().sort(dim=-1, descending=True, stable=True).indices[..., :most]
-    counts, sums = (part.gather(-1, index) for part in tally)
+    counts, sums = tally.counts.gather(-1, index), tally.sums.gather(-1, index)
     which = torch.arange(len(index)).view(-1, 1, 1, 1)
     gram = view.gram[which, index.unsqueeze(-1), index.unsqueeze(-2)]
     root = counts.sqrt()
@@ -102,19 +108,17 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 
 
 def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
-    """Return the images that n arms see; ``at`` gives the numbers of their views, of their learners, and of the
-    arms.
-    """
-    v, m, k = at
-    view, index = images.view, images.pulled[v, m]
-    which = v.unsqueeze(-1)
+    """Return the images of the balls for n pairs; ``at`` has the numbers of the views, the learners and the arms."""
+    owner, learner, arm = at
+    view, index = images.view, images.pulled[owner, learner]
+    which = owner.unsqueeze(-1)
     unit = view.unit[which, index]
-    inner = view.inner[v, k].gather(-1, index).unsqueeze(-1)
+    inner = view.inner[owner, arm].gather(-1, index).unsqueeze(-1)
     low = torch.cat([inner * view.slope[which, index], unit, torch.ones_like(unit[..., :1])], -1)
-    centre = view.theta[v, k] + (images.centre[v, m].unsqueeze(-2) @ low).squeeze(-2)
+    centre = view.theta[owner, arm] + (images.centre[owner, learner].unsqueeze(-2) @ low).squeeze(-2)
     z, outer = torch.ones_like(centre).tensor_split([centre.shape[-1] // 2], -1)
-    scale = torch.cat([z * view.size[v, k].unsqueeze(-1), outer], -1) / images.lam
-    return Rows(centre, scale, low, images.weight[v, m] @ low)
+    scale = torch.cat([z * view.size[owner, arm].unsqueeze(-1), outer], -1) / images.lam
+    return Rows(centre, scale, low, images.weight[owner, learner] @ low)
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:

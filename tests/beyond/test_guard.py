@@ -19,7 +19,6 @@ from fedgo.beyond.guard.guarantee import (
     Guarantee,
     Guard,
     guard_regret,
-    guard_synchronisations,
     guarded,
     guarded_fed_go_ucb,
 )
@@ -30,6 +29,7 @@ from fedgo.confidence import Tally
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
 from fedgo.theory.confidence import tabular_information
+from fedgo.theory.phase_two import synchronisations
 from fedgo.theory.replay import knowledge
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
@@ -273,7 +273,8 @@ def test_the_certificate_and_the_number_of_syncs_are_within_their_bounds_under_m
         tight = guard_regret(guarantee, arms, clients, rounds, information=information, syncs=syncs)
         loose = guard_regret(guarantee, arms, clients, rounds)
         assert paid[row] <= tight.total * (1 + 1e-9) and tight.total <= loose.total * (1 + 1e-9)
-        assert syncs <= guard_synchronisations(guarantee, arms, clients, rounds, information) * (1 + 1e-9)
+        if guarantee.gamma:
+            assert syncs <= synchronisations(rounds, information, guarantee.gamma) * (1 + 1e-9)
         assert (trace.up + trace.down)[row].sum() <= 4 * arms * clients * syncs
 
 
@@ -318,16 +319,17 @@ def test_the_bound_by_hand():
     # F above 2κh: M = F, and 1/ln 2 for the widths up to 1
     wide = guard_regret(replace(given_, value=50.0), 3, 2, 10, information=2.2, syncs=4)
     assert wide.good == about(100 * math.sqrt(math.e * 20 * 2.2 / math.log(2)))
-    half = 3 * math.log1p(20 / 3) / 1.4
-    assert guard_synchronisations(given_, 3, 2, 10) == about(half + math.sqrt(half**2 + 10 * 2 * half))
-    assert guard_synchronisations(replace(given_, gamma=0.0), 3, 2, 10) == 20
+    # without P its bound, and at most NT
+    half = 2.2 / 1.4
+    syncs = half + math.sqrt(half**2 + 10 * 2 * half)
+    assert guard_regret(given_, 3, 2, 10, information=2.2) == guard_regret(given_, 3, 2, 10, 0, 2.2, syncs)
+    always = replace(given_, gamma=0.0)
+    assert guard_regret(always, 3, 2, 10, information=2.2) == guard_regret(always, 3, 2, 10, 0, 2.2, 20)
 
 
 def test_the_threshold_that_needs_no_constant():
-    # γ = T/(NR): P ≤ R√N + R²N/T
     given_, most = Guarantee(1.0, 0.1), 50 * math.log1p(40)
     assert given_.threshold(50, 20, 100) == about(100 / (20 * most))
-    assert guard_synchronisations(given_, 50, 20, 100) <= most * math.sqrt(20) + most**2 * 20 / 100
     assert replace(given_, gamma=0.7).threshold(50, 20, 100) == 0.7
     problem, start, chosen, guarantee = instance(3)
     arms = problem.means.shape[1]

@@ -284,7 +284,7 @@ def test_a_client_that_was_silent_is_planned_for_and_a_server_from_a_file_goes_o
     ("make", "match"),
     [
         (lambda: Fitting(0.3, 5, differ=1), "differ is 1"),
-        (lambda: Fitting(0.3, 5, METHODS["ucb1"], True), "have a model of their own"),
+        (lambda: Fitting(0.3, 5, METHODS["ucb1"], True), "have their own model"),
         (
             lambda: Plan(torch.rand(4, 2).double(), fitting=Fitting(0.3, 5, differ=True)),
             "two clients at least",
@@ -390,8 +390,8 @@ def test_sites_fitted_as_alike_are_said_to_differ_if_they_do(tmp_path):
     [
         ({"sites": ["north"]}, "give two at least"),
         ({"sites": None}, "give two at least"),
-        ({"method": "ucb1"}, "have a model of their own"),
-        ({"method": Sites()}, "have a model of their own"),
+        ({"method": "ucb1"}, "have their own model"),
+        ({"method": Sites()}, "have their own model"),
         ({"differ": 1}, "differ is 1"),
     ],
 )

@@ -305,7 +305,7 @@ def m_e(folder: Path) -> None:
     loop = folder / "loop.json"
     loop.symlink_to(loop)
     for call, words in (
-        (lambda: Study(loop, folder / "options.csv", **HOW), "links lead nowhere|Too many levels"),
+        (lambda: Study(loop, folder / "options.csv", **HOW), "links lead in a circle|Too many levels"),
         (lambda: Study(loop), "Too many levels|not there"),
         (lambda: Study(""), "the path of the study is ''"),
         (

@@ -11,6 +11,8 @@ import torch
 
 from fedgo._checks import require
 from fedgo._files import refused_by_name, whole
+from fedgo.beyond.federation.plan import Plan
+from fedgo.beyond.federation.wire import Exchange, Kind, Letter
 
 
 def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
@@ -25,24 +27,25 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
         file.write(zlib.crc32(archive.getvalue()).to_bytes(4, "little"))
 
 
-def kept(path: str | Path, what: str, plan: int, kinds: Sequence[type], most: int) -> Any:
-    """Return what ``keep`` wrote, of tuples of these ``kinds``, if it has at most so many bytes unpacked.
+def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
+    """Return what ``keep`` wrote for ``plan``, of tuples of these ``kinds``, of letters and exchanges.
 
     Raises:
-        ValueError: If the file is damaged, larger, an earlier fedgo's, of something else or of another plan.
+        ValueError: If the file is damaged, larger than a file of this plan can be, an earlier fedgo's, of something
+            else or of another plan.
     """
     with refused_by_name(path, what, f"a saved file of {what} with this plan"):
-        remedy, size = f"with this plan it is {most} bytes at most", Path(path).stat().st_size
-        require(size <= most, "the size", size, remedy)
-        received = Path(path).read_bytes()
-        with zipfile.ZipFile(BytesIO(received)) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-            require(size <= most, "the size", size, remedy)
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+            size, remedy = max(Path(path).stat().st_size, unpacked), f"it is at most {plan.file_size} bytes"
+            require(size <= plan.file_size, "the size", size, remedy)
             require("about.npy" not in archive.namelist(), "the format", "arrays", "it is an earlier fedgo's")
+        received = Path(path).read_bytes()
         checksum = zlib.crc32(received[:-4]).to_bytes(4, "little")
         require(received[-4:] == checksum, "the checksum", received[-4:].hex(), "the file is damaged")
-        with torch.serialization.safe_globals(list(kinds)):
+        with torch.serialization.safe_globals([*kinds, Letter, Exchange, Kind]):
             held = torch.load(BytesIO(received[:-4]), weights_only=True)
         require(held["what"] == what, "the content", held["what"], f"it is not {what}")
-        require(held["plan"] == plan, "the plan", f"{held['plan']:016x}", f"it is another than {plan:016x}")
+        other = f"it is another than {plan.fingerprint:016x}"
+        require(held["plan"] == plan.fingerprint, "the plan", f"{held['plan']:016x}", other)
         return held["content"]

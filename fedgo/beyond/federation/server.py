@@ -15,6 +15,7 @@ missed, or its share of the plan of the day.
 import secrets
 import warnings
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +26,12 @@ from fedgo._checks import on_cpu, require, require_kind
 from fedgo.beyond.federation import files, wire
 from fedgo.beyond.federation.model import Course, course
 from fedgo.beyond.federation.plan import MOST_PULLS, Plan
-from fedgo.beyond.federation.states import SERVER, Call, ServerState
+from fedgo.beyond.federation.states import Call, ServerState, Step
 from fedgo.beyond.federation.wire import NEVER, Exchange, Kind, Letter, Refused, must
 from fedgo.confidence import Tally
 from fedgo.star import Ledger, Message, Star, When
 
 _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))  # all at one place
-_MOST = 2**31 - 1  # exchanges
 _STARTS = 1000  # of one client, which may lose its file that often
 _OLDER = "it or the server is from an older file"
 
@@ -50,22 +50,13 @@ class Account(NamedTuple):
     former: tuple[int, ...] = ()  # the starts before, whose files were lost and whose answers were used
 
 
-class Reply(NamedTuple):
-    """An answer: its bytes as ``received``, its fields ``since`` and ``start``, and its counts and sums (2, K)."""
-
-    received: bytes
-    since: Exchange
-    start: int
-    data: Tensor
-
-
 class Desk(NamedTuple):
     """All that a server knows; its file holds this and the ledger."""
 
     planned: Course  # with its weights, or ŵ₀, empty before they are fitted
     total: Tensor  # everybody's counts and sums (2, K)
     accounts: tuple[Account, ...]  # one for each client
-    inbox: dict[int, Reply]  # by client, the answers to the exchange that is open
+    inbox: dict[int, Letter]  # by client, the answers to the exchange that is open
     federation: int
     exchange: Exchange  # the one that is open, or was last
     open: bool
@@ -78,11 +69,10 @@ class Server:
     def __init__(self, plan: Plan) -> None:
         require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
         self.plan = plan
-        none, nothing = torch.zeros(0), torch.zeros(2, len(plan.arms)).double()
-        nobody = plan.known_exchange
-        accounts = (Account(nothing, nobody, nobody, NEVER, nothing, nothing),) * plan.clients
-        planned, drawn = Course(none.long(), 0, 0, none.double()), 1 + secrets.randbits(63)
-        self.desk = Desk(planned, nothing, accounts, {}, drawn, nobody, False)
+        first, nothing = plan.known_exchange, torch.zeros(2, len(plan.arms)).double()
+        accounts = (Account(nothing, first, first, NEVER, nothing, nothing),) * plan.clients
+        planned = Course(plan.first, plan.length, 0, nothing[0, :0])
+        self.desk = Desk(planned, nothing, accounts, {}, 1 + secrets.randbits(63), first, False)
         self.ledger = Ledger.blank(1, 1)
 
     @property
@@ -117,12 +107,12 @@ class Server:
         """Open an exchange, unless one is open: the end of Phase I, or a synchronisation."""
         step = SERVER.get((self.state, Call.BEGIN))
         if step is not None:
-            self.desk = getattr(self, step.handler)()
+            self.desk = step.handler(self)
             self._charge()
 
     def _open(self) -> Desk:
-        """Return the desk with the next exchange open and an empty inbox."""
-        require(self.number < _MOST, "the exchange", self.number, "begin another federation")
+        """Open an exchange; the letters are requests to all clients."""
+        require(self.number < 2**31 - 1, "the exchange", self.number, "begin another federation")
         desk = self.desk._replace(open=True, inbox={})
         return desk._replace(exchange=_named(self.number + 1, desk))
 
@@ -133,29 +123,25 @@ class Server:
 
     def _letters(self) -> list[Letter]:
         """Return the letters that are due, before they are bytes."""
-        letters = []
-        for client, account in enumerate(self.desk.accounts):
-            due = account.offered == self.desk.exchange
-            if self.desk.open:
-                due = client not in self.desk.inbox
-            if due:
-                letters.append(self._letter(client, account))
-        return letters
-
-    def _letter(self, client: int, account: Account) -> Letter:
-        """Return the letter that is due to ``client``: a request, ŵ₀, its share of the plan, or the news for it."""
-        desk, plan, planned, nothing = self.desk, self.plan, self.desk.planned, torch.zeros(0).double()
-        letter = Letter(Kind.SYNCHRONISE, client, desk.exchange, account.used, nothing, desk.federation)
-        letter = letter._replace(used=account.checksum, start=account.start)
+        desk = self.desk
+        due = [client for client, account in enumerate(desk.accounts) if account.offered == desk.exchange]
         if desk.open:
-            return letter
-        if account.used != desk.exchange:
-            return letter._replace(kind=Kind.START, numbers=planned.weights)
-        if plan.fitting is None:
-            return letter._replace(kind=Kind.NEWS, since=account.seen, numbers=wire.pack(account.offer))
-        arms, calls = plan.share(client, planned.arms, planned.length, planned.turn)
-        numbers = torch.cat([arms, torch.tensor([calls])]).double()
-        return letter._replace(kind=Kind.PLAN, since=account.seen, numbers=numbers)
+            due = [client for client in range(self.plan.clients) if client not in desk.inbox]
+        return [self._letter(client) for client in due]
+
+    def _letter(self, client: int) -> Letter:
+        """Return the letter that is due to ``client``: a request, ŵ₀, its share of the plan, or the news for it."""
+        desk, account = self.desk, self.desk.accounts[client]
+        kind, since, numbers = Kind.NEWS, account.seen, wire.pack(account.offer)
+        if desk.open:
+            kind, since, numbers = Kind.SYNCHRONISE, account.used, numbers[:0]
+        elif account.used != desk.exchange:
+            kind, since, numbers = Kind.START, account.used, desk.planned.weights
+        elif self.plan.fitting is not None:
+            arms, calls = self.plan.share(client, desk.planned.arms, desk.planned.length, desk.planned.turn)
+            kind, numbers = Kind.PLAN, torch.cat([arms, torch.tensor([calls])]).double()
+        letter = Letter(kind, client, desk.exchange, since, numbers, desk.federation)
+        return letter._replace(used=account.checksum, start=account.start)
 
     def _charge(self) -> None:
         """Book what ``letters`` are, each to one client."""
@@ -174,47 +160,40 @@ class Server:
         Raises:
             Refused: If the letter does not fit; then nothing has changed.
         """
-        client, reply = self._checked(received, sender)
-        if client in self.desk.inbox:
+        letter = wire.decode(received, self.plan.fingerprint, self.desk.federation)
+        self._check(letter, sender)
+        if letter.client in self.desk.inbox:
             return False
-        self.desk = self.desk._replace(inbox=self.desk.inbox | {client: reply})
-        Star(1, self.ledger).collect(Message(reply, (len(received) - wire.OVERHEAD) // 8), _BOOKED)
+        self.desk = self.desk._replace(inbox=self.desk.inbox | {letter.client: letter})
+        Star(1, self.ledger).collect(Message(letter, len(letter.numbers)), _BOOKED)
         return True
 
-    def _checked(self, received: bytes, sender: int | None = None) -> tuple[int, Reply]:
-        """Return whose answer the bytes ``received`` from ``sender`` are, and the answer, or raise ``Refused``.
+    def _check(self, letter: Letter, sender: int | None = None) -> None:
+        """Raise ``Refused`` unless ``letter`` answers the open exchange, and comes from ``sender`` if that is known.
 
         It is called before an answer is stored, and again on a stored one that is read from a file.
         """
-        desk, plan = self.desk, self.plan
-        letter = wire.decode(received, plan.fingerprint, desk.federation)
-        must(letter.kind == Kind.STATISTICS, f"kind {letter.kind.name}: a server sends it, and gets none")
-        must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
-        me, account, since = f"client {letter.client}", desk.accounts[letter.client], letter.since
-        named = f"another sender: the letter names {me}, and client {sender} sent it"
-        must(sender in (None, letter.client), named)
-        step, state = SERVER.get((self.state, letter.kind)), f"{self.number} is {self.state}"
-        if step is None or letter.exchange != desk.exchange:
-            raise Refused(f"out of order: exchange {letter.exchange.number}, and {state}")
-        must(letter.start > 0, "start 0: a client draws a number above 0 when it begins")
+        plan, me, number = self.plan, f"client {letter.client}", letter.exchange.number
+        must(letter.client < plan.clients, f"unknown {me}: there are N = {plan.clients}")
+        must(sender in (None, letter.client), f"another sender: the letter names {me}, and {sender} sent it")
+        step, account = SERVER.get((self.state, letter.kind)), self.desk.accounts[letter.client]
+        if step is None or letter.exchange != self.desk.exchange:
+            raise Refused(f"out of order: {letter.kind.name} of {number}, and {self.number} is {self.state}")
         must(letter.start not in account.former, f"out of order: {me} has begun anew since; {_OLDER}")
-        if letter.start == account.start:
-            follows = since in (plan.known_exchange, account.seen, account.offered)
-            must(follows, f"out of order: {me} builds on exchange {since.number}; {_OLDER}")
-        reply = Reply(received, since, letter.start, wire.unpack(letter.numbers, len(plan.arms)))
-        getattr(self, step.handler)(letter, int(reply.data[0].sum()))
-        return letter.client, reply
+        known = (plan.known_exchange, account.seen, account.offered)
+        follows = letter.since in known or letter.start != account.start
+        must(follows, f"out of order: {me} builds on exchange {letter.since.number}; {_OLDER}")
+        step.handler(self, letter, int(wire.unpack(letter.numbers, len(plan.arms))[0].sum()))
 
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
-        """Raise ``Refused`` unless the ``pulls`` in ``letter`` are as many as its client makes in Phase I."""
+        """Keep an answer that carries as many pulls as its client makes in Phase I."""
         share, _ = self.plan.first_share(letter.client)
         must(pulls == len(share), f"wrong shape: {pulls} pulls of Phase I, not {len(share)}")
 
     def _require_due(self, letter: Letter, pulls: int) -> None:
-        """Raise ``Refused`` if ``letter`` has ``pulls`` without ŵ₀, or more ``pulls`` or starts than there can be."""
-        account, me, size = self.desk.accounts[letter.client], f"client {letter.client}", len(letter.numbers)
-        without = letter.since == NEVER and size > 0
-        must(not without, f"wrong shape: {size} numbers from a client without ŵ₀")
+        """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing."""
+        account, me = self.desk.accounts[letter.client], f"client {letter.client}"
+        must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
         due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
         must(pulls <= due, f"too many pulls: {me} claims {pulls}, and at most {due} are due")
         must(len(account.former) < _STARTS, f"{me} lost {_STARTS} files: begin another federation")
@@ -232,33 +211,31 @@ class Server:
         heard = self.started or len(inbox) > 0
         require(heard, "the answers", 0, "no client answered: send the letters again")
         # one order of sums, whatever comes first
-        news = sum((inbox[client].data for client in sorted(inbox)), torch.zeros_like(self.desk.total))
-        self.desk = getattr(self, step.handler)(news)
+        data = {client: wire.unpack(inbox[client].numbers, len(self.plan.arms)) for client in sorted(inbox)}
+        self.desk = step.handler(self, data, sum(data.values(), torch.zeros_like(self.desk.total)))
         self._charge()
 
-    def _fit(self, news: Tensor) -> Desk:
-        """Return the desk after lines 1–2: ŵ₀ is fitted to the ``news`` of Phase I, and offered to every client."""
+    def _fit(self, data: dict[int, Tensor], news: Tensor) -> Desk:
+        """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client."""
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
         desk = self.desk._replace(planned=planned, inbox={}, open=False)
         named = _named(self.number, desk)
         accounts = tuple(account._replace(offered=named) for account in desk.accounts)
         return desk._replace(exchange=named, accounts=accounts)
 
-    def _add_up(self, news: Tensor) -> Desk:
-        """Return the desk after lines 8–10: the ``news`` are added up, and what each client has not got is offered."""
+    def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
+        """Add up the answers (lines 8–10); the letters send news or shares to those who answered, and to no other."""
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
-        if self.plan.fitting is not None and inbox:
-            each = [account.own for account in self.desk.accounts]
-            for client, reply in inbox.items():
-                each[client] = each[client] + reply.data
-            planned = course(self.plan, planned.weights, total, each)
+        accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
+        for client, own in data.items():
+            accounts[client] = accounts[client]._replace(own=accounts[client].own + own)
+        if self.plan.fitting is not None and data:
+            planned = course(self.plan, planned.weights, total, [account.own for account in accounts])
         desk = self.desk._replace(planned=planned, total=total, inbox={}, open=False)
-        named, accounts = _named(self.number, desk), []
-        for client, account in enumerate(desk.accounts):
-            account = account._replace(later=account.later + news)
-            if client in inbox:
-                account = _settled(account, inbox[client], named, total)
-            accounts.append(account)
+        named = _named(self.number, desk)
+        for client in data:
+            checksum = wire.checksum(inbox[client].encode(self.plan.fingerprint))
+            accounts[client] = _settled(accounts[client], inbox[client], checksum, named, total)
         return desk._replace(exchange=named, accounts=tuple(accounts))
 
     # the file
@@ -277,35 +254,41 @@ class Server:
         Raises:
             ValueError: If the file is damaged, an earlier fedgo's, a client's, or of another plan; it names the file.
         """
-        server, kinds = cls(plan), [Account, Course, Desk, Exchange, Ledger, Reply, bytes]
-        server.desk, server.ledger = files.kept(path, "the server", plan.fingerprint, kinds, plan.file_size)
-        inbox = {}
-        for reply in server.desk.inbox.values():
+        server = cls(plan)
+        server.desk, server.ledger = files.kept(path, "the server", plan, [Account, Course, Desk, Ledger])
+        for client, letter in list(server.desk.inbox.items()):
             try:
-                client, inbox[client] = server._checked(reply.received)
+                server._check(letter, client)
             except Refused as reason:
-                warnings.warn(
-                    f"a stored answer is dropped, and its client is asked again: {reason}", stacklevel=3
-                )
-        server.desk = server.desk._replace(inbox=inbox)
+                warnings.warn(f"a stored answer is dropped, and asked for again: {reason}", stacklevel=3)
+                del server.desk.inbox[client]
         return server
 
 
-def _settled(account: Account, reply: Reply, named: Exchange, total: Tensor) -> Account:
-    """Return the ``account`` of a client whose ``reply`` was used in the exchange ``named``, which led to ``total``.
+SERVER: Mapping[tuple[ServerState, Kind | Call], Step] = {
+    (ServerState.EXPLORING, Call.BEGIN): Step(Server._open, ServerState.FITTING),
+    (ServerState.FITTING, Kind.STATISTICS): Step(Server._require_phase_one, ServerState.FITTING),
+    (ServerState.FITTING, Call.MERGE): Step(Server._fit, ServerState.CLOSED),
+    (ServerState.CLOSED, Call.BEGIN): Step(Server._open, ServerState.OPEN),
+    (ServerState.OPEN, Kind.STATISTICS): Step(Server._require_due, ServerState.OPEN),
+    (ServerState.OPEN, Call.MERGE): Step(Server._add_up, ServerState.CLOSED),
+}
+
+
+def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, total: Tensor) -> Account:
+    """Return the ``account`` of a client whose ``answer`` was used in the exchange ``named``, which led to ``total``.
 
     A client without ŵ₀ is offered ŵ₀. One that begins, or begins anew, is offered the ``total``; another is offered
     what came later than the last offer, with that offer if the client has not got it.
     """
-    nothing, former = torch.zeros_like(total), account.former
-    if reply.since == NEVER:
+    nothing, former, since = torch.zeros_like(total), account.former, answer.since
+    if since == NEVER:
         return account._replace(seen=NEVER, offered=named, offer=nothing, later=total)
     offers = {account.seen: account.offer + account.later, account.offered: account.later}
-    offer = offers.get(reply.since, total)
-    if reply.start != account.start:
+    offer = offers.get(since, total)
+    if answer.start != account.start:
         offer, former = total, (*former, account.start)
-    own, crc = account.own + reply.data, wire.checksum(reply.received)
-    return Account(own, reply.since, named, named, offer, nothing, crc, reply.start, former)
+    return Account(account.own, since, named, named, offer, nothing, checksum, answer.start, former)
 
 
 def _named(number: int, desk: Desk) -> Exchange:

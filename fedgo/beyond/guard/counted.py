@@ -1,6 +1,8 @@
-"""UCB1 on the event and with the messages of a guard, for many arms: argmax of the mean + √(2β ln t/n).
+"""UCB1 on the event and with the messages of a guard.
 
-From counts and sums alone, O(NK) for a round instead of the O(NK²) of K arms' covariances.
+Each client plays the arm with the largest mean + √(2β ln t/n), where n counts the pulls of the arm that the client
+knows of, and t those of all arms. Counts and sums suffice: a round costs O(NK) operations for N clients and K arms,
+where covariances between the arms would cost O(NK²).
 """
 
 from dataclasses import dataclass
@@ -21,9 +23,16 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Ucb1:
-    """The intervals of UCB1, with β = ``beta`` (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002).
+    """The rule mean ± √(2β ln t/n) for the interval of each arm, as UCB1 uses it.
 
-    The interval of an arm that was never pulled is the whole line.
+    The interval of an arm that was never pulled is the whole line. Source: Auer, Cesa-Bianchi and Fischer, Machine
+    Learning 2002.
+
+    Args:
+        beta: β, the weight of the width.
+
+    Raises:
+        ValueError: If β is negative or not finite.
     """
 
     beta: float
@@ -32,17 +41,12 @@ class Ucb1:
         number("beta", self.beta, "give a finite β, at least 0", least=0)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the intervals from what each client knows, as `Intervals.after` says; nothing but ``known``
-        matters.
-        """
+        """Return the intervals of every arm as `Intervals.after` does, from ``known`` alone."""
         n = known.counts
         pulls, t = n.clamp(min=1), n.sum(-1, keepdim=True).clamp(min=1)
-        mean, width = known.sums / pulls, (2 * self.beta * t.log() / pulls).sqrt()
-        lower, upper = (
-            torch.where(n > 0, end, limit)
-            for end, limit in ((mean - width, -torch.inf), (mean + width, torch.inf))
-        )
-        return Interval(lower, upper, (1 / (1 + n)).log1p())
+        mean = known.sums / pulls
+        width = torch.where(n > 0, (2 * self.beta * t.log() / pulls).sqrt(), torch.inf)
+        return Interval(mean - width, mean + width, (1 / (1 + n)).log1p())
 
 
 @on_cpu
@@ -55,9 +59,12 @@ def optimistic_ucb1(problem: Problem, clients: int, steps: int, beta: float, gam
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
-        steps: The number of steps.
-        beta: The weight β of the index.
-        gamma: The threshold γ of the event.
+        steps: The number NT of pulls, all clients together.
+        beta: β, the weight of the width in the index mean + √(2β ln t/n).
+        gamma: The threshold γ of the event. With infinity the clients never synchronise.
+
+    Returns:
+        The trace of all runs, without notes.
     """
     require_run(problem, clients, steps)
     learner = Uncertified(clients, Ucb1(beta), Tally.blank(*problem.means.shape), gamma)
@@ -65,8 +72,8 @@ def optimistic_ucb1(problem: Problem, clients: int, steps: int, beta: float, gam
 
 
 class Uncertified(Optimist):
-    """An optimist whose intervals certify nothing."""
+    """An `Optimist` whose intervals are no bounds, so that its traces have no certificate."""
 
     def notes(self, state: object, index: Tensor, arm: Tensor) -> dict[str, Tensor]:
-        """Return no note."""
+        """Return no notes."""
         return {}

@@ -1,37 +1,40 @@
-"""Theorems G and G′, the guard: any proposal is played where it is certified, and the most optimistic arm elsewhere.
+"""Theorems G and G′: a guard that plays a proposed arm if counts and sums certify it, and the largest U if not.
 
-The reward of step t is y_t = f(x_t) + η_t, in Phase I too. Every client knows, of each arm, the number n and the sum Y
-of the rewards up to the last synchronisation (Phase I included) and of its own pulls since. With |f| ≤ F, noise η_t
-that is σ-sub-Gaussian given the past, and p synchronisations so far
+The reward of step t is y_t = f(x_t) + η_t, in Phase I too. For each arm, every client knows the number n and the sum Y
+of the rewards up to the last synchronisation (Phase I included) and of its own pulls since. Let |f| ≤ F on all K arms,
+let the noise η_t be σ-sub-Gaussian given the past, and let there be N clients and p synchronisations so far. Then the
+intervals
 
     U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))     (G)
 
-contain f(x) for all arms, clients and steps with probability 1 − δ. Where all synchronise at the same step, so do the
-intersections of these with those of all data up to the last synchronisation, each at δ′ = δ/2, and if N = 1 the latter
-alone, at δ′ = δ:
+contain f(x) for all arms, clients and steps with probability 1 − δ. If all clients synchronise at the same step, each
+interval may be intersected with that of all data up to the last synchronisation, both at δ′ = δ/2. A single client has
+the latter alone, at δ′ = δ:
 
     h² = σ²(ln(1 + n) + 2 ln(K/δ′)).                                                                    (G′)
 
-With N > 1 the intersections of (G′) are used only if ``Guarantee.simultaneous`` is set, which it is not unless the
-caller says so. Where answers are late or missing, the last step whose data have arrived differs from client to client.
-If lateness is independent of the rewards, the intervals (G) and r_t ≤ q_t still hold, as it is known before the noise
-of a step whether a client has its data after p synchronisations; `guard_regret` assumes that all answer at once.
+With several clients the intersections of (G′) are used only if ``Guarantee.simultaneous`` is True. If answers are late
+or missing, the last step whose data have arrived differs from client to client. If lateness is independent of the
+rewards, the intervals (G) and r_t ≤ q_t still hold, since it is known before the noise of a step whether a client has
+that step's data after p synchronisations. `guard_regret` assumes that all clients answer at once.
 
-A proposed arm a is played if q(a) ≤ κ(U − L)(a), otherwise the arm of the largest U. Client i synchronises when
-n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last time; then counts and sums go up, and their news
-comes down. For every proposal that depends on the past alone, and on coins that know nothing of the noise,
+The guard plays a proposed arm a if q(a) ≤ κ(U(a) − L(a)), and otherwise the arm of the largest U. A client
+synchronises when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last synchronisation. Then counts and
+sums go up, and the server sends down what is new in them. If the proposal depends only on the past and on coins that
+are independent of the noise, then with probability 1 − δ
 
-    r_t ≤ q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},   Σ r_t ≤ Σ q_t ≤ `guard_regret`   with the same probability.
+    r_t ≤ q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},   Σ r_t ≤ Σ q_t ≤ `guard_regret`,
 
-If the intervals that a client has seen so far have an empty intersection for some arm, its bounds are refuted, and its
-certificate is 2F from then on.
+where r_t = max f − f(x_t) is the regret of step t. If the intervals that a client has seen so far have an empty
+intersection for some arm, its bounds are refuted, and its certificate is 2F from then on.
 
-These are the limits. The arms are finite and public, and each has to be looked at, so that nothing is certified for
+The guard has limits. The arms are finite and public, and each has to be pulled, so that nothing is certified for
 K ≫ NT. σ and F have to be bounds; the theorem allows F = max|f|, but an experiment should not use it, since it gives
-the optimum away. Nobody may choose an arm, report a reward or be late by what he knows of a reward beyond f. And the
-guard does not say whether the proposal is any good.
+the optimum away. Nobody may choose an arm, report a reward or be late because of something that they know about a
+reward beyond f. The guard does not say whether the proposal is any good.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -58,7 +61,7 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a guard has to be told: bounds on f and on the noise, the failure probability, the price, the threshold.
+    """The numbers that a guard needs: bounds on f and on the noise, δ, the price κ and the threshold γ.
 
     Args:
         value: F, a bound on |f(x)| for every arm x.
@@ -68,8 +71,11 @@ class Guarantee:
         gamma: γ, the threshold of the event. None means T/(NR) with R = K ln(1 + NT/K), for which the guard has to know
             the number T of rounds.
         simultaneous: Whether all clients take part in every synchronisation at one and the same step, as they do in the
-            simulator. Then the intervals of Theorem G′ are used, which are shorter. If it is False, as it is unless
-            said, several clients have those of Theorem G. A single client has those of G′ in either case.
+            simulator. If True, the shorter intervals of Theorem G′ are used. If False, several clients have those of
+            Theorem G, and a single client has those of Theorem G′.
+
+    Raises:
+        ValueError: If F, σ, δ, κ or γ is out of its range.
     """
 
     value: float
@@ -85,10 +91,10 @@ class Guarantee:
         check_event(0.0 if self.gamma is None else self.gamma)
 
     def threshold(self, arms: int, clients: int, rounds: int) -> float:
-        """Return γ for K = ``arms``, N = ``clients`` and T = ``rounds``."""
+        """Return γ, which is T/(NR) if none was given, for K = ``arms``, N = ``clients`` and T = ``rounds``."""
         if self.gamma is not None:
             return self.gamma
-        return rounds / (clients * most_information(arms, clients * rounds))
+        return rounds / (clients * information_bound(arms, clients * rounds, 1.0, 1.0))
 
     def intervals(self, clients: int) -> "TabularIntervals":
         """Return the intervals by which N = ``clients`` clients play."""
@@ -97,19 +103,23 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class TabularIntervals(Bounds):
-    """The `Intervals` of Theorem G, of every arm by its own counts and sums, and of Theorem G′ if ``simultaneous``.
+    """The rule of Theorems G and G′ for the interval of each arm, from the counts and sums of that arm.
 
-    ``simultaneous`` says that all clients take part in a synchronisation at one and the same step. What all know then
-    is one sequence of rewards for each arm, which needs no union over clients and synchronisations. All that a single
-    client knows is such a sequence too, so N = 1 has the intervals of Theorem G′ whatever ``simultaneous`` is.
+    Args:
+        clients: N.
+        sigma: σ, such that the noise is σ-sub-Gaussian.
+        value: F, a bound on |f(x)| for every arm x.
+        delta: δ.
+        simultaneous: Whether all clients take part in every synchronisation at one and the same step. If True, the
+            rewards that all know form one sequence for each arm, which needs no union over clients and
+            synchronisations, and the rule is that of Theorem G′. All that a single client knows is such a sequence too,
+            so that N = 1 has the rule of Theorem G′ in either case.
     """
 
     simultaneous: bool = False
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the intervals from what each client knows, as `Intervals.after` says; all runs have the same
-        bounds.
-        """
+        """Return the interval of every arm as `Intervals.after` does; all runs have the same F, σ and δ."""
         if self.clients == 1:
             return self._around(known, None, self.delta)
         epoch = syncs.unsqueeze(-1)
@@ -118,7 +128,10 @@ class TabularIntervals(Bounds):
         return self._around(known, epoch, self.delta / 2).within(self._around(shared, None, self.delta / 2))
 
     def _around(self, data: Tally, syncs: Tensor | None, delta: float) -> Interval:
-        """Return the intervals around the mean rewards of ``data`` (..., K), at the probability ``delta``."""
+        """Return the intervals Y/n ± c within [−F, F] from ``data`` (..., K), which hold with probability 1 − δ.
+
+        δ is ``delta``. ``syncs`` is the p of (G), or None for the h of (G′).
+        """
         n = data.counts
         members = n.shape[-1] * (1 if syncs is None else self.clients)
         h = noise_radius(n.log1p(), syncs, members=members, sigma=self.sigma, delta=delta)
@@ -127,7 +140,7 @@ class TabularIntervals(Bounds):
 
 
 class GuardState(NamedTuple):
-    """What the guard has counted, and the state of the learner that proposes."""
+    """The state of a `Guard`: what its optimist has counted, and the state of the learner that proposes."""
 
     counted: Counted
     proposer: Any
@@ -135,11 +148,15 @@ class GuardState(NamedTuple):
 
 @dataclass(frozen=True)
 class Guard:
-    """Clients that play what a ``proposal`` says, as far as the intervals of an ``optimist`` allow.
+    """A `Learner` whose N clients play the arms of another learner if their intervals allow it.
 
-    The proposal is any `Learner` with as many learners whose choices are a function of counts, sums and public random
-    numbers. It is synchronised when the guard is, not on its own event, and its own messages are not sent, because
-    counts and sums determine what they contain. ``kappa`` is κ, and ``order`` (S, N, K) is each client's order of ties.
+    Args:
+        optimist: The clients' counts, intervals and event.
+        proposal: The learner that proposes an arm for each client. Its choices have to be a function of counts, sums
+            and public random numbers. It is synchronised when the guard is, not on its own event, and its own messages
+            are not sent, because counts and sums determine what they contain.
+        kappa: κ, the price that a proposal may cost.
+        order: The order in which each client breaks ties, (S, N, K).
     """
 
     optimist: Optimist
@@ -153,7 +170,7 @@ class Guard:
         return self.optimist.learners
 
     def begin(self) -> GuardState:
-        """Return the states with which the optimist and the proposal begin."""
+        """Return the state before the first step of Phase II."""
         return GuardState(self.optimist.begin(), self.proposal.begin())
 
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
@@ -174,28 +191,26 @@ class Guard:
         return torch.where(accepted, proposed, fallback), accepted
 
     def index(self, state: GuardState) -> Tensor:
-        """Return 2 for the arm that is played if it was proposed, 1 for it if not, and 0 for all other arms, (S,
-        N, K).
-        """
+        """Return 2 for a played arm that was proposed, 1 for one that was not, 0 for all others, (S, N, K)."""
         arm, proposed = self.choose(state)
         blank = torch.zeros_like(state.counted.interval.upper)
         return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
     def notes(self, state: GuardState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes of the optimist, and whether the arm was ``proposed``, (S, N) bool."""
+        """Return the notes of the optimist, and under ``proposed`` whether the arm was proposed, (S, N) bool."""
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: GuardState, arm: Tensor) -> Tensor:
-        """Return whether the event of the optimist fires, (S, N) bool."""
+        """Return whether the pull of ``arm`` (S, N) makes the event of each client fire, (S, N) bool."""
         return self.optimist.fires(state.counted, arm)
 
     def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
-        """Return the states of both after the pull."""
+        """Return the state in which the optimist and the proposal have counted the pull and its reward."""
         counted = self.optimist.learn(state.counted, arm, reward, turn)
         return GuardState(counted, self.proposal.learn(state.proposer, arm, reward, turn))
 
     def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
-        """Return the states after counts and sums were sent; the proposal is synchronised without further messages."""
+        """Return the state after the clients exchanged counts and sums; the proposal's own messages cost nothing."""
         counted = self.optimist.synchronise(state.counted, star, when)
         return GuardState(
             counted, self.proposal.synchronise(state.proposer, star._replace(charged=False), when)
@@ -213,11 +228,7 @@ def guarded(
     guarantee: Guarantee,
     told: bool = False,
 ) -> Trace:
-    """Play T rounds of the guard around ``proposal``, after ``exploration``, and return the trace.
-
-    The notes of the trace are the ``certificate`` q_t of each step (2F in Phase I), whether its arm was ``proposed``,
-    and whether the bounds are ``refuted``: the intervals that the client has seen have an empty intersection for some
-    arm, and from then on it certifies 2F.
+    """Play T rounds of the guard around a proposal, after Phase I.
 
     Args:
         name: What the algorithm is called in the trace.
@@ -228,6 +239,14 @@ def guarded(
         rounds: The number T of rounds.
         guarantee: F, σ, δ, κ and γ.
         told: Whether the server knows the counts and sums of Phase I already, so that they only come down.
+
+    Returns:
+        The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether
+        the arm was ``proposed``; and whether the client's bounds are ``refuted``, which makes its certificate 2F from
+        then on.
+
+    Raises:
+        ValueError: If N or T is below 1, or if the proposal does not have N learners.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
@@ -245,24 +264,34 @@ def guarded(
 
 @dataclass(frozen=True)
 class InformedByPhaseOne(EventTriggered):
-    """`EventTriggered` whose learners know some data from the start: ``first`` (S, K), counts and summed residuals.
+    """`EventTriggered` learners that know the data of Phase I from the start.
 
-    A proposal needs the data that the guard has. The guard refuses what Phase I has shown to be bad, and a proposal
-    that had not seen it would propose the same arm for ever.
+    A proposal needs the data that the guard has. The guard refuses an arm that Phase I has shown to be bad, and a
+    proposal that had not seen these data would propose the same arm for ever.
+
+    Args:
+        first: The counts of Phase I and its summed rewards less n times the offset, by arm, (S, K).
     """
 
     first: Tally = field(kw_only=True)
 
     def begin(self) -> phase_two.EventState:
-        """Return the state in which each learner and the server know the first data."""
+        """Return the state in which each learner and the server know the data of Phase I."""
         return self.resume(self.first)
 
 
 @on_cpu
 def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
-    """Play Fed-GO-UCB as the proposal of a guard, with the data of Phase I in its model, as the guard has them.
+    """Play Fed-GO-UCB as the proposal of a guard, with the data of Phase I in its model too.
 
-    The event of ``settings`` is not used.
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I, with ŵ₀, the number N of clients and the number T of rounds.
+        settings: λ and β of Fed-GO-UCB. Its threshold γ is not used, since the guard decides when to synchronise.
+        guarantee: F, σ, δ, κ and γ of the guard.
+
+    Returns:
+        The trace of both phases, with the notes of `guarded`.
     """
     learner = fed_go_learner(problem, start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
@@ -281,7 +310,10 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
-    """Return the counts and summed rewards of ``exploration`` by client and arm, (S, N, K)."""
+    """Return the counts and summed rewards of ``exploration`` by client and arm, (S, N, K).
+
+    Pull t of Phase I belongs to client t mod N, with N = ``clients`` and K = ``arms``.
+    """
     turn = torch.arange(exploration.arm.shape[1]).remainder(clients)
     client = torch.nn.functional.one_hot(turn, clients).double().T
     hit = torch.nn.functional.one_hot(exploration.arm, arms).double()
@@ -289,9 +321,10 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
 
 
 def exchange(exploration: Exploration, clients: int, arms: int, told: bool) -> tuple[Exploration, Tally]:
-    """Return Phase I with the cost of its counts and sums at its last step, and these counts and sums (S, K).
+    """Return Phase I with the cost of exchanging its counts and sums, and these counts and sums, (S, K).
 
-    They go up, unless the server was ``told`` them before, and come down.
+    The cost is charged to the last step of ``exploration``. Counts and sums go up, unless ``told`` says that the server
+    knows them already, and come down to all N = ``clients`` clients.
     """
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
@@ -312,51 +345,28 @@ def guard_regret(
     information: float | None = None,
     syncs: float | None = None,
 ) -> PhaseTwoRegret:
-    """Return 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) ≥ Σ q_t over Phase II, item 3 of Theorem G.
+    """Return item 3 of Theorem G, the bound 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) on the sum of certificates in Phase II.
 
-    √β = max(2κh̄, F) with h̄ the largest h of the run, and φ is that of `regret_phase_two_clipped`. Σ q_t ≤ this holds on
-    every run in which no client finds its bounds refuted; Σ r_t ≤ Σ q_t holds with probability 1 − δ. Both hold for
-    every proposal that the theorem admits.
+    Here √β = max(2κh̄, F) with h̄ the largest h of the run, and φ is that of `regret_phase_two_clipped`. The bound holds
+    on every run in which no client finds its bounds refuted, for every proposal that the theorem admits.
 
     Args:
-        guarantee: F, σ, δ, κ and γ; with ``simultaneous`` and several clients h̄ is that of δ/2.
+        guarantee: F, σ, δ, κ and γ. If it is ``simultaneous`` and there are several clients, h̄ is that of δ/2.
         arms: K.
         clients: N.
         rounds: T, so that Phase II has NT steps.
         exploration: T₀, the pulls of Phase I.
-        information: Λ of the run (`tabular_information`), or None for its bound K ln(1 + NT/K).
-        syncs: P of the run, or None for its bound (`guard_synchronisations`).
+        information: Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)) of the run, with n_x the pulls of arm x at the end and n⁰_x those
+            at the end of Phase I (`tabular_information`); or None for its bound R = K ln(1 + NT/K).
+        syncs: P of the run, or None for its bound Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if that is less or γ is 0.
     """
-    steps = clients * rounds
-    if syncs is None:
-        syncs = guard_synchronisations(guarantee, arms, clients, rounds, information)
-    h = noise_radius(
-        torch.tensor(float(steps + exploration), dtype=torch.float64).log1p(),
-        None if clients == 1 else torch.tensor(float(syncs), dtype=torch.float64),
-        members=clients * arms,
-        sigma=guarantee.sigma,
-        delta=guarantee.delta / (2 if guarantee.simultaneous and clients > 1 else 1),
-    ).item()
-    return regret_phase_two_clipped(
-        max(2 * guarantee.kappa * h, guarantee.value) ** 2,
-        most_information(arms, steps) if information is None else information,
-        clients,
-        rounds,
-        guarantee.threshold(arms, clients, rounds),
-        guarantee.value,
-        widest=1.0,
-    )
-
-
-def guard_synchronisations(
-    guarantee: Guarantee, arms: int, clients: int, rounds: int, information: float | None = None
-) -> float:
-    """Return a bound on the number P of synchronisations of Phase II that holds on every run; NT where γ = 0."""
     steps, gamma = clients * rounds, guarantee.threshold(arms, clients, rounds)
-    information = most_information(arms, steps) if information is None else information
-    return min(synchronisations(rounds, information, gamma), steps) if gamma else steps
-
-
-def most_information(arms: int, steps: int) -> float:
-    """Return R = K ln(1 + NT/K) ≥ Σ_x ln((1 + n_x)/(1 + n⁰_x)), for any NT = ``steps`` pulls of K = ``arms`` arms."""
-    return information_bound(arms, steps, 1.0, 1.0)
+    information = information_bound(arms, steps, 1.0, 1.0) if information is None else information
+    if syncs is None:
+        syncs = min(synchronisations(rounds, information, gamma), steps) if gamma else steps
+    log_ratio, epoch = torch.tensor([math.log1p(steps + exploration), syncs], dtype=torch.float64)
+    delta = guarantee.delta / (2 if guarantee.simultaneous and clients > 1 else 1)
+    union = None if clients == 1 else epoch
+    h = noise_radius(log_ratio, union, members=clients * arms, sigma=guarantee.sigma, delta=delta).item()
+    beta = max(2 * guarantee.kappa * h, guarantee.value) ** 2
+    return regret_phase_two_clipped(beta, information, clients, rounds, gamma, guarantee.value, widest=1.0)

@@ -1,7 +1,11 @@
-"""Intervals that contain f(x) for every arm, client and step at once, and the certificate q_t ≥ r_t they give.
+"""Intervals that contain f(x) for every arm, client and step at once, and the certificate that follows from them.
 
-They come from what a client knows, counts and sums of rewards. If L ≤ f ≤ U, whatever is played,
-r_t ≤ max{0, max_{x ≠ x_t} U(x) − L(x_t)} = q_t, as r_t is 0 where x_t is the best arm.
+A client computes the interval [L(x), U(x)] of each arm x from counts and sums of rewards. If L ≤ f ≤ U, then the regret
+r_t = max f − f(x_t) of any pull x_t is at most its certificate
+
+    q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},
+
+because r_t is 0 if x_t is the best arm.
 """
 
 from dataclasses import dataclass
@@ -20,10 +24,11 @@ _ROUNDING = 1e-9
 
 
 class Interval(NamedTuple):
-    """An interval for the mean reward of each arm, and the log-ratio of its next pull, (..., K) each.
+    """The interval [L, U] for the mean reward of each of K arms, and what the event counts for a pull of the arm.
 
-    ``lower`` is L and ``upper`` is U. L > U means that nothing is left of the interval, so that the bounds it was made
-    with are refuted. ``gain`` is the log-ratio.
+    ``lower`` is L, ``upper`` is U, and ``gain`` is the log-ratio that the next pull of the arm adds to the client's sum
+    for the event, (..., K) each. L > U means that the interval is empty, so that the bounds on f and on the noise with
+    which it was made are refuted.
     """
 
     lower: Tensor
@@ -32,23 +37,23 @@ class Interval(NamedTuple):
 
     @property
     def price(self) -> Tensor:
-        """q = max{0, max_{y ≠ x} U_y − L_x} of pulling each arm x, (..., K); no arm competes with itself."""
+        """The certificate q(x) = max{0, max_{y ≠ x} U(y) − L(x)} of pulling each arm x, (..., K)."""
         best, leader = self.upper.max(-1, keepdim=True)
         second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
         return (best.expand_as(self.upper).scatter(-1, leader, second) - self.lower).clamp(min=0)
 
     def certificate(self, arm: Tensor) -> Tensor:
-        """Return the `price` q of pulling ``arm`` (...), (...)."""
+        """Return the certificate q of pulling ``arm`` (...), which is the `price` of that arm, (...)."""
         return self.price.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
     @property
     def refuted(self) -> Tensor:
-        """Whether the interval of some arm is empty, beyond rounding, (...) bool."""
+        """Whether the interval of some arm is empty by more than rounding explains, (...) bool."""
         rounding = _ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
         return (self.lower - self.upper > rounding).any(-1)
 
     def within(self, other: "Interval") -> "Interval":
-        """Return the intersection of both intervals of each arm, with the ``gain`` of this one."""
+        """Return the intersection of this interval and ``other`` for each arm, with the ``gain`` of this one."""
         lower, upper = torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper)
         return Interval(lower, upper, self.gain)
 
@@ -57,21 +62,29 @@ class Intervals(Protocol):
     """A rule that turns counts and sums into intervals that hold for all clients and steps with probability 1 − δ."""
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of each arm, (R, L, K), for L clients or steps of some runs.
+        """Return the interval of each arm, (R, L, K), for L clients (or L steps) of R runs.
 
         Args:
-            known: The pulls and summed rewards that each of them knows, (R, L, K).
-            syncs: The number of synchronisations so far, (R, L).
-            run: The numbers of the runs, (R,); all if it is None.
-            shared: What all clients knew after the last synchronisation.
+            known: The pulls and summed rewards of each arm that each client knows, (R, L, K).
+            syncs: The number p of synchronisations so far, (R, L).
+            run: The numbers of the R runs among all S runs, (R,); None means all of them.
+            shared: The pulls and summed rewards that all clients knew after the last synchronisation, (R, L or 1, K).
         """
         ...
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What intervals need to be given: N = ``clients``, σ = ``sigma``, F = ``value`` ≥ |f|, and the probability δ =
-    ``delta``.
+    """The numbers that every rule for intervals needs.
+
+    Args:
+        clients: N.
+        sigma: σ, such that the noise is σ-sub-Gaussian.
+        value: F, a bound on |f(x)| for every arm x.
+        delta: δ; the intervals hold with probability at least 1 − δ.
+
+    Raises:
+        ValueError: If N is below 1, σ or F is not positive, or δ is not in (0, 1).
     """
 
     clients: int
@@ -87,19 +100,19 @@ class Bounds:
 
 
 def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interval:
-    """Return the interval [m − c, m + c] ∩ [−F, F] with m = ``mean``, c = ``radius`` and F = ``value``, (..., K)."""
+    """Return [m − c, m + c] within [−F, F] for each arm; m is ``mean``, c is ``radius``, (..., K), F is ``value``."""
     return Interval((mean - radius).clamp(min=-value), (mean + radius).clamp(max=value), gain)
 
 
 def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) -> Tensor:
-    """Return whether f leaves the interval of some arm before some step of Phase II, (S,) bool.
+    """Return for each run whether f was outside of some interval at some step of Phase II, (S,) bool.
 
-    With probability 1 − δ it does not. Only a simulation knows f.
+    If the rule is valid, this happens with probability at most δ. Only a simulation knows f.
 
     Args:
-        trace: The runs.
+        trace: S runs.
         means: f, (S, K).
-        intervals: The rule, which is asked after what each client knew.
+        intervals: The rule. It is applied before each step to what the client that pulls knew then.
         phase_one: Whether the clients also know the data of Phase I.
     """
     left = torch.zeros(len(trace.arm), dtype=torch.bool)

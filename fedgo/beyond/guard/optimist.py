@@ -1,9 +1,9 @@
-"""Optimism on counts: every client plays the arm of the largest upper end U that its counts and sums allow.
+"""Optimism on counts: every client plays the arm with the largest upper end U of the intervals from counts and sums.
 
-Any `Intervals` will do. With those of Theorem S this is Fed-GO-UCB with a radius and a λ for which its regret is
-proved: each step's certificate is q_t ≤ (U − L)(x_t) ≤ min(2F, 2√b w_t). Client i synchronises when n_i times the
-log-ratio of its own n_i pulls since the last time exceeds γ; then all send counts and sums up, and their news comes
-down.
+The intervals [L, U] come from any `Intervals` rule. With those of Theorem S this is Fed-GO-UCB with a radius and a λ
+for which its regret is proved: the certificate of a step is q_t ≤ U(x_t) − L(x_t) ≤ min(2F, 2√β w_t). A client
+synchronises when the number of its pulls since the last synchronisation, times the sum of their log-ratios, exceeds γ.
+Then all clients send counts and sums up, and the server sends down what is new in them.
 """
 
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ from fedgo.trace import Trace
 
 
 class Counted(NamedTuple):
-    """What the clients of an `Optimist` know, for S runs, N clients and K arms.
+    """The state of an `Optimist`: what its N clients know in S runs with K arms.
 
-    ``fresh`` are the counts and sums of each client's own pulls since the last synchronisation, (S, N, K), and ``gain``
-    (S, N) their log-ratio. ``server`` are the counts and sums of all data up to that synchronisation, (S, K), and
-    ``syncs`` (S,) is the number p of synchronisations so far. ``interval`` is that of every arm by what each client
-    knows now, (S, N, K). ``band`` is the intersection of all intervals that the client has seen: they hold at once, so
-    that bounds that leave an empty one are refuted.
+    ``fresh`` has the counts and sums of each client's own pulls since the last synchronisation, (S, N, K), and ``gain``
+    (S, N) the sum of their log-ratios. ``server`` has the counts and sums of all data up to that synchronisation, (S,
+    K), and ``syncs`` (S,) is the number p of synchronisations so far. ``interval`` has the interval of every arm from
+    what each client knows now, (S, N, K). ``band`` is the intersection of all intervals that the client has seen. They
+    hold at once if the bounds on f and on the noise are true, so that an empty one refutes these bounds.
     """
 
     fresh: Tally
@@ -45,20 +45,27 @@ class Counted(NamedTuple):
 
     @property
     def shared(self) -> Tally:
-        """All data up to the last synchronisation, (S, 1, K)."""
+        """The counts and sums of all data up to the last synchronisation, (S, 1, K)."""
         return Tally(*(part.unsqueeze(1) for part in self.server))
 
     @property
     def known(self) -> Tally:
-        """All data that each client knows, (S, N, K), with rewards as sums."""
+        """The counts and sums of all data that each client knows, (S, N, K)."""
         return self.shared + self.fresh
 
 
 @dataclass(frozen=True)
 class Optimist:
-    """N = ``learners`` clients that play the arm with the largest upper end U of ``intervals``.
+    """A `Learner` whose clients play the arm with the largest upper end U of their intervals.
 
-    ``first`` (S, K) is what all clients know when Phase II begins, and ``gamma`` is the threshold γ of the event.
+    Args:
+        learners: The number N of clients.
+        intervals: The rule that makes the intervals.
+        first: The counts and sums that all clients know when Phase II begins, (S, K).
+        gamma: γ, the threshold of the event.
+
+    Raises:
+        ValueError: If N is below 1, or γ is negative or not a number.
     """
 
     learners: int
@@ -71,14 +78,16 @@ class Optimist:
         check_event(self.gamma)
 
     def begin(self) -> Counted:
-        """Return the state in which the clients know what all know, and nothing else."""
+        """Return the state in which every client knows the first data and nothing else."""
         return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
 
     def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
-        """Return the state right after a synchronisation that left all clients of some runs with the data ``server``
-        (R, K).
+        """Return the state of R runs right after a synchronisation, when all clients know the data of the server.
 
-        ``syncs`` (R,) is the number p of synchronisations, and ``run`` (R,) the numbers of the runs, all if it is None.
+        Args:
+            server: Counts and sums of all data, (R, K).
+            syncs: The number p of synchronisations so far, (R,).
+            run: The numbers of the R runs among all S runs, (R,); None means all of them.
         """
         (runs, arms), learners = server.counts.shape, self.learners
         shared = Tally(*(part.unsqueeze(1) for part in server))
@@ -92,18 +101,16 @@ class Optimist:
         return state.interval.upper
 
     def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the ``certificate`` q_t ≥ r_t of pulling ``arm`` (S, N), and whether the client's bounds are
-        ``refuted``.
-        """
+        """Return each client's ``certificate`` of pulling ``arm`` (S, N), and whether its bounds are ``refuted``."""
         return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
-        """Return whether n_i times the log-ratio exceeds γ with this pull, (S, N) bool."""
+        """Return whether the pull of ``arm`` (S, N) makes the event of each client fire, (S, N) bool."""
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + of_arm(state.interval.gain, arm)) > self.gamma
 
     def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
-        """Return the state in which the pull is counted and its reward added up."""
+        """Return the state in which the pulls of the clients in ``turn`` are counted and their rewards added up."""
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)
@@ -111,7 +118,7 @@ class Optimist:
         return learnt._replace(interval=interval, band=state.band.within(interval))
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
-        """Return the state after counts and sums went up and what is new in them came down to all."""
+        """Return the state after all clients sent counts and sums up and received what is new in them."""
         run = when.run
         news = star.collect(counts_and_sums(state.fresh.of(run)), when).summed()
         server = state.server.of(run) + star.broadcast(counts_and_sums(news), when)
@@ -121,12 +128,12 @@ class Optimist:
 
 
 def check_event(gamma: float) -> None:
-    """Refuse a threshold γ that is negative or not a number; it may be infinite."""
+    """Refuse a threshold γ = ``gamma`` that is negative or not a number; it may be infinite."""
     number("gamma", gamma, "give a threshold γ of at least 0 (inf: never)", least=0, infinite=True)
 
 
 def counts_and_sums(tally: Tally) -> Message[Tally]:
-    """Return the message that carries the count and the sum of each arm of ``tally`` (R, ..., K)."""
+    """Return the message with the count and the sum of each arm of ``tally`` (R, ..., K), at its cost in scalars."""
     return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
 
 
@@ -145,22 +152,24 @@ def exact_go_ucb(
     delta: float = 0.1,
     gamma: float = 1.0,
 ) -> Trace:
-    """Play Fed-GO-UCB with the λ and the radius of Theorem S, and note a certificate of every step.
-
-    The rewards are y_t = f(x_t) + η_t with σ-sub-Gaussian noise η_t. The trace's ``certificate`` q_t is 2F in Phase I;
-    in Phase II r_t ≤ q_t at all steps with probability at least 1 − δ, given that |f| ≤ F.
+    """Play Fed-GO-UCB with the λ and the radius of Theorem S, which certify every step.
 
     Args:
         problem: S runs of a problem with K arms.
-        start: Phase I, with ŵ₀ common to all clients. The gradients at ŵ₀ have to be linearly independent.
+        start: Phase I, with one ŵ₀ for all clients. The gradients at ŵ₀ have to be linearly independent.
         value: F, a bound on |f(x)| for every arm x.
-        sigma: σ, the problem's own unless given.
-        delta: δ.
+        sigma: σ, such that the noise is σ-sub-Gaussian; None means the σ of the problem.
+        delta: δ; the certificates hold with probability at least 1 − δ.
         gamma: γ, the threshold of the event.
 
     Returns:
-        The trace of both phases. If the intervals that a client has seen so far have an empty intersection for some
-        arm, ``refuted`` is true and its certificate is 2F from then on.
+        The trace of both phases. Its note ``certificate`` is a bound q_t on the regret of each step, and 2F in Phase I.
+        If the intervals that a client has seen so far have an empty intersection for some arm, the note ``refuted`` is
+        true and the client's certificate is 2F from then on.
+
+    Raises:
+        ValueError: If F, σ, δ or γ is out of its range, if the gradients are linearly dependent, or if the clients have
+            several ŵ₀.
     """
     intervals = exact_intervals(problem, start, value, sigma, delta)
     learner = Optimist(start.clients, intervals, Tally.blank(*problem.means.shape), gamma)
@@ -170,7 +179,7 @@ def exact_go_ucb(
 
 
 def with_trivial(trace: Trace, value: float) -> Trace:
-    """Return ``trace`` with the certificate 2F in Phase I, and from where a client finds its bounds refuted."""
+    """Return ``trace`` with the certificate 2F, F = ``value``, in Phase I and where a client's bounds are refuted."""
     certificate, refuted = trace.notes["certificate"], trace.notes["refuted"]
     certificate[:, : trace.phase_one] = 2 * value
     certificate[refuted] = 2 * value

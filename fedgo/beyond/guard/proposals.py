@@ -1,4 +1,4 @@
-"""Proposals that a guard has to put up with: one that was written before, and one that knows f and the guard itself."""
+"""Proposals for tests of a guard: arms that were fixed beforehand, and an adversary that knows f and the guard."""
 
 from dataclasses import dataclass, field
 
@@ -14,9 +14,12 @@ from fedgo.star import Star, When
 
 @dataclass(frozen=True)
 class Scripted:
-    """A proposal that was written beforehand, for tests of a guard: uniform arms, or the worst arm again and again.
+    """A proposal whose arms were fixed beforehand, for instance uniform arms or always the worst arm.
 
-    Step t of Phase II proposes ``arm``[:, t], with ``arm`` (S, NT). ``learners`` is N and ``arms`` is K.
+    Args:
+        learners: The number N of clients.
+        arm: The arm to propose at each step of Phase II, (S, NT) int64.
+        arms: The number K of arms.
     """
 
     learners: int
@@ -24,7 +27,7 @@ class Scripted:
     arms: int
 
     def begin(self) -> Tensor:
-        """Return the number of pulls of each client so far: none, (S, N) int64."""
+        """Return the state, the number of pulls of each client so far, which is 0, (S, N) int64."""
         return torch.zeros(len(self.arm), self.learners, dtype=torch.int64)
 
     def index(self, state: Tensor) -> Tensor:
@@ -38,34 +41,46 @@ class Scripted:
         return torch.zeros_like(arm, dtype=torch.bool)
 
     def learn(self, state: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> Tensor:
-        """Return the number of pulls after this one."""
+        """Return the number of pulls of each client after those of the clients in ``turn``, (S, N) int64."""
         return state + turn.long()
 
     def synchronise(self, state: Tensor, star: Star, when: When) -> Tensor:
-        """Return the state as it is; nothing is sent."""
+        """Return the state unchanged; nothing is sent."""
         return state
 
 
 @dataclass(frozen=True)
 class Malicious(Optimist):
-    """A proposal that knows f and proposes the worst arm that a guard with κ = ``kappa`` accepts.
+    """A proposal that knows f and proposes the worst arm that a guard accepts.
 
-    It has the guard's own intervals and first data, so that it knows what the guard knows. ``means`` (S, K) is f.
+    It has the intervals and first data of the guard, so that it knows what the guard knows.
+
+    Args:
+        kappa: κ of the guard.
+        means: f, (S, K).
     """
 
     kappa: float = field(kw_only=True)
     means: Tensor = field(kw_only=True)
 
     def index(self, state: Counted) -> Tensor:
-        """Return −f where q ≤ κ(U − L), which holds at least for the arm with the largest U, and −∞ elsewhere."""
+        """Return −f for the arms that the guard accepts, q ≤ κ(U − L), and −∞ for the others, (S, N, K).
+
+        The arm with the largest U is always among the accepted ones.
+        """
         lower, upper, _ = state.interval
         accepted = state.interval.price <= self.kappa * (upper - lower)
         return torch.where(accepted, -self.means.unsqueeze(1), -torch.inf)
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
-    """Return the malicious proposal for the guard of N = ``clients`` clients with ``guarantee``, after
-    ``exploration``.
+    """Return the `Malicious` proposal for a guard.
+
+    Args:
+        problem: S runs of a bandit problem, whose f the proposal knows.
+        exploration: Phase I, whose data guard and proposal know.
+        clients: The number N of clients.
+        guarantee: F, σ, δ, κ and γ of the guard.
     """
     first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
     return Malicious(clients, guarantee.intervals(clients), first, kappa=guarantee.kappa, means=problem.means)

@@ -1,18 +1,19 @@
 """Theorem H: certificates for clients whose means differ, from each client's own sums and the others', weighted.
 
 The reward of client i for the arm x has mean f_i(x), with |f_i| ≤ F and |f_i − f_j| ≤ D on every arm. Client i knows
-the counts n° and sums Y° of its own pulls, and the counts n′ and sums Y′ of the others' up to the last synchronisation.
-For each weight w of a finite set Ω of W weights that contains 0, with M = n° + w n′ and V = n° + w² n′, it computes
+the counts n° and sums Y° of its own pulls, and the counts n′ and sums Y′ of the others' pulls up to the last
+synchronisation. For each weight w of a finite set Ω of W weights that contains 0, with M = n° + w n′ and
+V = n° + w² n′, it computes the interval
 
     (Y° + w Y′)/M ± c_w,   c_w = h_w √(1 + V)/M + D w n′/M   (infinite for M = 0),
     h_w² = σ²(ln(1 + V) + 2 ln(NKW u_w/δ)),   u_w = π²(p + 1)²/6 for w > 0 and u_0 = 1,
 
-after p synchronisations. The intersection [L, U] of these intervals and of [−F, F] contains f_i(x) for all clients,
-arms and steps with probability 1 − δ, so that r_t = max f_i − f_i(x_t) ≤ q_t, where each client's regret counts from
-its own best arm. The test, the fallback and the event are those of the guard (`fedgo.beyond.guard.guarantee`), and the
-event counts everybody's pulls.
+where p counts the synchronisations so far. With probability 1 − δ the intersection [L, U] of these intervals and of
+[−F, F] contains f_i(x) for all clients, arms and steps. Then r_t = max f_i − f_i(x_t) ≤ q_t: each client's regret
+counts from its own best arm. The test, the fallback and the event are those of the guard
+(`fedgo.beyond.guard.guarantee`), and the event counts everybody's pulls.
 
-D has to be given. It is refuted where [L, U] is empty for some arm, and no data can confirm it.
+D has to be given. If [L, U] is empty for some arm, D, F or σ is refuted. No data can confirm D.
 """
 
 from collections.abc import Callable
@@ -29,13 +30,13 @@ from fedgo.beyond.guard.optimist import of_arm
 from fedgo.confidence import Tally
 from fedgo.theory.confidence import noise_radius
 
-# The interval of every arm, made of the client's own tally, the others' tally and the number of synchronisations.
+# A rule that makes the interval of every arm from the client's own tally, the others' tally and the number p.
 Certify = Callable[[Tally, Tally, Tensor], Interval]
 
 
 @dataclass(frozen=True)
 class UnequalIntervals(Bounds):
-    """The intervals of Theorem H for N = ``clients`` whose means differ.
+    """The rule of Theorem H for the intervals of clients whose means differ.
 
     Args:
         clients: N.
@@ -61,7 +62,7 @@ class UnequalIntervals(Bounds):
         require(fitting, "weights", self.weights, "give weights from 0 to 1, and 0 among them")
 
     def after(self, own_data: Tally, others_data: Tally, syncs: Tensor) -> Interval:
-        """Return [L, U] of every arm, and the log-ratio of its next pull as the event counts it, (S, K) each.
+        """Return the interval of every arm for one client of S runs, (S, K).
 
         Args:
             own_data: Counts and sums of all pulls of the client itself, (S, K).
@@ -85,10 +86,10 @@ class UnequalIntervals(Bounds):
 
 
 class Played(NamedTuple):
-    """What the clients did in S runs of NT steps, (S, NT) each.
+    """The regret, certificate and coverage of every step of S runs, (S, NT) each.
 
     ``regret`` is r_t, counted from the best arm of the client that pulls, and ``certificate`` is q_t. ``outside`` says
-    whether this client's mean of some arm lay outside of its interval before the pull.
+    whether, before the pull, this client's mean of some arm was outside of its interval.
     """
 
     regret: Tensor
@@ -101,15 +102,16 @@ def play_unequal(means: Tensor, noise: Tensor, certify: Certify, told: Guarantee
 
     Args:
         means: f_i(x), (S, N, K).
-        noise: η_t of every step, (S, NT).
-        certify: What makes the intervals, for instance `UnequalIntervals.after`.
+        noise: The noise η_t of every step, (S, NT).
+        certify: The rule that makes the intervals of one client, for instance `UnequalIntervals.after`.
         told: F, κ and γ of the guard. Its σ and δ are not used, since ``certify`` has its own.
         hostile: If True, the proposal is the arm with the smallest f_i of all that the guard accepts. If False, it is
             the arm of the largest U, which the guard always accepts.
 
     Returns:
-        Regret, certificate and coverage of every step. Where a client's interval is empty for some arm, its bounds are
-        refuted, and its certificate is 2F.
+        Regret, certificate and coverage of every step. If the client's interval is empty for some arm at this step, its
+        certificate is 2F. The guard looks at the intersection of all intervals that the client has seen; here only the
+        present ones count.
     """
     (runs, clients, arms), steps = means.shape, noise.shape[1]
     gamma = told.threshold(arms, clients, steps // clients)

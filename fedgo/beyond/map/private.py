@@ -1,20 +1,21 @@
-"""What hiding every reward costs: growing epochs that release noisy sums of cut rewards, and nothing else.
+"""The price of hiding every reward: a simulation in which clients release nothing but noisy sums of clipped rewards.
 
-Every reward is cut to a public range [low, high]. At the end of an epoch the clients release, for each of the K arms,
-the sum of its cut rewards plus normal noise Z of variance ν². For one release by a trusted server ν is (high − low)·m,
-where the multiplier m is the least number with
+Every reward is clipped to a public range [low, high]. At the end of an epoch the clients release, for each of the K
+arms, the sum S of its clipped rewards plus normal noise Z of variance ν². For one release by a trusted server ν is
+(high − low)·m, where the multiplier m is the least number with
 
     Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) ≤ δ,   μ = 1/m
 
 (Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530). If the arms and lengths of all epochs follow from public
 numbers and earlier releases, then all that anybody sees is (ε, δ)-differentially private for every reward.
 
-A *cell* is an arm in an epoch, with b pulls and the released sum S + Z. The model counts it as b²/(b + ν²/σ²) pulls:
+A *cell* is an arm in an epoch, with b pulls and the released sum S + Z. With σ the standard deviation of a reward, the
+model counts the cell as b²/(b + ν²/σ²) pulls. With sums over the cells of an arm,
 
     ñ = Σ b²/(b + ν²/σ²),   S̃ = Σ b(S + Z)/(b + ν²/σ²),   and S̃/ñ has variance σ²/ñ.
 
-This simulates what hiding costs, and it is no protocol: nothing is masked, and the noise is neither discrete nor drawn
-from a cryptographic source.
+This module measures a price. It is no protocol: nothing is masked, and the noise is neither discrete nor drawn from a
+cryptographic source.
 """
 
 import math
@@ -38,7 +39,7 @@ from fedgo.simulation import largest, order_of_ties
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
-WAYS = ("trusted server", "secure sum", "each alone")  # to add the noise
+WAYS = ("trusted server", "secure sum", "each alone")  # who adds the noise, see `Hiding`
 Moments = tuple[Tensor, Tensor]  # a posterior mean (K,) and covariance (K, K)
 
 
@@ -55,18 +56,18 @@ def least_multiplier(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Hiding:
-    """The mechanism: the privacy budget, who adds the noise, and the public range of a reward.
+    """The mechanism that hides rewards: the privacy budget, who adds the noise, and the public range of a reward.
 
     Args:
-        clients: N.
-        epsilon: ε > 0.
-        delta: δ in (0, 1).
-        way: A name in `WAYS`. "trusted server": the server sums the rewards and adds the noise once. "secure sum": each
-            client adds a share of the noise, and the server learns the sum alone. The shares of ⌊2N/3⌋ + 1 clients are
-            enough; here all answer, so that the sum has more. "each alone": each client adds the whole noise to its own
-            sums.
-        low: The least reward; smaller rewards are cut.
-        high: The largest reward; larger rewards are cut.
+        clients: The number N of clients.
+        epsilon: ε > 0, the privacy budget.
+        delta: δ in (0, 1), the probability with which the promise of ε may fail.
+        way: Who adds the noise, a name in `WAYS`. "trusted server": the server sums the rewards and adds the noise
+            once. "secure sum": each client adds a share of the noise, and the server learns only the sum. The shares of
+            ⌊2N/3⌋ + 1 clients have the variance that ε and δ need; here all N answer, so that the sum has more. "each
+            alone": each client adds the whole noise to its own sums.
+        low: The least reward; smaller rewards are clipped to it.
+        high: The largest reward; larger rewards are clipped to it.
 
     Raises:
         ValueError: If ε or δ is not positive, δ is 1 or more, ``low`` is not below ``high``, or ``way`` is unknown.
@@ -94,17 +95,25 @@ class Hiding:
 
 
 def counted(pulls: Tensor, noise: float, sigma: float) -> Tensor:
-    """Return b²/(b + ν²/σ²) for b = ``pulls`` of a cell, of any shape, with ν = ``noise`` > 0 and σ = ``sigma``."""
+    """Return b²/(b + ν²/σ²), the pulls that a cell of b = ``pulls`` counts as; ν = ``noise`` > 0 and σ = ``sigma``."""
     return pulls.square() / (pulls + (noise / sigma) ** 2)
 
 
 def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Tensor, sums: Tensor) -> Moments:
-    """Return the posterior mean (K,) and covariance (K, K) on ``arms`` (K, d_x), given ñ = ``counts`` and S̃ = ``sums``.
+    """Return the posterior mean (K,) and covariance (K, K) of f on K arms, given the released sums.
 
-    The process is that of `fedgo.beyond.surrogates.process` around the mean of the arms' means. With the ``model``
-    "less noise" the variance of f is that of the means less what the noise adds on average. With "as seen" it is that
-    of the means. It is at least the square of ``least``. "warped" is the surrogate of `ADVISED`, which sees warped
-    rewards and the variance of their means. σ = ``sigma``.
+    The posterior is that of a Gaussian process as in `fedgo.beyond.surrogates.process`, centred at the mean of the
+    arms' mean rewards.
+
+    Args:
+        model: What the variance of f is taken to be. "less noise": the variance of the arms' mean rewards less what the
+            noise adds to it on average. "as seen": the variance of the arms' mean rewards. "warped": the whole fit is
+            that of the surrogate of `ADVISED`, which warps the mean rewards first.
+        least: The least standard deviation of f that the first two models use.
+        sigma: σ, the standard deviation of a reward.
+        arms: The arms, (K, d_x).
+        counts: ñ of each arm, (K,).
+        sums: S̃ of each arm, (K,).
     """
     if model == "warped":
         fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
@@ -120,11 +129,18 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
 
 
 def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, sigma: float) -> Tensor:
-    """Return the arms (S, L) of an epoch of L = ``pulls`` pulls, given the ``fits`` of S runs.
+    """Return the arms of an epoch of L pulls for S runs, (S, L) int64.
 
-    Each decision takes the arm of the largest mean + κ√variance, with the κ of `ADVISED` and ties decided by ``order``
-    (S, K). Then the covariance falls as if the arm's cell were released with b more pulls: the information in a cell
-    rises from p(n) to p(n + b), with p(n) = n²/(σ²n + ν²), ν = ``noise`` and σ = ``sigma``. Here b = ⌈L/1000⌉.
+    Each decision takes the arm with the largest mean + κ√variance, with the κ of `ADVISED`, for b = ⌈L/1000⌉ pulls.
+    Then it conditions the covariance on b more pulls in the arm's cell: the information in a cell rises from p(n) to
+    p(n + b), with p(n) = n²/(σ²n + ν²).
+
+    Args:
+        fits: The posterior mean and covariance of each run.
+        order: The order in which ties are broken, (S, K).
+        pulls: L.
+        noise: ν, the standard deviation of the noise in a released sum.
+        sigma: σ, the standard deviation of a reward.
     """
     mean, covariance = (torch.stack(moments) for moments in zip(*fits, strict=True))
     run, made, chosen = torch.arange(len(mean)), torch.zeros_like(mean, dtype=torch.int64), []
@@ -143,22 +159,25 @@ def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, si
 def play_hidden(
     problem: Problem, steps: int, hiding: Hiding, batch: float, model: str, until: Growing = ADVISED.until
 ) -> tuple[Trace, Tensor]:
-    """Play a Gaussian process that sees nothing but noisy sums.
+    """Play a Gaussian process that sees nothing but noisy sums of clipped rewards.
 
     Args:
         problem: The arms and rewards of S runs.
-        steps: How many pulls all clients make together.
+        steps: The number NT of pulls, all clients together.
         hiding: The mechanism.
         batch: How often each arm is pulled before the first fit, a whole number; a table gives 4.0 for 4.
         model: "less noise", "as seen" or "warped", see `fit_hidden`.
         until: How the epochs grow.
 
     Returns:
-        The trace, whose note ``cut`` says which rewards were outside of the range, and the released sums (E, S, K) of
-        E epochs. Each client is charged for one number of each arm and epoch, up and down.
+        The trace, whose note ``cut`` says which rewards were clipped, and the released sums of E epochs, (E, S, K).
+        Each client is charged for one number of each arm and epoch, up and down.
 
     Raises:
-        TypeError: If ``until`` is an event or a guard.
+        TypeError: If ``until`` is an event or a guard, whose decisions may depend on rewards that are not released.
+
+    Warns:
+        UserWarning: If δ is 1/(NT) or more.
     """
     why = "an event or a guard may act on rewards that are not released, which ends the promise; give Growing"
     require_kind(isinstance(until, Growing), "until", until, why)
@@ -194,13 +213,14 @@ def play_hidden(
 
 
 def interval_under_noise(data: Tally, sigma: float, delta: float) -> Interval:
-    """Return the intervals [L, U] that contain f at all arms after all releases with probability 1 − δ (Theorem P′).
+    """Return the intervals of Theorem P′, which contain f at all arms after all releases with probability 1 − δ.
 
-    They are S̃/ñ ± σ√((1 + ñ)(ln(1 + ñ) + 2 ln(K/δ)))/ñ, and without ends where ñ = 0.
+    f is the mean of the clipped rewards. The intervals are S̃/ñ ± σ√((1 + ñ)(ln(1 + ñ) + 2 ln(K/δ)))/ñ, and the whole
+    line if ñ = 0.
 
     Args:
-        data: ñ and S̃, (..., K).
-        sigma: σ, such that cut rewards are σ-sub-Gaussian given the past; (high − low)/2 always is.
+        data: ñ and S̃ of each arm, (..., K).
+        sigma: σ, such that clipped rewards are σ-sub-Gaussian given the past; (high − low)/2 always satisfies this.
         delta: δ.
     """
     counts, share = data.counts, delta / data.counts.shape[-1]
@@ -211,25 +231,33 @@ def interval_under_noise(data: Tally, sigma: float, delta: float) -> Interval:
 
 @dataclass(frozen=True)
 class OneRewardChanged(Problem):
-    """A problem in which the reward of step ``slot`` is larger by ``by`` in every run, and all else is as before.
+    """A problem in which one reward of every run is changed, to test what a mechanism shows of it.
 
-    It is the second of two worlds: what a mechanism shows before it releases that reward may not tell them apart.
+    Nothing that a private mechanism shows before it releases this reward may differ from the unchanged problem.
+
+    Args:
+        slot: The step whose reward is changed, counted from 0.
+        by: How much larger the reward is.
     """
 
     slot: int = 0
     by: float = 1.0
 
     def tape(self, steps: int) -> Tensor:
-        """Return the standard normals of every run (S, ``steps``), with that of the slot moved by ``by``/σ."""
+        """Return the standard normal noise of every run, (S, ``steps``), that of the slot larger by ``by``/σ."""
         tape = super().tape(steps)
         tape[:, self.slot : self.slot + 1] += self.by / self.sigma  # of no step if the tape is shorter
         return tape
 
 
 def play_regime(way: str, epsilon: float, world: World, setting: Setting) -> Trace:
-    """Return the trace of all runs of ``world`` with a budget ε = ``epsilon``, δ = min(1e-5, 1/(10NT)) and ``way``.
+    """Play all runs of a world with a Gaussian process that sees noisy sums, at δ = min(1e-5, 1/(10NT)).
 
-    ``setting`` has the ``batch`` and the ``model`` of `play_hidden`.
+    Args:
+        way: Who adds the noise, a name in `WAYS`.
+        epsilon: ε.
+        world: The problem, the number N of clients and the number T of rounds.
+        setting: The ``batch`` and the ``model`` of `play_hidden`.
     """
     hiding = Hiding(world.clients, epsilon, min(1e-5, 1 / (10 * world.clients * world.rounds)), way)
     return play_hidden(world.problem, world.steps, hiding, **setting)[0]
