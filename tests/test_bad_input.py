@@ -245,7 +245,7 @@ TOGETHER = [
     (lambda: exact_kernel_ucb(PROBLEM, 2, 4, TINY), "‖g‖²/λ"),
     (lambda: first_order(Posterior(-torch.eye(2).double(), MEANS[0, :2]), 1.0), "variance"),
     (lambda: ball(ARMS, torch.zeros(2, 4).double(), 0.0, 1.0, Tally(MEANS, MEANS)), "lam"),
-    (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |r|"),
+    (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |means"),
     # theory
     (lambda: bound(setting=TheoremSetting(10, 0.0, 1.0)), "lam"),
     (lambda: bound(setting=TheoremSetting(10, 9.0, 0.0)), "gamma"),

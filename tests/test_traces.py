@@ -18,7 +18,7 @@ FEW = ["Uniform", "DisLinUCB"]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A store."""
-    monkeypatch.setenv(traces.FOLDER, str(tmp_path))
+    monkeypatch.setenv(traces.VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -44,7 +44,7 @@ def small(runs=3, **changes):
 
 
 def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
-    monkeypatch.delenv(traces.FOLDER, raising=False)
+    monkeypatch.delenv(traces.VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         evaluate("hartmann6", 1, algorithms=FEW)
@@ -56,9 +56,9 @@ def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
 def test_stored_and_computed_traces_are_the_same(name, tmp_path, monkeypatch):
     """At once, and in the pieces that the store makes of it."""
     setting = tuned("hartmann6", name)
-    monkeypatch.delenv(traces.FOLDER, raising=False)
+    monkeypatch.delenv(traces.VARIABLE, raising=False)
     whole = ALGORITHMS[name].run(small(3), setting)
-    monkeypatch.setenv(traces.FOLDER, str(tmp_path))
+    monkeypatch.setenv(traces.VARIABLE, str(tmp_path))
     for runs in (2, 3, 1):
         assert ALGORITHMS[name].run(small(runs), setting) == whole.first(runs)
 
@@ -105,7 +105,7 @@ def test_another_problem_is_not_taken_for_this(folder, other, monkeypatch):
     ALGORITHMS["DisLinUCB"].run(World(clustered("magic", 3, sigma=0.2), 3, 6), setting)
     ALGORITHMS["DisLinUCB"].run(small(), setting)
     found = ALGORITHMS["DisLinUCB"].run(other(), setting)
-    monkeypatch.delenv(traces.FOLDER)
+    monkeypatch.delenv(traces.VARIABLE)
     assert found == ALGORITHMS["DisLinUCB"].run(other(), setting)
 
 

@@ -177,20 +177,14 @@ def _linearised(
     kinds = ("first-order", "ascent")
     require(argmax in kinds, "argmax", argmax, f"choose one of {kinds}")
     arms = problem.arms.unsqueeze(1)
-    coordinates = compress(start.network.gradients(start.w0, arms))
+    features = compress(start.network.gradients(start.w0, arms)).features
+    offsets = start.network.values(start.w0, arms)
     optimism: Index | None = None
     if argmax == "ascent":
         if not isinstance(start.network, Network):
             raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
         optimism = LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
-    return kind(
-        learners=learners,
-        features=coordinates.features,
-        offsets=start.network.values(start.w0, arms),
-        dimension=start.network.size,
-        settings=settings,
-        optimism=optimism,
-    )
+    return kind(learners, features, offsets, start.network.size, settings, optimism)
 
 
 def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
