@@ -1,7 +1,7 @@
-"""fedgo: "Communication-Efficient Federated Non-Linear Bandit Optimization" as code to run and to check.
+"""The paper "Communication-Efficient Federated Non-Linear Bandit Optimization" as code to run and to check.
 
-`from fedgo import …` has the paper's algorithms, every control, the problems and what they are made of. Importing it
-loads torch and numpy; BoTorch is loaded by the functions that need it.
+`from fedgo import …` gives the paper's algorithms, the controls, the problems and their parts. The import loads torch
+and NumPy alone; a function that needs BoTorch loads it when it is called.
 """
 
 from importlib.metadata import version

@@ -1,6 +1,6 @@
-"""Validation at the public edge: one error that names the value received and the remedy, before any work.
+"""Validation at the public edge: before any work, one error names the argument, the value received and the remedy.
 
-A value of the right kind that is out of range is a ``ValueError``, a value of another kind a ``TypeError``.
+A value of the right kind that is out of range raises a ``ValueError``, a value of another kind a ``TypeError``.
 """
 
 import math
@@ -66,8 +66,9 @@ def number(
 
 
 def tensor(name: str, received: Any) -> Tensor:
-    """Return ``received`` if it is a dense float64 tensor on the CPU; refuse anything else and say what to give
-    instead.
+    """Return ``received`` if it is a dense float64 tensor on the CPU.
+
+    Another tensor raises a ``ValueError``, anything else a ``TypeError``; both say what to give instead.
     """
     require_kind(isinstance(received, Tensor), name, received, "give torch.as_tensor(…, dtype=torch.float64)")
     values: Tensor = received
@@ -92,9 +93,9 @@ def require_finite(name: str, values: Tensor) -> None:
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Wrap the imports of a library that ``pip install fedgo[name]`` brings.
+    """Turn the error of a missing library, imported in this context, into one that says which extra installs it.
 
-    If the library is missing, an ``ImportError`` says which extra to install.
+    The ``ImportError`` names the library and the command ``pip install 'fedgo[name]'``.
     """
     try:
         yield
@@ -103,13 +104,11 @@ def extra(name: str) -> Iterator[None]:
 
 
 def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` so that it runs under the default device "cpu", whatever ``torch.set_default_device``
-    says.
-    """
+    """Return ``function`` decorated so that its tensors are on the CPU, whatever torch's default device is."""
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:
-        # the usual case: the context would cost time at every operation
+        # usually the default is the CPU already; the context would cost time at every operation
         if torch.get_default_device().type == "cpu":
             return function(*args, **kwargs)
         with torch.device("cpu"):

@@ -1,4 +1,4 @@
-"""Files of arrays (``.npz``) and of torch: written whole or not at all, refused by name, and nothing in them is run."""
+"""Writing and reading files: written whole or not at all, refused by name if damaged, and never run as code."""
 
 import glob
 import json
@@ -19,27 +19,34 @@ from torch import Tensor
 
 from fedgo._checks import require
 
-_UNREADABLE = (
+_UNREADABLE = (  # what zipfile, zlib, pickle, NumPy, torch and json raise for damaged or foreign files
     *(EOFError, MemoryError, IndexError, OverflowError, UnpicklingError, zipfile.BadZipFile, zlib.error),
     *(ValueError, TypeError, KeyError, AttributeError, RuntimeError),
 )
-_STALE = 3600  # seconds after which nobody is still writing
+_STALE = 3600  # seconds after which no process is still writing its temporary file
 
 
 @contextmanager
 def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
-    """Open a file to write to, which takes the place of ``path`` in the end; what was there stays whole until then.
+    """Open a temporary file that replaces ``path`` when the context ends; an older file stays whole until then.
 
-    A link is followed, and the file's mode and group are kept. What a process that was killed has left behind is
-    removed. An ``OSError`` says whether the new file is in its place.
+    A link is followed, and the mode and the group of an older file are kept. Temporary files that killed processes have
+    left behind are removed.
+
+    Args:
+        path: The file to write.
+        what: What the file holds, for the errors.
+
+    Raises:
+        ValueError: ``path`` is a folder, or its links lead in a circle.
+        OSError: The file cannot be written; the message says whether the new file is in its place.
     """
     target = resolved(path, what)
     try:
-        require(target.is_file() or not target.exists(), f"{what} file", str(path), "give that of a file")
-        for left in target.parent.glob(
-            f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"
-        ):  # of this module alone
-            with suppress(FileNotFoundError):  # another process tidies too
+        require(target.is_file() or not target.exists(), f"{what} file", str(path), "give the path of a file")
+        temporary = f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"  # as this function names them below
+        for left in target.parent.glob(temporary):
+            with suppress(FileNotFoundError):  # another process may remove it at the same time
                 if time.time() - left.stat().st_mtime > _STALE:
                     left.unlink()
         partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -62,24 +69,21 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
             _synchronise(target.parent)
         except OSError as error:
             failed = f"its folder cannot be synchronised: {error.strerror or error}"
-            words = (
-                f"{what} is written to {str(path)!r}, but {failed}; a power cut may bring the older file back"
-            )
-            raise OSError(words) from error
+            written = f"{what} is written to {str(path)!r}"
+            raise OSError(f"{written}, but {failed}; a power cut may bring the older file back") from error
 
 
 def resolved(path: str | Path, what: str) -> Path:
-    """Return where ``path`` leads, without links; a ``ValueError`` says if its links lead in a circle."""
+    """Return ``path`` with all links resolved, or raise a ``ValueError`` about ``what`` if they lead in a circle."""
     try:
         return Path(path).resolve()
     except (OSError, RuntimeError) as error:  # RuntimeError before Python 3.13
-        raise ValueError(
-            f"{what} file is {str(path)!r}: its links lead nowhere: give that of a file"
-        ) from error
+        remedy = "its links lead in a circle; give the path of a file"
+        raise ValueError(f"{what} file is {str(path)!r}: {remedy}") from error
 
 
 def _keep_mode(before: Path, after: Path) -> None:
-    """Give the file ``after`` the mode of ``before``, and its owner and group as far as that is allowed."""
+    """Give the file ``after`` the mode of the file ``before``, and its owner and group as far as that is allowed."""
     status = before.stat()
     if os.name == "posix":
         for owner in (status.st_uid, -1):
@@ -90,7 +94,7 @@ def _keep_mode(before: Path, after: Path) -> None:
 
 
 def _synchronise(folder: Path) -> None:
-    """Have the names of the files in ``folder`` on the disk, so that they survive a power cut."""
+    """Write the names of the files in ``folder`` to the disk, so that they survive a power cut."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -99,7 +103,7 @@ def _synchronise(folder: Path) -> None:
 
 
 def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
-    """Write ``about`` as JSON and ``arrays`` to ``path``; the file that was there stays whole until the new one is."""
+    """Write ``about`` as JSON and the ``arrays`` by name to the ``.npz`` file ``path``, as `whole` does."""
     with whole(path, what) as file:
         plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
         np.savez_compressed(file, about=np.array(json.dumps(dict(about))), **plain)
@@ -108,10 +112,14 @@ def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: 
 def read_arrays(
     path: str | Path, what: str, needed: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What ``write_arrays`` wrote: ``about``, and every array by its name, among them the ``needed``."""
+    """Return ``about`` and every array by its name, as `write_arrays` wrote them to ``path``.
+
+    Raises:
+        ValueError: One of the ``needed`` arrays is missing, or an array holds pickled objects.
+    """
     with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
         missing = {"about", *needed} - set(file.files)
-        remedy = f"it lacks {sorted(missing)}, as an earlier fedgo's does"
+        remedy = f"it lacks {sorted(missing)}, as a file of an earlier fedgo does; write it again"
         require(not missing, f"{what} file", str(path), remedy)
         arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "about"}
         return json.loads(str(file["about"])), arrays
@@ -119,11 +127,11 @@ def read_arrays(
 
 @contextmanager
 def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
-    """Turn whatever a damaged or foreign file raises into a ``ValueError`` that names it and what to ``give``."""
+    """Turn every error about a damaged or foreign file into a ``ValueError`` that names it and says what to give."""
     try:
         yield
     except _UNREADABLE as error:
-        # numpy's and torch's own advice for what they cannot read is to allow pickles, which would run what is in them
+        # NumPy and torch advise to allow pickles for what they cannot read, which would run the code in the file
         unread = isinstance(error, UnpicklingError) or "pickle" in str(error)
-        reason = "it holds what no file of fedgo does" if unread else str(error)
+        reason = "it holds pickled objects, as no file of fedgo does" if unread else str(error)
         raise ValueError(f"{what} file is {str(path)!r}: {reason}; give {give}") from error

@@ -1,4 +1,4 @@
-"""Randomness: one explicit generator per (seed, run, purpose), so no result depends on how runs are batched."""
+"""Random numbers: one generator for each seed, run and purpose, so that no result depends on how runs are batched."""
 
 from collections.abc import Iterable
 
@@ -13,9 +13,9 @@ _BLOCK = 16  # torch fills normals in blocks of 16; a whole number of blocks mak
 
 @on_cpu
 def generator(seed: int, run: int, purpose: str) -> torch.Generator:
-    """Return the generator of random numbers of ``run`` for ``purpose`` ("arms", "noise", …).
+    """Return a new generator of the random numbers of one run for one purpose ("arms", "noise", …).
 
-    Equal arguments give equal streams.
+    Equal arguments give generators of equal numbers.
     """
     entropy = np.random.SeedSequence((seed, run, *purpose.encode()))
     return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
@@ -28,8 +28,9 @@ def uniform_draws(sources: Iterable[torch.Generator], *size: int) -> Tensor:
 
 @on_cpu
 def normal_tape(source: torch.Generator, steps: int) -> Tensor:
-    """Return the first ``steps`` standard normals of ``source``, (steps,); a shorter tape is a prefix of a
-    longer one.
+    """Return the first ``steps`` standard normals of a new ``source``, (steps,).
+
+    A shorter tape is a prefix of a longer one.
     """
     blocks = -(-steps // _BLOCK)
     return torch.randn(blocks * _BLOCK, generator=source, dtype=torch.float64)[:steps]

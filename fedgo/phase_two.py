@@ -117,13 +117,10 @@ class EventTriggered:
         """Return the state of learners that know the data at the ``server`` (S, K) and have pulled nothing since."""
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
-        every = torch.arange(runs)
-        return EventState(
-            posterior=self.posterior(every, server.for_all()).of_each(self.learners),
-            fresh=Tally.blank(runs, self.learners, arms),
-            gain=torch.zeros(runs, self.learners, dtype=torch.float64),
-            server=server.of(every),  # a copy, because it may be updated in place
-        )
+        every, fresh = torch.arange(runs), Tally.blank(runs, self.learners, arms)
+        posterior = self.posterior(every, server.for_all()).of_each(self.learners)
+        # the server's tally is a copy, because it may be updated in place
+        return EventState(posterior, fresh, gain=fresh.sums[..., 0].clone(), server=server.of(every))
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Estimates:
         """Return the posterior of each learner of the runs ``run``, given the data that it knows.
@@ -192,12 +189,8 @@ class EventTriggered:
         sent = star.collect(self.statistics(fresh), when)
         # the server sends the news of this epoch; as matrices they are as large as the total of the printed line 9
         total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
-        synchronised = EventState(
-            posterior=self.posterior(run, total.for_all(), state),
-            fresh=Tally.blank(*fresh.counts.shape),
-            gain=torch.zeros_like(state.gain[run]),
-            server=total,
-        )
+        posterior, blank = self.posterior(run, total.for_all(), state), Tally.blank(*fresh.counts.shape)
+        synchronised = EventState(posterior, blank, gain=torch.zeros_like(state.gain[run]), server=total)
         return place(state, run, synchronised, self.in_place)
 
 

@@ -42,7 +42,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name in ("arms", "means"):
-            object.__setattr__(self, name, tensor(name, getattr(self, name)).detach())
+            values = tensor(name, getattr(self, name)).detach()
+            require_finite(name, values)
+            object.__setattr__(self, name, values)
         remedy = "give a tuple of run numbers, say (0, 1)"
         require_kind(isinstance(self.runs, tuple), "runs", self.runs, remedy)
         for run in self.runs:
@@ -54,8 +56,6 @@ class Problem:
         require(fits, "the shape of arms", shape, remedy)
         fits = self.means.shape == shape[:2]
         require(fits, "the shape of means", tuple(self.means.shape), f"give (S, K) = {shape[:2]}")
-        for name in ("arms", "means"):
-            require_finite(name, getattr(self, name))
         number("sigma", self.sigma, "give a finite noise level, at least 0", least=0)
         kinds = ("gaussian", "bernoulli")
         require(self.reward in kinds, "reward", self.reward, f"choose one of {kinds}")

@@ -1,7 +1,7 @@
 """The problems of the paper's experiments (Section 6, appendix D): BoTorch's functions and the clustered data.
 
 MagicTelescope and Shuttle have one arm x_k for each k-means cluster C_k of the scaled rows (section "Real-world
-dataset", after Filippi et al. 2010), in files that the repository's ``data/uci_arms.py`` computes:
+dataset", after Filippi et al. 2010). The script ``data/uci_arms.py`` of the repository computes the files with them:
 
     x_k = mean of the rows in C_k,   f(x_k) = share of the positive class in C_k,   k = 1, ..., 20
 """
@@ -17,44 +17,45 @@ from numpy.typing import NDArray
 from fedgo._checks import extra, on_cpu, require
 from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 
-FOLDER = Path(__file__).parent / "data"
+ARMS_FOLDER = Path(__file__).parent / "data"
 DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # of UCI's Machine Learning Repository
 
 
 @on_cpu
 def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
-    """Return Hartmann's function on [0, 1]⁶ as a bandit problem (Section 6, appendix D).
+    """Return Hartmann's function on [0, 1]⁶ as a bandit problem with uniform arms (Section 6, appendix D).
 
-    The mean reward is −f₁ = Σ ᾱ exp(−Σ Ā(x − P̄)²), in (0, 3.33]. The paper's table of P̄ lacks its factor 1e-4;
-    BoTorch's function has it.
+    The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²), in (0, 3.33]. The paper's table of P̄ lacks its
+    factor 1e-4; BoTorch's function has it. The arguments are those of `fedgo.problem.uniform_arms`.
     """
     function = botorch_function("Hartmann", dim=6)
-    return uniform_arms(
-        "Hartmann6", lambda x: -function.evaluate_true(x), (0.0, 1.0), 6, runs, arms, seed, sigma
-    )
+    cube = (0.0, 1.0)
+    return uniform_arms("Hartmann6", lambda x: -function.evaluate_true(x), cube, 6, runs, arms, seed, sigma)
 
 
 @on_cpu
 def cosine8(
     runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, negated: bool = True
 ) -> Problem:
-    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem (Section 6, appendix D).
+    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem with uniform arms (Section 6, appendix D).
 
-    The mean reward is −f₂, as the appendix says, or f₂ with ``negated=False``, where f₂ = 0.1 Σ cos(5πx) − Σ x². The
-    maximum of f₂ is 0.8 at 0, and −f₂ is largest at the corners of the cube.
+    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j², the mean reward is −f₂, as the appendix says, or f₂ if ``negated`` is
+    False. The maximum of f₂ is 0.8 at 0, and −f₂ is largest at the corners of the cube. The other arguments are those
+    of `fedgo.problem.uniform_arms`.
     """
     function = botorch_function("Cosine8")
-    sign = -1.0 if negated else 1.0
-    name = "Cosine8" if negated else "Cosine8 as printed"
-    return uniform_arms(
-        name, lambda x: sign * function.evaluate_true(x), (-1.0, 1.0), 8, runs, arms, seed, sigma
-    )
+    name, sign = ("Cosine8", -1.0) if negated else ("Cosine8 as printed", 1.0)
+    cube = (-1.0, 1.0)
+    return uniform_arms(name, lambda x: sign * function.evaluate_true(x), cube, 8, runs, arms, seed, sigma)
 
 
 def botorch_function(name: str, **options: Any) -> Any:
-    """Return BoTorch's test function ``name`` in double precision.
+    """Return BoTorch's test function ``name`` with the given ``options``, in double precision.
 
     BoTorch makes the function's tables in torch's default dtype; in single precision Hartmann's would be wrong by 4e-8.
+
+    Raises:
+        ImportError: BoTorch is not installed; the message says which extra installs it.
     """
     with extra("study"):
         from botorch.test_functions import synthetic
@@ -75,10 +76,21 @@ def clustered(
     sigma: float = 0.1,
     reward: Literal["gaussian", "bernoulli"] = "gaussian",
 ) -> Problem:
-    """Return MagicTelescope or Shuttle as a bandit problem with 20 arms.
+    """Return MagicTelescope or Shuttle as a bandit problem with 20 arms in [0, 1]¹⁰.
 
-    An arm is the centroid of a cluster, and its mean reward is the share of the positive class in the cluster. The arms
-    are the same in all runs, so that only the noise differs (`shipped_arms`).
+    An arm is the centroid of a cluster, and its mean reward is the share of the positive class in the cluster
+    (`shipped_arms`). The arms are the same in all runs, so that only the noise differs.
+
+    Args:
+        name: "magic" or "shuttle".
+        runs: The number of runs, or their numbers.
+        seed: Together with the number of a run, it determines the noise.
+        sigma: The standard deviation σ of Gaussian rewards.
+        reward: Whether rewards are "gaussian" or "bernoulli".
+
+    Raises:
+        ValueError: An argument is out of range, or the file is damaged.
+        TypeError: An argument is of another kind.
     """
     numbers = run_numbers(runs)
     table = shipped_arms(name)
@@ -105,7 +117,7 @@ def shipped_arms(name: str) -> Arms:
         ValueError: The name is unknown, or the file is damaged.
     """
     require(name in DATA_SETS, "name", name, f"choose one of {tuple(DATA_SETS)}")
-    table = shipped(FOLDER / f"{name}.csv")
+    table = shipped(ARMS_FOLDER / f"{name}.csv")
     return Arms(table[:, 2:], table[:, 1], table[:, 0].astype(np.int64))
 
 
@@ -117,15 +129,12 @@ def shipped(path: Path) -> NDArray[np.float64]:
     """
     text = path.read_text(encoding="utf-8")
     table = np.loadtxt(text.splitlines(), delimiter=",", comments="#", ndmin=2)
-    remedy = "the file says another: restore it, or compute it with the repository's data/uci_arms.py"
+    remedy = "the file states another one: restore it, or compute it with the repository's data/uci_arms.py"
     stated = f"# sha256 of the numbers below: {digest(table)}"
     require(stated in text.splitlines(), f"the sha256 of the numbers in {path.name}", digest(table), remedy)
     return table
 
 
 def digest(numbers: NDArray[np.float64]) -> str:
-    """Return the sha256 of ``numbers``, taken row by row as little-endian doubles.
-
-    How the numbers are written in the file does not matter.
-    """
+    """Return the sha256 of ``numbers``, row by row as little-endian doubles, whatever the digits in the file."""
     return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()

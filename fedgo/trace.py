@@ -1,4 +1,4 @@
-"""What an experiment did, step by step, and its file: regret R_t and communication C_t (Section 3) are sums over it."""
+"""The trace of an experiment, step by step, and its file; regret R_t and communication C_t (Section 3) are its sums."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,15 @@ from fedgo._checks import count, require, require_each, require_kind
 class Trace:
     """The record of an experiment, step by step, for S runs: first Phase I, then Phase II.
 
-    All arrays have the shape (S, steps), and the first ``phase_one`` steps are Phase I. ``arm`` int64 holds the arms,
-    ``reward`` the rewards and ``regret`` the instantaneous regrets f(x*) − f(x_t). ``up`` and ``down`` int64 are the
-    scalars sent to and from the server, and ``sync`` says whether a step ended with a synchronisation. ``notes`` holds
-    by name what the learner said about each step. Two traces are equal if all entries of all arrays are.
+    All arrays have the shape (S, steps), and the first ``phase_one`` = T₀ steps are Phase I. ``arm`` int64 holds the
+    arms that are pulled, ``reward`` the rewards and ``regret`` the instantaneous regrets f(x*) − f(x_t), both float64.
+    ``up`` and ``down`` int64 are the scalars sent to and from the server, and ``sync`` bool says whether a step ends
+    with a synchronisation. ``notes`` holds the learner's notes on each step by name. ``algorithm`` and ``problem`` are
+    names, and ``clients`` is N. Two traces are equal if their names, numbers and all entries of their arrays are.
+
+    Raises:
+        TypeError: A field is of another kind.
+        ValueError: A shape, a dtype or a number does not fit.
     """
 
     algorithm: str
@@ -61,7 +66,7 @@ class Trace:
         )
 
     def _entries(self) -> dict[str, Any]:
-        """Return every field by its name, and every note by the name that it has in a file."""
+        """Return every field but the notes by its name, and every note by the name that it has in a file."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
         return named | {_NOTE + name: values for name, values in self.notes.items()}
 
@@ -79,8 +84,8 @@ class Trace:
     def failed_fits(self) -> Tensor:
         """The number of synchronisations in each run that were followed by a failed fit, (S,) int64.
 
-        After a failed fit the pulls follow an earlier one, as the note ``kept_fit`` says. A run in which nothing is
-        fitted has 0. A fit after the last step does not count, because no pull follows it.
+        The note ``kept_fit`` says at each step whether the learner had to keep an earlier fit, because the last one
+        failed. A trace without this note has 0. A fit after the last step does not count, because no pull follows it.
         """
         kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
         return (self.sync[:, :-1] & kept[:, 1:]).sum(1)
@@ -97,11 +102,16 @@ class Trace:
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":
-        """Return one trace of the runs of several traces of the same experiment, in their order."""
+        """Return one trace with the runs of several traces of the same experiment, in their order.
+
+        Raises:
+            ValueError: There is no trace, or the traces differ in a name, in N, in T₀, in the number of steps or in the
+                names of their notes.
+        """
         require(len(traces) >= 1, "traces", traces, "give at least one trace")
         kinds = {
             (t.algorithm, t.problem, t.clients, t.phase_one, t.arm.shape[1], *sorted(t.notes)) for t in traces
-        }  # the steps with them, and what there are notes of
+        }
         require(len(kinds) == 1, "the experiments", sorted(kinds), "join the runs of one experiment only")
         whole: dict[str, Any] = {
             name: torch.cat([getattr(trace, name) for trace in traces]) for name in _ARRAYS
@@ -112,10 +122,11 @@ class Trace:
     def to_frame(self) -> Any:
         """Return a pandas frame with a row for each run.
 
-        Its columns are the final ``regret``; ``late_regret``, the mean regret of a step in the last tenth of the steps;
-        ``misses_best``, whether the best arm is not pulled in that tenth; the ``scalars`` sent, those of Phase II and
-        those of its second half; the ``synchronisations``; and `failed_fits`. The last tenth of n steps is ⌈n/10⌉
-        steps.
+        Its columns are the final cumulative ``regret``; ``late_regret``, the mean regret of a step in the last tenth of
+        the steps; ``misses_best``, whether the best arm is never pulled in that tenth; ``scalars``, all scalars sent;
+        ``scalars_phase_two`` and ``scalars_late``, those of Phase II and those of its second half;
+        ``synchronisations``, their number; and `failed_fits`. The last tenth of n steps is ⌈n/10⌉ steps. Further
+        columns are ``problem``, ``algorithm`` and ``run``, the position of the run.
         """
         import pandas
 
@@ -136,7 +147,11 @@ class Trace:
         return pandas.DataFrame(about | {name: values.numpy() for name, values in columns.items()})
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to one ``.npz`` file; a file that was there stays whole until the new one is complete."""
+        """Write the trace to the ``.npz`` file ``path``; an older file stays whole until the new one is complete.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
         _files.write_arrays(path, "the trace", entries, arrays)
@@ -146,7 +161,8 @@ class Trace:
         """Return the trace that `save` wrote to ``path``.
 
         Raises:
-            ValueError: The file is damaged or something else; the message names it.
+            ValueError: The file is damaged, or is no trace; the message names the file.
+            OSError: There is no such file, or it cannot be read.
         """
         with _files.refused_by_name(path, "the trace", "a saved Trace"):
             about, arrays = _files.read_arrays(path, "the trace", _ARRAYS)

@@ -27,7 +27,7 @@ def test_the_mode_is_kept_and_a_link_is_followed(tmp_path):
     path.chmod(0o664)
     _files.write_arrays(link, "the thing", {"k": 2}, ARRAYS)
     assert link.is_symlink() and kept(path) == 2 and stat.S_IMODE(path.stat().st_mode) == 0o664
-    with pytest.raises(ValueError, match=r"the thing file is .*give that of a file"):
+    with pytest.raises(ValueError, match=r"the thing file is .*give the path of a file"):
         _files.write_arrays(tmp_path, "the thing", {}, ARRAYS)
 
 

@@ -37,5 +37,5 @@ def played(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_arm_scalar_or_synchronisation_has_moved(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if PLAYED.is_dir():
-        monkeypatch.setenv(traces.FOLDER, str(PLAYED))
+        monkeypatch.setenv(traces.VARIABLE, str(PLAYED))
     assert played(name) == FROZEN[name]

@@ -18,7 +18,7 @@ FEW = ["Uniform", "DisLinUCB"]
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A store."""
-    monkeypatch.setenv(traces.FOLDER, str(tmp_path))
+    monkeypatch.setenv(traces.VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -44,7 +44,7 @@ def small(runs=3, **changes):
 
 
 def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
-    monkeypatch.delenv(traces.FOLDER, raising=False)
+    monkeypatch.delenv(traces.VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         evaluate("hartmann6", 1, algorithms=FEW)
@@ -56,9 +56,9 @@ def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
 def test_stored_and_computed_traces_are_the_same(name, tmp_path, monkeypatch):
     """At once, and in the pieces that the store makes of it."""
     setting = tuned("hartmann6", name)
-    monkeypatch.delenv(traces.FOLDER, raising=False)
+    monkeypatch.delenv(traces.VARIABLE, raising=False)
     whole = ALGORITHMS[name].run(small(3), setting)
-    monkeypatch.setenv(traces.FOLDER, str(tmp_path))
+    monkeypatch.setenv(traces.VARIABLE, str(tmp_path))
     for runs in (2, 3, 1):
         assert ALGORITHMS[name].run(small(runs), setting) == whole.first(runs)
 
@@ -69,13 +69,6 @@ def test_only_what_is_lacking_is_computed(folder, computed):
     assert computed == [(name, (0, 1)) for name in FEW]
     evaluate("hartmann6", 4, algorithms=FEW)
     assert computed[2:] == [(name, (2, 3)) for name in FEW]
-
-
-def test_a_run_is_found_wherever_it_is_asked_for(folder, computed):
-    problem = hartmann6(6, arms=8)
-    for positions in ((2, 3, 4), (3, 2), (0, 3, 5)):
-        ALGORITHMS["Uniform"].run(World(problem.only(*positions), 3, 6), {})
-    assert computed == [("Uniform", (2, 3, 4)), ("Uniform", (0, 5))]
 
 
 def other_arms(one):
@@ -105,7 +98,7 @@ def test_another_problem_is_not_taken_for_this(folder, other, monkeypatch):
     ALGORITHMS["DisLinUCB"].run(World(clustered("magic", 3, sigma=0.2), 3, 6), setting)
     ALGORITHMS["DisLinUCB"].run(small(), setting)
     found = ALGORITHMS["DisLinUCB"].run(other(), setting)
-    monkeypatch.delenv(traces.FOLDER)
+    monkeypatch.delenv(traces.VARIABLE)
     assert found == ALGORITHMS["DisLinUCB"].run(other(), setting)
 
 

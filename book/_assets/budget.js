@@ -46,12 +46,13 @@ plot.register("budget", (box, { problems }) => {
     unable.sort((a, b) => a.least - b.least);
     ranking.replaceChildren(...able.map((one) => item(one, how)));
     others.textContent = unable.length
-      ? "Beyond this budget: " + unable.map(({ name, least }) => `${name} (from ${plot.number(Math.round(least))})`).join(", ") + "."
+      ? "These send more: " + unable.map(({ name, least }) => `${name} (at least ${plot.number(Math.round(least))})`).join(", ") + "."
       : "";
     const rank = able.findIndex(({ name }) => name === "Fed-GO-UCB") + 1;
     text.textContent =
-      `${problem.select.value}, ${how}: with ${plot.number(Number(budget.toPrecision(2)))} scalars ${able[0]?.name ?? "nobody"} is first` +
-      (rank ? ` and Fed-GO-UCB number ${rank} of ${able.length}.` : ", and Fed-GO-UCB cannot play.");
+      `${problem.select.value}, ${how}, at most ${plot.number(Number(budget.toPrecision(2)))} scalars: ` +
+      (able.length ? `${able[0].name} has the lowest regret` : "every algorithm sends more") +
+      (rank ? `; Fed-GO-UCB has rank ${rank} of ${able.length}.` : able.length ? "; Fed-GO-UCB sends more." : ".");
     svg.setAttribute("aria-label", `final regret over scalars sent, with a budget of ${plot.number(Number(budget.toPrecision(2)))}`);
   };
 

@@ -18,7 +18,7 @@ plot.register("trigger", (box, { scenes }) => {
     let sum = 0;
     total = scene.arm.map((arm) => (sum += scene.loss[arm]));
     slider.input.max = scene.arm.length - 1;
-    slider.input.value = 0;
+    slider.input.value = Math.max(0, (scene.fires.at(-1) ?? 0) - scene.clients); // a round before the last synchronisation
     draw();
   };
 
@@ -29,9 +29,9 @@ plot.register("trigger", (box, { scenes }) => {
     cost(at);
     const client = (scene.first - 1 + at) % scene.clients, arm = scene.arm[at], fires = scene.fires.includes(at);
     text.textContent =
-      `Step ${plot.number(scene.first + at)} of Phase II: client ${client + 1} pulls arm ${arm + 1}, which costs ${plot.number(scene.loss[arm])}; ` +
+      `Step ${plot.number(scene.first + at)} of Phase II: client ${client + 1} pulls arm ${arm + 1}, with regret ${plot.number(scene.loss[arm])}; ` +
       `its n·L is ${plot.number(scene.level[at])}. ` +
-      (fires ? `That is more than γ = ${scene.gamma}: all ${scene.clients} clients synchronise.` : "It says nothing to anybody.");
+      (fires ? `That is more than γ = ${scene.gamma}: all ${scene.clients} clients synchronise.` : "The client sends nothing.");
   };
 
   function clients(at) {

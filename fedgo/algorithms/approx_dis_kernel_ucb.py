@@ -1,11 +1,12 @@
-"""ApproxDisKernelUCB: kernel UCB on Nyström features, k the RBF kernel (Li, H. Wang, M. Wang and H. Wang, NeurIPS
-2022, https://arxiv.org/abs/2206.04835).
+"""ApproxDisKernelUCB: kernel UCB on Nyström features (Li, H. Wang, M. Wang and H. Wang, NeurIPS 2022,
+https://arxiv.org/abs/2206.04835).
 
-With a dictionary Z of arms, φ(x) = K_ZZ^{-1/2}k_Z(x) and A = λI + Σφφᵀ, the index is φᵀA⁻¹Σφy + √β σ(x),
-σ²(x) = (k(x,x) − φᵀφ)/λ + φᵀA⁻¹φ. A client synchronises everybody when the σ² that its own pulls had at the last
-synchronisation add up to more than γ. Then every client draws each of its data for the dictionary with probability
-min(1, q̄σ²(x)) and uploads what it drew, the server broadcasts the dictionary, the clients upload their statistics
-in its features and download the sums.
+With the RBF kernel k, a dictionary Z of arms, φ(x) = K_ZZ^{-1/2}k_Z(x) and A = λI + Σ_s φ_sφ_sᵀ, the index of an arm is
+φᵀA⁻¹Σ_s φ_s y_s + √v with v = β·[(k(x, x) − φᵀφ)/λ + φᵀA⁻¹φ]. We call the bracket the variance of the arm. A client
+triggers a synchronisation when the variances that the arms of its own pulls had at the last synchronisation add up to
+more than γ. Then every client draws each of its data for the dictionary with probability min(1, q̄·variance) and sends
+what it drew, the server broadcasts the dictionary, the clients send their statistics in its features, and the server
+sends the sums.
 """
 
 import math
@@ -40,16 +41,25 @@ def approx_dis_kernel_ucb(
 ) -> Trace:
     """Play ``steps`` steps of ApproxDisKernelUCB, which models the reward by a kernel on a sampled dictionary of arms.
 
-    With q̄ near 1, an arm that was pulled n times, whose σ² is about 1/n, leaves the redrawn dictionary about once in
-    three times and then looks new; the theory of its paper wants q̄ well above 1.
+    An arm that was pulled n times has a variance of about 1/n. With q̄ near 1 it is absent from about one of three
+    redrawn dictionaries, and looks as if it was never pulled until the next one; the theory of the paper wants q̄ well
+    above 1.
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps.
-        settings: λ, β, and as γ the threshold on the variances σ² added up since the last synchronisation.
+        settings: λ, β, the form of the messages, and as γ the threshold on the sum of variances since the last
+            synchronisation.
         lengthscale: The length scale ℓ of the kernel.
         oversampling: The factor q̄ of the probability with which a datum enters the dictionary.
+
+    Returns:
+        The trace, without a Phase I.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
     number("oversampling", oversampling, "give a positive q̄", above=0)
@@ -63,10 +73,10 @@ def approx_dis_kernel_ucb(
 class KernelState(NamedTuple):
     """What the N clients of ApproxDisKernelUCB know in each of S runs, about K arms.
 
-    ``posterior`` is that of the rewards in the features φ of the dictionary. ``rest`` (S, N, K) is (k − φᵀφ)/λ, the
-    variance that these features leave out. ``own`` (S, N, K) are the counts and sums of all the client's own pulls.
-    ``before`` (S, N, K) is σ² of each arm right after the last synchronisation. ``spent`` (S, N) is the sum of these σ²
-    over the arms pulled since then, and ``fresh`` (S, N) the number of these pulls.
+    ``posterior`` is that of the rewards in the features φ of the dictionary. ``rest`` (S, N, K) is (k(x, x) − φᵀφ)/λ,
+    the variance that these features leave out. ``own`` (S, N, K) holds the counts and sums of all the client's own
+    pulls. ``before`` (S, N, K) is the variance of each arm right after the last synchronisation. ``spent`` (S, N) is
+    the sum of these variances over the client's pulls since then, and ``fresh`` (S, N) the number of these pulls.
     """
 
     posterior: Posterior
@@ -82,7 +92,7 @@ class NystroemKernel:
     """N = ``learners`` clients with a Nyström approximation of a kernel on the arms of ``problem``.
 
     ``kernel`` (S, K, K) is the kernel and ``oversampling`` is q̄. Before the first synchronisation the dictionary is
-    empty and all arms look alike, so that each client's own order of ties decides.
+    empty and all arms have the same index, so that each client's own order of ties decides.
     """
 
     learners: int
@@ -92,33 +102,35 @@ class NystroemKernel:
     oversampling: float
 
     def begin(self) -> KernelState:
-        """Return the state without data and with an empty dictionary: mean 0 and σ² = k(x, x)/λ."""
+        """Return the state without data and with an empty dictionary, where each mean is 0 and each variance 1/λ."""
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
         posterior = Posterior(own.sums.new_zeros(*own.sums.shape, arms), own.sums)
-        return KernelState(posterior, prior, prior, own, own.sums[..., 0], own.sums[..., 0])
+        zero = own.sums[..., 0]
+        return KernelState(posterior, rest=prior, before=prior, own=own, spent=zero, fresh=zero)
 
     def index(self, state: KernelState) -> Tensor:
         """Return the upper confidence bound of each arm, (S, N, K)."""
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
-        """Return whether the sum of σ² since the last synchronisation exceeds γ with this pull, (S, N) bool."""
-        return state.spent + _at(state.before, arm) > self.settings.gamma
+        """Return whether the sum of variances since the last synchronisation exceeds γ with this pull, (S, N) bool."""
+        return state.spent + _of_arm(state.before, arm) > self.settings.gamma
 
     def learn(self, state: KernelState, arm: Tensor, reward: Tensor, turn: Tensor) -> KernelState:
         """Return the state after the pull, in the features of the current dictionary."""
         return state._replace(
             posterior=state.posterior.absorb(arm, reward, turn),
             own=state.own.record(arm, reward, turn),
-            spent=state.spent + turn * _at(state.before, arm),
+            spent=state.spent + turn * _of_arm(state.before, arm),
             fresh=state.fresh + turn,
         )
 
     def synchronise(self, state: KernelState, star: Star, when: When) -> KernelState:
-        """Return the state after a new dictionary is drawn with the current variances and the statistics are sent in
-        its features.
+        """Return the state after the runs ``when.run`` drew a new dictionary and sent their statistics in its features.
+
+        Each datum is drawn with the variance of its arm before the synchronisation.
         """
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
@@ -126,9 +138,12 @@ class NystroemKernel:
         return place(state, when.run, self._refit(drawn.any(1), own, when.run))
 
     def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
-        """Return which arms each client draws, (R, N, K) bool: each of its data with probability min(1, q̄σ²)."""
+        """Return which arms each client draws for the dictionary, (R, N, K) bool.
+
+        A client draws each of its ``own`` data with probability min(1, q̄·``variance``).
+        """
         chance = (self.oversampling * variance).clamp(0, 1)
-        missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if each of its data is
+        missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if none of its n data is drawn
         sources = (
             generator(self.problem.seed, self.problem.runs[r], f"dictionary at {step}")
             for r, step in zip(when.run.tolist(), when.step.tolist(), strict=True)
@@ -136,13 +151,15 @@ class NystroemKernel:
         return uniform_draws(sources, *missed.shape[1:]) < 1 - missed
 
     def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
-        """Book the four messages: the drawn arms up, the dictionary down, and the statistics in its features up and
-        down.
+        """Book the four messages of a synchronisation.
+
+        The clients send the arms that they drew, the server sends the dictionary, the clients send their statistics in
+        its features, and the server sends the sums of these.
         """
         d_x, arms = self.problem.arms.shape[-1], own.counts.shape[-1]
         dictionary = drawn.any(1)
         members = dictionary.sum(1)
-        # with counts the form is fixed: to be sent the news only, one must have been sent all older counts
+        # who is sent only the news as counts must have been sent all older ones, so that the form cannot change
         encoding = "counts" if names_arms(self.settings.encoding) else self.settings.encoding
         datum = 1 if encoding == "counts" else d_x
         star.collect(Message(drawn, datum * drawn.sum(2)), when)
@@ -154,24 +171,23 @@ class NystroemKernel:
         star.broadcast(Message(total, down), when)
 
     def _refit(self, dictionary: Tensor, own: Tally, run: Tensor) -> KernelState:
-        """Return the state that all clients of the runs share after a synchronisation, with their ``own`` data (R, N,
-        K).
+        """Return the state of R runs after a synchronisation, with the new ``dictionary`` (R, K) and the clients'
+        ``own`` data (R, N, K).
         """
         kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
         total = own.summed()
         posterior = condition(features, torch.zeros_like(total.sums), lam, total)
         rest = (kernel.diagonal(dim1=-2, dim2=-1) - features.square().sum(-1)).clamp(min=0) / lam
-        blank = torch.zeros_like(own.counts[..., 0])
-        shared = Posterior(*(part.unsqueeze(1) for part in posterior))
-        rest = rest.unsqueeze(1)
-        return KernelState(shared, rest, shared.variance + rest, own, blank, blank)
+        shared = Posterior(posterior.covariance.unsqueeze(1), posterior.mean.unsqueeze(1))
+        rest, zero = rest.unsqueeze(1), torch.zeros_like(own.counts[..., 0])
+        return KernelState(shared, rest, before=shared.variance + rest, own=own, spent=zero, fresh=zero)
 
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
-    """Return k(x, x') = exp(−|x − x'|²/(2ℓ²)) for all pairs of the ``arms`` (..., K, d_x), (..., K, K).
+    """Return the RBF kernel k(x, x') = exp(−|x − x'|²/(2ℓ²)) for all pairs of the ``arms`` (..., K, d_x), (..., K, K).
 
-    ``lengthscale`` is ℓ.
+    ``lengthscale`` is ℓ > 0.
     """
     number("lengthscale", lengthscale, "give a positive length scale ℓ", above=0)
     difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
@@ -179,7 +195,8 @@ def rbf(arms: Tensor, lengthscale: float) -> Tensor:
 
 
 def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
-    """Return features φ of all arms, (..., K, K), with φφᵀ = K_XZ K_ZZ⁻¹ K_ZX for the dictionary Z.
+    """Return the Nyström features φ of all arms as rows, (..., K, K), so that φφᵀ = K_XZ K_ZZ⁻¹ K_ZX for a dictionary
+    Z.
 
     ``kernel`` (..., K, K) is the kernel, and ``dictionary`` (..., K) is 1 for the arms in Z and 0 for the others. The
     columns of arms outside Z are 0. With all arms in Z, φφᵀ is the kernel.
@@ -192,10 +209,10 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: KernelState) -> Tensor:
-    """Return σ² of each arm, (S, N, K): that of the posterior and what the dictionary leaves out."""
+    """Return the variance of each arm, (S, N, K): that of the posterior and what the dictionary leaves out."""
     return state.posterior.variance + state.rest
 
 
-def _at(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) at ``arm`` (...)."""
+def _of_arm(values: Tensor, arm: Tensor) -> Tensor:
+    """Return the entry of ``values`` (..., K) for each ``arm`` (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

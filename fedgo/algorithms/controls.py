@@ -1,9 +1,9 @@
-"""Controls that the paper does not have: uniform play, UCB1 on counts that all share at once, kernel UCB.
+"""Controls that the paper does not have: uniform play, UCB1 with counts shared at once, and kernel UCB on all data.
 
-UCB1 plays argmax_x of the mean + √(2β ln t/n) (Auer, Cesa-Bianchi and Fischer, Machine Learning 2002,
-https://doi.org/10.1023/A:1013689704352), kernel UCB that of the mean + √β‖φ(x)‖_{Σ⁻¹} on features φ of the RBF kernel,
-whose mean and width are those of kernel ridge regression (Valko et al., UAI 2013, https://arxiv.org/abs/1309.6869).
-State and steps are those of `fedgo.phase_two`.
+UCB1 pulls the arm with the largest mean + √(2β ln t/n) after n of t pulls (Auer, Cesa-Bianchi and Fischer, Machine
+Learning 2002, https://doi.org/10.1023/A:1013689704352). Kernel UCB pulls the arm with the largest mean +
+√β‖φ(x)‖_{Σ⁻¹}, with the mean and the width of kernel ridge regression on features φ of the RBF kernel (Valko et al.,
+UAI 2013, https://arxiv.org/abs/1309.6869). Their states are those of `fedgo.phase_two`.
 """
 
 import torch
@@ -22,7 +22,7 @@ from fedgo.trace import Trace
 
 @on_cpu
 def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
-    """Play a uniformly drawn arm at every step, and send nothing."""
+    """Play a uniformly drawn arm at each of ``steps`` steps, and send nothing; N is ``clients``."""
     require_run(problem, clients, steps)
     arm, reward, ledger = explore(problem, steps, "uniform")
     regret, sync = problem.regret(arm), torch.zeros_like(arm, dtype=torch.bool)
@@ -31,22 +31,22 @@ def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
 
 @on_cpu
 def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """Play UCB1 on counts and sums that all clients share at once; it ignores the features.
+    """Play ``steps`` steps of UCB1 on counts and sums that all N = ``clients`` clients share after every pull.
 
-    The index of an arm is its mean reward plus √(2β ln t/n), and β = 1 is UCB1 for rewards in [0, 1]. A pull is sent as
-    an arm's number and a reward: 2 scalars up and 2N scalars down.
+    It ignores the features. The index of an arm is its mean reward plus √(2β ln t/n), with the β of ``settings``; β = 1
+    is UCB1 for rewards in [0, 1]. A pull is sent as the number of its arm and its reward: 2 scalars up and 2N down.
     """
     require_run(problem, clients, steps, settings)
     runs, arms = problem.means.shape
     apart = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)  # a feature for each arm
     offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
-    def ucb1(posterior: Estimates, known: Tally) -> Tensor:
+    def ucb1(posterior: Estimates, data: Tally) -> Tensor:
         """Return the index of each arm, which is infinite for arms that were never pulled."""
-        pulls = known.counts.clamp(min=1)
-        t = known.counts.sum(-1, keepdim=True).clamp(min=1)
-        index = known.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
-        return torch.where(known.counts > 0, index, torch.inf)
+        pulls = data.counts.clamp(min=1)
+        t = data.counts.sum(-1, keepdim=True).clamp(min=1)
+        index = data.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
+        return torch.where(data.counts > 0, index, torch.inf)
 
     learner = Immediate(1, apart, offsets, arms, settings, ucb1, datum=2, in_place=True)
     return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
@@ -56,10 +56,11 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
 def exact_kernel_ucb(
     problem: Problem, clients: int, steps: int, settings: Settings, lengthscale: float = 1.0
 ) -> Trace:
-    """Play kernel UCB with the RBF kernel on all data, which are synchronised at every step.
+    """Play ``steps`` steps of kernel UCB with the RBF kernel on all data, which are synchronised after every pull.
 
-    A pull costs d_x + 1 scalars up and N times as many down. Any factor Φ of the kernel ΦΦᵀ serves as features; we use
-    the symmetric eigendecomposition, which also takes arms that are nearly equal.
+    ``settings`` has λ and β, and ``lengthscale`` is that of the kernel. A pull costs d_x + 1 scalars up and N times as
+    many down, with N = ``clients``. Any factor Φ of the kernel ΦΦᵀ serves as features; we use the symmetric
+    eigendecomposition, which also works for arms that are nearly equal.
     """
     require_run(problem, clients, steps, settings)
     require_prior(1.0, settings.lam)

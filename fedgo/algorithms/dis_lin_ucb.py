@@ -1,8 +1,8 @@
 """DisLinUCB: LinUCB on the arms themselves (Wang, Hu, Chen and Wang, ICLR 2020, https://arxiv.org/abs/1904.06309).
 
-θ = (A + λI)⁻¹b with A = Σ xxᵀ, b = Σ xy; the index is xᵀθ + √β‖x‖_{(A+λI)⁻¹}; client i synchronises everybody
-when n_i·ln(det A_i/det(A_i − ΔA_i)) > γ, at a cost of 2N(d_x² + d_x) scalars. State and steps are those of
-`fedgo.phase_two`, with the arms as features.
+With A = λI + Σ xxᵀ, b = Σ xy and θ = A⁻¹b, the index of an arm is xᵀθ + √β‖x‖_{A⁻¹}. Client i triggers a
+synchronisation when n_i·ln(det A_i/det(A_i − ΔA_i)) > γ, with its n_i pulls and its ΔA_i since the last one. This costs
+2N(d_x² + d_x) scalars. The learners are those of `fedgo.phase_two`, with the arms as features.
 """
 
 import torch
@@ -17,7 +17,7 @@ from fedgo.trace import Trace
 
 @on_cpu
 def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """Play ``steps`` steps of DisLinUCB, with the squared radius ``settings.beta``."""
+    """Play ``steps`` steps of DisLinUCB with N = ``clients`` clients and the λ, β and γ of ``settings``."""
     require_run(problem, clients, steps, settings)
     arms = problem.arms.unsqueeze(1)
     d_x = arms.shape[-1]

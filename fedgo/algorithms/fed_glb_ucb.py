@@ -1,9 +1,10 @@
 """Fed-GLB-UCB: a generalised linear model E[y] = μ(xᵀθ) (Li and Wang, NeurIPS 2022, https://arxiv.org/abs/2202.01087).
 
-Between synchronisations a client takes online Newton steps θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ and collects b ← b + x xᵀθ
-(θ before the step); its index is xᵀA⁻¹b + √β‖x‖_{A⁻¹}, A = λI + Σ xxᵀ. On the same event as DisLinUCB the clients
-upload ΔA, fit θ to all data by accelerated gradient descent (2N d_x scalars a round) until the regularised loss per
-datum is within 1/(Nt)² of its minimum, and download A, b = (A − λI)θ and θ.
+With A = λI + Σ xxᵀ the index of an arm is xᵀA⁻¹b + √β‖x‖_{A⁻¹}. After a pull a client takes an online Newton step
+θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where c_μ ≤ μ', and adds x·xᵀθ to b, with the θ before the step. On the same event as
+DisLinUCB all clients send ΔA, they fit θ to all data by accelerated gradient descent (2N d_x scalars for each round)
+until the regularised loss per datum is within 1/(Nt)² of its minimum after t steps, and the server sends A,
+b = (A − λI)θ and θ.
 """
 
 import math
@@ -28,8 +29,9 @@ MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
 
 
 class Link(NamedTuple):
-    """A link function μ = ``mean``, with the bounds ``least`` ≤ μ' ≤ ``most`` that the Newton step and the
-    descent use.
+    """A link function μ = ``mean`` with bounds ``least`` ≤ μ' ≤ ``most`` on its slope.
+
+    The Newton step uses the lower bound c_μ, and the descent the upper one.
     """
 
     mean: Callable[[Tensor], Tensor]
@@ -51,22 +53,38 @@ def fed_glb_ucb(
     settings: Settings,
     link: Literal["identity", "logistic"] = "identity",
 ) -> Trace:
-    """Play ``steps`` steps of Fed-GLB-UCB, which fits a generalised linear model with the ``link`` function."""
+    """Play ``steps`` steps of Fed-GLB-UCB, which fits a generalised linear model to all rewards.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number of steps.
+        settings: λ, β, γ and the form of the messages.
+        link: The name of the link function μ in `LINKS`.
+
+    Returns:
+        The trace, without a Phase I.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
+        ArithmeticError: A fit did not reach its tolerance.
+    """
     require_run(problem, clients, steps, settings)
     require_prior(problem.arms.square().sum(-1).amax(), settings.lam)
     require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
     learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
     nothing = Exploration.nothing(len(problem.runs))
-    # a fit of one run takes as long as one of many
+    # fits of many runs at once take as long as the fit of one
     return simulate("Fed-GLB-UCB", problem, learner, nothing, clients, steps, together=True)
 
 
 class LinkState(NamedTuple):
     """What the N clients and the server of Fed-GLB-UCB know in each of S runs.
 
-    Of each client: ``inverse`` A⁻¹ (S, N, d, d), ``b`` and ``theta`` θ (S, N, d), all its ``own`` counts and sums (S,
-    N, K), and since the last synchronisation the counts ``fresh`` (S, N, K) and the log-ratio ``gain`` (S, N). Of the
-    server: ``gram`` A (S, d, d), and ``fitted`` θ (S, d), from which its next fit starts.
+    A client has ``inverse`` A⁻¹ (S, N, d_x, d_x), ``b`` and ``theta`` θ (S, N, d_x), the counts and sums ``own`` (S, N,
+    K) of all its pulls, the counts ``fresh`` (S, N, K) of its pulls since the last synchronisation, and their log-ratio
+    ``gain`` (S, N). The server has ``gram`` A (S, d_x, d_x) and ``fitted`` θ (S, d_x), from which its next fit starts.
     """
 
     inverse: Tensor
@@ -81,7 +99,10 @@ class LinkState(NamedTuple):
 
 @dataclass(frozen=True)
 class GeneralisedLinear:
-    """N = ``learners`` clients with generalised linear models on ``arms`` (S, K, d_x)."""
+    """N = ``learners`` clients with a generalised linear model each, of the rewards of ``arms`` (S, K, d_x).
+
+    ``settings`` has λ, β, γ and the form of the messages, and ``link`` is the link function.
+    """
 
     learners: int
     arms: Tensor
@@ -89,19 +110,20 @@ class GeneralisedLinear:
     link: Link
 
     def begin(self) -> LinkState:
-        """Return the state with A = λI and b = θ = 0."""
+        """Return the state without data, with A = λI and b = θ = 0."""
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
         inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
         gram = (self.settings.lam * eye).expand(runs, d, d)
         vector = torch.zeros(runs, self.learners, d, dtype=torch.float64)
         own = Tally.blank(runs, self.learners, arms)
-        return LinkState(inverse, vector, vector, own, own.counts, vector[..., 0], gram, vector[:, 0])
+        gain, fitted = vector[..., 0], vector[:, 0]
+        return LinkState(inverse, vector, vector, own, own.counts, gain, gram, fitted)
 
     def index(self, state: LinkState) -> Tensor:
-        """Return xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each arm, (S, N, K).
+        """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each arm, (S, N, K).
 
-        The link increases, so that the order of the linear parts is that of the optimistic rewards.
+        μ increases, so that the arm with the largest index also has the largest optimistic reward.
         """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
@@ -109,13 +131,13 @@ class GeneralisedLinear:
         return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: LinkState, arm: Tensor) -> Tensor:
-        """Return whether the event of DisLinUCB fires for A after the pull, (S, N) bool."""
+        """Return whether the event of DisLinUCB fires after each client pulls its ``arm`` (S, N), (S, N) bool."""
         _, variance = self._pulled(state, arm)
         pulls = state.fresh.sum(-1) + 1
         return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: LinkState, arm: Tensor, reward: Tensor, turn: Tensor) -> LinkState:
-        """Return the state after the pull, which changes A and b and moves θ by an online Newton step."""
+        """Return the state after the pulls of the clients with ``turn`` 1, which change A, b and θ."""
         x, variance = self._pulled(state, arm)
         predicted = (x * state.theta).sum(-1)
         seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + variance).sqrt().unsqueeze(-1)
@@ -133,15 +155,15 @@ class GeneralisedLinear:
         )
 
     def synchronise(self, state: LinkState, star: Star, when: When) -> LinkState:
-        """Return the state after the clients sent ΔA, θ was fitted over the star, and A, b and θ were sent to all.
+        """Return the state after the runs ``when.run`` sent ΔA, fitted θ over ``star``, and received A, b and θ.
 
-        The clients' own data are not sent.
+        With a form of messages that names arms, the clients send counts and sums instead, and the server fits alone.
         """
         run = when.run
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
         pulls, (count, d) = state.fresh[run].sum(-1), arms.shape[-2:]
         fresh = (arms * state.fresh[run].unsqueeze(-1)).mT @ arms
-        packed = names_arms(encoding)  # counts and sums go up, and the server fits alone
+        packed = names_arms(encoding)
         cost = scalars("counts", d, pulls, count) if packed else scalars(encoding, d, pulls, count, vectors=0)
         gram = state.gram[run] + star.collect(Message(fresh, cost), when).sum(1)
         own = state.own.of(run)
@@ -150,66 +172,69 @@ class GeneralisedLinear:
         b = (data @ theta.unsqueeze(-1)).squeeze(-1)
         vectors = 2 * d if encoding == "dense" else d  # θ, and b, which follows from A and θ
         star.broadcast(Message(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram))
-        blank = torch.zeros_like(state.gain[run])
-        fresh = torch.zeros_like(own.counts)
-        new = LinkState(
-            inverse.unsqueeze(1), b.unsqueeze(1), theta.unsqueeze(1), own, fresh, blank, gram, theta
-        )
-        return place(state, run, new)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram)).unsqueeze(1)
+        fresh, gain = torch.zeros_like(own.counts), torch.zeros_like(state.gain[run])
+        common = LinkState(inverse, b.unsqueeze(1), theta.unsqueeze(1), own, fresh, gain, gram, fitted=theta)
+        return place(state, run, common)
 
     def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features x (S, N, d) of ``arm`` (S, N), and ‖x‖²_{A⁻¹} (S, N)."""
+        """Return the features x (S, N, d_x) of each ``arm`` (S, N), and ‖x‖²_{A⁻¹} (S, N)."""
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
     def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
-        """Return the θ (R, d) that minimises (1/n)[Σ m(xᵀθ) − y xᵀθ + λ|θ|²/2] with m' = μ, to within 1/(Nt)².
+        """Return the θ (R, d_x) that minimises the regularised loss per datum to within 1/(Nt)².
 
-        The descent starts from ``theta``. Each of its steps is a round of ``ask``, in which the clients send their
-        gradients and the server needs their sum.
+        The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2] with m' = μ, over the t data of all clients.
+
+        Args:
+            own: The data of each client, (R, N, K).
+            gram: A, (R, d_x, d_x).
+            theta: Where the descent starts, (R, d_x).
+            ask: Returns, for some of the runs, how a point is sent to the clients and their gradients come back.
+            when: The runs and the step at which the scalars are booked.
         """
         lam, total = self.settings.lam, own.summed()
         pulls = total.counts.sum(-1, keepdim=True)
-        target = 1 / (self.learners * pulls).square()  # every step so far is somebody's pull: t = Σ n
+        target = (
+            1 / (self.learners * pulls).square()
+        )  # every step so far was the pull of a client: t is their number
         size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
 
         def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
-            """Return the gradient of the objective of the runs ``left`` (n,), as a function of points (n, d)."""
+            """Return the gradient of the loss in the runs ``left`` (n,), as a function of points (n, d_x)."""
             exchange = ask(When(when.run[left], when.step[left]))
             arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
 
             def gradients(point: Tensor) -> Message[Tensor]:
-                """Return the message of the clients: the gradient of the summed loss at ``point``, without the ridge
-                term.
-                """
+                """Return the message of the clients, t times the gradient at ``point`` of the loss without λ."""
                 error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
                 return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
 
             def gradient(point: Tensor) -> Tensor:
-                """Return the gradient of the whole objective at ``point``, after one exchange."""
+                """Return the gradient of the whole loss at ``point``, after one exchange."""
                 summed: Tensor = exchange(gradients, Message(point.unsqueeze(1), point.shape[-1]))
                 return torch.add(summed, point, alpha=lam) / n
 
             return gradient
 
-        # F is λ/n-strongly convex: it is within |∇F|²n/(2λ) of its minimum
+        # the loss is λ/t-strongly convex: it is within |gradient|²·t/(2λ) of its minimum
         return nesterov(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
 
 
 def nesterov(
     objective: Callable[[Tensor], Callable[[Tensor], Tensor]], start: Tensor, size: Tensor, small: Tensor
 ) -> Tensor:
-    """Minimise R functions F at once by Nesterov's descent, and return their minimisers (R, d).
+    """Minimise R functions h at once by Nesterov's accelerated descent, and return their minimisers (R, d).
 
-    θ⁺ = z − s∇F(z), w⁺ = (1 + √(1 + 4w²))/2, z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ). Where the momentum points uphill it starts
-    again with w = 1 (O'Donoghue and Candès 2015).
+    A step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s. If the
+    step points uphill, the momentum starts again with w = 1 (O'Donoghue and Candès 2015).
 
     Args:
-        objective: Gives ∇F of the functions whose numbers it gets, (n,); it is called again when some are finished.
+        objective: Returns ∇h of the functions with the given numbers, (n,); it is called again when some are finished.
         start: Where the descent begins, (R, d).
         size: The step size s, (R, 1).
-        small: The value of |∇F|² at which a function is finished, (R,).
+        small: The value of |∇h|² at which a function is finished, (R,).
 
     Raises:
         ArithmeticError: Some function is not finished after `MOST_ROUNDS` steps.
@@ -225,7 +250,7 @@ def nesterov(
             if done.all():
                 return fitted
             rows = (left, slope, theta, ahead, weight, size, small)
-            left, slope, theta, ahead, weight, size, small = (part[~done] for part in rows)
+            left, slope, theta, ahead, weight, size, small = (values[~done] for values in rows)
             gradient = objective(left)
         moved = torch.addcmul(ahead, slope, size, value=-1)
         change = moved - theta

@@ -4,9 +4,9 @@ Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀)
 
     Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
 
-Fed-GO-UCB synchronises on an event, One-GO-UCB at every step, N-GO-UCB (Section 6) never, with N oracles that each fit
-one client's own Phase I data. State and steps are those of `fedgo.phase_two`, the argmax is first-order there and that
-of the paper in `fedgo.line_three`.
+Fed-GO-UCB synchronises on an event and One-GO-UCB after every pull. N-GO-UCB (Section 6) never synchronises, and each
+of its clients fits a ŵ₀ of its own to its own data of Phase I. The learners are those of `fedgo.phase_two`, with the
+first-order index, or with the index of `fedgo.line_three`, which is that of the paper.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
 Space = Literal["arms", "parameters"]
-_CACHED = 400  # private models fitted at once: fewer pay more for the calls, more leave the cache
+_FITTED_AT_ONCE = 400  # private models: with fewer the calls cost more, with more the data leave the cache
 
 
 @on_cpu
@@ -47,13 +47,14 @@ def fed_go_ucb(
         start: Phase I on the same problem, a `shared_start`.
         settings: λ, β, γ and the form of the messages.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
-        space: "arms" computes with O(NK²) numbers; "parameters" computes with O(K(N + d_w)), for many arms.
+        space: "arms" computes with O(NK²) numbers, and "parameters" with O(K(N + d_w)), for many arms.
 
     Returns:
         The trace of both phases, T₀ + NT steps.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings.
+        ValueError: The start does not fit the problem or the settings, or an argument is out of range.
+        TypeError: An argument is of another kind.
     """
     return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
 
@@ -102,13 +103,13 @@ def private_start(
 ) -> Start:
     """Run Phase I of N-GO-UCB: each client fits its own ŵ₀ to its own share of the pulls, and nothing is sent.
 
-    A client without data (T₀ < N) keeps what the Langevin noise alone makes of w = 0. The arguments are those of
+    The oracle of a client without data (T₀ < N) follows the Langevin noise alone from w = 0. The arguments are those of
     `fedgo.phase_one.shared_start`.
     """
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
-    apart = Shards(*(part.flatten(0, 1).unsqueeze(1) for part in shards))  # a system (S·N, 1, m, …) for each
-    fits, at_once = [], max(1, _CACHED // clients)
+    apart = Shards(*(values.flatten(0, 1).unsqueeze(1) for values in shards))  # S·N systems of one client
+    fits, at_once = [], max(1, _FITTED_AT_ONCE // clients)
     for first in range(0, len(generators), at_once):
         systems = slice(first * clients, (first + at_once) * clients)
         batch = Shards(*(tensor[systems] for tensor in apart))
@@ -123,17 +124,17 @@ def private_start(
 class Immediate(EventTriggered):
     """One model that all N clients share, and that every pull updates at once.
 
-    The client that pulled sends its ΔΣ and Δb, d_w² + d_w scalars, and all N clients receive Σ and b, which makes (N +
-    1)(d_w² + d_w) scalars for each step. Algorithm 1 with γ = 0 makes the same choices and charges 2N(d_w² + d_w),
-    because there all N clients send. If ``datum`` is given, the pull itself is sent, and ``datum`` is its number of
-    scalars (or 2, an arm's number and the reward, if the encoding allows).
+    The client that pulled sends its ΔΣ and Δb, d_w² + d_w scalars, and all N clients receive Σ and b. This makes
+    (N + 1)(d_w² + d_w) scalars for each step. Algorithm 1 with γ = 0 makes the same choices and sends 2N(d_w² + d_w)
+    scalars, because there all N clients send. If ``datum`` is given, the pull itself is sent instead of its statistics:
+    ``datum`` scalars, or 2, the number of the arm and the reward, if the form of the messages allows it and it is less.
     """
 
     datum: int | None = None
 
     @cached_property
     def cost(self) -> Tensor:
-        """Return the number of scalars of one pull, or of its statistics."""
+        """The number of scalars that the client sends after a pull."""
         cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
         if self.datum is None:
             return cost
@@ -156,11 +157,11 @@ class Immediate(EventTriggered):
 
 
 def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:
-    """Refuse a start or settings that do not fit the problem."""
+    """Raise an error if the start or the settings do not fit the problem."""
     require_kind(isinstance(start, Start), "start", start, "give the Start that Phase I leaves")
     require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
-    # what N-GO-UCB's Phase I and Phase II send is nothing, in whatever form
+    # N-GO-UCB sends nothing in either phase, so that the form of the messages does not matter
     start.require_for(problem, settings.encoding if shared else start.encoding, shared)
 
 
@@ -172,24 +173,18 @@ def _linearised(
     settings: Settings,
     argmax: Argmax,
 ) -> EventTriggered:
-    """Return M = ``learners`` learners of a ``kind`` on the gradients at ŵ₀, with the offsets f_x(ŵ₀)."""
+    """Return M = ``learners`` learners of the class ``kind`` on the gradients at ŵ₀, with the offsets f_x(ŵ₀)."""
     kinds = ("first-order", "ascent")
     require(argmax in kinds, "argmax", argmax, f"choose one of {kinds}")
     arms = problem.arms.unsqueeze(1)
-    coordinates = compress(start.network.gradients(start.w0, arms))
+    features = compress(start.network.gradients(start.w0, arms)).features
+    offsets = start.network.values(start.w0, arms)
     optimism: Index | None = None
     if argmax == "ascent":
         if not isinstance(start.network, Network):
             raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
         optimism = LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
-    return kind(
-        learners=learners,
-        features=coordinates.features,
-        offsets=start.network.values(start.w0, arms),
-        dimension=start.network.size,
-        settings=settings,
-        optimism=optimism,
-    )
+    return kind(learners, features, offsets, start.network.size, settings, optimism)
 
 
 def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:

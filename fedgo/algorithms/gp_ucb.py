@@ -1,6 +1,5 @@
-"""GP-UCB with BoTorch's Gaussian process, a yardstick (Srinivas et al., ICML 2010, https://arxiv.org/abs/0912.3995).
-
-The arm of the largest mean + √β·standard deviation under all data, whoever collected them.
+"""GP-UCB with BoTorch's Gaussian process on the data of all clients, for comparison (Srinivas et al., ICML 2010,
+https://arxiv.org/abs/0912.3995).
 """
 
 import torch
@@ -18,8 +17,8 @@ def gp_ucb(
 ) -> Trace:
     """Play GP-UCB with BoTorch's SingleTaskGP on all data: the arm with the largest mean + √β·standard deviation.
 
-    It is slow, because the Gaussian process conditions on each datum, and meant for few runs and steps. A pull is
-    charged as in `exact_kernel_ucb`.
+    It is slow, because the Gaussian process conditions on each datum, and is meant for few runs and steps. A pull costs
+    d_x + 1 scalars up and N times as many down, as in `fedgo.algorithms.controls.exact_kernel_ucb`.
 
     Args:
         problem: S runs of a bandit problem.
@@ -28,10 +27,18 @@ def gp_ucb(
         beta: The squared weight β of the standard deviation.
         first: The number of uniform pulls at the beginning.
         refit: The number of steps between two fits of the hyperparameters.
+
+    Returns:
+        The trace, without a Phase I.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
+        ImportError: BoTorch is not installed; the message says which extra installs it.
     """
     require_run(problem, clients, steps)
-    number("beta", beta, "give a finite squared radius β, at least 0", least=0)
-    count("refit", refit, "fit the hyperparameters every so many steps, at least 1")
+    number("beta", beta, "give a finite squared weight β, at least 0", least=0)
+    count("refit", refit, "give the number of steps between two fits, at least 1")
     count("first", first, f"give 1 to {steps} = steps uniform pulls", most=steps)
     with extra("study"):
         from botorch.acquisition.analytic import UpperConfidenceBound
@@ -43,13 +50,15 @@ def gp_ucb(
     tape = problem.tape(steps)
     low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
     cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)  # as BoTorch's priors expect
-    pulled, reward, _ = explore(problem, steps, "botorch")  # beyond the first, until they are chosen
+    pulled, reward, _ = explore(
+        problem, steps, "botorch"
+    )  # those after ``first`` are replaced by chosen ones
     for run in range(runs):
         x, state = cube[run], None
         for t in range(first, steps):
             past = pulled[run, :t]
             if (reward[run, :t] == reward[run, 0]).all():
-                continue  # equal rewards have no scale; the uniform pull stays
+                continue  # equal rewards have no scale, and the uniform pull stays
             model = SingleTaskGP(x[past], reward[run, :t, None], outcome_transform=Standardize(1))
             if state is None or (t - first) % refit == 0:
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))

@@ -1,1 +1,1 @@
-"""The experiments of the paper: regimes, players, studies, and what their tables say."""
+"""The experiments of the paper: regimes, players, studies, and the results in their tables."""

@@ -1,6 +1,6 @@
-"""``python -m fedgo.experiments NAME``: compute what the table of a study lacks, or play some of its rows again.
+"""Compute the rows that the table of a study lacks, or play some of its rows again and compare them.
 
-``python -m fedgo.beyond NAME`` is the same command with the studies beyond the paper too."""
+``python -m fedgo.experiments NAME`` knows the studies of the paper, and ``python -m fedgo.beyond NAME`` all studies."""
 
 import argparse
 import sys
@@ -13,20 +13,26 @@ from fedgo.experiments.studies import STUDIES
 
 
 def main(package: str = "fedgo.experiments") -> None:
-    """Run or check one study, or some of its players on some of its regimes."""
+    """Run or check one study, or some of its players on some of its regimes, as the command line says.
+
+    ``package`` is the name of the command in the help text.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=__doc__)
-    parser.add_argument("study", choices=list(STUDIES))
-    parser.add_argument("--player", action="append", default=[], help="this one only; may be given again")
-    parser.add_argument("--regime", default="", help="only the regimes with this in their name")
-    parser.add_argument(
-        "--runs", type=int, default=sys.maxsize, help="at most so many runs of the evaluation"
+    option = parser.add_argument
+    option("study", choices=list(STUDIES), help="the study")
+    option(
+        "--player", action="append", default=[], help="play this player only; give it again for more players"
     )
-    parser.add_argument(
-        "--fresh", action="store_true", help="again what is there; without --regime the choices too"
+    option("--regime", default="", help="play only the regimes with this text in their name")
+    option("--runs", type=int, default=sys.maxsize, help="play at most this number of runs of the evaluation")
+    option("--fresh", action="store_true", help="remove the rows asked for and play them again")
+    option(
+        "--check",
+        action="store_true",
+        help="play one row of every player again and compare it with the table",
     )
-    parser.add_argument("--check", action="store_true", help="play a row of every player again and compare")
-    parser.add_argument("--workers", type=int, default=2, help="processes, with one thread each")
-    parser.add_argument("--folder", type=Path, help="where the table is kept, the package unless given")
+    option("--workers", type=int, default=2, help="the number of processes, with one thread each")
+    option("--folder", type=Path, help="the folder of the table; that of the package if it is not given")
     options = parser.parse_args()
     study = STUDIES[options.study]
     folder = options.folder or study.folder
@@ -46,7 +52,8 @@ def main(package: str = "fedgo.experiments") -> None:
     for player, module in missing(study).items():
         print(f"{study.name}: not played: {player}, because {module} is not installed")
     if not comparison["same"].all():
-        sys.exit(f"{study.name}: not the same: {', '.join(comparison['player'][~comparison['same']])}")
+        wrong = ", ".join(comparison["player"][~comparison["same"]])
+        sys.exit(f"{study.name}: not the same: {wrong}; compare the columns with those named 'now' above")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The empirical claims of the paper (`CLAIMS`, from ``data/claims.toml``), each decided by executed runs.
 
 A claim has parts, one for each problem and each algorithm that it compares with. A part is held if its whole 95 %
-bootstrap interval over the runs lies on the claimed side of the threshold, reversed if the whole interval lies on the
-other side, and open if the interval contains the threshold. `verdict_on` makes a verdict of the parts.
+bootstrap interval over the runs lies on the claimed side of a limit, reversed if the whole interval lies on the other
+side, and open if the interval contains the limit. `verdict_on` derives the verdict from the parts.
 
-The runs are a frame with a row for each: problem, player, run, and the columns of `Trace.to_frame`.
+The runs are a frame with a row for each run: problem, player, run, and the columns of `fedgo.trace.Trace.to_frame`.
 """
 
 import tomllib
@@ -27,7 +27,11 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class ClaimPart(NamedTuple):
-    """One comparison that a claim rests on: its estimate and 95 % interval, and its ``state`` against the ``limit``."""
+    """One comparison that a claim rests on.
+
+    ``estimate`` is a ratio, ``low`` and ``high`` are the ends of its 95 % interval, and ``state`` says on which side of
+    the ``limit`` the interval lies.
+    """
 
     label: str
     estimate: float
@@ -39,13 +43,13 @@ class ClaimPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of the paper and what decides whether it holds.
+    """A sentence of the paper, and the comparisons that decide whether it holds.
 
-    ``place`` and ``quote`` say where it stands and in which words, and ``expected`` is the verdict that the book
-    expects. Each part compares the mean final ``quantity`` of one of ``ours`` with that of one of the ``others`` on one
-    of the ``problems``, as a ratio. Without ``others`` a part is the share of Phase II's scalars that are sent in its
-    second half: ½ for linear growth and less for sub-linear growth. A part holds if it lies on the given ``side`` of
-    the ``limit``.
+    ``quote`` is the sentence, ``place`` its place in the paper, and ``expected`` the verdict that the book states. Each
+    part is the mean final ``quantity`` of one of ``ours``, divided by that of one of the ``others``, on one of the
+    ``problems``. Without ``others`` a part is the share of Phase II's scalars that are sent in its second half: ½ for
+    linear growth and less for sub-linear growth. A part is held if its interval lies on the given ``side`` of the
+    ``limit``.
     """
 
     place: str
@@ -60,7 +64,7 @@ class Claim:
 
     @property
     def rule(self) -> str:
-        """What decides the claim, in words, with the limit of each part."""
+        """The rule that decides the claim, in words."""
         quantity = {"regret": "final regret", "scalars": "scalars"}[self.quantity]
         what = f"mean {quantity} of {' or '.join(self.ours)} over that of {'; '.join(self.others)}"
         if not self.others:
@@ -69,40 +73,38 @@ class Claim:
 
 
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
-    """Return the runs of ``traces``, given by experiment and algorithm, as a frame with a row for each run."""
-    return pd.concat(
-        [
-            trace.to_frame().assign(problem=problem, player=player)
-            for problem, of in traces.items()
-            for player, trace in of.items()
-        ],
-        ignore_index=True,
-    )
+    """Return the runs of ``traces``, by the name of an experiment and by algorithm, as a frame with a row for each."""
+    frames = [
+        trace.to_frame().assign(problem=problem, player=player)
+        for problem, by_algorithm in traces.items()
+        for player, trace in by_algorithm.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
 
 
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
-    """Return the verdict on ``claim`` from ``runs``, and the parts it rests on."""
+    """Return the verdict on ``claim`` from the frame ``runs``, and the parts that it rests on."""
     parts = []
-    for problem, own, other in product(claim.problems, claim.ours, claim.others or ("",)):
-        if claim.others:
-            label, compared = f"{own} / {other}", ((own, claim.quantity), (other, claim.quantity))
-        else:
-            label, compared = "second half / all", ((own, "scalars_late"), (own, "scalars_phase_two"))
-        estimated = interval(_ratio, *(column(runs, problem, *one) for one in compared))
-        _, low, high = estimated
+    for problem, ours, other in product(claim.problems, claim.ours, claim.others or ("",)):
+        label, above, below = f"{ours} / {other}", (ours, claim.quantity), (other, claim.quantity)
+        if not claim.others:
+            label, above, below = "second half / all", (ours, "scalars_late"), (ours, "scalars_phase_two")
+        samples = (column(runs, problem, player, quantity) for player, quantity in (above, below))
+        estimate, low, high = interval(_ratio, *samples)
         claimed, opposite = high < claim.limit, low > claim.limit
         if claim.side == "above":
             claimed, opposite = opposite, claimed
         state: State = "held" if claimed else "reversed" if opposite else "open"
-        parts.append(ClaimPart(f"{PROBLEMS[problem].title}: {label}", *estimated, claim.limit, state))
+        title = f"{PROBLEMS[problem].title}: {label}"
+        parts.append(ClaimPart(title, estimate, low, high, claim.limit, state))
     return verdict_on([part.state for part in parts]), parts
 
 
 def verdict_on(states: Sequence[State]) -> Verdict:
     """Return the verdict on a claim whose parts have these ``states``.
 
-    It is "reproduced" if all parts are held, "mostly contradicted" if more are reversed than held, "partly" if some
-    are held and at most as many reversed, and "undecided" if none is held and none reversed.
+    It is "reproduced" if all parts are held, "mostly contradicted" if more parts are reversed than held, "undecided" if
+    none is held and none is reversed, and "partly" otherwise.
     """
     held, reverse = states.count("held"), states.count("reversed")
     if held == len(states):
@@ -113,10 +115,10 @@ def verdict_on(states: Sequence[State]) -> Verdict:
 
 
 def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> list[State]:
-    """Return the state of every ratio that the parts of the judged claims, ``rows``, contain.
+    """Return the state of each ratio in the parts of the judged claims, each ratio once.
 
-    A ratio, the same quantity of the same two algorithms on the same problem, may be a part of several claims; it
-    counts once, with its state in the first of them.
+    The same quantity of the same two algorithms on the same problem may be a part of several claims. It counts once,
+    with its state in the first of them. ``rows`` has a claim, its verdict and its parts.
     """
     states: dict[tuple[str, str], State] = {}
     for claim, _, parts in rows:
@@ -126,7 +128,7 @@ def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> li
 
 
 class Counterfactual(NamedTuple):
-    """The verdict on a ``claim`` with its parts, ``before`` and ``after`` some runs were replaced."""
+    """The verdict on a ``claim`` and its parts, ``before`` and ``after`` some of the runs were replaced by others."""
 
     claim: Claim
     before: tuple[Verdict, list[ClaimPart]]
@@ -134,21 +136,21 @@ class Counterfactual(NamedTuple):
 
 
 def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfactual]:
-    """Return the claims that change their runs when ``others`` replace some of ``runs``, judged before and after.
+    """Return the claims on the problems of ``others``, judged before and after ``others`` replace some of ``runs``.
 
-    Only claims on the problems of ``others`` are judged. The runs of the algorithms that a claim is about are replaced,
-    and with ``baselines`` also those of the algorithms that it compares with.
+    Only the runs of the algorithms that a claim is about are replaced, and with ``baselines`` also those of the
+    algorithms that it compares with. ``runs`` and ``others`` are frames (`outcomes`).
     """
     counterfactuals = []
     for claim in CLAIMS:
-        here = replace(claim, problems=[name for name in claim.problems if name in set(others["problem"])])
-        if here.problems:
+        problems = [name for name in claim.problems if name in set(others["problem"])]
+        if problems:
+            limited = replace(claim, problems=problems)
             new = others if baselines else others[others["player"].isin(claim.ours)]
-            played, replaced = (
-                pd.MultiIndex.from_frame(frame[["problem", "player"]]) for frame in (runs, new)
-            )
+            played = pd.MultiIndex.from_frame(runs[["problem", "player"]])
+            replaced = pd.MultiIndex.from_frame(new[["problem", "player"]])
             after = pd.concat([runs[~played.isin(replaced)], new])
-            counterfactuals.append(Counterfactual(here, judge(here, runs), judge(here, after)))
+            counterfactuals.append(Counterfactual(limited, judge(limited, runs), judge(limited, after)))
     return counterfactuals
 
 
@@ -160,10 +162,10 @@ def column(runs: Any, problem: str, player: str, name: str) -> Array:
 
 
 def _ratio(ours: Array, other: Array, axis: int) -> Any:
-    """Return the ratio of the means."""
+    """Return the mean of ``ours`` divided by the mean of ``other`` along ``axis``."""
     return ours.mean(axis) / other.mean(axis)
 
 
-# In the paper's order; where a key is left out, the default of `Claim` holds.
+# In the order of the paper; for a key that is left out the default of `Claim` holds.
 _TEXT = (DATA / "claims.toml").read_text(encoding="utf-8")
 CLAIMS = [Claim(**values) for values in tomllib.loads(_TEXT)["claim"]]

@@ -1,4 +1,4 @@
-"""What code does, as a hash: two texts that differ in comments, docstrings or layout have the same."""
+"""Hashes of what code does: two texts that differ in comments, docstrings or layout alone have the same hash."""
 
 import ast
 import hashlib
@@ -11,16 +11,16 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def hash_of(parts: Iterable[str | bytes]) -> str:
-    """Return 16 hexadecimal digits that stand for ``parts`` and for the places where they are divided."""
+    """Return a hash of ``parts`` with 16 hexadecimal digits; it depends on where one part ends and the next begins."""
     total = hashlib.sha256()
-    for part in parts:
-        content = part.encode() if isinstance(part, str) else part
+    for text in parts:
+        content = text.encode() if isinstance(text, str) else text
         total.update(f"{len(content)}\0".encode() + content)
     return total.hexdigest()[:16]
 
 
 def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
-    """Yield, for each import of a module ``name``, the name that it binds and the dotted name of what is imported."""
+    """Yield for each import in ``tree``, the module ``name``, the name that it binds and the dotted name imported."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -35,7 +35,7 @@ def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 
 def imported(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield the dotted names of what a module ``name`` imports, and of what it uses of an imported package."""
+    """Yield the dotted names that ``tree``, the module ``name``, imports or uses of the packages that it imports."""
     pairs = [*bound(tree, name)]
     yield from (other for _, other in pairs)
     others = dict(pairs)
@@ -46,28 +46,26 @@ def imported(tree: ast.AST, name: str) -> Iterator[str]:
 
 
 def module_of(name: str, package: Path = PACKAGE) -> str:
-    """Return the module of the ``package`` that defines ``name``, or "" for a folder and for other packages' names.
+    """Return the module of the ``package`` that defines the dotted ``name``, or "" if it is a folder or not of it.
 
-    A name that a folder's ``__init__.py`` imports belongs to the module that it comes from, so that one name more in
-    there changes nothing for modules that do not use it.
+    A name that the ``__init__.py`` of a folder imports belongs to the module that it comes from. Therefore another
+    import in there changes nothing for modules that do not use it.
     """
-    first, *parts = name.split(".")
+    first, *rest = name.split(".")
     folder, path = first, package
-    for part in parts if first == package.name else []:
-        if (path / f"{part}.py").is_file():
-            return f"{folder}.{part}"
-        if not (path / part).is_dir():
+    for step in rest if first == package.name else []:
+        if (path / f"{step}.py").is_file():
+            return f"{folder}.{step}"
+        if not (path / step).is_dir():
             face = path / "__init__.py"
             origins = dict(_read(face, f"{folder}.__init__").bound) if face.is_file() else {}
-            return module_of(origins[part], package) if part in origins else f"{folder}.__init__"
-        folder, path = f"{folder}.{part}", path / part
+            return module_of(origins[step], package) if step in origins else f"{folder}.__init__"
+        folder, path = f"{folder}.{step}", path / step
     return ""
 
 
 def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
-    """Return a hash for each module that defines one of the names ``roots``, and for each that these import from
-    ``package``.
-    """
+    """Return a hash for each module of ``package`` that the names ``roots`` need, directly or through imports."""
     hash_by_module: dict[str, str] = {}
     waiting = [*roots]
     while waiting:
@@ -80,17 +78,13 @@ def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
 
 
 def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAGE) -> str:
-    """Return one hash of the modules of ``roots`` with all that they import, and of the Python files ``files`` by
-    themselves.
-    """
-    parts = [part for pair in hashes(roots, package).items() for part in pair]
-    for name in files:
-        parts += [name, _read(package / name, "").hash]
-    return hash_of(parts)
+    """Return one hash of all modules that the names ``roots`` need, and of Python ``files`` without their imports."""
+    by_name = hashes(roots, package) | {name: _read(package / name, "").hash for name in files}
+    return hash_of(text for pair in by_name.items() for text in pair)
 
 
 def _dotted(node: ast.AST) -> str:
-    """Return ``a.b.c`` as text; an expression that does not begin with a name begins with a dot."""
+    """Return the expression ``a.b.c`` as text; the text of one that does not begin with a name begins with a dot."""
     match node:
         case ast.Attribute(value=value, attr=attribute):
             return f"{_dotted(value)}.{attribute}"
@@ -100,7 +94,7 @@ def _dotted(node: ast.AST) -> str:
 
 
 class _Module(NamedTuple):
-    """What is read off a file: a ``hash`` of what its code does, and the names that it binds and imports."""
+    """A module as read from its file: a ``hash`` of what its code does, and the names that it binds and imports."""
 
     hash: str
     bound: tuple[tuple[str, str], ...]
@@ -108,13 +102,13 @@ class _Module(NamedTuple):
 
 
 def _read(file: Path, name: str) -> _Module:
-    """Return what is read off ``file``, the module ``name``; a file that has not changed is read once."""
+    """Return the module ``name`` as read from ``file``, which is read again only if it has changed."""
     return _read_once(file, file.stat().st_mtime_ns, name)
 
 
 @cache
 def _read_once(file: Path, changed: int, name: str) -> _Module:
-    """Read ``file``, the module ``name``, without its docstrings; ``changed`` is the time of its last change."""
+    """Return the module ``name`` as read from ``file`` without docstrings; ``changed`` is the time of its change."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

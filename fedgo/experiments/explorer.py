@@ -1,7 +1,7 @@
-"""What a reader can play with: data of runs, embedded in a page, and drawn there by the page's own scripts.
+"""Explorers for the pages: data of runs that are embedded in a page and drawn there by its own scripts.
 
-`book/_assets/plot.js` has what the scripts share; `threshold.js`, `budget.js` and `trigger.js` draw one explorer each.
-Nothing is asked of a server.
+``threshold.js``, ``budget.js`` and ``trigger.js`` in ``book/_assets`` draw one explorer each, and share ``plot.js``.
+The page needs no server.
 """
 
 import json
@@ -23,25 +23,31 @@ from fedgo.phase_two import Settings
 from fedgo.theory.replay import replay
 from fedgo.trace import Trace
 
-_POINTS = 60  # of a curve
-_ROWS = 5  # runs whose synchronisations are shown
+_CURVE_POINTS = 60
+_SHOWN_RUNS = 5  # whose synchronisations are shown
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("loss", ["#0072B2", "#D55E00"])
 
 
 def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[float]) -> dict[str, Any]:
-    """Return what one algorithm does on one problem for each threshold, as data for the explorer "threshold".
+    """Return the results of one algorithm on one problem for each threshold, as data for the explorer "threshold".
 
     The data are mean curves over the runs, at steps that are evenly spaced on a logarithmic axis, and the
     synchronisations of five runs.
+
+    Args:
+        within: The problem with N and T.
+        algorithm: The name of an algorithm in `fedgo.experiments.roster.ALGORITHMS`.
+        setting: Its setting.
+        gammas: The thresholds γ.
     """
     traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
-    at = torch.logspace(0, math.log10(steps), _POINTS).round().long().unique() - 1
+    at = torch.logspace(0, math.log10(steps), _CURVE_POINTS).round().long().unique() - 1
     rows = [
         {
             "regret": _short(trace.cumulative_regret[:, at].mean(0)),
             "sent": trace.communication[:, -1].double().mean().item(),
-            "syncs": [(run.nonzero().flatten() + 1).tolist() for run in trace.sync[:_ROWS]],
+            "syncs": [(run.nonzero().flatten() + 1).tolist() for run in trace.sync[:_SHOWN_RUNS]],
             "count": trace.sync.sum(1).double().mean().item(),
         }
         for trace in traces
@@ -58,15 +64,18 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
 def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int) -> dict[str, Any]:
     """Return some steps of Phase II of the first run of ``trace``, as data for the explorer "trigger".
 
-    For each step the data have the arm and n_i L_i of the client whose turn it is, as line 6 sees it. For each arm they
-    have the regret of a pull, and a colour from blue (none) to red (the most).
+    For each step the data have the arm and the left side n_i L_i of line 6, of the client whose turn it is. For each
+    arm they have the regret of a pull, and a colour from blue (no regret) to red (the most).
 
     Args:
-        start: Phase I of the trace.
+        start: The result of Phase I from which the trace was made.
         trace: The trace.
-        settings: The settings that it was played with.
-        first: The first step, which comes right after a synchronisation.
-        last: The step after the last one.
+        settings: The settings of the trace.
+        first: The first step of Phase II that is shown, 0 or one right after a synchronisation.
+        last: The step after the last one that is shown.
+
+    Raises:
+        ValueError: ``first`` is another step.
     """
     trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
     sync = trace.sync[0, trace.phase_one :]
@@ -88,12 +97,12 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
 
 
 def threshold(gamma: float) -> str:
-    """Return γ as it is printed."""
+    """Return γ as text, with ∞ for infinity."""
     return "∞" if math.isinf(gamma) else f"{gamma:g}"
 
 
 def _short(values: Tensor) -> list[float]:
-    """Return each value with four digits."""
+    """Return the values rounded to four significant digits."""
     return [float(f"{value:.4g}") for value in values.tolist()]
 
 
@@ -102,8 +111,8 @@ def explorer(kind: str, figure: str, **data: Any) -> str:
 
     Args:
         kind: "threshold", "budget" or "trigger".
-        figure: The label of the figure that says the same where no script runs.
-        data: The data by name, which JSON can hold.
+        figure: The label of the figure that is shown instead if scripts do not run.
+        data: The data by name, of types that JSON has.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return (

@@ -1,7 +1,8 @@
 """The deterministic inequalities of the analysis of Phase II, evaluated on every step of executed runs."""
 
 import math
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,30 +10,23 @@ from torch import Tensor
 from fedgo._checks import require
 from fedgo.confidence import Tally, ball
 from fedgo.experiments.plays import PhaseTwoRuns
-from fedgo.theory.phase_two import (
-    excess_first_order,
-    excess_in_ball,
-    excess_printed,
-    potential_clipped,
-    regret_phase_two_clipped,
-    synchronisations,
-)
+from fedgo.theory import phase_two as theory
 
-_SLACK = 1 + 1e-9  # rounding
-_LOST = 1e-14  # per C_g²/λ: the widths before the first pulls are that large, and rank-one updates subtract from them
+_SLACK = 1 + 1e-9  # for rounding
+_LOST = 1e-14  # for each unit of C_g²/λ: the squared widths before the first pulls, from which the updates subtract
 
 
 def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
-    """Return where each inequality of the analysis fails on the runs of ``play``, by its name, as boolean tensors.
+    """Return by name where each inequality of the analysis fails on the runs of ``play``, as boolean tensors.
 
-    A tensor has one entry for each thing that its inequality speaks about:
+    The names, their inequalities and the shapes are:
 
     - ``information``: Λ ≤ R, (S,);
     - ``potential``: Σ_t ‖g_t‖²_{Σ_{t−1}⁻¹} ≤ 2Λ, (S,), a theorem if λ ≥ C_g²/2.5129;
     - ``cut_potential``: Σ_t min(1, ‖g_t‖²_{Σ_{t−1}⁻¹}) ≤ Λ/ln 2, (S,), for every λ > 0;
     - ``ratio``: ‖g_t‖² in Σ_{t−1,i}⁻¹ is at most det Σ_{t−1}/det Σ_{t−1,i} times that in Σ_{t−1}⁻¹, (S, NT);
     - ``good_ratio``: in the steps of good epochs it is at most e times that, (n,);
-    - ``bad_epochs``: there are fewer than Λ bad epochs, (S,);
+    - ``bad_epochs``: the number of bad epochs is less than Λ, (S,);
     - ``gain``: a client's log-ratio is at most the agent's of the epoch so far, (S, NT);
     - ``widths``: the steps of a client in an epoch that do not fire have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ), (S, (P + 1)N),
       a theorem if λ ≥ C_g²/2.5129;
@@ -48,28 +42,29 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     good = (epochs <= 1).gather(1, steps.epoch)
     seat = steps.epoch * clients + torch.arange(steps.epoch.shape[1]) % clients
     blank, silent = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64), ~play.sync
-    widths, cut = (blank.scatter_add(1, seat, each * silent) for each in (width, width.clamp(max=1)))
-    most = [synchronisations(play.start.rounds, x, gamma) for x in last.tolist()]
+    widths = blank.scatter_add(1, seat, width * silent)
+    cut = blank.scatter_add(1, seat, width.clamp(max=1) * silent)
+    most = [theory.synchronisations(play.start.rounds, information, gamma) for information in last.tolist()]
     slack = _SLACK + _LOST * play.slope**2 / play.settings.lam
     return {
         "information": last > play.information_bound * _SLACK,
         "potential": steps.central.sum(1) > 2 * last * _SLACK,
-        "cut_potential": steps.central.clamp(max=1).sum(1) > potential_clipped(1.0) * last * _SLACK,
+        "cut_potential": steps.central.clamp(max=1).sum(1) > theory.potential_clipped(1.0) * last * _SLACK,
         "ratio": steps.local / steps.central > lag.exp() * slack,
         "good_ratio": (steps.local > math.e * steps.central * slack)[good],
         "bad_epochs": (epochs > 1).sum(1) >= last,
         "gain": steps.gain > (steps.total - before) * slack + 1e-9,
         "widths": widths > math.sqrt(2 * gamma) * _SLACK,
-        "cut_widths": cut > math.sqrt(potential_clipped(gamma)) * _SLACK,
+        "cut_widths": cut > math.sqrt(theory.potential_clipped(gamma)) * _SLACK,
         "syncs": play.sync.sum(1) > torch.tensor(most, dtype=torch.float64),
     }
 
 
 class OneStep(NamedTuple):
-    """The lemma "Instantaneous regret", r_t ≤ 2√β‖g_t‖_{Σ_{t−1,i}⁻¹} + κ, at each step, (S, NT).
+    """The two sides of the lemma "Instantaneous regret" at each step, (S, NT).
 
-    ``covered`` says whether w* was in the client's ball, ``regret`` is r_t, and ``bound`` and ``printed`` are the right
-    side with the proved κ and with the printed one.
+    ``covered`` says whether w* was in the client's ball, and ``regret`` is r_t. ``bound`` and ``printed`` are
+    2√β‖g_t‖_{Σ_{t−1,i}⁻¹} plus the second-order part that the book proves, and plus the printed one.
     """
 
     covered: Tensor
@@ -79,13 +74,13 @@ class OneStep(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """The number of steps with w* in the ball and r_t above the proved bound or the printed one."""
+        """The number of steps with w* in the ball and r_t above the smaller of both bounds."""
         least = torch.minimum(self.bound, self.printed)
         return int((self.covered & (self.regret > least * _SLACK)).sum())
 
 
 def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) -> OneStep:
-    """Return the regret of each step of ``play`` and its bounds.
+    """Return the regret of each step of ``play`` and the bounds on it.
 
     Args:
         play: Runs on a realizable problem, whose w* is known.
@@ -107,12 +102,13 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
     around = ball(play.gradients.unsqueeze(1), w0, settings.lam, beta, before)
     covered = around.contains(truth.unsqueeze(1))
     distance = (w0[:, 0] - truth).norm(dim=-1)
-    excess = [
-        excess_in_ball(beta, bend, settings.lam, rho) if line_three else excess_first_order(bend, rho)
-        for bend, rho in zip(curvature.tolist(), distance.tolist(), strict=True)
-    ]
+    pairs = zip(curvature.tolist(), distance.tolist(), strict=True)
+    if line_three:
+        excess = [theory.excess_in_ball(beta, bend, settings.lam, rho) for bend, rho in pairs]
+    else:
+        excess = [theory.excess_first_order(bend, rho) for bend, rho in pairs]
     widths = 2 * math.sqrt(beta) * steps.local.sqrt()
-    printed = excess_printed(beta, 1.0, settings.lam) * curvature.unsqueeze(1)
+    printed = theory.excess_printed(beta, 1.0, settings.lam) * curvature.unsqueeze(1)
     bound = widths + torch.tensor(excess, dtype=torch.float64).unsqueeze(1)
     return OneStep(covered, play.regret, bound, widths + printed)
 
@@ -120,22 +116,21 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
 def regret_bound(
     play: PhaseTwoRuns, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
 ) -> Tensor:
-    """Return the bound `regret_phase_two_clipped` on Σ_t r_t for each run of ``play``, (S,), for any λ > 0.
+    """Return the bound on Σ_t r_t of item 3 of the repaired theorem for each run of ``play``, (S,), for any λ > 0.
 
     Args:
         play: The runs.
         value: The bound F on |f|.
-        excess: κ, one number or one for each run.
-        information: Λ, one number or one for each run; the realised log-ratio if it is None.
+        excess: The second-order part of each step, one number or one for each run.
+        information: Λ, one number or one for each run; the log-ratio of the run if it is None.
     """
-    settings, start, runs = play.settings, play.start, len(play.arm)
-    beta = settings.beta
     information = play.replay.total[:, -1] if information is None else information
-    each = [torch.as_tensor(part, dtype=torch.float64).expand(runs) for part in (information, excess)]
-    sizes = (start.clients, start.rounds, settings.gamma, value)
-    widest = play.slope / math.sqrt(settings.lam)
-    bounds = [
-        regret_phase_two_clipped(beta, most, *sizes, kappa, widest=widest).total
-        for most, kappa in torch.stack(each, 1).tolist()
-    ]
+    by_run = torch.zeros(2, len(play.arm), dtype=torch.float64)
+    by_run[0], by_run[1] = information, excess
+    settings, widest = play.settings, play.slope / math.sqrt(play.settings.lam)
+    sizes: dict[str, Any] = {"clients": play.start.clients, "rounds": play.start.rounds, "value": value}
+    bound = partial(
+        theory.regret_phase_two_clipped, settings.beta, gamma=settings.gamma, widest=widest, **sizes
+    )
+    bounds = [bound(information=most, excess=second_order).total for most, second_order in by_run.T.tolist()]
     return torch.tensor(bounds, dtype=torch.float64)

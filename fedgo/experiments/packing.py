@@ -1,4 +1,4 @@
-"""The counts that stand behind the matrices (ΔΣ, Δb); `fedgo.messages` says what each form costs."""
+"""Counts and sums recovered from a client's message (ΔΣ, Δb); `fedgo.messages` counts the scalars of each form."""
 
 import torch
 from torch import Tensor
@@ -7,10 +7,10 @@ from fedgo.confidence import Tally, compress
 
 
 def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
-    """Return the counts n and sums S that a client's message ΔΣ = Σ n_a g_a g_aᵀ, Δb = Σ S_a g_a reveals.
+    """Return the counts n and sums e that a client's message ΔΣ = Σ_x n_x g_x g_xᵀ, Δb = Σ_x e_x g_x reveals, (..., K).
 
     Args:
-        gradients: The gradients g_a of the arms, which have to be independent, (..., K, d_w).
+        gradients: The gradients g_x of the arms, which have to be linearly independent, (..., K, d_w).
         matrix: ΔΣ, (..., d_w, d_w).
         vector: Δb, (..., d_w).
     """

@@ -1,7 +1,8 @@
-"""How an algorithm plays a world with a setting; a player is that, the settings it may choose from, and where it plays.
+"""Players of the studies: how an algorithm plays a world with a setting, and which settings it may choose from.
 
-A setting has λ and β by their names, or is in units of the noise: with w ~ N(0, s²I) and κ standard deviations of
-optimism λ = (σ/s)² and β = (κσ)². The entries themselves are in `fedgo.experiments.roster`.
+A setting has λ and β as "lam" and "beta", or in units of the noise as "s" and "kappa": with the prior w ~ N(0, s²I) and
+κ standard deviations of optimism, λ = (σ/s)² and β = (κσ)². The players of the paper's studies are in
+`fedgo.experiments.roster`.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,22 +17,22 @@ from fedgo.experiments.world import Regime, Setting, World
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-MANY = 100  # arms from which the engine for many arms is used
+MANY = 100  # arms above which the learner for many arms is used
 
 
 @dataclass(frozen=True)
 class Play:
     """How an algorithm plays a world with a setting.
 
-    ``call`` plays. ``key`` names the algorithm, with dots, and its options; stored traces are found by it, and with an
-    empty key nothing is stored.
+    ``call`` plays. ``key`` is the dotted name of the algorithm with its options, by which stored traces are found; if
+    it is empty, no trace is stored.
     """
 
     call: Callable[[World, Setting], Trace]
     key: str = ""
 
     def __call__(self, world: World, setting: Setting) -> Trace:
-        """Return the trace of all runs of ``world``."""
+        """Return the trace of all runs of ``world`` with ``setting``."""
         return self.call(world, setting)
 
 
@@ -39,18 +40,18 @@ def known_as(
     algorithm: Callable[..., Trace], options: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[[World, Setting], Trace]], Play]:
     """Return a decorator that makes a `Play` with the key of ``algorithm`` and its ``options``."""
-    words = [f"{algorithm.__module__}.{algorithm.__qualname__}"]
-    words += [f"{name}={value}" for name, value in (options or {}).items()]
-    return lambda call: Play(call, ", ".join(words))
+    named = [f"{algorithm.__module__}.{algorithm.__qualname__}"]
+    named += [f"{name}={value}" for name, value in (options or {}).items()]
+    return lambda call: Play(call, ", ".join(named))
 
 
 @dataclass(frozen=True)
 class Player:
     """An algorithm in a study, with the settings that it may choose from.
 
-    ``play`` is called with a setting of the ``grid``, or with the setting that the player ``setting_of`` has chosen.
-    ``title`` and ``style`` (colour and marker) are its name and mark in the book. ``plays_on`` says on which regimes it
-    plays. ``dense`` says whether the paper counts its messages as matrices.
+    ``play`` is called with a setting of the ``grid``, or with the setting that the player named ``setting_of`` has
+    chosen. ``title`` and ``style``, a colour and a marker, are its name and mark in the book. ``plays_on`` returns
+    whether it plays a regime. ``dense`` says whether the paper counts its messages as matrices.
     """
 
     play: Play
@@ -62,8 +63,9 @@ class Player:
     dense: bool = False
 
     def run(self, world: World, setting: Setting) -> Trace:
-        """Return the trace of all runs of ``world``; runs that `fedgo.experiments.traces` has stored are not played
-        again.
+        """Return the trace of all runs of ``world`` with ``setting``.
+
+        Runs that `fedgo.experiments.traces` has stored are not played again.
         """
         return traces.stored(self.play.call, self.play.key, world, setting)
 
@@ -76,7 +78,7 @@ def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
 def settings(world: World, setting: Setting) -> Settings:
     """Return the `Settings` that ``setting`` describes, with the form of messages of ``world``.
 
-    With "s" and "kappa" in the setting, λ = (σ/s)² and β = (κσ)².
+    With "s" and "kappa" in the setting, λ = (σ/s)² and β = (κσ)², with the noise σ of the problem.
     """
     values = dict(setting)
     if "s" in values:
@@ -88,8 +90,12 @@ def settings(world: World, setting: Setting) -> Settings:
 def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Play:
     """Return how an algorithm plays that begins with Phase I.
 
-    Fed-GO-UCB computes in the space of its parameters if there are more than `MANY` arms. ``private`` says whether each
-    client fits its own ŵ₀. ``options`` go to ``run``.
+    Fed-GO-UCB computes in the space of its parameters if there are more than `MANY` arms.
+
+    Args:
+        run: The algorithm, called with a problem, the result of Phase I, and settings.
+        private: Whether each client fits a ŵ₀ of its own.
+        options: Further arguments of ``run``.
     """
 
     @known_as(run, options)
@@ -103,22 +109,24 @@ def from_start(run: Callable[..., Trace], private: bool = False, **options: Any)
     return play
 
 
-def from_scratch(run: Callable[..., Trace], *own: str) -> Play:
-    """Return how an algorithm plays that makes all T₀ + NT steps itself; ``own`` names its parameters beside
-    `Settings`.
+def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
+    """Return how an algorithm plays that has no Phase I, and makes all T₀ + NT steps itself.
+
+    ``run`` is called with a problem, N, the number of steps and settings. ``names`` are those parts of a setting that
+    are further arguments of ``run`` and not of `fedgo.phase_two.Settings`.
     """
 
     @known_as(run)
     def play(world: World, setting: Setting) -> Trace:
         """Run the algorithm for all steps of ``world``."""
-        others = {name: value for name, value in setting.items() if name not in own}
-        parameters = {name: setting[name] for name in own}
-        return run(world.problem, world.clients, world.steps, settings(world, others), **parameters)
+        of_settings = {name: value for name, value in setting.items() if name not in names}
+        further = {name: setting[name] for name in names}
+        return run(world.problem, world.clients, world.steps, settings(world, of_settings), **further)
 
     return play
 
 
 @known_as(uniform_random)
 def play_uniform(world: World, setting: Setting) -> Trace:
-    """Play uniformly drawn arms for all steps of ``world``."""
+    """Play uniformly drawn arms for all steps of ``world``; ``setting`` is not used."""
     return uniform_random(world.problem, world.clients, world.steps)

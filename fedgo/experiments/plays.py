@@ -1,6 +1,7 @@
-"""Executed runs of Phase II, with what the bounds on them need: Fed-GO-UCB's, or with any other choice of arms.
+"""Executed runs of Phase II with the quantities that the bounds on them need, of Fed-GO-UCB or with other arms.
 
-What the analysis says about matrices and synchronisations holds for any choice of arms, so some draw them blindly.
+The statements of the analysis about matrices and synchronisations hold for any choice of arms. Therefore some runs draw
+their arms blindly.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Replayed:
-    """The runs of a ``trace`` that Phase II made from ``start`` with ``settings``, with what the analysis needs."""
+    """The runs of a ``trace`` that Phase II made on ``problem`` from ``start`` with ``settings``, to be analysed."""
 
     problem: Problem
     start: Start
@@ -63,24 +64,24 @@ class Replayed:
 
     @property
     def dimension(self) -> int:
-        """min(K, d_w), the largest dimension that the gradients can span."""
+        """The largest dimension min(K, d_w) that the gradients can span."""
         return min(self.problem.arms.shape[1], self.start.network.size)
 
     @cached_property
     def replay(self) -> Replay:
-        """The widths, log-determinants and epochs of each step."""
+        """The widths, log-determinants and epochs of each step of Phase II."""
         return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
 
 
 @dataclass(frozen=True)
 class PhaseTwoRuns(Replayed):
-    """Runs of Phase II with ``slope``, a bound C_g on all ‖g_t‖."""
+    """Runs of Phase II with ``slope``, a bound C_g on the norms of the gradients of all arms pulled."""
 
     slope: float
 
     @property
     def information_bound(self) -> float:
-        """The bound R ≥ Λ, with min(K, d_w) in place of d_w."""
+        """The bound R on Λ, with min(K, d_w) in place of d_w."""
         return information_bound(self.dimension, self.arm.shape[1], self.slope, self.settings.lam)
 
     @property
@@ -91,11 +92,11 @@ class PhaseTwoRuns(Replayed):
 
 @dataclass(frozen=True)
 class Hindsight(Replayed):
-    """Runs of Fed-GO-UCB as somebody sees them who knows w*, to check the confidence lemma.
+    """Runs of Fed-GO-UCB with w*, to check the confidence lemma.
 
-    ``truth`` (S, d_w) is w*, which fits f, and ``curvature`` (S,) is C_h on the segment from ŵ₀ to w*, the largest of
-    any arm. The distance of the centre from w* has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* − ŵ₀)),
-    with the noise η_s and the Taylor remainders a_s.
+    ``truth`` (S, d_w) is w*, with f_x(w*) the mean reward of each arm. ``curvature`` (S,) is C_h on the line from ŵ₀ to
+    w*, the largest of any arm. The distance of the centre from w* has three parts,
+    ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* − ŵ₀)), with the noise η_s and the Taylor remainders a_s.
     """
 
     truth: Tensor
@@ -125,22 +126,22 @@ class Hindsight(Replayed):
         return torch.arange(0, steps, max(1, steps // 10))
 
     def known(self, at: Tensor) -> Tally:
-        """Return D_{t,i} after the pulls of the steps ``at`` (n,), (S, n, K)."""
-        return Tally(*(part[:, at] for part in self.replay.known))
+        """Return the tally of D_{t,i} after the pulls of the steps ``at`` (n,), (S, n, K)."""
+        return self.replay.known.of((slice(None), at))
 
     def ball(self, at: Tensor) -> Ball:
-        """Return the client's ball after the steps ``at`` (n,): ŵ (S, n, d_w) and Σ (S, n, d_w, d_w), with β = 1."""
-        around = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
-        return ball(*around, self.settings.lam, 1.0, self.known(at))
+        """Return the client's ball after the steps ``at`` (n,), with ŵ (S, n, d_w), Σ (S, n, d_w, d_w) and β = 1."""
+        gradients, centre = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
+        return ball(gradients, centre, self.settings.lam, 1.0, self.known(at))
 
     def distance(self, at: Tensor) -> Tensor:
         """Return ‖ŵ − w*‖_Σ after the steps ``at`` (n,), (S, n)."""
         return self.ball(at).distance(self.truth.unsqueeze(1)).sqrt()
 
     def radius(self, delta: float, exact: bool = False) -> Tensor:
-        """Return √β_{t,i} of the confidence lemma after each step, (S, NT).
+        """Return the radius √β_{t,i} of the repaired confidence lemma after each step, (S, NT).
 
-        With ``exact`` it is the radius for ŵ₀ = w*, which contains the noise alone.
+        With ``exact`` it is the radius for ŵ₀ = w*, which contains the noise alone. ``delta`` is δ.
         """
         return radius(
             self.replay.information,
@@ -180,7 +181,8 @@ def linear_play(
 ) -> PhaseTwoRuns:
     """Play Phase II alone, NT steps on linear features with ∇f_x = x.
 
-    The model is a `SingleUnit` at ŵ₀ = 0, where f_x = 0.
+    The model is a `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x = 0. ``clients`` is N and ``rounds`` is T; the
+    other arguments are those of `play_phase_two`.
     """
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
@@ -191,22 +193,22 @@ def linear_play(
 def blind(source: torch.Generator) -> Index:
     """Return an index that draws all arms with equal probability, whatever is known."""
 
-    def index(posterior: Estimates, known: Tally) -> Tensor:
+    def index(posterior: Estimates, data: Tally) -> Tensor:
         """Return a random number for each arm."""
-        return torch.rand(known.sums.shape, generator=source, dtype=torch.float64)
+        return torch.rand(data.sums.shape, generator=source, dtype=torch.float64)
 
     return index
 
 
 def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
-    """Return line 3 of Algorithm 1 as an index for `SingleUnit` on ``arms`` (S, K, d_x).
+    """Return line 3 of Algorithm 1 as an index for `fedgo.theory.worlds.SingleUnit` on ``arms`` (S, K, d_x).
 
-    tanh increases, so that the order of max f_x(w) over the ball is the order of max wᵀx = ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) +
-    √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²).
+    tanh increases, so that the arm with the largest max f_x(w) over the ball is the arm with the largest max wᵀx =
+    ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²).
     """
     value = start.network.values(start.w0, arms.unsqueeze(1))
 
-    def index(posterior: Estimates, known: Tally) -> Tensor:
+    def index(posterior: Estimates, data: Tally) -> Tensor:
         """Return max wᵀx over the ball for each arm."""
         return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
 
@@ -216,10 +218,10 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 def random_play(
     runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
 ) -> PhaseTwoRuns:
-    """Play Phase II on linear features with N, T, K, d, arms, mean rewards, λ and γ drawn at random.
+    """Play Phase II on linear features with N, T, K, d_x, arms, mean rewards, λ and γ drawn at random.
 
-    λ is from 0.4 to 3.4 times C_g², so that the elliptical potential lemma holds, times ``share``. γ is from 0.01 to
-    100.
+    λ is ``share`` times 0.4 to 3.4 times C_g², and γ is from 0.01 to 100. With ``share`` = 1 the elliptical potential
+    lemma holds.
 
     Args:
         runs: The number of runs.

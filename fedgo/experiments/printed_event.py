@@ -1,4 +1,4 @@
-"""The event as printed: ΔΣ_{t,i} is not reset after line 9, so line 6 compares with another matrix than is meant."""
+"""The event as printed: ΔΣ_{t,i} is not reset after line 9, so that line 6 compares with a matrix that is not meant."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,9 @@ from torch import Tensor
 class Bookkeeping(NamedTuple):
     """Line 6 of Algorithm 1 at each step of one run, (NT,).
 
-    ``pulls`` counts the client's pulls since the last synchronisation. ``ratio`` is its log-ratio as computed, and
-    ``meant`` the one that is meant. ``fires`` says whether the event fires. ``sigma`` is the server's matrix at the
-    end.
+    ``pulls`` is the number of the client's pulls since the last synchronisation, ``ratio`` its log-ratio as printed,
+    ``meant`` the log-ratio that is meant, and ``fires`` says whether the event fires. ``sigma`` (r, r) is the server's
+    matrix at the end.
     """
 
     pulls: Tensor
@@ -26,11 +26,11 @@ def bookkeeping(
 ) -> Bookkeeping:
     """Run lines 4 to 10 as printed on given arms, and compare the log-ratio with the one that is meant.
 
-    The event compares det Σ_{t,i} with det(Σ_{t,i} − ΔΣ_{t,i}). Meant is the determinant of what all clients downloaded
-    last.
+    The printed event compares det Σ_{t,i} with det(Σ_{t,i} − ΔΣ_{t,i}). What is meant is a comparison with the
+    determinant of the matrix that all clients received last.
 
     Args:
-        features: The gradients' coordinates, (K, r).
+        features: The gradients of the arms, or their coordinates, (K, r).
         arm: The arms that are pulled, (NT,).
         clients: The number N of clients.
         lam: The regularisation weight λ.
@@ -45,8 +45,8 @@ def bookkeeping(
         sigma[i] += outer
         delta[i] += outer
         pulls[i] += 1
-        own = _log_det(sigma[i])
-        rows.append((pulls[i], own - _log_det(sigma[i] - delta[i]), own - _log_det(server)))
+        log_det = _log_det(sigma[i])
+        rows.append((pulls[i], log_det - _log_det(sigma[i] - delta[i]), log_det - _log_det(server)))
         if pulls[i] * rows[-1][1] > gamma:
             server = server + delta.sum(0)
             sigma, pulls = server.repeat(clients, 1, 1), [0] * clients

@@ -1,6 +1,6 @@
-"""Other readings of the setup, other constants of Fed-GO-UCB, other thresholds: would they have changed the comparison?
+"""Players for other readings of the paper's setup, other constants of Fed-GO-UCB, and other thresholds.
 
-Each is played with the settings that are tuned for the book's own reading.
+They show whether the comparison would change. Each is played with the settings tuned for the book's own reading.
 """
 
 import math
@@ -21,8 +21,8 @@ from fedgo.problem import Problem
 from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
 
-TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # fast, and far apart in kind
-OWN = "as in the book"  # of the constants
+TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # three fast algorithms of different kinds
+OWN = "as in the book"  # the name of the book's own constants
 LEAST = 10  # pulls of the shortest Phase I
 
 Alteration = Callable[[Problem], Problem]
@@ -32,21 +32,21 @@ def _arms_of(run: int) -> Alteration:
     """Return the change that gives all runs of Hartmann6 the arms of one ``run``, so that only the noise differs."""
 
     def change(problem: Problem) -> Problem:
-        """Return ``problem`` with the arms of the one run."""
-        one = hartmann6((run,), seed=problem.seed)
-        arms, means = (part.repeat_interleave(len(problem.runs), 0) for part in (one.arms, one.means))
+        """Return ``problem`` with the arms of that run."""
+        alone, runs = hartmann6((run,), seed=problem.seed), len(problem.runs)
+        arms, means = alone.arms.repeat_interleave(runs, 0), alone.means.repeat_interleave(runs, 0)
         return replace(problem, arms=arms, means=means)
 
     return change
 
 
 def _standardised(problem: Problem) -> Problem:
-    """Return ``problem`` with standardised features: mean 0 and deviation 1/√d_x, so that the mean of |x|² is 1."""
+    """Return ``problem`` with features of mean 0 and standard deviation 1/√d_x, so that the mean of |x|² is 1."""
     spread = problem.arms.std(1, keepdim=True, correction=0) * problem.arms.shape[-1] ** 0.5
     return replace(problem, arms=(problem.arms - problem.arms.mean(1, keepdim=True)) / spread)
 
 
-# The experiment of each, and what becomes of its problem.
+# For each reading, the name of its experiment and the change of its problem.
 READINGS: Mapping[str, tuple[str, Alteration]] = {
     "Cosine8": ("cosine8", lambda problem: problem),
     "Cosine8, sign as printed": (
@@ -61,7 +61,7 @@ READINGS: Mapping[str, tuple[str, Alteration]] = {
     "MagicTelescope, z-scores": ("magic", _standardised),
 }
 
-# On Hartmann6: the length of Phase I, the units of the network, the oracle, the noise.
+# For each choice of constants on Hartmann6, those that differ: of Phase I, the network, the oracle or the noise.
 CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     OWN: {},
     **{f"T₀ = {length}": {"length": length} for length in (LEAST, 20, 90, 180, 360)},
@@ -72,15 +72,15 @@ CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     **{f"σ = {sigma:g}": {"sigma": sigma} for sigma in (0.01, 0.3, 1.0)},
 }
 
-# Who sends anything, in both bills: with these γ, or without a choice of γ.
+# The algorithms that send anything, and the thresholds γ of those that have one.
 GAMMAS = (0.1, 1.0, 10.0, math.inf)
 WITH_GAMMA = ("Fed-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")
 SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB1, shared")
 
 
 def reading_players(tune: Sweep) -> dict[str, Player]:
-    """Return a player for each reading and each constant, with the settings that the study ``tune`` has chosen."""
-    players = {name: _reading(*about, tune) for name, about in READINGS.items()}
+    """Return a player for each reading and each choice of constants, with the settings chosen by the study ``tune``."""
+    players = {name: _reading(experiment, change, tune) for name, (experiment, change) in READINGS.items()}
     return players | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
 
 
@@ -89,16 +89,22 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
 
     def play(world: World, setting: Setting) -> Trace:
         """Play the algorithm that the setting names on the changed problem."""
-        algorithm, other = setting["algorithm"], replace(world, problem=change(world.problem))
-        return ALGORITHMS[algorithm].play(other, tune.setting(algorithm, EXPERIMENTS[experiment]))
+        algorithm, changed = setting["algorithm"], replace(world, problem=change(world.problem))
+        return ALGORITHMS[algorithm].play(changed, tune.setting(algorithm, EXPERIMENTS[experiment]))
 
     return Player(Play(play), grid(algorithm=TRIO))
 
 
 def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
-    """Return the player of other constants: Fed-GO-UCB with another Phase I or another noise.
+    """Return the player of Fed-GO-UCB with other constants.
 
-    Its traces end where that with the shortest Phase I does, so that all have as many pulls.
+    Its traces are cut to the number of pulls with the shortest Phase I, so that all have the same length.
+
+    Args:
+        tune: The study that has chosen the setting.
+        hidden: The number of hidden units.
+        sigma: The standard deviation σ of the noise.
+        phase_one: Further arguments of `fedgo.phase_one.shared_start`.
     """
 
     def play(world: World, setting: Setting) -> Trace:
@@ -108,15 +114,17 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
         start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
         tuned = tune.setting("Fed-GO-UCB", EXPERIMENTS["hartmann6"])
         trace = fed_go_ucb(problem, start, Settings(**tuned))
-        pulls = LEAST + world.clients * world.rounds
-        parts = ("arm", "reward", "regret", "up", "down", "sync")
-        return replace(trace, **{part: getattr(trace, part)[:, :pulls] for part in parts})
+        pulls, arrays = (
+            LEAST + world.clients * world.rounds,
+            ("arm", "reward", "regret", "up", "down", "sync"),
+        )
+        return replace(trace, **{name: getattr(trace, name)[:, :pulls] for name in arrays})
 
     return Player(Play(play), grid(algorithm=TRIO[:1]))
 
 
 def senders(tune: Sweep) -> dict[str, Player]:
-    """Return a player for each algorithm of `SENDERS`, at the setting that the study ``tune`` has chosen, but for γ."""
+    """Return a player for each algorithm of `SENDERS`, with the setting chosen by the study ``tune`` except for γ."""
     return {name: _sender(name, tune) for name in SENDERS}
 
 
@@ -124,7 +132,7 @@ def _sender(algorithm: str, tune: Sweep) -> Player:
     """Return the player of ``algorithm``, with a grid of thresholds if it has a threshold."""
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play the algorithm at its tuned setting with the threshold of ``setting``."""
+        """Play the algorithm with its tuned setting and the threshold of ``setting``."""
         assert world.regime is not None
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
         return ALGORITHMS[algorithm].play(world, tune.setting(algorithm, world.regime) | gamma)

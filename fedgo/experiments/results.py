@@ -1,4 +1,4 @@
-"""What the tables of the studies say: which settings are chosen, how sure each choice is, and their traces."""
+"""Results of the studies' tables: the settings that were chosen, how sure each choice is, and traces with them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,12 +20,19 @@ BATCH = 50  # runs that are played at a time
 
 @until_written
 def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
-    """Return the settings that each rung of a choice judged, the best first."""
+    """Return the settings that each rung of a choice judged, the best first.
+
+    The choice is that of the player ``player`` on the regimes ``group`` in the study ``study``.
+    """
     return STUDIES[study].choice(known(study), player, group).ranked
 
 
 def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
-    """Return the setting of ``algorithm`` that won on the experiment ``name``, in the study ``study``."""
+    """Return the setting that ``algorithm`` has chosen on the experiment ``name`` in the study ``study``.
+
+    Raises:
+        ValueError: A name is unknown, or the study has not chosen yet.
+    """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
     players = tuple(STUDIES[study].players)
     require(algorithm in players, "algorithm", algorithm, f"choose one of {players}")
@@ -33,26 +40,24 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
 
 
 def evaluated(study: str, regime: Regime) -> dict[str, Any]:
-    """Return the rows of each player's evaluation on ``regime``, by player and in the order of the runs."""
+    """Return the rows of each player's evaluation on ``regime`` in ``study``, by player and sorted by run."""
     stored = known(study).cells.items()
-    evaluation = {name: rows for (one, name, _, seed), rows in stored if (one, seed) == (regime, SEED)}
-    return {
-        name: evaluation[name].reset_index(drop=True) for name in STUDIES[study].players if name in evaluation
-    }
+    rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
+    return {name: rows[name].reset_index(drop=True) for name in STUDIES[study].players if name in rows}
 
 
 def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
-    """Return each setting of a player's grid with its rows on the tuning runs of ``regime``."""
+    """Return each setting of the grid of ``player`` with its rows on the tuning runs of ``regime``."""
     stored, seed = known(study).cells, STUDIES[study].tuning_seed
     grid = STUDIES[study].players[player].grid
     return [(setting, stored[cell(regime, player, setting, seed)]) for setting in grid]
 
 
 def judged(name: str, algorithm: str, study: str = "tune") -> Any:
-    """Return a frame of all settings on all rungs, rung by rung and the best first.
+    """Return a frame of all settings that ``algorithm`` tried on the experiment ``name``, rung by rung, the best first.
 
-    Its columns are the parts of a setting, the number of ``runs``, the mean ``regret`` and its standard ``error``, and
-    the 95 % interval from ``low`` to ``high`` of the mean difference to the winner.
+    Its columns are the parts of a setting, the number of ``runs`` of the rung, the mean ``regret`` and its standard
+    ``error``, and the 95 % interval from ``low`` to ``high`` of the mean difference to the regret of the winner.
     """
     regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
     kept = read("rungs")
@@ -69,20 +74,20 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
         best = regrets(rungs[-1][0], rung.runs)
         for setting in settings:
-            own = regrets(setting, rung.runs)
-            mean, error = mean_error(own)
-            _, low, high = interval(np.mean, own - best)
+            final = regrets(setting, rung.runs)
+            mean, error = mean_error(final)
+            _, low, high = interval(np.mean, final - best)
             numbers = {"regret": float(mean), "error": float(error), "low": low, "high": high}
             rows.append({**setting, "runs": rung.runs} | numbers)
     return pd.DataFrame(rows)
 
 
 class Chosen(NamedTuple):
-    """The winner of a tuning and how sure the choice is.
+    """The result of a tuning: the winner's regret, and how sure the choice is.
 
-    ``regret`` and ``error`` are its mean regret and standard error on ``runs`` runs. ``alike`` is the number of other
-    settings that cannot be told from it. ``worst`` and ``median`` are the mean regrets of the worst and of the middle
-    setting, divided by the winner's, on the runs of the first rung.
+    ``regret`` and ``error`` are the winner's mean regret and standard error on ``runs`` runs. ``alike`` is the number
+    of other settings whose 95 % interval of the difference to the winner contains 0. ``worst`` and ``median`` are the
+    mean regrets of the worst setting and of the median setting, divided by the winner's, on the runs of the first rung.
     """
 
     regret: float
@@ -94,7 +99,7 @@ class Chosen(NamedTuple):
 
 
 def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
-    """Return what the tuning of ``algorithm`` on the experiment ``name`` came to."""
+    """Return the result of the tuning of ``algorithm`` on the experiment ``name`` in the study ``study``."""
     rows = judged(name, algorithm, study)
     parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
     winner = tuned(name, algorithm, study)
@@ -104,8 +109,8 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
     alike = int(((others["low"] <= 0) & (others["high"] >= 0)).sum())
     first = rows[rows["runs"] == rows["runs"].min()]["regret"]
     base = rows[is_winner].iloc[0]["regret"]
-    spread = (float(value / base) for value in (first.max(), first.median()))
-    return Chosen(float(best["regret"]), float(best["error"]), int(best["runs"]), alike, *spread)
+    worst, median = float(first.max() / base), float(first.median() / base)
+    return Chosen(float(best["regret"]), float(best["error"]), int(best["runs"]), alike, worst, median)
 
 
 @on_cpu
@@ -118,16 +123,17 @@ def evaluate(
         name: The name of an experiment in `EXPERIMENTS`.
         runs: The number of runs.
         seed: The seed of the runs, which must not be that of the tuning.
-        algorithms: The names of algorithms in `ALGORITHMS`.
+        algorithms: The names of algorithms in `fedgo.experiments.roster.ALGORITHMS`.
 
     Raises:
         ValueError: A name is unknown, or the seed is that of the tuning.
+        TypeError: ``algorithms`` is a single text.
     """
     require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
     unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
     require(not unknown, "algorithms", unknown, f"choose from {tuple(ALGORITHMS)}")
     count("runs", runs, "give at least one run")
-    require(seed != TUNING_SEED, "seed", seed, "it is the tuning instances' own; evaluate on another")
+    require(seed != TUNING_SEED, "seed", seed, "settings were tuned on the runs of this seed; give another")
     return {algorithm: played(name, runs, seed, algorithm) for algorithm in algorithms}
 
 
@@ -149,10 +155,10 @@ def played(
         seed: The seed of the runs.
         algorithm: The name of a player.
         players: The players by name.
-        changes: Parts of the setting that are to be other than tuned, such as γ.
+        changes: Parts of the setting that replace the tuned ones, such as γ.
     """
-    player = players[algorithm]
+    player, experiment = players[algorithm], EXPERIMENTS[name]
     setting = tuned(name, player.setting_of or algorithm) | changes
-    parts = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
-    worlds = [shared_world(EXPERIMENTS[name], part, seed, "dense", "all") for part in parts]
+    batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
+    worlds = [shared_world(experiment, batch, seed, "dense", "all") for batch in batches]
     return Trace.join([player.run(world, setting) for world in worlds])

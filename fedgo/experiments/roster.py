@@ -1,7 +1,7 @@
 """The players of the paper's studies: the function of each, the settings that it may choose from, and its mark.
 
-`ALGORITHMS` are the paper's comparison and `LINE_THREE` its two algorithms with line 3 as printed. The players of the
-regime map are in `fedgo.beyond.map.roster`. A new entry changes nothing for the others.
+`ALGORITHMS` is the paper's comparison with the controls, and `LINE_THREE` has its two algorithms with line 3 as
+printed. A new entry changes nothing for the others.
 """
 
 from collections.abc import Iterable
@@ -22,8 +22,9 @@ GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
-    """Return ``settings`` with each β for which β/λ is among ``ratios``; as λ falls, results depend on this ratio
-    alone.
+    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``.
+
+    For small λ the results depend on this ratio alone.
     """
     return tuple(
         {**setting, "beta": float(f"{setting['lam'] * ratio:.3g}")}
@@ -33,20 +34,20 @@ def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setti
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:
-    """Return ``number`` settings of β from 10^``first`` on, with ``each`` settings for a factor of ten."""
+    """Return ``number`` settings of β from 10^``first`` on, with ``each`` settings in every factor of ten."""
     return grid(beta=tuple(float(f"{10 ** (k / each + first):.3g}") for k in range(number)))
 
 
-# The threshold γ is not tuned: for regret alone its best value is 0. It is 1 everywhere.
+# The threshold γ is 1 everywhere. It is not tuned, because for regret alone its best value is 0.
 _RIDGE = _wide(grid(lam=(0.00001, 0.0001, 0.001, 0.01)), (1, 3, 10, 30, 100, 300, 1000, 3000))
 _GLB = _wide(grid(link=("identity", "logistic"), lam=(0.01, 0.03, 0.1, 0.3)), (1, 10, 100, 1000))
 _KERNEL = _wide(grid(lengthscale=(0.1, 0.3, 1.0, 3.0), lam=(0.001, 0.01)), (0.3, 3, 30, 300))
 
-# The paper's.
+# The algorithms of the paper.
 SIX = ("Fed-GO-UCB", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB")
 
-# Colours that are seen on white and in the dark (contrast 3 with both grounds) and remain apart for colour-blind
-# readers; the marker says the same without colour. The two greys turn lighter and darker in the dark.
+# Colours with a contrast of 3 to a white and to a dark background, which colour-blind readers can tell apart; the
+# markers say the same without colour. The two greys are inverted on a dark background.
 ALGORITHMS: dict[str, Player] = {
     "Fed-GO-UCB": Player(from_start(fed_go_ucb), _RIDGE, style=("#D55E00", "o"), dense=True),
     "One-GO-UCB": Player(from_start(one_go_ucb), _RIDGE, style=("#0072B2", "s"), dense=True),
@@ -64,7 +65,7 @@ ALGORITHMS: dict[str, Player] = {
 }
 
 # Line 3 as printed, by projected ascent, instead of the first-order index. Its grid has smaller balls than that of the
-# first-order index: in a wide ball line 3 stays optimistic about every arm, however often the arm was pulled.
+# first-order index, because in a wide ball line 3 remains optimistic about every arm, however often it was pulled.
 _SMALL = _wide(grid(lam=(0.0001, 0.01)), (0.1, 1, 10, 100))
 LINE_THREE: dict[str, Player] = {
     "Fed-GO-UCB, line 3": Player(from_start(fed_go_ucb, argmax="ascent"), _SMALL),

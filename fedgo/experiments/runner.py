@@ -169,18 +169,14 @@ class Sweep:
             return [regime for regime in self.regimes if self.runs(name, regime)]
         return [regime for group in self.chosen_on(name) for regime in group]
 
-    def chooser(self, name: str) -> str:
-        """Return the name of the player that chooses the setting of the player ``name``."""
-        return self.players[name].setting_of or name
-
     def group(self, name: str, regime: Regime) -> Regimes:
         """Return the group of regimes on which ``name`` chooses its setting for ``regime``, or () if there is none."""
-        groups = self.chosen_on(self.chooser(name))
+        groups = self.chosen_on(self.players[name].setting_of or name)
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
     def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
         """Return the setting with which ``name`` plays ``regime``, or None before it is chosen."""
-        chooser, group = self.chooser(name), self.group(name, regime)
+        chooser, group = self.players[name].setting_of or name, self.group(name, regime)
         if not group:
             (only,) = self.players[chooser].grid
             return only
@@ -207,7 +203,7 @@ class Sweep:
             most: At most so many runs of an evaluation are played.
         """
         wanted = [played for played in self.played_on(name) if regime in str(played)]
-        chooser = self.chooser(name)
+        chooser = self.players[name].setting_of or name
         for group in filter(None, dict.fromkeys(self.group(name, played) for played in wanted)):
             choice = self.choice(known, chooser, group)
             for tuned in group:

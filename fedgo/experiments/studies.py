@@ -1,4 +1,7 @@
-"""The studies of the book, as lists: who plays what, on how many runs (``python -m fedgo.experiments NAME``)."""
+"""The studies of the paper's part of the book: which players play which regimes, on how many runs.
+
+``python -m fedgo.experiments NAME`` computes the table of a study.
+"""
 
 import multiprocessing
 import resource
@@ -27,7 +30,7 @@ from fedgo.phase_one import shared_start
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-CLAIM_RUNS, CLAIM_SEED = 30, 0  # the instances that the claims are decided on
+CLAIM_RUNS, CLAIM_SEED = 30, 0  # of the runs on which the claims are decided
 CLAIMED = ("regret", "scalars", "scalars_phase_two", "scalars_late")
 
 
@@ -37,7 +40,7 @@ RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
 
 
 def _each_alone(name: str) -> list[Regimes]:
-    """Return each experiment as a group of its own, so that it has a setting of its own."""
+    """Return each experiment as a group of its own, on which every player chooses a setting of its own."""
     return [(regime,) for regime in EXPERIMENTS.values()]
 
 
@@ -62,8 +65,8 @@ LINE3 = Sweep(
     encoding="dense",
     batch=30,
 )
-# The paper's algorithm chosen on the very runs that the claims are decided on, which nobody can do beforehand: about
-# the best that its authors may have had.
+# The setting of the paper's algorithm is chosen on the runs on which the claims are decided, which is not possible
+# beforehand. The result is about the best that its authors may have had.
 IN_SAMPLE = Sweep(
     "in_sample",
     "the paper's algorithm at the settings that are best on the runs of the claims themselves",
@@ -77,7 +80,7 @@ IN_SAMPLE = Sweep(
 )
 
 
-READINGS = Listing(
+ALTERED = Listing(
     "readings",
     "other readings of the setup, and other constants of Fed-GO-UCB, at the settings tuned for the book's own",
     readings.reading_players(TUNE),
@@ -87,7 +90,7 @@ READINGS = Listing(
 )
 BILLS = Listing(
     "bills",
-    "regret, and the scalars sent as packed as may be and as matrices, by threshold",
+    "regret, and the scalars sent in the cheapest form and as matrices, by threshold",
     readings.senders(TUNE),
     ("regret", "scalars", "scalars_dense"),
     listed=lambda name: EXPERIMENTS.values(),
@@ -101,11 +104,11 @@ PARAMETERS = ("parameter space", "clients", "rounds", "units")
 
 
 def sizes(**changes: tuple[int, ...]) -> list[Regime]:
-    """Return a regime of Hartmann6 for each combination of the values."""
+    """Return a regime of Hartmann6 for each combination of the values in ``changes``, by the names of sizes."""
     return [Regime("hartmann6", **dict(values)) for values in grid(**changes)]
 
 
-# Each curve with the sizes it goes through, and the one of them that it is by.
+# For each curve of computing costs, the size that varies along it, and its regimes.
 CURVES: Mapping[str, tuple[str, list[Regime]]] = {
     "parameter space": ("arms", sizes(arms=(50, 500, 5_000, 50_000))),
     "arm space": ("arms", sizes(arms=(50, 200, 500, 1_000))),
@@ -118,35 +121,44 @@ CURVES: Mapping[str, tuple[str, list[Regime]]] = {
 
 
 def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Play one run of the curve ``curve`` and return its trace and its processor seconds.
+    """Play one run of a curve in `CURVES`, and return its trace and its processor seconds.
 
-    The run has `GO_SETTINGS` and a network of ``hidden`` units. The seconds are those of Phase II, or of the whole run
-    if it has no Phase I.
+    Fed-GO-UCB plays with `GO_SETTINGS` and a network of ``hidden`` units. The seconds are those of Phase II, or of the
+    whole run if it has no Phase I.
+
+    Args:
+        curve: The name of the curve.
+        regime: The sizes of the run.
+        hidden: The number of hidden units.
+        seed: The seed of the run.
     """
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
     task: Callable[[], Trace]
     if curve in (*PARAMETERS, "arm space"):
-        brief = Langevin(rounds=200)  # Phase II does not care how well ŵ₀ fits
+        brief = Langevin(rounds=200)  # the time of Phase II does not depend on how well ŵ₀ fits
         start = shared_start(problem, Network(6, hidden), clients, rounds, brief)
         space: Any = "arms" if curve == "arm space" else "parameters"
         task = partial(fed_go_ucb, problem, start, GO_SETTINGS, space=space)
     elif curve == "kernel UCB, at once":
         task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
-    else:  # its Gaussian process has every datum
+    else:  # few steps, because the Gaussian process conditions on each datum
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     return timed(task)
 
 
 def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
-    """Return the trace that ``task`` plays, and the processor seconds that it takes."""
+    """Return the trace that ``task`` plays, and the processor seconds that this takes."""
     begin = time.process_time()
     trace = task()
     return trace, time.process_time() - begin
 
 
 def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[str, Any]]:
-    """Return a row of ``job``, timed by ``time_of`` in a process that has done nothing else."""
+    """Return the row of a ``job`` with the processor time and the peak memory of a process that does nothing else.
+
+    ``time_of`` is called with the player's name, the regime and the number of hidden units.
+    """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         return pool.submit(_cost, time_of, job.name, job.regime, job.setting).result()
 
@@ -154,10 +166,10 @@ def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[st
 def _cost(
     time_of: Callable[..., tuple[Trace, float]], curve: str, regime: Regime, setting: Setting
 ) -> list[dict[str, Any]]:
-    """Return one row; Linux counts the memory of a process in kilobytes."""
+    """Return the row of one run, with the time and the peak memory of this process."""
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts it in kilobytes
     row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
     row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]
@@ -175,21 +187,24 @@ COSTS = Listing(
     ("seconds", "gigabytes", "synchronisations"),
     listed=lambda curve: CURVES[curve][1],
     measure=partial(costs, time_of),
-    at_once=1,  # each has both cores, and a process that may start one of its own
+    at_once=1,  # so that each has the machine to itself
 )
 
 
 def curve(name: str, study: str = "costs") -> Any:
-    """Return the measurements of a curve, with the size that it varies as the column ``value``: K, N, T or d_w."""
+    """Return the measurements of the curve ``name``, with the size that varies as the column ``value``.
+
+    The value is K, N, T, or d_w for the number of hidden units.
+    """
     rows, by = read(study), CURVES[name][0] if name in CURVES else "arms"
     rows = rows[rows["player"] == name].sort_values(by)
     return rows.assign(value=8 * rows[by] + 1 if by == "hidden" else rows[by])
 
 
 def exponent(rows: Any) -> float:
-    """Return p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs weigh least."""
-    (x, other_x), (y, other_y) = (np.log(rows[part].to_numpy()[-2:]) for part in ("value", "seconds"))
-    return float((other_y - y) / (other_x - x))
+    """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least."""
+    values, seconds = np.log(rows["value"].to_numpy()[-2:]), np.log(rows["seconds"].to_numpy()[-2:])
+    return float((seconds[1] - seconds[0]) / (values[1] - values[0]))
 
 
-STUDIES: dict[str, Sweep] = {study.name: study for study in (TUNE, LINE3, IN_SAMPLE, READINGS, BILLS, COSTS)}
+STUDIES: dict[str, Sweep] = {study.name: study for study in (TUNE, LINE3, IN_SAMPLE, ALTERED, BILLS, COSTS)}

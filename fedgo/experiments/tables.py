@@ -1,4 +1,4 @@
-"""What the book prints beside its figures: tables, quoted numbers, frequencies, fitted rates, and a page's checks."""
+"""Tables and numbers for the pages of the book: quoted values, frequencies, fitted rates, and the checks of a page."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,16 @@ from fedgo.experiments.summaries import formatted, mean_error
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
-_QUOTED = "application/papermill.record/"  # what a page of the book takes, and Jupyter does not know
+_QUOTED = (
+    "application/papermill.record/"  # the pages of the book read this kind of output, and Jupyter hides it
+)
 _BAR = re.compile(r"(?<!\\)\|")
-# What stays as it is, a minus, an error.
+# Formulas and code, which stay as they are; a minus before a number; a ± between a number and its error.
 _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)")
 
 
 def _printed(cell: str) -> str:
-    """Return ``cell`` with a minus sign before a negative number and a non-breaking ± between a number and its
-    error.
-    """
+    """Return ``cell`` with a minus sign before each negative number, and a non-breaking ± before each error."""
     return _PRINTED.sub(lambda match: match[1] or ("−" if match[2] else "\u00a0±\u00a0"), cell)
 
 
@@ -48,8 +48,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
     for line in lines:
         require(len(line) == len(head), "a row", line, f"give {len(head)} cells")
         for cell in line:
-            fine = not _BAR.search(cell) and "\n" not in cell
-            require(fine, "a cell", cell, r"write \lvert or \| for |, and one line")
+            plain = not _BAR.search(cell) and "\n" not in cell
+            require(plain, "a cell", cell, r"write \lvert or \| for |, and one line")
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
@@ -63,7 +63,7 @@ SYMBOLS = {
 
 
 def as_set(value: float | str) -> str:
-    """Return a ``value`` of a setting as text, with the digits that it has: 0.03, 1,000, 10⁻⁵."""
+    """Return a ``value`` of a setting as text with the digits that it has, for instance 0.03, 1,000 or 10⁻⁵."""
     if isinstance(value, str):
         return value
     leading, _ = f"{value:.2e}".split("e")
@@ -71,16 +71,16 @@ def as_set(value: float | str) -> str:
 
 
 def in_symbols(setting: Mapping[str, float | str]) -> str:
-    """Return ``setting`` as text in the symbols of the book."""
+    """Return ``setting`` as text, with the symbols of the book for the names of its parts."""
     return ", ".join(f"{SYMBOLS[name]} {as_set(value)}" for name, value in setting.items())
 
 
-State = Literal["held", "reversed", "open"]  # of a part of a claim, see `fedgo.experiments.claims`
+State = Literal["held", "reversed", "open"]  # the states of a part of a claim (`fedgo.experiments.claims`)
 MARKS: Mapping[State, str] = {"held": "■", "reversed": "⊠", "open": "□"}
 
 
 def share_of_parts(states: Sequence[State]) -> str:
-    """Return a bar with the mark of each part of a claim, in fives and sorted by state, and the counts in words."""
+    """Return a mark for each part of a claim with these ``states``, in fives and sorted by state, and the counts."""
     squares = "".join(mark * states.count(state) for state, mark in MARKS.items())
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
     words = (f"{states.count(state)}\u00a0{state}" for state in MARKS if state in states)
@@ -88,7 +88,10 @@ def share_of_parts(states: Sequence[State]) -> str:
 
 
 class Frequency(NamedTuple):
-    """How often something failed in independent runs, with the exact 95 % interval of Clopper and Pearson."""
+    """The frequency of failures in independent runs, with the exact 95 % interval of Clopper and Pearson.
+
+    ``failures`` is the number of failures in ``trials`` runs, and ``low`` and ``high`` are the ends of the interval.
+    """
 
     failures: int
     trials: int
@@ -102,27 +105,31 @@ class Frequency(NamedTuple):
 
     @property
     def interval(self) -> str:
-        """The interval as it is printed."""
+        """The interval as text, with three decimals."""
         return f"{self.low:.3f} to {self.high:.3f}"
 
 
 def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
-    """Return how often something failed.
+    """Return the frequency of failures with its interval.
 
     Args:
         failures: The number of failures, or a boolean tensor with an entry for each run.
         trials: The number of runs, if ``failures`` is a number.
+
+    Raises:
+        ValueError: There is no run, or there are more failures than runs.
     """
-    many = failures.numel() if isinstance(failures, Tensor) else trials or 0
-    few = int(failures.sum()) if isinstance(failures, Tensor) else failures
-    require(many >= 1, "trials", trials, "give the number of runs, at least 1")
-    require(0 <= few <= many, "failures", few, f"give a number from 0 to {many}, the runs")
-    limits = binomtest(few, many).proportion_ci(method="exact")
-    return Frequency(few, many, float(limits.low), float(limits.high))
+    if isinstance(failures, Tensor):
+        trials, failures = failures.numel(), int(failures.sum())
+    trials = trials or 0
+    require(trials >= 1, "trials", trials, "give the number of runs, at least 1")
+    require(0 <= failures <= trials, "failures", failures, f"give a number from 0 to {trials}, the runs")
+    limits = binomtest(failures, trials).proportion_ci(method="exact")
+    return Frequency(failures, trials, float(limits.low), float(limits.high))
 
 
 class Rate(NamedTuple):
-    """A log–log slope: its mean over independent runs and the standard error of that mean."""
+    """A slope on logarithmic axes: its mean ``slope`` over independent runs and the standard ``error`` of that mean."""
 
     slope: float
     error: float
@@ -140,26 +147,29 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
     Args:
         x: The points, (n,).
         values: The values, (S, n), at least two runs and two points, all positive.
+
+    Raises:
+        ValueError: The shape is another one, or a point or a value is not positive.
     """
     shape = tuple(values.shape)
     fits = len(shape) == 2 and shape[1] == len(x) and min(shape) >= 2
     require(fits, "the shape of values", shape, "give (S, n), at least two runs and two points")
     least = min(values.min().item(), *x)
     require(least > 0, "the least of x and values", least, "logarithms need > 0")
-    place = torch.tensor(x, dtype=torch.float64).log()
-    place = place - place.mean()
-    slopes = values.double().log() @ place / place.square().sum()
+    logs = torch.tensor(x, dtype=torch.float64).log()
+    centred = logs - logs.mean()
+    slopes = values.double().log() @ centred / centred.square().sum()
     mean, error = mean_error(slopes)
     return Rate(float(mean), float(error))
 
 
 def quote(form: str = "", of: str = "", /, **values: object) -> None:
-    """Keep ``values`` for the prose of the page, where the role n shows them by name.
+    """Keep ``values`` for the prose of the page, where the role ``n`` shows them by name.
 
-    A value ``rho_0`` has the name "rho-0", and "of-rho-0" with ``of``. A `Frequency` is shown as its share, with its
-    interval as "-low" and "-high"; a pair, such as a `Rate`, has its error as "-error". The value stays in the metadata
-    of the cell, and the pages leave the output out. In an executed notebook that is opened as it is, the output reads
-    "`rho-0` = 0.5", so that a number can be found by the name that stands for it in the text.
+    A value ``rho_0`` has the name "rho-0", and "of-rho-0" with ``of``. A `Frequency` is shown as its share, and its
+    interval has the names with "-low" and "-high". A pair, such as a `Rate`, has its error under the name with
+    "-error". The value is stored in the metadata of the cell, and the pages do not show the output. In an executed
+    notebook that is opened as it is, the output reads "`rho-0` = 0.5", so that a reader finds the number by its name.
 
     Args:
         form: The format of numbers that are not whole; whole numbers have commas, and strings are Markdown.
@@ -167,16 +177,16 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
         values: The values by name.
     """
     for name, value in values.items():
-        parts: dict[str, object] = {"": value}
+        by_ending: dict[str, object] = {"": value}
         match value:
             case Frequency(low=low, high=high):
-                parts = {"": value.share, "-low": low, "-high": high}
+                by_ending = {"": value.share, "-low": low, "-high": high}
             case (mean, error):
-                parts = {"": mean, "-error": error}
-        for end, part in parts.items():
-            if isinstance(part, Tensor | np.generic):
-                part = part.item()
-            kept = part.data if isinstance(part, Markdown) else part
+                by_ending = {"": mean, "-error": error}
+        for end, quoted in by_ending.items():
+            if isinstance(quoted, Tensor | np.generic):
+                quoted = quoted.item()
+            kept = quoted.data if isinstance(quoted, Markdown) else quoted
             if isinstance(kept, str):
                 kind, shown = "markdown", kept
             else:
@@ -192,7 +202,7 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
 
 @dataclass
 class Checks:
-    """The checks of a page, which are added where they are made; the page ends with their `table`."""
+    """The checks of a page: `add` makes one and notes it, and `table` shows all of them at the end of the page."""
 
     rows: list[tuple[str, str, str, str]] = field(default_factory=list)
 
@@ -200,19 +210,20 @@ class Checks:
         """Add a check, or fail if it does not hold.
 
         Args:
-            statement: What was checked.
+            statement: The statement that is checked.
             kind: The kind of the check.
-            where: On what it was checked.
-            result: What came out.
+            where: The runs or values on which it is checked.
+            result: The result, in words or numbers.
             holds: The conditions, each of which has to be true everywhere.
 
         Raises:
             AssertionError: A condition does not hold.
+            ValueError: There is no condition.
         """
         require(len(holds) >= 1, "holds", holds, "give what has to be true")
-        for place, part in enumerate(holds):
-            if not torch.as_tensor(part).all():
-                raise AssertionError(f"{statement}, {where}: {result}; condition {place} does not hold")
+        for number, condition in enumerate(holds):
+            if not torch.as_tensor(condition).all():
+                raise AssertionError(f"{statement}, {where}: {result}; condition {number} does not hold")
         self.rows.append((statement, kind, where, result))
 
     def table(self) -> Markdown:

@@ -1,7 +1,7 @@
-"""Traces that chapters share: run r of a seed is the same alone and in any batch, so each is kept by itself.
+"""A store of traces that chapters share, run by run, because a run is the same alone and in any batch.
 
-They are kept in the folder that the environment variable ``FEDGO_TRACES`` names; without it, nothing is. A run is known
-by its arms, mean rewards and noise, by how it was played, and by the code that played it. What has no key is not kept.
+The traces are stored in the folder that the environment variable ``FEDGO_TRACES`` names; if it is not set, nothing is
+stored. A run is found by its arms, mean rewards and noise, by how it was played, and by the code that played it.
 """
 
 import json
@@ -21,8 +21,8 @@ from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-FOLDER = "FEDGO_TRACES"
-LIBRARIES = ("torch", "numpy", "botorch")  # another version may give other numbers
+VARIABLE = "FEDGO_TRACES"  # of the environment, with the folder of the store
+LIBRARIES = ("torch", "numpy", "botorch")  # whose versions may change the numbers
 
 
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
@@ -30,12 +30,11 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
 
     Args:
         play: Plays a world with a setting.
-        key: The name of the algorithm that ``play`` calls, with dots, and its options; with an empty one nothing is
-            stored.
+        key: The dotted name of the algorithm that ``play`` calls, and its options. If it is empty, nothing is stored.
         world: The runs.
         setting: The setting.
     """
-    folder = os.environ.get(FOLDER)
+    folder = os.environ.get(VARIABLE)
     if not folder or not key:
         return play(world, setting)
     how = {
@@ -45,23 +44,23 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
     }
     name = hash_of([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
     wrapper = play.__module__ if play.__module__.startswith("fedgo.") else "fedgo.experiments.players"
-    file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"  # not all that it imports
+    file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"  # this module alone, without its imports
     place = Path(folder) / f"{name}-{code((key,), (file,))}"
     paths = [place / f"{run}.npz" for run in each_run(world.problem)]
     place.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(place.parent / f"{name}.lock"):  # others that want the same wait meanwhile
+    with FileLock(place.parent / f"{name}.lock"):  # a process that asks for the same traces waits meanwhile
         place.mkdir(exist_ok=True)
-        for other in place.parent.glob(f"{name}-*"):  # what older code has left
-            if other != place:
-                shutil.rmtree(other)
+        for older in place.parent.glob(f"{name}-*"):
+            if older != place:  # stored by other code
+                shutil.rmtree(older)
         stored_runs = {}
         for k, path in enumerate(paths):
-            with suppress(OSError, ValueError):  # the file is missing, or not what was written
+            with suppress(OSError, ValueError):  # the file is missing or damaged
                 stored_runs[k] = Trace.load(path)
         lacking = [k for k in range(len(paths)) if k not in stored_runs]
-        if lacking:  # if nothing is stored, the world may have Phase I already
-            some = replace(world, problem=world.problem.only(*lacking)) if stored_runs else world
-            played = play(some, setting)
+        if lacking:  # without stored runs it is the world itself, which may have run Phase I already
+            rest = replace(world, problem=world.problem.only(*lacking)) if stored_runs else world
+            played = play(rest, setting)
             for number, k in enumerate(lacking):
                 stored_runs[k] = played.part(slice(number, number + 1))
                 stored_runs[k].save(paths[k])
@@ -69,7 +68,7 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
 
 
 def each_run(problem: Problem) -> list[str]:
-    """Return a hash for each run, of its arms, its mean rewards, and what names its noise."""
+    """Return for each run of ``problem`` a hash of its arms, its mean rewards and its noise."""
     about = (problem.name, problem.seed, problem.sigma, problem.reward)
     return [
         hash_of([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])

@@ -1,4 +1,4 @@
-"""What is played on: problems by name, and regimes of them: K arms, noise σ, N clients, T rounds."""
+"""Problems by name, regimes (a problem with its K, σ, N and T), and worlds (some runs of a problem with N and T)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +22,9 @@ HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
 class Entry:
     """A problem that regimes can name.
 
-    ``make`` is called as ``make(runs, arms=K, sigma=σ, seed=…)``. ``title`` is its name in the book. ``bound`` is an F
-    ≥ |f| for a guard if the formula gives one; it must not be read off the arms, because the best value itself would
-    give the optimum away.
+    ``make`` is called as ``make(runs, arms=K, sigma=σ, seed=…)``. ``title`` is its name in the book. ``bound`` is an
+    F ≥ |f| if the formula of the problem gives one. It must not be computed from the arms of a run, because that would
+    tell an algorithm the best value.
     """
 
     make: Callable[..., Problem] = field(hash=False)
@@ -32,22 +32,22 @@ class Entry:
     bound: float | None = None
 
     def _parts(self) -> tuple[Any, ...]:
-        """Return what decides whether two entries are equal: a `partial` counts as its function and its arguments."""
+        """Return the parts that two equal entries share; a `partial` counts as its function and its arguments."""
         make, about = self.make, (self.title, self.bound)
         return (make.func, make.args, make.keywords, *about) if isinstance(make, partial) else (make, *about)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether ``other`` makes the same problem; a copy from another process is equal to its original."""
+        """Return whether ``other`` makes the same problem, as a copy from another process does."""
         return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
 
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
-    """Return a problem of clustered data, which always has 20 arms."""
+    """Return the problem of clustered data ``name``, which always has 20 arms."""
     require(arms == 20, "arms", arms, f"{name} has 20 clusters")
     return clustered(name, runs, **options)
 
 
-# Hartmann's F is Σ ᾱ, the cosine mixture's 8·(1 + 0.1) on [−1, 1]⁸; a share lies in [0, 1].
+# F is Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1 for a share.
 PROBLEMS: dict[str, Entry] = {
     "hartmann6": Entry(hartmann6, "Hartmann6", 8.4),
     "cosine8": Entry(cosine8, "Cosine8", 8.8),
@@ -59,11 +59,11 @@ PROBLEMS: dict[str, Entry] = {
 
 @dataclass(frozen=True)
 class World:
-    """Some runs of a problem with N clients and T rounds.
+    """Some runs of a ``problem`` with N = ``clients`` clients and T = ``rounds`` rounds, on which algorithms play.
 
-    Phase I is run when it is first asked for, and shared by all that ask. ``encoding`` is the form in which all
-    algorithms send their statistics, ``bound`` the F that a guard is given, and ``regime`` the regime that made this
-    world, if one did.
+    Phase I is run when an algorithm first needs it, and shared by all. ``encoding`` is the form in which all algorithms
+    send their statistics, ``bound`` is an F ≥ |f| if one is known, and ``regime`` is the regime that made this world,
+    or None.
     """
 
     problem: Problem
@@ -75,28 +75,28 @@ class World:
 
     @property
     def steps(self) -> int:
-        """T₀ + NT, the number of pulls that Fed-GO-UCB makes in both phases and that all algorithms make."""
+        """The number T₀ + NT of pulls, which Fed-GO-UCB makes in two phases, and every other algorithm makes too."""
         return phase_one_length(self.clients, self.rounds) + self.clients * self.rounds
 
     @cached_property
     def network(self) -> Network:
-        """The network class F of the paper's experiments."""
+        """The parametric class F of the paper's experiments, a network for the arms of this problem."""
         return Network(self.problem.arms.shape[-1], HIDDEN)
 
     @cached_property
     def shared(self) -> Start:
-        """Phase I of Fed-GO-UCB and One-GO-UCB on this world."""
+        """The result of Phase I of Fed-GO-UCB and One-GO-UCB on this world."""
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
     @cached_property
     def private(self) -> Start:
-        """Phase I of N-GO-UCB on this world."""
+        """The result of Phase I of N-GO-UCB on this world."""
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
 
 @dataclass(frozen=True)
 class Regime:
-    """A problem with its sizes: K = ``arms``, noise σ = ``sigma``, T = ``rounds`` and N = ``clients``."""
+    """A problem by its name in `PROBLEMS`, with K = ``arms``, σ = ``sigma``, T = ``rounds`` and N = ``clients``."""
 
     problem: str
     arms: int = 50
@@ -109,13 +109,13 @@ class Regime:
 
     @property
     def entry(self) -> Entry:
-        """The entry of its problem in `PROBLEMS`."""
+        """The entry of the problem in `PROBLEMS`, or a ``ValueError`` if there is none."""
         require(self.problem in PROBLEMS, "problem", self.problem, f"choose one of {tuple(PROBLEMS)}")
         return PROBLEMS[self.problem]
 
     @property
     def title(self) -> str:
-        """The title of its problem with K, and with those sizes that are not the usual ones."""
+        """The title of the problem with K, and with the sizes that differ from the defaults."""
         parts = [self.entry.title, f"{self.arms:,} arms"]
         if self.sigma != 0.1:
             parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
@@ -133,8 +133,13 @@ class Regime:
     def world(
         self, runs: int | Sequence[int], seed: int = 0, encoding: Encoding = "dense", **options: Any
     ) -> World:
-        """Return a world with ``runs`` of ``seed``; ``options`` go to the problem and come before the regime's own K
-        and σ.
+        """Return a world with the given runs of the problem.
+
+        Args:
+            runs: The number of runs, or their numbers.
+            seed: The seed of the runs.
+            encoding: The form in which all algorithms send their statistics.
+            options: Further arguments of the problem; they replace the regime's K and σ.
         """
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
         problem = self.entry.make(runs, **how)

@@ -11,8 +11,11 @@ class Assumptions:
     """The constants that Assumptions 1 to 3 provide.
 
     ``dimension`` is d_w. ``value`` is F ≥ |f_x|, ``slope`` is C_g ≥ ‖∇f_x‖, ``curvature`` is C_h ≥ ‖∇²f_x‖, and
-    ``noise`` is σ. The growth condition is min{μr²/2, τr^χ/2} ≤ L, with μ = ``growth``, τ = ``tail`` and χ =
-    ``exponent`` (which the paper calls γ in Assumption 3).
+    ``noise`` is σ. The growth condition is min{μr²/2, τr^χ/2} ≤ L(w) for the loss L and the distance r of w from its
+    zeros, with μ = ``growth``, τ = ``tail`` and χ = ``exponent``, which the paper calls γ in Assumption 3.
+
+    Raises:
+        ValueError: A constant is out of range.
     """
 
     dimension: int
@@ -38,22 +41,22 @@ class Assumptions:
 
 
 def check_probability(delta: float) -> None:
-    """Refuse a δ that does not lie in (0, 1)."""
+    """Raise a ``ValueError`` unless δ lies in (0, 1)."""
     require(0 < delta < 1, "delta", delta, "give a failure probability δ in (0, 1)")
 
 
 def check_sample(size: int, data: int, delta: float) -> None:
-    """Refuse a class without a function, a sample without a datum, or a δ that does not lie in (0, 1)."""
+    """Raise a ``ValueError`` unless there is at least one function and one datum, and δ lies in (0, 1)."""
     check_probability(delta)
     require(size >= 1, "size", size, "give |F|, at least one function")
     require(data >= 1, "data", data, "give t, at least one datum")
 
 
 def check_threshold(gamma: float) -> None:
-    """Refuse a threshold γ that is not positive."""
-    require(gamma > 0, "gamma", gamma, "with γ = 0 every step synchronises: P = NT")
+    """Raise a ``ValueError`` unless the threshold γ is positive."""
+    require(gamma > 0, "gamma", gamma, "give γ > 0; with γ = 0 every step synchronises, and P = NT")
 
 
 def check_regularisation(lam: float) -> None:
-    """Refuse a weight λ that is not positive."""
+    """Raise a ``ValueError`` unless the regularisation weight λ is positive."""
     require(lam > 0, "lam", lam, "give λ > 0; Σ must be positive definite")

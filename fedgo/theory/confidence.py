@@ -1,6 +1,6 @@
-"""The analysis of the confidence set: information, the squared radius β_{t,i} and its printed form.
+"""The analysis of the confidence set: log-determinants, the squared radius β_{t,i} as repaired, and as printed.
 
-A function with ``_printed`` is the paper's statement, kept to be tested; the one without is proved in the book.
+A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book.
 """
 
 import math
@@ -15,7 +15,7 @@ from fedgo.theory.phase_one import squared_distance_printed
 
 
 def information_bound(dimension: int, pulls: float, slope: float, lam: float) -> float:
-    """Return R = d ln(1 + nC_g²/(dλ)), an upper bound on ln(det Σ/det λI) (lemma "log-det").
+    """Return R = d ln(1 + nC_g²/(dλ)), an upper bound on the log-ratio Λ = ln(det Σ/det λI) (lemma "log-det").
 
     Args:
         dimension: The dimension d, min(K, d_w) with K arms.
@@ -28,20 +28,20 @@ def information_bound(dimension: int, pulls: float, slope: float, lam: float) ->
 
 
 def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
-    """Return Λ_tab = Σ_x ln((1 + n_x)/(1 + n⁰_x)), the information of the event on counts, (...).
+    """Return Σ_x ln((1 + n_x)/(1 + n⁰_x)), the log-ratio Λ of an event on counts, (...).
 
-    NT pulls of Phase II make at most `information_bound` = K ln(1 + NT/K).
+    After NT pulls of Phase II it is at most K ln(1 + NT/K).
 
     Args:
         counts: The pulls n_x of each arm, (..., K).
-        known: The pulls n⁰_x that were made before Phase II, (..., K).
+        known: The pulls n⁰_x that were made before Phase II, (..., K), or one number for all arms.
     """
-    known = torch.as_tensor(known, dtype=torch.float64)
-    return ((1 + counts) / (1 + known)).log().sum(-1)
+    before = torch.as_tensor(known, dtype=torch.float64)
+    return ((1 + counts) / (1 + before)).log().sum(-1)
 
 
 class Terms(NamedTuple):
-    """The three terms of a squared radius β."""
+    """The three terms of a squared radius β: of the noise, of the regularisation, and of the linearisation."""
 
     noise: float
     regularisation: float
@@ -51,11 +51,11 @@ class Terms(NamedTuple):
 def radius_printed(
     a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float
 ) -> Terms:
-    """Return β_t of the confidence lemma, in the explicit form of its proof.
+    """Return the squared radius β_t of the printed confidence lemma, with the constants of its proof.
 
-    Its three terms come from (a + b + c)² ≤ 4(a² + b² + c²): 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ², and
-    C_h²ρ⁴ n d_wι″, with ρ² = `squared_distance_printed` and ι″ = 2 ln(1 + nC_g²/(d_wλ)). They contain the factor 2 of
-    ln(1/δ_t²) that the proof loses.
+    Its three terms are 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ₀² and C_h²ρ₀⁴ n d_wι″, with the printed
+    bound on ρ₀² (`squared_distance_printed`) and ι″ = 2 ln(1 + nC_g²/(d_wλ)). They contain the factor 2 of ln(1/δ_t²),
+    which the proof loses.
 
     Args:
         a: The constants of the assumptions.
@@ -63,7 +63,7 @@ def radius_printed(
         pulls: The number n of pulls in the client's model.
         step: The step t.
         exploration: The number T₀ of pulls of Phase I.
-        delta: The probability δ.
+        delta: The failure probability δ.
     """
     check_probability(delta)
     rho2 = squared_distance_printed(a, exploration, delta)
@@ -79,15 +79,15 @@ def radius_printed(
 def noise_radius(
     information: Tensor, syncs: Tensor | int | None, *, members: int, sigma: float, delta: float
 ) -> Tensor:
-    """Return σ√(Λ + 2 ln(π²M(p + 1)²/(6δ))), which bounds all self-normalised sums of the noise with probability 1 − δ.
+    """Return σ√(Λ + 2 ln(π²m(p + 1)²/(6δ))), a bound on all self-normalised sums of the noise with probability 1 − δ.
 
     Args:
         information: The log-ratio Λ of each sum, (...).
-        syncs: The number p of synchronisations before the step, over which the union is taken. With None the sums are
-            of all data, one sequence for each member, and the result is σ√(Λ + 2 ln(M/δ)).
-        members: The number M of sums at each step: the N clients, or N times K where each arm has a sum of its own.
+        syncs: The number p of synchronisations before the step, an int or int64 (...); the union bound is over p. With
+            None each member has one sum of all its data, and the result is σ√(Λ + 2 ln(m/δ)).
+        members: The number m of sums at each step: N for one sum of each client, NK for one of each arm and client.
         sigma: The standard deviation σ of the noise.
-        delta: The probability δ.
+        delta: The failure probability δ.
     """
     check_probability(delta)
     if syncs is None:
@@ -109,20 +109,25 @@ def radius(
     curvature: Tensor | float,
     delta: float,
 ) -> Tensor:
-    """Return β_{t,i} with w* ∈ Ball_{t,i} for all t and i with probability 1 − δ/2 (the repaired confidence lemma).
+    """Return the squared radius β_{t,i} of the repaired confidence lemma, (...).
 
-    √β = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D|.
+    With probability 1 − δ/2, w* ∈ Ball_{t,i} for all t and i if
+    √β = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D_{t,i}|.
 
     Args:
         information: The log-ratio ln(det Σ/det λI), (...).
         pulls: The number |D_{t,i}| of pulls in the client's model, (...).
-        syncs: The number p of synchronisations before the step.
+        syncs: The number p of synchronisations before the step, (...).
         clients: The number N of clients.
         lam: The regularisation weight λ.
         sigma: The standard deviation σ of the noise.
         distance: ρ₀ = ‖ŵ₀ − w*‖, which only a simulation knows.
         curvature: The bound C_h on the second derivatives.
-        delta: The probability δ.
+        delta: The failure probability δ.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: ``clients`` is not a whole number.
     """
     check_probability(delta)
     check_regularisation(lam)

@@ -1,7 +1,8 @@
-"""A w* of Assumption 1 for arms in finite number: f_x(w*) equals the mean reward of every arm x.
+"""A parameter w* of Assumption 1 for finitely many arms: f_x(w*) equals the mean reward of every arm x.
 
-With fewer arms than parameters there are many. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + μI)⁻¹ r from ŵ₀ find one near
-it, where J is the matrix of the gradients at w and r the vector of the mean rewards less f_x(w).
+With fewer arms than parameters there are many. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + D)⁻¹ e from ŵ₀ find one of
+them near ŵ₀, with the gradients at w as the rows of J, the mean rewards minus f_x(w) as e, and a multiple D of the
+identity as the damping.
 """
 
 import torch
@@ -16,24 +17,24 @@ _MOST_STEPS = 1000
 def interpolate(
     model: Parametric, start: Tensor, arms: Tensor, means: Tensor, tolerance: float = 1e-10
 ) -> Tensor:
-    """Return a parameter w* (R, d_w) near ``start`` with |f_x(w*) − ``means``| ≤ ``tolerance`` on all arms.
+    """Return a parameter w* (S, d_w) near ``start`` with |f_x(w*) − ``means``| ≤ ``tolerance`` on all arms.
 
     It need not be the nearest such parameter.
 
     Args:
         model: The class F.
-        start: Where the search begins, (R, d_w).
-        arms: The arms, (R, K, d_x).
-        means: The values that f is to have there, (R, K).
+        start: Where the search begins, (S, d_w).
+        arms: The arms, (S, K, d_x).
+        means: The mean rewards of the arms, (S, K).
         tolerance: The largest difference that is accepted.
 
     Raises:
-        ArithmeticError: A run does not get there, for instance because it has more arms than parameters.
-        ValueError: A mean is not finite.
+        ArithmeticError: No such parameter is found, for instance because there are more arms than parameters.
+        ValueError: A mean or ``start`` is not finite.
     """
     w, missing = start, means - model.values(start, arms)
     finite, most = bool(missing.isfinite().all()), missing.abs().max().item()
-    require(finite, "the largest |r|", most, "give finite means and ŵ₀")
+    require(finite, "the largest |means − f_x(start)|", most, "give finite means and a finite start")
     identity = torch.eye(arms.shape[-2], dtype=torch.float64)
     damping = torch.ones_like(missing[..., :1])
     for _ in range(_MOST_STEPS):
@@ -47,4 +48,5 @@ def interpolate(
         w, missing = torch.where(better, trial, w), torch.where(better, left, missing)
         damping = (damping * torch.where(better, 0.3, 3.0)).clamp(1e-13, 1e13)
     most = missing.abs().max().item()
-    raise ArithmeticError(f"no parameter fits all arms to {tolerance}: {most:.1e} is left")
+    left_over = f"no parameter fits all arms to {tolerance}: {most:.1e} is left"
+    raise ArithmeticError(f"{left_over}; give a network with more parameters")

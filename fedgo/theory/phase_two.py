@@ -1,6 +1,6 @@
 """The analysis of Phase II: potential, second-order part, synchronisations and the regret of good and bad epochs.
 
-A function with ``_printed`` is the paper's statement, kept to be tested; the one without is proved in the book.
+A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book.
 """
 
 import math
@@ -9,35 +9,37 @@ from typing import NamedTuple
 from fedgo._checks import require
 from fedgo.theory.assumptions import check_regularisation, check_threshold
 
-# The largest x with x ≤ 2 ln(1 + x): the elliptical potential lemma needs C_g²/λ ≤ 2.51….
+# The largest u with u ≤ 2 ln(1 + u): the elliptical potential lemma needs C_g²/λ ≤ 2.51….
 LARGEST_INCREMENT = 2.512862417252339
 
 
 def potential_clipped(information: float, widest: float = 1.0) -> float:
-    """Return Λ·a²/ln(1 + a²), an upper bound on Σ_s min(a, ‖g_s‖_{Σ_{s−1}⁻¹})² for every λ > 0.
+    """Return Λφ(c²) with φ(u) = u/ln(1 + u), an upper bound on Σ_s min(c, ‖g_s‖_{Σ_{s−1}⁻¹})² for every λ > 0.
 
-    It follows from u ≤ ln(1 + u)·a²/ln(1 + a²) for 0 ≤ u ≤ a². If no width is above a, for instance with a = C_g/√λ,
-    the sum is not clipped.
+    It follows from u ≤ φ(c²) ln(1 + u) for 0 ≤ u ≤ c². If no width is above c, as with c = C_g/√λ, nothing is clipped.
 
     Args:
         information: The log-ratio Λ.
-        widest: The width a at which the summands are clipped.
+        widest: The width c at which the summands are clipped.
+
+    Raises:
+        ValueError: ``widest`` is negative or infinite.
     """
-    require(0 <= widest < math.inf, "widest", widest, "give a finite a ≥ 0, at which the widths are clipped")
+    require(0 <= widest < math.inf, "widest", widest, "give a finite width of at least 0")
     square = widest**2
     return information * (square / math.log1p(square) if square else 1.0)
 
 
 def excess_printed(beta: float, curvature: float, lam: float) -> float:
-    """Return 2βC_h/λ, the second-order part of the instantaneous regret as printed (lemma "Instantaneous regret")."""
+    """Return 2βC_h/λ, the printed second-order part of the instantaneous regret (lemma "Instantaneous regret")."""
     check_regularisation(lam)
     return 2 * beta * curvature / lam
 
 
 def excess_in_ball(beta: float, curvature: float, lam: float, distance: float) -> float:
-    """Return κ = 2C_h(s² + sρ₀) with s² = β/λ, the second-order part for line 3 over Ball ∩ W with gradients at ŵ₀.
+    """Return 2C_h(β/λ + √(β/λ)ρ₀), the second-order part of the instantaneous regret for line 3 over Ball ∩ W.
 
-    It is at most 3βC_h/λ if ρ₀ ≤ s/2. ``distance`` is ρ₀.
+    ``distance`` is ρ₀ = ‖ŵ₀ − w*‖. The gradients are those at ŵ₀. If ρ₀ ≤ ½√(β/λ) the part is at most 3βC_h/λ.
     """
     check_regularisation(lam)
     reach = math.sqrt(beta / lam)
@@ -45,20 +47,24 @@ def excess_in_ball(beta: float, curvature: float, lam: float, distance: float) -
 
 
 def excess_first_order(curvature: float, distance: float) -> float:
-    """Return κ = C_hρ₀², the second-order part for the first-order index: r_t ≤ 2√β‖g_t‖ + κ."""
+    """Return C_hρ₀², the second-order part of the instantaneous regret for the first-order index.
+
+    With it, r_t ≤ 2√β‖g_t‖_{Σ⁻¹} + C_hρ₀². ``distance`` is ρ₀ = ‖ŵ₀ − w*‖.
+    """
     return curvature * distance**2
 
 
 def synchronisations_printed(rounds: float, information: float, gamma: float) -> float:
-    """Return the printed bound 2√(TR/γ) on the number P of synchronisations, which is false: a term R/γ is missing."""
+    """Return 2√(TR/γ), the printed bound on the number P of synchronisations; it is false, a term R/γ is missing."""
     check_threshold(gamma)
     return 2 * math.sqrt(rounds * information / gamma)
 
 
 def synchronisations(rounds: float, information: float, gamma: float) -> float:
-    """Return the bound P ≤ Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) on the number of synchronisations, for round robin.
+    """Return Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), the repaired bound on the number P of synchronisations in round robin.
 
-    It is at most √(TΛ/γ) + Λ/γ. ``information`` is Λ ≥ ln(det Σ_NT/det λI), and ``rounds`` is T.
+    It is at most √(TΛ/γ) + Λ/γ. ``information`` is ln(det Σ_NT/det λI) = Λ or a bound on it, ``rounds`` is T, and
+    ``gamma`` is γ > 0.
     """
     check_threshold(gamma)
     half = information / (2 * gamma)
@@ -66,17 +72,20 @@ def synchronisations(rounds: float, information: float, gamma: float) -> float:
 
 
 def phase_two_scalars(syncs: float, clients: int, dimension: int) -> float:
-    """Return C_phaseII = 2PN(d_w² + d_w), the scalars of P = ``syncs`` synchronisations."""
+    """Return C_phaseII = 2PN(d_w² + d_w), the scalars of P = ``syncs`` synchronisations of N = ``clients`` clients."""
     return 2 * syncs * clients * dimension * (dimension + 1)
 
 
 def regret_phase_one(exploration: int, value: float) -> float:
-    """Return 2T₀F, the bound on the regret of Phase I."""
+    """Return 2T₀F, the bound on the regret of Phase I; T₀ is ``exploration`` and F is ``value``."""
     return 2 * exploration * value
 
 
 def good_regret_printed(beta: float, information: float, steps: int, curvature: float, lam: float) -> float:
-    """Return the printed bound R_good ≤ √(NT)·√(16eβR + 8β²C_h²NT/λ²)."""
+    """Return √(NT)·√(16eβR + 8β²C_h²NT/λ²), the printed bound on the regret R_good of the good epochs.
+
+    ``information`` is R, and ``steps`` is NT.
+    """
     second_order = 8 * (beta * curvature / lam) ** 2
     return math.sqrt(steps) * math.sqrt(16 * math.e * beta * information + second_order * steps)
 
@@ -84,17 +93,16 @@ def good_regret_printed(beta: float, information: float, steps: int, curvature: 
 def bad_regret_printed(
     beta: float, information: float, clients: int, gamma: float, curvature: float, lam_scale: float
 ) -> float:
-    """Return the printed bound R_bad ≤ RN√(16βγ + 8β²C_h²/C_λ²).
+    """Return RN√(16βγ + 8β²C_h²/C_λ²), the printed bound on the regret R_bad of the bad epochs.
 
-    It is false where an epoch gives a client more than √(NT) pulls.
+    It is false if a client makes more than √(NT) pulls in an epoch. ``information`` is R and ``lam_scale`` is C_λ.
     """
     return information * clients * math.sqrt(16 * beta * gamma + 8 * (beta * curvature / lam_scale) ** 2)
 
 
 class PhaseTwoRegret(NamedTuple):
-    """The repaired bound on the regret of Phase II: R_good + R_bad + the second-order part.
-
-    The second-order part is summed once over all steps.
+    """The repaired bound on the regret of Phase II: ``good`` for R_good, ``bad`` for R_bad, and ``second_order``, the
+    second-order part, summed once over all steps.
     """
 
     good: float
@@ -120,9 +128,9 @@ def regret_phase_two_clipped(
 ) -> PhaseTwoRegret:
     """Return item 3 of the repaired theorem, the bound on the regret of Phase II for every λ > 0.
 
-    The bound is 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) + NTκ with φ = a²/ln(1 + a²) and a = min(F/√β, W). It follows from r_t
-    ≤ κ + 2 min(F, √β w_t) = κ + 2√β min(a, w_t) and `potential_clipped`. With a = max(1, F/√β) it becomes 2M√(eNTΛ/ln
-    2) + … with M = max(√β, F).
+    The bound is 2√(eφβNTΛ) + ⌊Λ⌋(2N√(φβγ) + 2F) + NT·``excess`` with φ = c²/ln(1 + c²) and c = min(F/√β, ``widest``).
+    It follows from `potential_clipped` and r_t ≤ ``excess`` + 2 min(F, √β‖g_t‖) = ``excess`` + 2√β min(F/√β, ‖g_t‖),
+    with the width ‖g_t‖ in Σ_{t−1,i}⁻¹.
 
     Args:
         beta: The squared radius β.
@@ -131,8 +139,8 @@ def regret_phase_two_clipped(
         rounds: The number T of rounds.
         gamma: The threshold γ of the event.
         value: The bound F on |f|.
-        excess: The second-order part κ of each step.
-        widest: A bound W on all widths, for instance C_g/√λ.
+        excess: The second-order part of the regret of each step (κ in the book's proof).
+        widest: A bound on all widths, for instance C_g/√λ.
     """
     root = math.sqrt(beta)
     clip = min(value / root, widest) if root else 0.0

@@ -1,7 +1,8 @@
-"""What the analysis of Phase II speaks about, rebuilt from a trace: widths, log-determinants, epochs of every step.
+"""The quantities of the analysis of Phase II, computed from a trace: widths, log-determinants and epochs of each step.
 
-From the counts that each client knew (`knowledge`) follow its Σ_{t−1,i} and the width of its arm, and those of the
-analysis' agent who sees every pull. Log-determinants are running sums, ln det(Σ + ggᵀ)/det Σ = ln(1 + gᵀΣ⁻¹g).
+The counts that each client knew (`knowledge`) give its Σ_{t−1,i} and the width of the arm that it pulled. Those of the
+analysis' imaginary agent, who sees every pull, give Σ_{t−1}. The log-determinants are running sums of
+ln(det(Σ + ggᵀ)/det Σ) = ln(1 + gᵀΣ⁻¹g).
 """
 
 from collections.abc import Iterator
@@ -18,13 +19,13 @@ from fedgo.trace import Trace
 
 
 class Replay(NamedTuple):
-    """What the analysis needs to know about each step t of Phase II, (S, NT), and the client i = i_t that makes it.
+    """The quantities of the analysis at each step t of Phase II, (S, NT), for the client i = i_t that makes the pull.
 
-    ``local`` is ‖g_t‖² in Σ_{t−1,i}⁻¹ and ``central`` is ‖g_t‖² in Σ_{t−1}⁻¹. ``gain`` is ln(det Σ_{t,i}/det(Σ_{t,i} −
-    ΔΣ_{t,i})), and ``since`` the number of the client's pulls since the last synchronisation, both with this pull.
-    ``information`` is ln(det Σ_{t,i}/det λI) and ``total`` is ln(det Σ_t/det λI). ``epoch`` int64 is the number p of
-    synchronisations before t. ``known`` (S, NT, K) is D_{t,i}: the data in the client's model after the pull, with the
-    residuals y − f_x(ŵ₀) as sums.
+    ``local`` is ‖g_t‖² in Σ_{t−1,i}⁻¹ and ``central`` is ‖g_t‖² in Σ_{t−1}⁻¹. ``gain`` is the log-ratio
+    ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), and ``since`` the number of the client's pulls since the last
+    synchronisation, both with this pull. ``information`` is ln(det Σ_{t,i}/det λI) and ``total`` is ln(det Σ_t/det λI).
+    ``epoch`` int64 is the number p of synchronisations before t. ``known`` (S, NT, K) is the tally of D_{t,i}, the data
+    in the client's model after the pull, with sums of the residuals y − f_x(ŵ₀).
     """
 
     local: Tensor
@@ -37,20 +38,21 @@ class Replay(NamedTuple):
     known: Tally
 
     def by_epoch(self, values: Tensor) -> Tensor:
-        """Return the sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1), where P is the largest of any
-        run.
+        """Return the sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1).
+
+        P is the largest number of synchronisations of any run; the epochs that a run does not have are 0.
         """
         out = values.new_zeros(len(values), int(self.epoch.max()) + 1)
         return out.scatter_add(1, self.epoch, values)
 
 
 def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
-    """Replay Phase II of a trace that Fed-GO-UCB made, and return what the analysis needs of each step.
+    """Return the quantities of the analysis at each step of Phase II of a trace that Fed-GO-UCB made.
 
     The synchronisations are those of the trace, whatever event caused them.
 
     Args:
-        start: The Phase I that the trace was made from.
+        start: The result of Phase I from which the trace was made, a `shared_start`.
         arms: The arms of its problem, (S, K, d_x).
         trace: The trace.
         lam: The λ that the trace was made with.
@@ -66,27 +68,27 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     w0, network = start.w0[:, 0], start.network
     features = compress(network.gradients(w0, arms)).features
     residual = trace.reward - network.values(w0, arms).gather(1, trace.arm)
-    arm, sync = (part[:, trace.phase_one :] for part in (trace.arm, trace.sync))
+    arm, sync = trace.arm[:, trace.phase_one :], trace.sync[:, trace.phase_one :]
     pulled = torch.nn.functional.one_hot(arm, arms.shape[1]).double()
     everybody = pulled.cumsum(1) - pulled
     known = Tally.blank(*pulled.shape)
     local, central, gain, since = (torch.zeros(arm.shape, dtype=torch.float64) for _ in range(4))
     for before in knowledge(replace(trace, reward=residual), arms.shape[1]):
-        step, own = before.step - trace.phase_one, pulled[:, before.step - trace.phase_one]
-        known.counts[:, step] = before.tally.counts + own
-        known.sums[:, step] = before.tally.sums + own * residual[:, before.step].unsqueeze(-1)
+        step = before.step - trace.phase_one
+        known.counts[:, step] = before.tally.counts + pulled[:, step]
+        known.sums[:, step] = before.tally.sums + pulled[:, step] * residual[:, before.step].unsqueeze(-1)
         local[:, step] = _widths(features, lam, before.tally.counts, arm[:, step])
         central[:, step] = _widths(features, lam, everybody[:, step], arm[:, step])
         gain[:, step] = _since_sync(local[:, step].log1p(), before.syncs)
         since[:, step] = _since_sync(torch.ones_like(local[:, step]), before.syncs)
     epoch, total = sync.cumsum(1) - sync.long(), central.log1p().cumsum(1)
-    reached = torch.where(sync, total, 0.0).cummax(1).values  # by the server at the last synchronisation
+    reached = torch.where(sync, total, 0.0).cummax(1).values  # the server's at the last synchronisation
     information = gain + torch.nn.functional.pad(reached, (1, 0))[:, :-1]
     return Replay(local, central, gain, since, information, total, epoch, known)
 
 
 def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
-    """Return ‖g‖²_{Σ⁻¹}, (S, L), of ``arm`` (S, L), where Σ has the ``counts`` (S, L, K) on ``features`` (S, K, r)."""
+    """Return ‖g‖²_{Σ⁻¹} of each ``arm`` (S, n), (S, n), for Σ of ``counts`` (S, n, K) on ``features`` (S, K, r)."""
     factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
     rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])
     half = torch.linalg.solve_triangular(factor, features.gather(1, rows).unsqueeze(-1), upper=False)
@@ -95,19 +97,18 @@ def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor
 
 
 def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
-    """Return running sums of one client's ``values`` ≥ 0 (S, L) that begin anew where its ``syncs`` (S, L) have
-    grown.
-    """
+    """Return running sums of one client's ``values`` ≥ 0 (S, n), begun again wherever its ``syncs`` (S, n) increase."""
     sums = values.cumsum(1)
     new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
     return sums - torch.where(new, sums - values, 0.0).cummax(1).values
 
 
 class Knowledge(NamedTuple):
-    """What one client knew before each of its L pulls.
+    """What one client knew before each of its n pulls of Phase II.
 
-    ``step`` (L,) are the steps of the trace, ``tally`` (S, L, K) the pulls and summed rewards that the client knew,
-    ``syncs`` (S, L) the number p of synchronisations so far, and ``shared`` what all clients knew after the last one.
+    ``step`` (n,) are the steps of these pulls in the trace. ``tally`` (S, n, K) has the pulls and the summed rewards
+    that the client knew, ``syncs`` (S, n) the number p of synchronisations so far, and ``shared`` (S, n, K) the data
+    that all clients knew after the last one.
     """
 
     step: Tensor
@@ -119,8 +120,8 @@ class Knowledge(NamedTuple):
 def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Knowledge]:
     """Yield what each of the N clients of ``trace`` knew before its pulls of Phase II, one client after the other.
 
-    A client knows all data up to the last synchronisation and its own data since. Only counts and sums are rebuilt, so
-    the trace may be of any algorithm.
+    A client knows all data up to the last synchronisation and its own data since. Only counts and sums are computed, so
+    that the trace may be of any algorithm.
 
     Args:
         trace: The trace.
@@ -131,16 +132,18 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
     hit = torch.nn.functional.one_hot(trace.arm, arms).double()
     data = torch.stack([hit, hit * trace.reward.unsqueeze(-1)])
     data[:, :, :first] *= phase_one
-    everybody = torch.nn.functional.pad(data.cumsum(2), (0, 0, 1, 0))  # at t: all data of the steps before t
+    everybody = torch.nn.functional.pad(data.cumsum(2), (0, 0, 1, 0))  # at t: the data of all steps before t
     fired = torch.nn.functional.pad(trace.sync, (1, 0))
     syncs = fired.cumsum(1)
-    since = torch.where(fired, torch.arange(steps + 1), first).cummax(1).values  # the last sync's next step
+    # the step after the last synchronisation
+    since = torch.where(fired, torch.arange(steps + 1), first).cummax(1).values
     for i in range(trace.clients):
         step = torch.arange(first + i, steps, trace.clients)
         own = torch.nn.functional.pad(data[:, :, step].cumsum(2), (0, 0, 1, 0))
         latest = since[:, step]
         shared = everybody.gather(2, latest.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
-        made = (latest - first - i + trace.clients - 1).clamp(min=0) // trace.clients  # own pulls before it
+        # the number of the client's own pulls before that step
+        made = (latest - first - i + trace.clients - 1).clamp(min=0) // trace.clients
         before = own.gather(2, made.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
         tally = Tally(*(shared + own[:, :, :-1] - before))
         yield Knowledge(step, tally, syncs[:, step], Tally(*shared))

@@ -1,4 +1,6 @@
-"""Theorem 1 as printed and repaired: R_total ≤ R_phaseI + R_good + R_bad and C_total = C_phaseI + C_phaseII."""
+"""Theorem 1 as printed and as repaired: bounds on the regret R_phaseI + R_good + R_bad and the communication
+C_phaseI + C_phaseII.
+"""
 
 import math
 from dataclasses import dataclass
@@ -17,10 +19,14 @@ from fedgo.theory.confidence import information_bound, radius, radius_printed
 
 @dataclass(frozen=True)
 class Premises:
-    """What a theorem is about: the constants of Assumptions 1 to 3, N, T, δ and K.
+    """The premises of the theorem: the constants of Assumptions 1 to 3, N, T, δ and K.
 
-    ``a`` are the constants, ``clients`` is N, ``rounds`` is T and ``delta`` is δ. ``arms`` is K if there are finitely
-    many arms.
+    ``a`` has the constants, ``clients`` is N, ``rounds`` is T and ``delta`` is δ. ``arms`` is K, or None if there may
+    be infinitely many arms.
+
+    Raises:
+        ValueError: A number is out of range.
+        TypeError: N or T is not a whole number.
     """
 
     a: Assumptions
@@ -45,13 +51,13 @@ class Premises:
         return phase_one_length(self.clients, self.rounds, math.inf)
 
     def information(self, lam: float) -> float:
-        """Return R ≥ Λ after NT pulls with λ = ``lam``, for the dimension min(K, d_w)."""
+        """Return the bound R on Λ after NT pulls with λ = ``lam``, for the dimension min(K, d_w)."""
         dimension = self.a.dimension if self.arms is None else min(self.arms, self.a.dimension)
         return information_bound(dimension, self.steps, self.a.slope, lam)
 
 
 class TheoremSetting(NamedTuple):
-    """The T₀, λ and γ that a theorem prescribes."""
+    """The T₀ (``exploration``), λ and γ that a theorem prescribes."""
 
     exploration: int
     lam: float
@@ -59,16 +65,16 @@ class TheoremSetting(NamedTuple):
 
 
 def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremSetting:
-    """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as Theorem 1 prints them; ``lam_scale`` is C_λ."""
+    """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as printed in Theorem 1; ``lam_scale`` is C_λ."""
     a = given.a
     gamma = a.dimension * a.value**4 * given.rounds / (a.growth**2 * given.clients)
     return TheoremSetting(given.exploration, lam_scale * math.sqrt(given.steps), gamma)
 
 
 def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting:
-    """Return T₀ = ⌈√(NT)⌉, λ and γ = T/(NR) of the repaired theorem, which a learner can compute.
+    """Return T₀ = ⌈√(NT)⌉, λ and γ = T/(NR) of the repaired theorem, which a learner can compute beforehand.
 
-    ``lam`` is λ, or C_g² if it is None.
+    ``lam`` is λ; if it is None, λ = C_g².
     """
     lam = given.a.slope**2 if lam is None else lam
     gamma = given.rounds / (given.clients * given.information(lam))
@@ -76,9 +82,9 @@ def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting
 
 
 class WorstCase(NamedTuple):
-    """What holds in all runs of Phase II with the given λ and γ.
+    """Bounds that hold in every run of Phase II with the given λ and γ.
 
-    Λ ≤ R = ``information``, P ≤ ``syncs`` and β_{t,i} ≤ β̄ = ``beta``.
+    ``information`` is the bound R on Λ, ``syncs`` the bound P̄ on P, and ``beta`` the bound β̄ on all β_{t,i}.
     """
 
     information: float
@@ -89,7 +95,7 @@ class WorstCase(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """Return λ, β̄ and γ as settings to play with."""
+        """λ, β̄ and γ as the settings of Phase II."""
         return Settings(self.lam, self.beta, self.gamma)
 
 
@@ -100,31 +106,36 @@ def worst_case(
     *,
     curvature: Tensor | float | None = None,
 ) -> WorstCase:
-    """Return λ, γ and the largest `radius` β̄ of the confidence lemma, after NT pulls, P synchronisations and Λ = R.
+    """Return R, P̄, λ, γ and β̄, which is the `radius` of the confidence lemma after NT pulls with Λ = R and p = P̄.
 
     Args:
-        given: What the theorem is about.
+        given: The premises.
         distance: ρ₀ = ‖ŵ₀ − w*‖, one number or one for each run; β̄ is the largest over the runs.
         setting: T₀, λ and γ; `theorem_setting` if it is None.
         curvature: C_h, one number or one for each run; that of the assumptions if it is None.
     """
-    _, lam, gamma = theorem_setting(given) if setting is None else setting
-    information = given.information(lam)
-    syncs = min(phase_two.synchronisations(given.rounds, information, gamma), given.steps)
+    setting = theorem_setting(given) if setting is None else setting
+    information = given.information(setting.lam)
+    syncs = min(phase_two.synchronisations(given.rounds, information, setting.gamma), given.steps)
+    most, pulls, epochs = torch.tensor([information, given.steps, syncs], dtype=torch.float64)
     beta = radius(
-        *torch.tensor([information, given.steps, syncs], dtype=torch.float64),
+        most,
+        pulls,
+        epochs,
         clients=given.clients,
-        lam=lam,
+        lam=setting.lam,
         sigma=given.a.noise,
         distance=distance,
         curvature=given.a.curvature if curvature is None else curvature,
         delta=given.delta,
     )
-    return WorstCase(information, syncs, lam, beta.max().item(), gamma)
+    return WorstCase(information, syncs, setting.lam, beta.max().item(), setting.gamma)
 
 
 class Totals(NamedTuple):
-    """Bounds on the regret of both phases, on the number P of synchronisations, and on the scalars sent."""
+    """Bounds on the regret of ``phase_one`` and of ``phase_two``, on the number P of ``syncs``, and on the ``scalars``
+    that are sent.
+    """
 
     phase_one: float
     phase_two: float
@@ -138,9 +149,12 @@ class Totals(NamedTuple):
 
 
 def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0) -> Totals:
-    """Return Theorem 1 with the constants of its own proof: radius, R_good, R_bad and P as printed, at its T₀, λ and γ.
+    """Return the bounds of Theorem 1 as printed, with the constants of its own proof and its T₀, λ and γ.
 
-    ``oracle_rounds`` is the number n of rounds of Algorithm 2 and ``lam_scale`` is C_λ.
+    Args:
+        given: The premises.
+        oracle_rounds: The number n of rounds of Algorithm 2.
+        lam_scale: The factor C_λ in λ = C_λ√(NT).
     """
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
@@ -163,17 +177,21 @@ def theorem(
     epsilon: float = 0.0,
     line_three: bool = False,
 ) -> Totals:
-    """Return the repaired theorem: with probability 1 − δ, regret and scalars are at most these.
+    """Return the bounds of the repaired theorem, which hold with probability 1 − δ.
 
-    The regret of Phase II is item 3, for any λ > 0: no width counts for more than F/√β̄, and none is above C_g/√λ.
+    The regret of Phase II is that of item 3 (`fedgo.theory.phase_two.regret_phase_two_clipped`), for any λ > 0: a width
+    above F/√β̄ counts as F/√β̄, and no width is above C_g/√λ.
 
     Args:
-        given: What the theorem is about.
+        given: The premises.
         oracle_rounds: The number n of rounds of Algorithm 2.
-        rho2: A bound on ρ₀²; from `regression_risk` if it is None.
+        rho2: A bound on ρ₀² = ‖ŵ₀ − w*‖². If it is None, it is computed from `fedgo.theory.phase_one.regression_risk`.
         setting: T₀, λ and γ; `theorem_setting` if it is None.
-        epsilon: The optimisation error ε of the oracle.
+        epsilon: The optimisation error ϵ of the oracle.
         line_three: Whether the index is line 3 over Ball ∩ W; if not, it is the first-order index.
+
+    Raises:
+        ValueError: An argument is out of range, or the risk is too large for Lemma 2.
     """
     a, clients = given.a, given.clients
     setting = theorem_setting(given) if setting is None else setting

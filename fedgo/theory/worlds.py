@@ -1,6 +1,7 @@
-"""Worlds in which the theory can be checked: problems that are realizable (Assumption 1), whose w* is known.
+"""Realizable problems (Assumption 1), on which the theory can be checked because their w* is known.
 
-Of any network, and of one unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, of which all constants have a closed form.
+They are problems of any network, and of a single unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, for which all constants of
+the assumptions have a closed form.
 """
 
 import math
@@ -19,9 +20,11 @@ from fedgo.theory.assumptions import Assumptions
 
 @dataclass(frozen=True)
 class SingleUnit:
-    """The class f_x(w) = tanh(wᵀx) with d_w = d_x, which is small enough that all bounds of the paper mean something.
+    """The parametric class F with f_x(w) = tanh(wᵀx) and d_w = d_x, so small that the bounds of the paper are not
+    vacuous.
 
-    For every w, |f| ≤ 1, ‖∇f‖ ≤ |x| and ‖∇²f‖ ≤ 4|x|²/(3√3), and d_x independent arms identify w*.
+    For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤ 4|x|²/(3√3). The mean rewards of d_x linearly independent arms
+    determine w*.
     """
 
     d_x: int
@@ -39,11 +42,11 @@ class SingleUnit:
         return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradient ∇f_x(w) = (1 − tanh²(wᵀx))x, (..., K, d_x)."""
+        """Return the gradient ∇f_x(w) = (1 − tanh²(wᵀx))x, (..., K, d_x), at the points ``x`` (..., K, d_x)."""
         return (1 - self.values(w, x).square()).unsqueeze(-1) * x
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared loss and its gradient, as `fedgo.network.Network.squared_loss` does."""
+        """Return the squared error and its gradient, as `fedgo.network.Network.squared_loss` does."""
         value = self.values(w, x)
         error = (value - y) * mask
         slope = 2 * error * (1 - value.square())
@@ -62,33 +65,39 @@ def single_unit(
 ) -> Problem:
     """Return a realizable problem with f = f_{w*} of `SingleUnit`.
 
-    The arms are uniform in s·[−½, ½]^d, so that they have both signs. w* is uniform in [0.2, 0.8]^d, the interior of W.
+    The arms are uniform in ``scale``·[−½, ½]^d_x, so that they have both signs. w* is uniform in [0.2, 0.8]^d_w, which
+    lies in the interior of W.
 
     Args:
         runs: The number of runs, or their numbers.
-        dimension: d = d_w = d_x.
+        dimension: The dimension d_w = d_x.
         arms: The number K of arms.
-        seed: With the number of a run, this names its random numbers.
+        seed: Together with the number of a run, it determines the random numbers of the run.
         sigma: The standard deviation σ of the noise.
-        scale: The scale s of the arms.
-        source: A generator that draws the w* of all runs in turn; with None each run draws its own.
+        scale: The scale of the arms.
+        source: A generator that draws the w* of all runs in turn; if it is None each run has its own generator.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
     """
     require(dimension >= 1, "dimension", dimension, "give d_w = d_x, at least 1")
     require(0 < scale < math.inf, "scale", scale, "give a finite scale > 0 of the arms")
     blank = uniform_arms("single unit", lambda x: x.sum(-1), (-0.5, 0.5), dimension, runs, arms, seed, sigma)
     sources = blank.generators("inside") if source is None else [source] * len(blank.runs)
-    share = torch.stack([torch.rand(dimension, generator=each, dtype=torch.float64) for each in sources])
+    draws = [torch.rand(dimension, generator=generator, dtype=torch.float64) for generator in sources]
+    share = torch.stack(draws)
     points, truth = scale * blank.arms, 0.2 + 0.6 * share
     return replace(blank, arms=points, means=SingleUnit(dimension).values(truth, points), truth=truth)
 
 
 def single_unit_assumptions(problem: Problem) -> Assumptions:
-    """Return the constants of Assumptions 2 and 3 of `SingleUnit` on the arms of ``problem``, the worst of its runs.
+    """Return the constants of Assumptions 2 and 3 for `SingleUnit` on the arms of ``problem``, the worst of its runs.
 
-    With r_x = max |wᵀx| over W, F is max tanh r_x, which is attained at a corner; C_g is max |x|, which is attained at
-    w = 0; and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem |f_x(w) − f_x(w*)| ≥
-    m_x|(w − w*)ᵀx| with m_x = 1 − tanh² r_x. Therefore L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, with μ =
-    2λ_min(Σ_x m_x²xxᵀ/K) and no tail.
+    With r_x = max |wᵀx| over W, F = max_x tanh r_x is attained at a corner of W, C_g = max_x |x| is attained at w = 0,
+    and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem, |f_x(w) − f_x(w*)| ≥
+    (1 − tanh² r_x)|(w − w*)ᵀx|. Therefore L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, where μ is twice the least
+    eigenvalue of Σ_x (1 − tanh² r_x)²xxᵀ/K. The growth is quadratic everywhere, τ = ∞.
     """
     x = problem.arms
     reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
@@ -112,7 +121,11 @@ def realizable(
     """Return a problem with f = f_{w*} of ``network`` and uniform arms in [0, 1]^d_x, so that Assumption 1 holds
     exactly.
 
-    w* is drawn from N(0, s²I) with s = ``scale``. The other arguments are those of `single_unit`.
+    w* is drawn from N(0, ``scale``²I). The other arguments are those of `single_unit`.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
     """
     numbers = run_numbers(runs)
     count("seed", seed, "give a seed of at least 0", least=0)

@@ -18,37 +18,20 @@ from fedgo.beyond.federation.local import deliver
 STEPS = 30
 
 
-class KeptClient(Client):
-    def tell(self, arm, reward):
-        fires = super().tell(arm, reward)
-        self.save(self.path)
-        return fires
-
-    def answer(self, received):
-        reply = super().answer(received)
-        self.save(self.path)
-        return reply
-
-
-class KeptServer(Server):
-    def begin(self):
-        super().begin()
-        self.save(self.path)
-
-    def accept(self, received, sender=None):
-        new = super().accept(received, sender)
-        self.save(self.path)
-        return new
-
-    def merge(self):
-        super().merge()
-        self.save(self.path)
-
-
 def loaded(role, path, *args):
-    """What the file at ``path`` says, or a new one."""
+    """Return what the file at ``path`` says, or a new party, which keeps itself there after each of its steps."""
     party = role.load(path, args[0]) if path.exists() else role(*args)
-    party.path = path
+
+    def kept(step):
+        def taken(*given, **named):
+            result = step(*given, **named)
+            party.save(path)
+            return result
+
+        return taken
+
+    for name in ("tell", "answer") if role is Client else ("begin", "accept", "merge"):
+        setattr(party, name, kept(getattr(party, name)))
     return party
 
 
@@ -63,8 +46,8 @@ def resume(server, clients):
 def go_on(folder, kind):
     """From what the files say to the end of the run."""
     problem, plan = setting(kind)
-    clients = [loaded(KeptClient, folder / f"client{i}.npz", plan, i) for i in range(plan.clients)]
-    server = loaded(KeptServer, folder / "server.npz", plan)
+    clients = [loaded(Client, folder / f"client{i}.npz", plan, i) for i in range(plan.clients)]
+    server = loaded(Server, folder / "server.npz", plan)
     noise = problem.tape(STEPS)
     resume(server, clients)
     for t in range(sum(client.pulls for client in clients), STEPS):

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +17,14 @@ import torch
 from federated import pull, small, started, with_surrogate
 from torch import Tensor
 
-from fedgo import Network, Problem, Settings
-from fedgo.beyond import Client, Fitting, Plan, Refused, Server, converse, decode
+from fedgo import Network, Settings
+from fedgo.beyond import Client, Fitting, Kind, Plan, Refused, Server, converse, decode
 from fedgo.beyond.federation import files
 from fedgo.beyond.federation.local import deliver
-from fedgo.beyond.federation.wire import unpack
+from fedgo.beyond.federation.wire import Exchange, unpack
 from fedgo.beyond.surrogates.models import IndependentArms
+
+KINDS = {"network": small, "planned": partial(with_surrogate, IndependentArms())}
 
 
 def forged(clients: list[Client], plan: Plan, liar: int, **fields: Any) -> list[Any]:
@@ -34,18 +37,17 @@ def forged(clients: list[Client], plan: Plan, liar: int, **fields: Any) -> list[
     return [SimpleNamespace(answer=answer) if i == liar else client for i, client in enumerate(clients)]
 
 
-def claims(arms: int, count: float, total: float) -> Tensor:
-    """Return the numbers of an answer that claims ``count`` pulls of arm 0 with the sum ``total``."""
-    data = torch.zeros(2, arms, dtype=torch.float64)
-    data[0, 0], data[1, 0] = count, total
-    return data.flatten()
+def claims(count: float, total: float) -> dict[str, Tensor]:
+    """Return the numbers of an answer that claims ``count`` pulls of the first of six arms, with the sum ``total``."""
+    return {"numbers": torch.tensor([count, *[0.0] * 5, total, *[0.0] * 5], dtype=torch.float64)}
 
 
-def goes_on(problem: Problem, plan: Plan, numbers: Tensor, reason: str) -> None:
-    """Check that a liar's answer with these ``numbers`` is refused, and that three exchanges later all is known."""
+def is_refused(kind: str, reason: str, **fields: Any) -> None:
+    """Check that a liar's answer with these ``fields`` is refused, and that three exchanges later all is known."""
+    problem, plan = KINDS[kind]()
     clients, server = started(problem, plan)
     first = int(server.known.counts.sum())
-    parties = forged(clients, plan, 0, numbers=numbers)
+    parties = forged(clients, plan, 0, **fields)
     for refused in (True, False, False):
         for client in clients:
             pull(problem, client, 2)
@@ -62,43 +64,45 @@ def a_library_is_missing(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def an_answer_claims_a_million_pulls(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    problem, plan = with_surrogate(IndependentArms())
+    problem, plan = KINDS["planned"]()
     for count in (1e6, 1e9, 2.0**53, plan.due + 1):
-        goes_on(problem, plan, claims(6, count, 0.5), "too many pulls: client 0 claims")
+        is_refused("planned", "too many pulls: client 0 claims", **claims(count, 0.5))
     clients, server = started(problem, plan)
     left = plan.due - int(server.known.counts.sum())
-    converse(server, forged(clients, plan, 0, numbers=claims(6, left - 4, 0.5)))
-    assert len(server.desk.planned.arms) == 4  # what is left
-    converse(server, forged(clients, plan, 1, numbers=claims(6, plan.due, 0.5)))
-    assert len(server.desk.planned.arms) == 3  # nothing is left, and each client needs an arm
+    for liar, count, planned in (
+        (0, left - 4, 4),
+        (1, plan.due, 3),
+    ):  # what is left, or an arm for each client
+        converse(server, forged(clients, plan, liar, **claims(count, 0.5)))
+        assert len(server.desk.planned.arms) == planned
 
 
 def an_answer_has_an_impossible_sum(folder: Path, patch: pytest.MonkeyPatch) -> None:
     for numbers in ([1.0, 0, 0, 1e101, 0, 0], [2.0, 1, 0, 0, -3e100, 0], [1.0, 3e100]):
         with pytest.raises(Refused, match="beyond 2e"):
             unpack(torch.tensor(numbers, dtype=torch.float64), 3)
-    for problem, plan in (small(), with_surrogate(IndependentArms())):
-        goes_on(problem, plan, claims(6, 1.0, 1e101), "a sum is beyond 2e+100")
-    clients, server = started(problem, plan)  # what an earlier fedgo had stored is dropped
+    for kind in KINDS:
+        is_refused(kind, "a sum is beyond 2e+100", **claims(1.0, 1e101))
+    clients, server = started(*KINDS["planned"]())
+    plan = server.plan
     server.begin()
-    reply = decode(clients[0].answer(server.letters()[0]), plan.fingerprint)
-    lie = reply._replace(numbers=claims(6, 1.0, 1e101))
-    server.desk = server.desk._replace(inbox={0: lie})
+    lie = decode(clients[0].answer(server.letters()[0]), plan.fingerprint)._replace(**claims(1.0, 1e101))
+    server.desk = server.desk._replace(inbox={0: lie})  # as an earlier fedgo stored it
     server.save(folder / "server")
     with pytest.warns(UserWarning, match="a stored answer is dropped.*a sum is beyond"):
         server = Server.load(folder / "server", plan)
     assert converse(server, clients) == {}
     with pytest.warns(UserWarning, match="the fit failed"):  # the largest sum that is allowed: a plan is made
-        converse(server, forged(clients, plan, 0, numbers=claims(6, 1.0, 2e100)))
+        converse(server, forged(clients, plan, 0, **claims(1.0, 2e100)))
         assert len(server.desk.planned.arms) > 0 and converse(server, clients).keys() <= {0}
 
 
 def an_answer_claims_all_pulls_that_can_be_counted(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    problem, plan = small()
+    problem, plan = KINDS["network"]()
     for count in (2.0**53, 2.0**53 - 1, plan.due + 1):
-        goes_on(problem, plan, claims(6, count, 0.5), "too many pulls")
+        is_refused("network", "too many pulls", **claims(count, 0.5))
     clients, server = started(problem, plan)
-    assert converse(server, forged(clients, plan, 0, numbers=claims(6, plan.due, 1e8))).keys() <= {0}
+    assert converse(server, forged(clients, plan, 0, **claims(plan.due, 1e8))).keys() <= {0}
     for client in clients[1:]:
         pull(problem, client, 2)
     assert converse(server, clients).keys() <= {0}
@@ -106,7 +110,8 @@ def an_answer_claims_all_pulls_that_can_be_counted(folder: Path, patch: pytest.M
 
 
 def a_file_is_lost(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    for (problem, plan), inboxed in product((small(), with_surrogate(IndependentArms())), (False, True)):
+    for kind, inboxed in product(KINDS, (False, True)):
+        problem, plan = KINDS[kind]()
         clients, server = started(problem, plan)
         for _ in range(2):
             for client in clients:
@@ -124,9 +129,8 @@ def a_file_is_lost(folder: Path, patch: pytest.MonkeyPatch) -> None:
             assert deliver(server, clients) == {}
         with pytest.warns(UserWarning, match="client 1 begins anew, as its file is lost: what no answer had"):
             assert [converse(server, clients) for _ in range(3)] == [{}] * 3
-        assert server.known.counts.sum() == known + inboxed + (plan.network is None)
-        if plan.network is not None:
-            assert torch.equal(clients[1].memory.base, server.desk.total)
+        assert server.known.counts.sum() == known + inboxed + (kind == "planned")
+        assert kind == "planned" or torch.equal(clients[1].memory.base, server.desk.total)
         words = converse(server, [clients[0], older, clients[2]])  # the lost file is there again
         assert "older file" in words[1] and converse(server, clients) == {}
 
@@ -134,38 +138,38 @@ def a_file_is_lost(folder: Path, patch: pytest.MonkeyPatch) -> None:
 def every_answer_is_lost_on_one_evening(folder: Path, patch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "notebooks/beyond/twelve_sites.md"
     cells = re.findall(r"```\{code-cell\} ipython3\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    code = "\n".join(cell for cell in cells if re.search("import pandas|^SITES|^def ", cell, re.MULTILINE))
+    code = "\n".join(
+        cell for cell in cells if re.search("import pandas|^SITES|^def .*folder", cell, re.MULTILINE)
+    )
     place: dict[str, Any] = {"days": 30, "seed": 7}
     exec(re.sub("(?m)^:tags.*$", "", code).replace("SITES, NOISE = 12", "SITES, NOISE = 3"), place)
+    answers: list[Path] = []
     for _ in range(14):
         for site in range(3):
             place["day_at"](site, folder)
-        answers = list(folder.glob("from-*"))
-        if not (folder / "lost").exists() and answers:
-            for answer in (*answers, folder / "lost"):
-                answer.unlink(missing_ok=True)
-            (folder / "lost").touch()
+        if not answers:  # the first ones are lost, all of them
+            answers = list(folder.glob("from-*"))
+            for answer in answers:
+                answer.unlink()
         assert place["evening"](folder) == []
     server = Server.load(folder / "office.npz", place["plan"])
-    assert server.number >= 2 and server.known.counts.sum() >= 30
+    assert server.number >= 2 and server.known.counts.sum() >= 30 and len(answers) == 3
 
 
 def rewards_have_another_scale(folder: Path, patch: pytest.MonkeyPatch) -> None:
     plan, draw = small(length=60)[1], torch.Generator().manual_seed(1)
     clients, server = [Client(plan, i) for i in range(3)], Server(plan)
-    for client in clients:
-        for _ in range(20):
-            client.tell(client.ask(), 1e5 + 3e3 * float(torch.randn((), generator=draw)))
-    with pytest.raises(
-        ValueError, match=r"begin anew with \(y − m\)/s .* m = (1000|99)\d\d.* and s = \d{3,4}"
-    ):
+    for client in clients * 20:
+        client.tell(client.ask(), 1e5 + 3e3 * float(torch.randn((), generator=draw)))
+    words = r"begin anew with \(y − m\)/s .* m = (1000|99)\d\d.* and s = \d{3,4}"
+    with pytest.raises(ValueError, match=words):
         converse(server, clients)
 
 
 def too_many_arms(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    arms = torch.rand(10**6, 2, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"needs 16,000,000,000,000 bytes .* give fewer arms, or a Fitting"):
-        Plan(arms, Settings(encoding="counts"), 2, Network(2, 2), 4)
+    words = r"needs 16,000,000,000,000 bytes, more than .* give fewer arms, or a Fitting"
+    with pytest.raises(ValueError, match=words):
+        Plan(torch.rand(10**6, 2).double(), Settings(encoding="counts"), 2, Network(2, 2), 4)
 
 
 def a_letter_is_in_another_name(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -175,22 +179,38 @@ def a_letter_is_in_another_name(folder: Path, patch: pytest.MonkeyPatch) -> None
     assert "another sender" in words[0] and 1 not in words and converse(server, clients) == {}
 
 
+def a_stranger_shuts_a_client_out(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """A forged request of a late exchange, or a forged empty answer where the transport names no sender."""
+    for kind, request in product(KINDS, (True, False)):
+        problem, plan = KINDS[kind]()
+        clients, server = started(problem, plan)
+        pull(problem, clients[1])
+        if request:
+            late = decode(server.letters()[1], plan.fingerprint)._replace(since=clients[1].memory.confirmed)
+            late = late._replace(kind=Kind.SYNCHRONISE, exchange=Exchange(2**32 - 1))
+            clients[1].answer(late.encode(plan.fingerprint))
+        else:
+            server.begin()
+            reply = decode(clients[1].answer(server.letters()[1]), plan.fingerprint)
+            server.accept(reply._replace(numbers=reply.numbers[:0]).encode(plan.fingerprint))
+        assert "or begin anew without a file" in converse(server, clients)[1]
+
+
 def a_job_names_a_system_call(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    engine = SimpleNamespace(init=lambda f: f, publish=lambda f: f, main=lambda f: f)
-    engine.site_name = "site-1"
+    engine = SimpleNamespace(init=lambda f: f, publish=lambda f: f, main=lambda f: f, site_name="site-1")
     stub = SimpleNamespace(CollabCallError=RuntimeError, CollabRecipe=dict, collab=engine)
     patch.setitem(sys.modules, "nvflare", SimpleNamespace(collab=stub))
     patch.setitem(sys.modules, "nvflare.collab", stub)
     patch.delitem(sys.modules, "fedgo.beyond.federation.flare", raising=False)
     flare = importlib.import_module("fedgo.beyond.federation.flare")
     patch.delitem(sys.modules, "fedgo.beyond.federation.flare")
-    mark, options = folder / "ran", {"clients": 1, "arms": 6}
     patch.setenv("FEDGO_FOLDER", str(folder / "site"))
     for allowed in ("", "federated:small,federated:setting"):
         patch.setenv("FEDGO_MAKES", allowed)
         with pytest.raises(ValueError, match=r"make is 'os:system': this machine allows"):
-            flare.Site("os:system", {"command": f"touch {mark}"}, "run").begin()
+            flare.Site("os:system", {"command": f"touch {folder / 'ran'}"}, "run").begin()
     patch.setattr("federated.small", lambda **options: (small(**options)[1], lambda arm, step: 0.5))
+    options = {"clients": 1, "arms": 6}
     for elsewhere in (str(folder), "../run", "/"):
         with pytest.raises(ValueError, match=r"folder is .*: this machine allows what is below"):
             flare.Site("federated:small", options, elsewhere).begin()
@@ -198,22 +218,21 @@ def a_job_names_a_system_call(folder: Path, patch: pytest.MonkeyPatch) -> None:
     site = flare.Site("federated:small", options, "run")
     site.begin()
     assert site.turn(0) is False and (folder / "site" / "run" / "client0.txt").read_text().endswith("0.5\n")
-    assert not mark.exists()
+    assert not (folder / "ran").exists()
 
 
 def a_file_has_a_large_array_that_nobody_needs(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    plan = small()[1]
-    Client(plan, 0).save(folder / "client")
+    Client(small()[1], 0).save(folder / "client")
     with zipfile.ZipFile(folder / "client", "a", zipfile.ZIP_DEFLATED) as file:
         file.writestr("archive/data/99", bytes(10**8))
     with pytest.raises(ValueError, match=r"client.*the size is 1000\d*: it is at most \d+ bytes"):
-        Client.load(folder / "client", plan)
+        Client.load(folder / "client", small()[1])
 
 
 def a_file_holds_a_foreign_pickle(folder: Path, patch: pytest.MonkeyPatch) -> None:
     for content in (Client, subprocess.run, pickle.loads):
         files.keep(folder / "client", "the client", small()[1].fingerprint, content)
-        with pytest.raises(ValueError, match=r"it holds what no file of fedgo does") as caught:
+        with pytest.raises(ValueError, match=r"it holds pickled objects") as caught:
             Client.load(folder / "client", small()[1])
         assert "weights_only" not in str(caught.value)
     (folder / "client").write_bytes(pickle.dumps(print))
@@ -234,6 +253,7 @@ ATTACKS = {
     "P-c": a_job_names_a_system_call,
     "P-d": a_file_has_a_large_array_that_nobody_needs,
     "M-a": a_file_holds_a_foreign_pickle,
+    "S11": a_stranger_shuts_a_client_out,
 }
 
 

@@ -12,19 +12,9 @@ from instances import about, certificates, double
 from protocols import kernel_widths, log_ratio
 
 from fedgo import Langevin, Network, realizable, shared_start
-from fedgo.beyond.guard.exact import (
-    ExactIntervals,
-    Prior,
-    computable_lam,
-    exact_intervals,
-    exact_parameter,
-    exact_regret,
-    prior,
-)
+from fedgo.beyond.guard import exact
 from fedgo.beyond.guard.optimist import exact_go_ucb
 from fedgo.confidence import Tally, compress, condition
-from fedgo.theory.confidence import noise_radius, radius
-from fedgo.theory.replay import knowledge, replay
 
 BRIEF = Langevin(rounds=40, step=0.1)
 cases = settings(max_examples=150, deadline=None, derandomize=True)
@@ -57,12 +47,13 @@ def counts_of(seed, arms):
 def test_the_linearisation_is_exact_and_the_nearest_such(seed, arms, more):
     g, w0 = draw(seed, arms, arms + more), draw(seed + 1, arms + more)
     offsets, means = draw(seed + 2, arms), draw(seed + 3, arms)
-    found = exact_parameter(g, w0, offsets, means)
+    found = exact.exact_parameter(g, w0, offsets, means)
     torch.testing.assert_close(offsets + g @ (found - w0), means, rtol=0, atol=1e-9)
     nearest, distance = np.linalg.pinv(g.numpy()) @ (means - offsets).numpy(), (found - w0).norm().item()
     assert distance == pytest.approx(np.linalg.norm(nearest), rel=1e-6)
     # |f − f(ŵ₀)|_{Q⁻¹} = √λ B
-    assert prior(g, offsets, 0.3).bias(means).item() == pytest.approx(math.sqrt(0.3) * distance, rel=1e-6)
+    bias = exact.prior(g, offsets, 0.3).bias(means).item()
+    assert bias == pytest.approx(math.sqrt(0.3) * distance, rel=1e-6)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.floats(0.1, 10), st.floats(0.01, 3))
@@ -70,21 +61,19 @@ def test_the_linearisation_is_exact_and_the_nearest_such(seed, arms, more):
 def test_the_computable_lam_makes_the_bias_at_most_sigma(seed, arms, value, sigma):
     g, offsets = draw(seed, arms, 12), 3 * draw(seed + 2, arms)
     corner = value * draw(seed + 3, arms).sign()
-    inside = value * (
-        2 * torch.rand(arms, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) - 1
-    )
-    made = prior(g, offsets, computable_lam(g, offsets, value, sigma))
+    inside = corner * draw(seed + 4, arms).sigmoid()
+    made = exact.prior(g, offsets, exact.computable_lam(g, offsets, value, sigma))
     for means in (corner, inside, -value * offsets.sign()):
         assert made.bias(means) <= sigma * (1 + 1e-6)
 
 
 def test_the_lam_is_attained_by_one_arm_and_no_larger_one_will_do():
     g, offsets = double([[3.0, 4.0]]), double([-0.5])
-    lam = computable_lam(g, offsets, 2.0, 0.1)
+    lam = exact.computable_lam(g, offsets, 2.0, 0.1)
     worst = double([2.0])
     assert lam.item() == about(0.04)  # σ_min = 5, F + |f(ŵ₀)| = 2.5: (0.1·5/2.5)²
-    assert prior(g, offsets, lam).bias(worst).item() == about(0.1)
-    assert prior(g, offsets, 1.01 * lam).bias(worst) > 0.1
+    assert exact.prior(g, offsets, lam).bias(worst).item() == about(0.1)
+    assert exact.prior(g, offsets, 1.01 * lam).bias(worst) > 0.1
 
 
 # The belief
@@ -97,7 +86,7 @@ def test_the_belief_is_the_dense_one(size, exponent):
     features, offsets = features_of(size, exponent), draw(seed + 2, arms)
     counts = counts_of(seed + 3, arms)
     sums = counts * draw(seed + 4, arms)
-    found = Prior(compress(features).features, offsets).after(Tally(counts, sums))
+    found = exact.Prior(compress(features).features, offsets).after(Tally(counts, sums))
     # ridge in the features with weight 1
     features, n = features.numpy(), counts.numpy()
     kernel = features @ features.T
@@ -130,26 +119,10 @@ def test_the_widths_are_right_at_lam_1e_12_where_the_factor_of_sigma_loses_them(
     counts = double([2000.0, 3, 0, 1, 500, 0, 7])
     offsets, tally = torch.zeros(7).double(), Tally(counts, torch.zeros(7).double())
     truth = torch.tensor(exact_widths(g, 1e-12, counts), dtype=torch.float64)
-    found = prior(g, offsets, 1e-12).after(tally).width.square()
+    found = exact.prior(g, offsets, 1e-12).after(tally).width.square()
     assert (found / truth - 1).abs().max() < 1e-7
     lost = condition(g, offsets, 1e-12, tally).variance
     assert (lost / truth - 1).abs().max() > 1e-6
-
-
-# The radius
-
-
-def test_the_radius_by_hand():
-    # N = 20, p = 3, δ = 0.1: 2 ln(π²·20·16/0.6)
-    union = 2 * math.log(math.pi**2 * 20 * 16 / 0.6)
-    root = noise_radius(double(1.7), 3, members=20, sigma=0.2, delta=0.1) + 0.05
-    assert root.dtype == torch.float64 and root.item() == about(0.2 * math.sqrt(1.7 + union) + 0.05)
-    # with half of δ for Phase I it is the radius of the repaired theorem without a remainder
-    old = radius(
-        double(1.7), double(9.0), 3,
-        clients=20, lam=4.0, sigma=0.2, distance=0.025, curvature=0.0, delta=0.2,
-    )  # fmt: skip
-    assert old.item() == about(root.item() ** 2)
 
 
 # The player and the certificate
@@ -157,7 +130,7 @@ def test_the_radius_by_hand():
 
 @pytest.fixture(scope="module", params=[0, 1])
 def played(request):
-    """Four runs of either of two problems."""
+    """The problem, Phase I, the bound on |f| and four runs of either of two problems."""
     network = Network(3, 30)
     problem = realizable(network, 4, arms=9, seed=request.param, sigma=0.2, scale=1.5)
     start = shared_start(problem, network, 4, 25, BRIEF)
@@ -166,56 +139,26 @@ def played(request):
     return problem, start, value, trace
 
 
-def test_the_certificate_of_the_run_is_that_of_its_trace(played):
+def test_the_certificate_of_the_run_is_that_of_its_trace_and_within_the_closed_form(played):
     problem, start, value, trace = played
     assert trace.sync.sum() > 8
-    intervals = exact_intervals(problem, start, value)
+    intervals = exact.exact_intervals(problem, start, value)
     found = certificates(trace, intervals, 9)
+    most = double([bound.total for bound in exact.exact_regret(intervals, 25, 0.5)])
+    assert (found.sum(1) <= most).all()
     torch.testing.assert_close(trace.notes["certificate"][:, trace.phase_one :], found, rtol=1e-9, atol=1e-9)
     assert (trace.notes["certificate"][:, : trace.phase_one] == 2 * value).all()
     assert (trace.regret <= trace.notes["certificate"]).all()
 
 
-def test_an_optimist_pays_at_most_twice_the_radius_times_the_width(played):
-    problem, start, value, trace = played
-    intervals = exact_intervals(problem, start, value)
-    total = 0.0
-    for seen in knowledge(trace, 9):
-        belief = Prior(intervals.prior.factor.unsqueeze(1), intervals.prior.offsets.unsqueeze(1)).after(
-            seen.tally
-        )
-        noise = noise_radius(belief.information, seen.syncs, members=4, sigma=problem.sigma, delta=0.1)
-        root = noise + problem.sigma
-        arm = trace.arm[:, seen.step]
-        width = belief.width.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        most = (2 * root * width).clamp(max=2 * value)
-        assert (trace.notes["certificate"][:, seen.step] <= most * (1 + 1e-9)).all()
-        total = total + most.sum(1)
-    closed = double([bound.total for bound in exact_regret(intervals, 25, 0.5)])
-    assert (total <= closed).all()
-
-
-def test_the_event_is_that_of_the_replay():
-    # log-ratios and own pulls from the replay of the same trace, which takes no λ as small as nine arms have it
-    network = Network(3, 30)
-    problem = realizable(network, 2, arms=4, seed=4, sigma=0.2, scale=1.5)
-    start = shared_start(problem, network, 4, 25, BRIEF)
-    value = 1.5 * problem.means.abs().max().item()
-    trace = exact_go_ucb(problem, start, value, gamma=0.5)
-    g, offsets = network.gradients(start.w0[:, 0], problem.arms), network.values(start.w0[:, 0], problem.arms)
-    for row in range(2):
-        lam = computable_lam(g[row], offsets[row], value, problem.sigma).item()
-        found = replay(start, problem.arms, trace, lam)
-        fires = found.since * found.gain > 0.5
-        assert torch.equal(fires[row], trace.sync[row, trace.phase_one :]) and fires[row].any()
+PRIOR = exact.Prior(torch.diag_embed(double([[2.0, 1.0]])), double([[0.5, -0.2]]))  # Q = diag(4, 1)
+TWO_ARMS = exact.ExactIntervals(2, 0.1, 3.0, prior=PRIOR, bias=double([0.3]))
 
 
 def test_the_intervals_by_hand():
-    # Q = diag(4, 1), and three pulls of the first arm with a sum of 1.2: A = diag(1/4 + 3, 1), ln det QA = ln 13
-    made = Prior(torch.diag_embed(double([[2.0, 1.0]])), double([[0.5, -0.2]]))
-    intervals = ExactIntervals(2, 0.1, 3.0, prior=made, bias=double([0.3]))
+    # three pulls of the first arm with a sum of 1.2: A = diag(1/4 + 3, 1), ln det QA = ln 13
     known = Tally(double([[[3.0, 0.0]]]), double([[[1.2, 0.0]]]))
-    found = intervals.after(known, torch.tensor([[1]]), shared=known)
+    found = TWO_ARMS.after(known, torch.tensor([[1]]), shared=known)
     root = 0.1 * math.sqrt(math.log(13) + 2 * math.log(math.pi**2 * 2 * 4 / 0.6)) + 0.3
     for x, (mean, width) in enumerate(((0.5 - 0.3 / 3.25, math.sqrt(1 / 3.25)), (-0.2, 1.0))):
         assert found.lower[0, 0, x].item() == about(mean - root * width)
@@ -224,15 +167,13 @@ def test_the_intervals_by_hand():
 
 
 def test_the_closed_form_by_hand():
-    # Q = diag(4, 1): no width above 2; N = 2, T = 5
-    made = Prior(torch.diag_embed(double([[2.0, 1.0]])), torch.zeros(1, 2).double())
-    intervals = ExactIntervals(2, 0.1, 3.0, prior=made, bias=double([0.3]))
+    # no width above 2; N = 2, T = 5
     bound = 2 * math.log1p(10 * 4 / 2)  # R = K ln(1 + NT·4/K)
     syncs = bound / 1.6 + math.sqrt((bound / 1.6) ** 2 + 5 * bound / 0.8)
     root = 0.1 * math.sqrt(bound + 2 * math.log(math.pi**2 * 2 * (min(syncs, 10) + 1) ** 2 / 0.6)) + 0.3
     clip = min(3.0 / root, 2.0)
     scale = 2 * root * math.sqrt(clip**2 / math.log1p(clip**2))
-    (found,) = exact_regret(intervals, 5, 0.8)
+    (found,) = exact.exact_regret(TWO_ARMS, 5, 0.8)
     assert found.good == about(scale * math.sqrt(math.e * 10 * bound))
     assert found.bad == about(math.floor(bound) * (2 * scale * math.sqrt(0.8) + 6))
     assert found.second_order == 0

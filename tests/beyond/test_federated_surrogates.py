@@ -1,7 +1,6 @@
 """Surrogates at a client and a server without a transport: the server plans as the simulator does."""
 
 import functools
-import random
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
@@ -66,21 +65,6 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
     assert simulated.sync.sum() >= 2
 
 
-def test_where_turns_are_not_in_order_nobody_waits_and_what_is_late_is_counted():
-    problem, plan = with_surrogate()
-    clients, server = [Client(plan, i) for i in range(3)], Server(plan)
-    chance, ends = random.Random(2), 0
-    for _ in range(60):
-        if pull(problem, clients[chance.choice((0, 0, 0, 1, 2))]):
-            assert converse(server, clients, lambda i, number: chance.random() < 0.3) == {}
-            ends += 1
-    for _ in range(2):
-        converse(server, clients)
-    assert server.known.counts.sum() == 60 and ends >= 4
-    assert [client.memory.base[0].sum() for client in clients] == [client.pulls for client in clients]
-    torch.testing.assert_close(sum(client.memory.base for client in clients), server.desk.total)
-
-
 def test_a_fit_that_fails_is_replaced_by_one_of_independent_arms():
     problem, plan = with_surrogate(Failing())
     clients, server = explored(problem, plan)
@@ -141,19 +125,6 @@ def test_a_retired_arm_of_a_share_is_passed_over():
         assert client.ask() == arms[0]
         client.retire(gone)
     assert client.ask() == 5
-
-
-def test_phase_one_ends_with_a_letter_of_counts_and_nobody_gets_a_w0():
-    problem, plan = with_surrogate()
-    (client, *_), server = explored(problem, plan)
-    assert client.exploring and not server.started
-    assert client.memory.own[0].sum() == len(range(0, plan.length, 3))
-    server.begin()
-    with pytest.raises(ValueError, match="no client answered"):
-        server.merge()
-    assert server.accept(client.answer(server.letters()[0]))
-    server.merge()
-    assert server.started and client.answer(server.letters()[0]) is None and not client.exploring
 
 
 # What a plan says

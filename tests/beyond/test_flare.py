@@ -22,17 +22,8 @@ engine = pytest.mark.skipif(not ENGINE.exists(), reason="NVFlare is not there: `
 def begun(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """The driver with two clients, a short run, and ``folder`` for all that it writes."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
-    command = [
-        ENGINE,
-        "-W",
-        "ignore",
-        "examples/nvflare/run.py",
-        "--clients",
-        "2",
-        "--rounds",
-        "30",
-        *arguments,
-    ]
+    sizes = ("--clients", "2", "--rounds", "30")
+    command = [ENGINE, "-W", "ignore", "examples/nvflare/run.py", *sizes, *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(command, cwd=ROOT, env=environment, **pipes)
 
@@ -51,9 +42,8 @@ def running(folder: Path) -> list[str]:
 @engine
 def test_over_mutual_tls_it_is_the_run_of_the_simulator_and_strangers_and_the_dead_are_left_out(tmp_path):
     store = tmp_path / "run.json"
-    runs = [
-        word for name in ("packed", "advised", "together", "strangers", "killed") for word in ("--only", name)
-    ]
+    names = ("packed", "advised", "together", "strangers", "killed")
+    runs = [word for name in names for word in ("--only", name)]
     process = begun(tmp_path, *runs, "--store", str(store))
     output, _ = process.communicate(timeout=500)
     assert process.returncode == 0, output

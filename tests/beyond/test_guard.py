@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,13 +16,7 @@ from scipy.stats import beta as beta_distribution
 
 from fedgo import Exploration, Langevin, Problem, Settings, shared_start, simulate
 from fedgo.beyond.guard.counted import optimistic_ucb1
-from fedgo.beyond.guard.guarantee import (
-    Guarantee,
-    Guard,
-    guard_regret,
-    guarded,
-    guarded_fed_go_ucb,
-)
+from fedgo.beyond.guard.guarantee import Guarantee, Guard, guard_regret, guarded, guarded_fed_go_ucb
 from fedgo.beyond.guard.intervals import outside
 from fedgo.beyond.guard.optimist import Optimist, with_trivial
 from fedgo.beyond.guard.proposals import Scripted, malicious
@@ -72,14 +67,12 @@ def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, pr
     fresh = [[list(part) for part in blank] for _ in range(clients)]
     gain, syncs = [0.0] * clients, 0
     band = [[(-INF, INF)] * arms for _ in range(clients)]
-    out = SimpleNamespace(arm=[], up=[], down=[], sync=[], certificate=[], proposed=[], refuted=[])
+    names, rows = ("arm", "up", "down", "sync", "certificate", "proposed", "refuted"), []
     for t in range(clients * rounds):
         i = t % clients
         n, total = ([a + b for a, b in zip(server[k], fresh[i][k], strict=True)] for k in (0, 1))
-        ends = [
-            plain_ends((n[x], total[x]), (server[0][x], server[1][x]), clients, arms, syncs, guarantee)
-            for x in range(arms)
-        ]
+        seen = zip(zip(n, total, strict=True), zip(*server, strict=True), strict=True)
+        ends = [plain_ends(own, common, clients, arms, syncs, guarantee) for own, common in seen]
         for x, (lower, upper) in enumerate(ends):
             band[i][x] = max(band[i][x][0], lower), min(band[i][x][1], upper)
         best = max(upper for _, upper in ends)
@@ -87,9 +80,8 @@ def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, pr
         wish = propose(i, t, n, total)
         lower, upper = ends[wish]
         follow = price[wish] <= guarantee.kappa * (upper - lower)
-        arm = (
-            wish if follow else max((x for x in range(arms) if ends[x][1] == best), key=lambda x: ties[i][x])
-        )
+        leaders = [x for x in range(arms) if ends[x][1] == best]
+        arm = wish if follow else max(leaders, key=lambda x: ties[i][x])
         refuted = any(lower > upper + 1e-9 * max(abs(lower), abs(upper)) for lower, upper in band[i])
         y = means[arm] + sigma * noise[t]
         gain[i] += math.log(1 + 1 / (1 + n[arm]))
@@ -106,13 +98,9 @@ def plain_guard(means, noise, sigma, first, clients, rounds, guarantee, ties, pr
                     server[k] = [a + b for a, b in zip(server[k], own[k], strict=True)]
             fresh = [[list(part) for part in blank] for _ in range(clients)]
             gain, syncs = [0.0] * clients, syncs + 1
-        for name, value in zip(
-            vars(out),
-            (arm, up, down, fired, 2 * guarantee.value if refuted else price[arm], follow, refuted),
-            strict=True,
-        ):
-            getattr(out, name).append(value)
-    return out
+        certificate = 2 * guarantee.value if refuted else price[arm]
+        rows.append((arm, up, down, fired, certificate, follow, refuted))
+    return SimpleNamespace(**{name: [*values] for name, *values in zip(names, *rows, strict=True)})
 
 
 def plain_fed_go(problem, start, chosen, row):
@@ -126,16 +114,9 @@ def plain_fed_go(problem, start, chosen, row):
             sigma = sigma + n[x] * np.outer(g, g)
             b = b + g * (n[x] * (g @ w0) + total[x] - n[x] * value)
         w_hat = np.linalg.solve(sigma, b + chosen.lam * w0)
-        return int(
-            np.argmax(
-                [
-                    value
-                    + g @ (w_hat - w0)
-                    + math.sqrt(chosen.beta) * math.sqrt(g @ np.linalg.solve(sigma, g))
-                    for value, g in seen
-                ]
-            )
-        )
+        widths = [math.sqrt(chosen.beta * (g @ np.linalg.solve(sigma, g))) for _, g in seen]
+        means = [value + g @ (w_hat - w0) for value, g in seen]
+        return int(np.argmax(np.add(means, widths)))
 
     return propose
 
@@ -191,9 +172,7 @@ def test_the_guard_around_a_script_is_its_transcription_with_and_without_phase_o
     for exploration in (Exploration.nothing(runs), explore(problem, 7)):
         trace = guarded("s", problem, script, exploration, clients, rounds, guarantee)
         for row in range(runs):
-            assert_transcribed(
-                trace, problem, guarantee, row, lambda i, t, n, total, row=row: int(wishes[row, t])
-            )
+            assert_transcribed(trace, problem, guarantee, row, lambda i, t, *_, row=row: int(wishes[row, t]))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -204,19 +183,15 @@ def test_ucb1_on_counts_is_a_guard_that_accepts_everything(seed):
     trace = optimistic_ucb1(problem, clients, clients * rounds, 0.2, gamma)
     ties = order_of_ties(problem, clients)
 
-    def ucb1(row):
-        def propose(i, t, n, total):
-            index = [
-                total[x] / n[x] + math.sqrt(0.4 * math.log(sum(n)) / n[x]) if n[x] else INF
-                for x in range(len(n))
-            ]
-            best = [x for x, upper in enumerate(index) if upper == max(index)]
-            return max(best, key=lambda x: ties[row, i, x])
-
-        return propose
+    def ucb1(i, t, n, total, row):
+        width = [math.sqrt(0.4 * math.log(sum(n)) / k) if k else INF for k in n]
+        index = [y / max(k, 1) + wide for k, y, wide in zip(n, total, width, strict=True)]
+        best = [x for x, upper in enumerate(index) if upper == max(index)]
+        return max(best, key=lambda x: ties[row, i, x])
 
     for row in range(3):
-        assert_transcribed(trace, problem, Guarantee(1e6, 0.3, kappa=1e12, gamma=gamma), row, ucb1(row))
+        all_accepted = Guarantee(1e6, 0.3, kappa=1e12, gamma=gamma)
+        assert_transcribed(trace, problem, all_accepted, row, partial(ucb1, row=row))
 
 
 # The intervals
@@ -243,13 +218,13 @@ class Malice(Guard):
         price = interval.price
         accepted = price <= self.kappa * (interval.upper - interval.lower)  # the largest U at least
         proposed = torch.where(accepted, price, -1.0).argmax(-1)
-        return proposed, torch.ones_like(proposed, dtype=torch.bool)
+        return proposed, proposed >= 0
 
 
 def maliciously(problem, clients, rounds, guarantee):
     runs, arms = problem.means.shape
     optimist = Optimist(clients, guarantee.intervals(clients), Tally.blank(runs, arms), guarantee.gamma)
-    script = Scripted(clients, torch.zeros(runs, clients * rounds, dtype=torch.int64), arms)
+    script = Scripted(clients, torch.zeros(runs, 1, dtype=torch.int64), arms)
     guard = Malice(optimist, script, guarantee.kappa, order_of_ties(problem, clients))
     trace = simulate("malice", problem, guard, Exploration.nothing(runs), clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
@@ -298,44 +273,30 @@ def _ratio(clip):
     return clip**2 / math.log1p(clip**2)
 
 
-def test_the_bound_by_hand():
+def test_the_bound_and_the_threshold_by_hand():
     # K = 3, N = 2, T = 10, κ = 2, F = 0.5, σ = 0.1: √β = 4h > F
     given_ = Guarantee(0.5, 0.1, 0.1, 2.0, 0.7)
     h = 0.1 * math.sqrt(math.log(1 + 20 + 5) + 2 * math.log(math.pi**2 * 6 * 25 / 0.6))
     clip = 0.5 / (4 * h)
     scale = 8 * h * math.sqrt(_ratio(clip))
-    found = guard_regret(given_, 3, 2, 10, exploration=5, information=2.2, syncs=4)
+    found = guard_regret(given_, 3, 2, 10, 5, 2.2, 4)
     assert clip < 1 and found.good == about(scale * math.sqrt(math.e * 20 * 2.2))
     assert found.bad == about(2 * (2 * scale * math.sqrt(0.7) + 1))
     # Theorem G′ has δ/2 for δ, and one client alone no union but that over the arms
-    both = guard_regret(replace(given_, simultaneous=True), 3, 2, 10, exploration=5, information=2.2, syncs=4)
-    assert both == guard_regret(
-        replace(given_, delta=0.05), 3, 2, 10, exploration=5, information=2.2, syncs=4
-    )
+    both = guard_regret(replace(given_, simultaneous=True), 3, 2, 10, 5, 2.2, 4)
+    assert both == guard_regret(replace(given_, delta=0.05), 3, 2, 10, 5, 2.2, 4)
     alone, h = guard_regret(given_, 3, 1, 10, information=2.2), 0.1 * math.sqrt(math.log(11 * 30**2))
     assert alone.good == about(8 * h * math.sqrt(math.e * 10 * 2.2 * _ratio(0.5 / (4 * h))))
     # who is alone needs no share of δ for what others know
     assert alone == guard_regret(replace(given_, simultaneous=True), 3, 1, 10, information=2.2)
-    # F above 2κh: M = F, and 1/ln 2 for the widths up to 1
-    wide = guard_regret(replace(given_, value=50.0), 3, 2, 10, information=2.2, syncs=4)
-    assert wide.good == about(100 * math.sqrt(math.e * 20 * 2.2 / math.log(2)))
     # without P its bound, and at most NT
-    half = 2.2 / 1.4
-    syncs = half + math.sqrt(half**2 + 10 * 2 * half)
+    syncs = 2.2 / 1.4 + math.sqrt((2.2 / 1.4) ** 2 + 10 * 2.2 / 0.7)
     assert guard_regret(given_, 3, 2, 10, information=2.2) == guard_regret(given_, 3, 2, 10, 0, 2.2, syncs)
     always = replace(given_, gamma=0.0)
     assert guard_regret(always, 3, 2, 10, information=2.2) == guard_regret(always, 3, 2, 10, 0, 2.2, 20)
-
-
-def test_the_threshold_that_needs_no_constant():
-    given_, most = Guarantee(1.0, 0.1), 50 * math.log1p(40)
-    assert given_.threshold(50, 20, 100) == about(100 / (20 * most))
-    assert replace(given_, gamma=0.7).threshold(50, 20, 100) == 0.7
-    problem, start, chosen, guarantee = instance(3)
-    arms = problem.means.shape[1]
-    gamma = start.rounds / (start.clients * arms * math.log1p(start.clients * start.rounds / arms))
-    traces = [guarded_fed_go_ucb(problem, start, chosen, replace(guarantee, gamma=g)) for g in (None, gamma)]
-    assert torch.equal(traces[0].arm, traces[1].arm) and torch.equal(traces[0].sync, traces[1].sync)
+    # γ = T/(NR), unless it is given
+    assert replace(given_, gamma=None).threshold(50, 20, 100) == about(100 / (20 * 50 * math.log1p(40)))
+    assert given_.threshold(50, 20, 100) == 0.7
 
 
 def coverage(simultaneous, delta=0.9, runs=2000, **changes):
@@ -344,8 +305,8 @@ def coverage(simultaneous, delta=0.9, runs=2000, **changes):
     arms, clients, rounds = 6, 3, 25
     means = double(draw.uniform(-1, 1, size=(runs, arms)))
     problem = Problem("cover", torch.zeros(runs, arms, 1).double(), means, tuple(range(runs)), 5, 0.3)
-    promise = Guarantee(**{"value": 1.5, "sigma": 0.3, "delta": delta, "kappa": 4.0, "gamma": 0.5} | changes)
-    promise = replace(promise, simultaneous=simultaneous)
+    told = {"value": 1.5, "sigma": 0.3, "kappa": 4.0, "gamma": 0.5} | changes
+    promise = Guarantee(**told, delta=delta, simultaneous=simultaneous)
     trace = maliciously(problem, clients, rounds, promise)
     return trace, means, promise.intervals(clients)
 
@@ -371,9 +332,8 @@ def test_bounds_that_are_refuted_are_said_and_survived(wrong):
     trace, _, _ = coverage(True, 0.1, 200, **wrong)
     refuted = trace.notes["refuted"]
     assert refuted.any(1).double().mean() > 0.5
-    for i in range(trace.clients):  # for good, and each client for itself
-        own = refuted[:, i :: trace.clients].long()
-        assert (own.diff(dim=1) >= 0).all()
+    own = refuted.unflatten(1, (-1, trace.clients)).long()  # by round and client
+    assert (own.diff(dim=1) >= 0).all()  # for good
     assert (trace.notes["certificate"][refuted] == 2 * wrong.get("value", 1.5)).all()
 
 
@@ -390,18 +350,17 @@ def test_true_bounds_are_not_refuted_even_where_f_is_at_the_end_of_its_range():
 def test_a_proposal_that_is_not_a_number_is_refused():
     problem, start, _, guarantee = instance(5)
     clients, (runs, arms) = start.clients, problem.means.shape
-    script = Scripted(clients, torch.zeros(runs, clients * start.rounds, dtype=torch.int64), arms)
 
     class Broken(Scripted):
         def index(self, state):
             return super().index(state) * torch.nan
 
-    broken = Broken(script.learners, script.arm, arms)
+    broken = Broken(clients, torch.zeros(runs, 1, dtype=torch.int64), arms)
     trace = guarded("s", problem, broken, start.exploration, clients, start.rounds, guarantee)
     assert not trace.notes["proposed"].any()
-    eager = replace(guarantee, kappa=1.0)
+    eager = replace(guarantee, kappa=1.0)  # the largest U is played, whatever the price
     other = guarded("s", problem, broken, start.exploration, clients, start.rounds, eager)
-    assert torch.equal(trace.arm, other.arm)  # the largest U, whatever the price
+    assert torch.equal(trace.arm, other.arm)
 
 
 # The event, the messages, and what the proposal knows
@@ -415,13 +374,9 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
     shares = [2 * min(len(range(i, length, clients)), arms) for i in range(clients)]
     assert ((trace.up[:, :length] - before.up).sum(1) == sum(shares)).all()
     assert ((trace.down[:, :length] - before.down).sum(1) == clients * 2 * min(length, arms)).all()
-    told = shared_start(
-        problem, start.network, clients, start.rounds, BRIEF, encoding="counts"
-    )  # whose clients have sent their counts and sums
+    # whose clients have sent their counts and sums
+    told = shared_start(problem, start.network, clients, start.rounds, BRIEF, encoding="counts")
     again = guarded_fed_go_ucb(problem, told, replace(chosen, encoding="counts"), guarantee)
-    assert (
-        torch.equal(again.up[:, :length], told.exploration.ledger.up)
-        and (again.up[:, length - 1] == sum(shares)).all()
-    )
-    assert torch.equal(again.arm, trace.arm)
+    assert torch.equal(again.up[:, :length], told.exploration.ledger.up)
+    assert (again.up[:, length - 1] == sum(shares)).all() and torch.equal(again.arm, trace.arm)
     assert not (trace.up[:, : length - 1] - before.up[:, : length - 1]).any()  # at the last step of Phase I

@@ -258,10 +258,8 @@ class Client:
         """Take over ŵ₀, and sum residuals around ŵ₀ from now on."""
         size, weights = len(letter.numbers), getattr(self.plan.network, "size", 0)
         must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
-        nothing = torch.zeros_like(self.memory.unsent)
-        return self.memory._replace(
-            weights=letter.numbers, unsent=nothing, reply=None, applied=letter.exchange
-        )
+        memory = self.memory._replace(weights=letter.numbers, reply=None, applied=letter.exchange)
+        return memory._replace(unsent=torch.zeros_like(memory.unsent))
 
     def _learn(self, letter: Letter) -> Memory:
         """Add the counts and sums of the others to the model, and keep what it has pulled since its answer."""

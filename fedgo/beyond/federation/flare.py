@@ -38,7 +38,7 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
         ValueError: If this machine does not allow the function.
     """
     allowed = os.environ.get("FEDGO_MAKES", "").split(",")
-    remedy = f"this machine allows {allowed}: its owner can set the environment variable FEDGO_MAKES"
+    remedy = f"this machine allows {allowed}: its owner can set FEDGO_MAKES"
     require(make in allowed, "make", make, remedy)
     pair: tuple[Plan, Reward] = resolve_name(make)(**options)
     return pair
@@ -100,35 +100,36 @@ class Site:
 
 
 class Remote:
-    """A site as the server sees it: calls with a time ``limit``, their seconds and bytes; one that has let a call pass
-    is silent, and not called again for ten times as long."""
+    """A site as the server sees it: each call has a time ``limit``, in seconds.
+
+    A site that has let a call pass is silent, and is not called again for ten times as long. Its letters and answers
+    are counted and weighed, and the ``seconds`` that each answer took are kept.
+    """
 
     def __init__(self, proxy: Any, limit: float) -> None:
         self.proxy, self.limit, self.again = proxy, limit, 0.0
-        self.seconds: dict[str, list[float]] = {"turn": [], "answer": []}
+        self.seconds: list[float] = []
         self.letters, self.bytes = 0, 0
 
     def call(self, name: str, argument: Any) -> Any:
-        """What the site returns, words where it does not, or None."""
-        before = time.monotonic()
-        if before < self.again:
+        """Return what the method ``name`` of the site returns, None from a silent site, or words if none comes."""
+        if time.monotonic() < self.again:
             return None
         try:
-            returned = getattr(self.proxy(timeout=self.limit), name)(argument)
+            return getattr(self.proxy(timeout=self.limit), name)(argument)
         except CollabCallError as error:
-            self.again = before + 10 * self.limit
+            self.again = time.monotonic() + 10 * self.limit
             return f"no answer: {error}"
-        self.seconds[name].append(time.monotonic() - before)
-        return returned
 
     def answer(self, letter: bytes) -> bytes | None:
-        """The site's answer to ``letter``, or ``Refused`` with its words; both are counted and weighed."""
-        reply = self.call("answer", letter) or None
-        weighed = reply if isinstance(reply, bytes) else b""
-        self.letters += 1 + (len(weighed) > 0)
-        self.bytes += len(letter) + len(weighed)
-        must(not isinstance(reply, str), str(reply))
-        return cast("bytes | None", reply)
+        """Return the site's answer to ``letter``, or raise ``Refused`` with its words."""
+        begun = time.monotonic()
+        reply = self.call("answer", letter) or b""
+        must(isinstance(reply, bytes), str(reply))
+        self.seconds.append(time.monotonic() - begun)
+        self.letters += 2 if reply else 1
+        self.bytes += len(letter) + len(reply)
+        return cast(bytes, reply) or None
 
 
 class Hub:
@@ -161,10 +162,7 @@ class Hub:
                 turns = [(step + k) % plan.clients for k in range(together)]
                 calls = list(pool.map(lambda i, s: remotes[i].call("turn", s), turns, range(t, t + together)))
                 t += together
-                due = t == plan.length
-                if not exploring:
-                    due = any(call is True for call in calls)
-                if due:
+                if t == plan.length or (not exploring and True in calls):
                     before = time.monotonic()
                     kept["refused"] |= converse(server, remotes)
                     kept["seconds"].append(time.monotonic() - before)
@@ -172,7 +170,7 @@ class Hub:
                     kept["scalars"].append(server.scalars)
         kept |= {"whole": time.monotonic() - begun, "loopback": loopback() - carried}
         kept |= {name: sum(getattr(remote, name) for remote in remotes) for name in ("letters", "bytes")}
-        kept |= {name: [s for remote in remotes for s in remote.seconds[name]] for name in ("turn", "answer")}
+        kept["answer"] = [seconds for remote in remotes for seconds in remote.seconds]
         kept["silent"] = [i for i, remote in enumerate(remotes) if remote.again > 0]
         file.write_text(json.dumps(kept), encoding="utf-8")
 

@@ -86,17 +86,15 @@ def play(
     with a fitting to `fedgo.beyond.epochs.surrogate_ucb`, but for the scalars, as plans are sent.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
-    require(
-        len(problems) == plan.clients, "the number of problems", len(problems), "give one for each client"
-    )
+    number_given = len(problems)
+    require(number_given == plan.clients, "the number of problems", number_given, "give one for each client")
     for one in problems:
         require_kind(isinstance(one, Problem), "problem", one, "give a Problem, or one for each client")
         require(len(one.runs) == 1, "the number of runs", len(one.runs), "give one: problem.only(0)")
         require(torch.equal(one.arms[0], plan.arms), "the arms", "others", "give the plan of this problem")
-        same = (one.runs, one.seed) == (problems[0].runs, problems[0].seed)
-        require(
-            same, "the run and seed", (one.runs, one.seed), "give all problems the same: they name the noise"
-        )
+        named = (one.runs, one.seed)  # the noise
+        same = named == (problems[0].runs, problems[0].seed)
+        require(same, "the run and seed", named, "give all problems the same")
     count("steps", steps, "give at least one step of Phase II")
     clients, server = [Client(plan, i) for i in range(plan.clients)], Server(plan)
     first, total = plan.length, plan.length + steps

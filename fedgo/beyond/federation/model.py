@@ -89,11 +89,11 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     budget = plan.clients * plan.fitting.rounds
     turn, length = (pulls - plan.length) % plan.clients, how.until.length(pulls)
     left = plan.due - pulls if plan.due > pulls else plan.clients
-    tried = (
+    tried = [
         (plan.fitting.surrogate, data, "arms are independent"),
         (UCB1.surrogate, pooled, "Phase I goes on"),
-    )
-    for surrogate, seen, instead in tried if pulls > 0 else ():
+    ]
+    for surrogate, seen, instead in tried if pulls > 0 else []:
         try:
             fit: Fitted = fitted(surrogate, plan.arms, seen, sigma, before)
             sites = len(fit.mean) // len(plan.arms)

@@ -52,12 +52,12 @@ class Fitting:
         how = self.how
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
-        remedy = "clients that differ have a model of their own: leave the surrogate as advised, or do not give differ"
         fits = not self.differ or how.surrogate == ADVISED.surrogate
-        require(fits, "how.surrogate", how.surrogate, remedy)
+        require(
+            fits, "how.surrogate", how.surrogate, "clients that differ have their own model: leave out how"
+        )
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
-        optimism = how.optimism(1, sigma)
-        require_epochs([how.surrogate], self.rounds, how.until, optimism)
+        require_epochs([how.surrogate], self.rounds, how.until, how.optimism(1, sigma))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,26 +84,23 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "arms", tensor("arms", self.arms).detach().clone())
         shape = tuple(self.arms.shape)
-        require(self.arms.ndim == 2 and min(shape) >= 1, "the shape of arms", shape, "give (K, d_x)")
+        require(len(shape) == 2 and min(shape) >= 1, "the shape of arms", shape, "give (K, d_x)")
         require_finite("arms", self.arms)
-        remedy = 'give Settings(lam, beta, gamma, encoding="counts")'
+        remedy = 'give Settings(lam, beta, gamma, encoding="counts"), as letters are counts and sums'
         require_kind(isinstance(self.settings, Settings), "settings", self.settings, remedy)
-        encoding = self.settings.encoding
-        require(encoding == "counts", "encoding", encoding, f"letters are counts and sums: {remedy}")
+        require(self.settings.encoding == "counts", "encoding", self.settings.encoding, remedy)
         require_kind(isinstance(self.langevin, Langevin), "langevin", self.langevin, "give a Langevin")
         require_kind(isinstance(self.fitting, Fitting | None), "fitting", self.fitting, "give a Fitting")
         count("clients", self.clients, "give N, at least one client", most=2**32 - 1)
         for name in ("seed", "run"):
             count(name, getattr(self, name), f"give a {name} of at least 0", least=0)
-        remedy = "give one of the two, Network(d_x) or Fitting(sigma, rounds)"
-        both = (self.network, self.fitting)
-        require((self.network is None) != (self.fitting is None), "network and fitting", both, remedy)
-        if self.fitting is not None and self.length == 0:
+        remedy, both = "give either Network(d_x) or Fitting(sigma, rounds)", (self.network, self.fitting)
+        require(both.count(None) == 1, "network and fitting", both, remedy)
+        if self.fitting is not None:
+            alone = self.fitting.differ and self.clients == 1
+            require(not alone, "clients", 1, "give two clients at least, or do not give differ")
             advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
-            object.__setattr__(self, "length", advised)
-        remedy = "give two clients at least, or do not give differ"
-        alone = self.clients == 1 and self.fitting is not None and self.fitting.differ
-        require(not alone, "clients", self.clients, remedy)
+            object.__setattr__(self, "length", self.length or advised)
         least = 1 if self.network is None else self.clients
         count("length", self.length, f"give T₀, at least {least} pulls for N = {self.clients}", least=least)
         if self.network is not None:
@@ -172,9 +169,9 @@ class Plan:
     def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
         """Of ``planned`` (L,), where client ``turn`` is first, the arms of ``client``, one at least, and after how many
         of its own pulls it calls: once the ``length`` of the epoch is reached where all take turns."""
-        seat, clients = (client - turn) % self.clients, self.clients
-        own = planned[seat::clients] if seat < len(planned) else planned[[seat % len(planned)]]
-        return own, max(0, -(-(length - 1 - seat) // clients)) + 1
+        seat = (client - turn) % self.clients
+        own = planned[seat :: self.clients] if seat < len(planned) else planned[[seat % len(planned)]]
+        return own, max(0, -(-(length - 1 - seat) // self.clients)) + 1
 
     def oracle(self, data: Tensor) -> Tensor:
         """Return ŵ₀ (d_w,) by Algorithm 2 on the counts and sums ``data`` (2, K) of Phase I, a pull as its arm's mean.
@@ -194,9 +191,8 @@ class Plan:
                 require_fitted(rewards, fit.loss)
             except ValueError as error:
                 mean, spread = float(rewards.mean()), float(rewards.std(correction=0)) or 1.0
-                reason = "the oracle finds no ŵ₀, as rewards are not of order 1: begin anew with (y − m)/s "
-                reason += f"in the place of each reward y, m = {mean:.6g} and s = {spread:.6g}"
-                raise ValueError(reason) from error
+                remedy = f"begin anew with (y − m)/s for every reward y, m = {mean:.6g} and s = {spread:.6g}"
+                raise ValueError(f"no ŵ₀, as rewards are not of order 1: {remedy}") from error
         return fit.w[0]
 
     @cached_property
@@ -214,8 +210,7 @@ def _require_memory(arms: int) -> None:
     needed = 2 * 8 * arms**2
     if hasattr(os, "sysconf"):  # not on Windows, where the size of the memory is not known here
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        remedy = f"a client needs {needed:,} bytes for K × K numbers, and there are {memory:,}: "
-        remedy += "give fewer arms, or a Fitting"
+        remedy = f"a client needs {needed:,} bytes, more than {memory:,}: give fewer arms, or a Fitting"
         require(needed <= memory, "the number of arms", arms, remedy)
 
 

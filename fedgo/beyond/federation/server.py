@@ -69,11 +69,10 @@ class Server:
     def __init__(self, plan: Plan) -> None:
         require_kind(isinstance(plan, Plan), "plan", plan, "give a Plan")
         self.plan = plan
-        none, nothing = torch.zeros(0), torch.zeros(2, len(plan.arms)).double()
-        nobody = plan.known_exchange
-        accounts = (Account(nothing, nobody, nobody, NEVER, nothing, nothing),) * plan.clients
-        planned, drawn = Course(none.long(), 0, 0, none.double()), 1 + secrets.randbits(63)
-        self.desk = Desk(planned, nothing, accounts, {}, drawn, nobody, False)
+        first, nothing = plan.known_exchange, torch.zeros(2, len(plan.arms)).double()
+        accounts = (Account(nothing, first, first, NEVER, nothing, nothing),) * plan.clients
+        planned = Course(plan.first, plan.length, 0, nothing[0, :0])
+        self.desk = Desk(planned, nothing, accounts, {}, 1 + secrets.randbits(63), first, False)
         self.ledger = Ledger.blank(1, 1)
 
     @property
@@ -124,31 +123,25 @@ class Server:
 
     def _letters(self) -> list[Letter]:
         """Return the letters that are due, before they are bytes."""
-        due = [
-            client
-            for client, account in enumerate(self.desk.accounts)
-            if account.offered == self.desk.exchange
-        ]
-        if self.desk.open:
-            due = [client for client in range(self.plan.clients) if client not in self.desk.inbox]
+        desk = self.desk
+        due = [client for client, account in enumerate(desk.accounts) if account.offered == desk.exchange]
+        if desk.open:
+            due = [client for client in range(self.plan.clients) if client not in desk.inbox]
         return [self._letter(client) for client in due]
 
     def _letter(self, client: int) -> Letter:
         """Return the letter that is due to ``client``: a request, ŵ₀, its share of the plan, or the news for it."""
-        desk, planned, account = self.desk, self.desk.planned, self.desk.accounts[client]
-        about = {"used": account.checksum, "start": account.start, "federation": desk.federation}
-        letter = Letter(
-            Kind.SYNCHRONISE, client, desk.exchange, account.used, torch.zeros(0).double(), **about
-        )
+        desk, account = self.desk, self.desk.accounts[client]
+        kind, since, numbers = Kind.NEWS, account.seen, wire.pack(account.offer)
         if desk.open:
-            return letter
-        if account.used != desk.exchange:
-            return letter._replace(kind=Kind.START, numbers=planned.weights)
-        letter = letter._replace(since=account.seen)
-        if self.plan.fitting is None:
-            return letter._replace(kind=Kind.NEWS, numbers=wire.pack(account.offer))
-        arms, calls = self.plan.share(client, planned.arms, planned.length, planned.turn)
-        return letter._replace(kind=Kind.PLAN, numbers=torch.cat([arms, torch.tensor([calls])]).double())
+            kind, since, numbers = Kind.SYNCHRONISE, account.used, numbers[:0]
+        elif account.used != desk.exchange:
+            kind, since, numbers = Kind.START, account.used, desk.planned.weights
+        elif self.plan.fitting is not None:
+            arms, calls = self.plan.share(client, desk.planned.arms, desk.planned.length, desk.planned.turn)
+            kind, numbers = Kind.PLAN, torch.cat([arms, torch.tensor([calls])]).double()
+        letter = Letter(kind, client, desk.exchange, since, numbers, desk.federation)
+        return letter._replace(used=account.checksum, start=account.start)
 
     def _charge(self) -> None:
         """Book what ``letters`` are, each to one client."""
@@ -181,25 +174,16 @@ class Server:
 
         It is called before an answer is stored, and again on a stored one that is read from a file.
         """
-        plan, exchange, since = self.plan, self.desk.exchange, letter.since
-        must(letter.kind == Kind.STATISTICS, f"kind {letter.kind.name}: a server sends it, and gets none")
-        must(letter.client < plan.clients, f"unknown client {letter.client}: there are N = {plan.clients}")
-        me, account = f"client {letter.client}", self.desk.accounts[letter.client]
-        named = f"another sender: the letter names {me}, and client {sender} sent it"
-        must(sender in (None, letter.client), named)
-        step = SERVER.get((self.state, letter.kind))
-        if step is None or letter.exchange != exchange:
-            raise Refused(
-                f"out of order: exchange {letter.exchange.number}, and {self.number} is {self.state}"
-            )
-        must(letter.start > 0, "start 0: a client draws a number above 0 when it begins")
+        plan, me, number = self.plan, f"client {letter.client}", letter.exchange.number
+        must(letter.client < plan.clients, f"unknown {me}: there are N = {plan.clients}")
+        must(sender in (None, letter.client), f"another sender: the letter names {me}, and {sender} sent it")
+        step, account = SERVER.get((self.state, letter.kind)), self.desk.accounts[letter.client]
+        if step is None or letter.exchange != self.desk.exchange:
+            raise Refused(f"out of order: {letter.kind.name} of {number}, and {self.number} is {self.state}")
         must(letter.start not in account.former, f"out of order: {me} has begun anew since; {_OLDER}")
-        follows = letter.start != account.start or since in (
-            plan.known_exchange,
-            account.seen,
-            account.offered,
-        )
-        must(follows, f"out of order: {me} builds on exchange {since.number}; {_OLDER}")
+        known = (plan.known_exchange, account.seen, account.offered)
+        follows = letter.since in known or letter.start != account.start
+        must(follows, f"out of order: {me} builds on exchange {letter.since.number}; {_OLDER}")
         step.handler(self, letter, int(wire.unpack(letter.numbers, len(plan.arms))[0].sum()))
 
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
@@ -209,9 +193,8 @@ class Server:
 
     def _require_due(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing."""
-        account, me, size = self.desk.accounts[letter.client], f"client {letter.client}", len(letter.numbers)
-        without = letter.since == NEVER and size > 0
-        must(not without, f"wrong shape: {size} numbers from a client without ŵ₀")
+        account, me = self.desk.accounts[letter.client], f"client {letter.client}"
+        must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
         due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
         must(pulls <= due, f"too many pulls: {me} claims {pulls}, and at most {due} are due")
         must(len(account.former) < _STARTS, f"{me} lost {_STARTS} files: begin another federation")
@@ -226,9 +209,8 @@ class Server:
         step, inbox = SERVER.get((self.state, Call.MERGE)), self.desk.inbox
         if step is None:
             raise ValueError(f"the exchange is {self.state}: begin one")
-        require(
-            self.started or len(inbox) > 0, "the answers", 0, "no client answered: send the letters again"
-        )
+        heard = self.started or len(inbox) > 0
+        require(heard, "the answers", 0, "no client answered: send the letters again")
         # one order of sums, whatever comes first
         data = {client: wire.unpack(inbox[client].numbers, len(self.plan.arms)) for client in sorted(inbox)}
         self.desk = step.handler(self, data, sum(data.values(), torch.zeros_like(self.desk.total)))
@@ -275,15 +257,12 @@ class Server:
         """
         server = cls(plan)
         server.desk, server.ledger = files.kept(path, "the server", plan, [Account, Course, Desk, Ledger])
-        inbox = dict(server.desk.inbox)
-        for client, letter in server.desk.inbox.items():
+        for client, letter in list(server.desk.inbox.items()):
             try:
                 server._check(letter, client)
             except Refused as reason:
-                del inbox[client]
-                dropped = f"a stored answer is dropped, and its client is asked again: {reason}"
-                warnings.warn(dropped, stacklevel=3)
-        server.desk = server.desk._replace(inbox=inbox)
+                warnings.warn(f"a stored answer is dropped, and asked for again: {reason}", stacklevel=3)
+                del server.desk.inbox[client]
         return server
 
 

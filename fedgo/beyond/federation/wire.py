@@ -119,17 +119,14 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
     must(zlib.crc32(body) == checksum(received), "damaged: the checksum is another")
     _, _, kind, client, plan, drawn, start, *exchanges, used, scalars = _HEADER.unpack_from(body)
     must(kind in list(Kind), f"kind {kind}: there are {[int(each) for each in Kind]}")
-    other = f"another plan ({plan:016x}): this side holds {fingerprint:016x}; give both the same"
-    must(plan == fingerprint, other)
-    other = f"another federation ({drawn:016x}): this side is in {federation:016x}; begin all of it anew, or nothing"
+    must(plan == fingerprint, f"another plan ({plan:016x}) than {fingerprint:016x}: give both sides the same")
+    other = f"another federation ({drawn:016x}) than {federation:016x}: begin all of it anew, or nothing"
     must(federation in (0, drawn), other)
-    fits = len(received) == OVERHEAD + 8 * scalars
-    must(fits, f"wrong length: {len(received)} bytes for {scalars} numbers")
+    must(len(received) == OVERHEAD + 8 * scalars, f"wrong length: {len(received)} bytes, {scalars} numbers")
     numbers = torch.from_numpy(np.frombuffer(body, "<f8", offset=_HEADER.size).astype(np.float64))
     must(bool(numbers.isfinite().all()), "not finite: a number is NaN or infinite")
     must(bool((numbers.abs() <= MOST * HUGE).all()), "out of range: rewards are of order 1")
-    number, named, number_before, named_before = exchanges
-    exchange, since = Exchange(number, named), Exchange(number_before, named_before)
+    exchange, since = Exchange(*exchanges[:2]), Exchange(*exchanges[2:])
     return Letter(Kind(kind), client, exchange, since, numbers, drawn, used, start)
 
 
@@ -153,8 +150,8 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
         Refused: If ``pack`` cannot have made these ``numbers``, or if a sum is larger than its pulls allow.
     """
     size = len(numbers)
-    even = size % 2 == 0 and size <= 2 * arms
-    must(even, f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}")
+    fits = size % 2 == 0 and size <= 2 * arms
+    must(fits, f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}")
     data = numbers.view(2, size // 2)
     if size < 2 * arms:
         pulled, sums = data

@@ -60,7 +60,7 @@ class Hiding:
 
     Args:
         clients: The number N of clients.
-        epsilon: ε > 0, the privacy budget.
+        epsilon: ε ≥ 0.001, the privacy budget.
         delta: δ in (0, 1), the probability with which the promise of ε may fail.
         way: Who adds the noise, a name in `WAYS`. "trusted server": the server sums the rewards and adds the noise
             once. "secure sum": each client adds a share of the noise, and the server learns only the sum. The shares of
@@ -70,7 +70,8 @@ class Hiding:
         high: The largest reward; larger rewards are clipped to it.
 
     Raises:
-        ValueError: If ε or δ is not positive, δ is 1 or more, ``low`` is not below ``high``, or ``way`` is unknown.
+        ValueError: If ε is below 0.001, δ is not in (0, 1), ``low`` is not below ``high``, one of these is not finite,
+            or ``way`` is unknown.
     """
 
     clients: int
@@ -81,9 +82,9 @@ class Hiding:
     high: float = 3.5
 
     def __post_init__(self) -> None:
-        number("epsilon", self.epsilon, "give a privacy budget ε > 0", above=0)
+        number("epsilon", self.epsilon, "give a privacy budget ε of at least 0.001", least=1e-3)
         number("delta", self.delta, "give a probability δ in (0, 1), far below 1/(NT)", above=0, below=1)
-        require(self.low < self.high, "low", self.low, f"give less than high = {self.high}")
+        number("high - low", self.high - self.low, "give low < high, both finite", above=0)
         require(self.way in WAYS, "way", self.way, f"choose one of {WAYS}")
 
     @property

@@ -8,15 +8,15 @@ The h_i are independent: "smooth" is a Gaussian process with the squared exponen
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED, Advised
+from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
@@ -43,18 +43,20 @@ class Differing(NamedTuple):
 
 def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
     """Return the problem of each of N = ``sites``, with the arms and the noise of the one run of ``problem``."""
-    source, points = generator(problem.seed, problem.runs[0], "sites"), in_cube(problem.arms[0])
-    arms, features = points.shape
-    if case.shape == "level":
-        own = torch.randn(sites, 1, generator=source, dtype=torch.float64).expand(sites, arms)
-    else:
-        away = torch.cdist(points, points) / (0.5 * math.sqrt(features / 6))
-        factor = torch.linalg.cholesky((-away.square() / 2).exp() + 1e-9 * torch.eye(arms))
-        own = torch.randn(sites, arms, generator=source, dtype=torch.float64) @ factor.mT
+    points = in_cube(problem.arms[0])
+    factor = torch.ones(len(points), 1, dtype=torch.float64)
+    if case.shape != "level":
+        away = torch.cdist(points, points) / (0.5 * math.sqrt(points.shape[1] / 6))
+        factor = torch.linalg.cholesky((-away.square() / 2).exp() + 1e-9 * torch.eye(len(points)))
+    (source,) = problem.generators("sites")
+    own = torch.randn(sites, factor.shape[1], generator=source, dtype=torch.float64) @ factor.mT
     if case.shape == "odd":
         own[1:] = 0
     spread = case.tau * problem.means.std()
     return [replace(problem, means=problem.means + spread * each) for each in own]
+
+
+# --- The players
 
 
 @dataclass(frozen=True)
@@ -74,13 +76,10 @@ class Tied(NamedTuple):
     variance: Tensor
     key: Tensor
 
-    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each cell ``arm`` (A,) with each of the cells ``among`` (C,), (A, C)."""
-        return torch.where(self.key[arm].unsqueeze(-1) == self.key[among], self.variance[among], 0.0)
-
     def covariance(self, among: Tensor) -> Tensor:
         """Return the covariance between the cells ``among`` (C,), (C, C)."""
-        return self.columns(among, among)
+        key = self.key[among]
+        return torch.where(key.unsqueeze(-1) == key, self.variance[among], 0.0)
 
 
 @dataclass(frozen=True)
@@ -99,109 +98,105 @@ class OwnFromThree:
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
-    """A fitting of clients that differ with another ``model`` of their cells."""
-
-    differ: bool = True
-    model: Surrogate = OwnFromThree()
+    """A fitting of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
 
     @property
     def surrogate(self) -> Surrogate:
-        """Return what is fitted."""
-        return self.model
+        """Return what is fitted to the counts and sums of each client."""
+        return OwnFromThree()
 
 
-HOW: dict[str, tuple[type[Fitting], Advised, bool]] = {
-    "as if alike": (Fitting, ADVISED, False),
-    "as if alike, no warp": (Fitting, replace(ADVISED, surrogate=Unwarped()), False),
-    "differ": (Fitting, ADVISED, True),
-    "each alone": (Fitting, ADVISED, False),
-    "UCB1": (Fitting, replace(ADVISED, surrogate=IndependentArms()), False),
-    "UCB1, own from three": (OfCells, ADVISED, True),
+# by name, what makes of σ and T the fitting of a federation
+HOW: dict[str, Callable[[float, int], Fitting]] = {
+    "as if alike": Fitting,
+    "as if alike, no warp": partial(Fitting, how=replace(ADVISED, surrogate=Unwarped())),
+    "differ": partial(Fitting, differ=True),
+    "each alone": Fitting,
+    "UCB1": partial(Fitting, how=replace(ADVISED, surrogate=IndependentArms())),
+    "UCB1, own from three": partial(OfCells, differ=True),
 }
 
 
 def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, Tensor]:
-    """Return what the clients of one federation play, each on one of the ``problems``, in ``pulls`` or a few more; and
-    the client of each pull."""
-    kind, how, differ = HOW[job.name]
-    clients, points = len(problems), problems[0].arms[0]
-    first = how.first(clients, len(points), job.regime.rounds)
-    rounds = max(1, -(-(pulls - first) // clients))
-    fitting = kind(job.regime.sigma, rounds, how, differ)
-    seed, run = problems[0].seed, problems[0].runs[0]
-    plan = Plan(points, clients=clients, length=first, seed=seed, run=run, fitting=fitting)
-    client = torch.cat([torch.arange(first), torch.arange(clients * rounds)]) % clients
-    return play(problems, plan, clients * rounds), client
+    """Play one federation, whose N clients have one of the ``problems`` each, for ``pulls`` pulls or less than N more.
 
-
-def joining(job: Job, problem: Problem, data: Tally) -> float:
-    """Return the regret of the first `LATE` trials of a site with this ``problem`` that joins those with ``data``.
-
-    A fit to all rewards plans each trial, as in a study. A site alone tries distinct arms first.
+    Returns:
+        The trace, and the client of each pull, (T₀ + NT,).
     """
-    _, how, differ = HOW[job.name]
-    sites, arms = len(data.counts) + 1, data.counts.shape[1]
-    counts, sums = (torch.cat([column, torch.zeros(1, arms)]).double() for column in data)
-    source, regret = generator(problem.seed, problem.runs[0], "order of ties"), 0.0
-    ties, noise = torch.rand(arms, generator=source, dtype=torch.float64), problem.tape(10**5)[0, -LATE:]
-    first = ties.argsort()[: how.first(1, arms, job.regime.rounds)] if job.name == "each alone" else ties[:0]
-    for trial in range(LATE):
-        if trial < len(first):
-            arm = first[trial]
-        elif differ:
-            fit: Fitted = Sites().fit(problem.arms[0], Tally(counts, sums), problem.sigma)
-            cell = how.epoch(fit, counts.sum(0), problem.sigma, ties, most=1, sites=sites, turn=sites - 1)[0]
-            arm = cell % arms
-        else:
-            heard = slice(-1, None) if job.name == "each alone" else slice(None)
-            known = Tally(counts[heard].sum(0), sums[heard].sum(0))
-            fit = how.surrogate.fit(problem.arms[0], known, problem.sigma)
-            arm = how.epoch(fit, known.counts, problem.sigma, ties, most=1)[0]
+    one, clients = problems[0], len(problems)
+    first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
+    steps = clients * math.ceil((pulls - first) / clients)
+    fitting = HOW[job.name](one.sigma, steps // clients)
+    plan = Plan(one.arms[0], clients=clients, length=first, seed=one.seed, run=one.runs[0], fitting=fitting)
+    return play(problems, plan, steps), torch.cat([torch.arange(first), torch.arange(steps)]) % clients
+
+
+def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
+    """Return the regret of the first `LATE` trials of a site with this ``problem`` that joins, each planned by a fit to
+    all rewards, as in a study; ``counts`` and ``sums`` (N, K) are those of the other sites."""
+    arms, fitting = problem.arms[0], HOW[job.name](problem.sigma, job.regime.rounds)
+    counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
+    ties = torch.rand(len(arms), generator=problem.generators("order of ties")[0], dtype=torch.float64)
+    regret = 0.0
+    for noise in problem.tape(10**5)[0, -LATE:]:  # no noise of a pull before
+        data = Tally(counts, sums) if fitting.differ else Tally(counts.sum(0), sums.sum(0))
+        fit = fitting.surrogate.fit(arms, data, problem.sigma)
+        last = len(fit.mean) // len(arms) - 1  # its row, or the only one
+        cells = fitting.how.epoch(fit, counts.sum(0), problem.sigma, ties, most=1, sites=last + 1, turn=last)
+        arm = cells[0] % len(arms)
         counts[-1, arm] += 1
-        sums[-1, arm] += problem.observe(arm.view(1, 1), noise[trial].view(1, 1)).item()
+        sums[-1, arm] += problem.observe(arm.view(1, 1), noise.view(1, 1)).item()
         regret += problem.regret(arm.view(1, 1)).item()
     return regret
 
 
 def measure_sites(job: Job) -> list[dict[str, Any]]:
-    """Return a row for each run of the ``job``: regret of all sites, of the worst one, and of a pull in the last tenth;
-    ρ̂ after the last pull; the regret of a site that joins then (`joining`); scalars sent, and processor seconds."""
+    """Return a row for each run of the ``job``.
+
+    "regret" is that of all sites, "worst_site" that of the site with the most, and "late_regret" that of a pull in the
+    last tenth. "own" is ρ̂ after the last pull, and "joining" the regret of the first `LATE` trials of another site,
+    which joins then, or is alone. "seconds" are of the processor.
+    """
     torch.set_num_threads(1)
-    regime, case, rows = job.regime, CASES[job.regime], []
-    sites, arms = regime.clients, regime.arms
-    pulls = phase_one_length(sites, regime.rounds) + sites * regime.rounds
-    for run in job.runs:
-        problem = replace(regime, problem=case.problem).world((run,), job.seed).problem
-        *problems, late = of_sites(problem, case, sites + 1)
-        groups = [[one] for one in problems] if job.name == "each alone" else [problems]
-        begun = time.process_time()
-        played = [together(job, group, -(-pulls // len(groups))) for group in groups]
-        seconds = round(time.process_time() - begun, 3)
-        worst = max(torch.bincount(client, trace.regret[0]).max().item() for trace, client in played)
-        ends = [trace.regret[0, -max(1, trace.regret.shape[1] // 10) :].mean().item() for trace, _ in played]
-        (trace, client), joined = played[0], math.nan
-        counts, none = torch.ones_like(trace.reward[0]), torch.zeros(sites, arms, dtype=torch.float64)
-        data = Tally(
-            *(
-                none.index_put((client, trace.arm[0]), each, accumulate=True)
-                for each in (counts, trace.reward[0])
-            )
-        )
-        if regime in JOINED and job.name in ("as if alike", "differ", "each alone"):
-            joined = joining(job, late, data)
-        fit = Sites().fit(problem.arms[0], data, regime.sigma) if job.name == "differ" else None
-        numbers = {
-            "regret": sum(trace.regret.sum().item() for trace, _ in played),
-            "worst_site": worst,
-            "late_regret": math.fsum(ends) / len(ends),
-            "own": math.nan if fit is None else fit.prior.own.item(),
-            "joining": joined,
-            "seconds": seconds,
-            "scalars": 0 if len(groups) > 1 else int(trace.communication[0, -1]),
-        }
-        where = {**asdict(regime), "player": job.name, "seed": job.seed, "run": run}
-        rows.append(where | {column: numbers[column] for column in job.study.columns})
-    return rows
+    return [_measured(job, run) for run in job.runs]
+
+
+def _measured(job: Job, run: int) -> dict[str, Any]:
+    """Return the row of one ``run`` of the ``job``, as `measure_sites` says."""
+    regime, case = job.regime, CASES[job.regime]
+    pulls = phase_one_length(regime.clients, regime.rounds) + regime.clients * regime.rounds
+    problem = replace(regime, problem=case.problem).world((run,), job.seed).problem
+    *problems, late = of_sites(problem, case, regime.clients + 1)
+    groups = [problems]
+    if job.name == "each alone":  # each with noise and first arms of its own: those of the run r + 10⁶i
+        *groups, [late] = [[replace(one, runs=(run + 10**6 * i,))] for i, one in enumerate([*problems, late])]
+    begun = time.process_time()
+    played = [together(job, group, math.ceil(pulls / len(groups))) for group in groups]
+    seconds = time.process_time() - begun
+    trace, client = played[0]
+    cell, size = client * regime.arms + trace.arm[0], (regime.clients, regime.arms)
+    rewards = (torch.ones_like(trace.reward[0]), trace.reward[0])
+    counts, sums = (cell.bincount(each, regime.clients * regime.arms).view(size) for each in rewards)
+    own = joined = math.nan
+    if job.name == "differ":
+        own = Sites().fit(problem.arms[0], Tally(counts, sums), regime.sigma).prior.own.item()
+    if regime in JOINED and job.name == "each alone":
+        joined = together(job, [late], LATE)[0].regret.sum().item()
+    elif regime in JOINED and job.name in ("as if alike", "differ"):
+        joined = joining(job, late, counts, sums)
+    tenth = -max(1, trace.regret.shape[1] // 10)
+    return {
+        **asdict(regime),
+        "player": job.name,
+        "seed": job.seed,
+        "run": run,
+        "regret": sum(one.regret.sum().item() for one, _ in played),
+        "worst_site": max(site.bincount(one.regret[0]).max().item() for one, site in played),
+        "late_regret": sum(one.regret[0, tenth:].mean().item() for one, _ in played) / len(played),
+        "own": own,
+        "joining": joined,
+        "seconds": round(seconds, 3),
+    }
 
 
 def cases() -> dict[Regime, Differing]:

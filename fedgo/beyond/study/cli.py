@@ -1,9 +1,9 @@
 """The command line of a study: ``fedgo begin options.csv --trials 100 --noise 0.3``, then ``ask`` and ``tell``."""
 
 import os
+import re
 import warnings
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 try:
@@ -14,13 +14,15 @@ except ImportError as error:
 from fedgo.beyond.study.study import DoneBut, Study
 from fedgo.beyond.study.trials import as_lines, standings, verdict
 
+_NUMBER, _WHOLE = click.types.FloatParamType(), click.types.IntParamType()
+_NUMBER.name, _WHOLE.name = "number", "whole number"  # of a message, in place of "float" and "integer"
 _site = click.option("--site", help="Who tries, in a study that was begun with --site.")
 
 
 class _InOneLine(click.Group):
     """The commands, with errors that a user can mend, and warnings, in a line each.
 
-    The exit code is 1 if nothing was changed, and 3 if the change counts but something failed after it.
+    The exit code is 1 if nothing was changed, and 3 if the command is done but something failed after it.
     """
 
     def invoke(self, context: click.Context) -> None:
@@ -29,40 +31,30 @@ class _InOneLine(click.Group):
             try:
                 super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
-                raise click.ClickException(" ".join(str(error).split())) from error
-            except KeyboardInterrupt as error:
-                if not str(error):  # nothing was changed: click says "Aborted!"
-                    raise
-                warnings.warn(str(error), DoneBut, stacklevel=1)
+                words = re.sub(r"\[Errno \d+\] ", "", str(error))
+                raise click.ClickException(" ".join(words.split())) from error
             finally:
                 for warning in noted:
                     with suppress(OSError):
                         click.echo(f"Note: {warning.message}", err=True)
-        if any(issubclass(warning.category, DoneBut) for warning in noted):
-            context.exit(3)
+                if any(issubclass(warning.category, DoneBut) for warning in noted):
+                    context.exit(3)  # after Ctrl-C too
 
 
-def _say(text: str, done: str = "") -> None:
-    """Print ``text``; if that fails, warn that what was ``done`` counts. A reader who has gone is no error."""
+def _say(text: str) -> None:
+    """Print ``text``; if that fails, warn that the command is done. A reader who has gone is no error."""
     try:
         click.echo(text)
     except (OSError, KeyboardInterrupt) as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter does not fail at its end
-        if done:
-            warnings.warn(f"{done}, but this cannot be printed: {error}", DoneBut, stacklevel=2)
-        elif not isinstance(error, BrokenPipeError):
-            raise
+        if not isinstance(error, BrokenPipeError):
+            warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
 
 
-@click.group(
-    cls=_InOneLine, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
-@click.option(
-    "--study", "path", type=click.Path(path_type=Path), default="study.json", envvar="FEDGO_STUDY",
-    show_default=True, show_envvar=True, help="The file that remembers all.",
-)  # fmt: skip
+@click.group(cls=_InOneLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--study", "path", default="study.json", envvar="FEDGO_STUDY", help="The file to use.")
 @click.pass_context
-def main(context: click.Context, path: Path) -> None:
+def main(context: click.Context, path: str) -> None:
     """Find the best of many options in few trials.
 
     A table of options, a CSV with a header, a name and numbers in each row, begins a study. Ask for an option,
@@ -74,85 +66,89 @@ def main(context: click.Context, path: Path) -> None:
         fedgo tell "13 min at 215" 6.8
         fedgo show
 
-    The exit code is 0 if all is done, 1 or 2 if nothing was changed, and 3 if the change counts but something failed
+    The study is in the file study.json, unless the variable FEDGO_STUDY or --study names another one:
+    fedgo --study FILE show.
+
+    The exit code is 0 if all is done, 1 or 2 if nothing was changed, and 3 if the command is done but something failed
     after it: do not repeat it.
     """
     context.obj = path
 
 
 @main.command()
-@click.argument("options", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--trials", type=int, help="About how many you can afford.")
-@click.option("--noise", type=float, help="Standard deviation of a result, from five trials of one option.")
+@click.argument("options", metavar="TABLE", type=click.Path(exists=True, dir_okay=False))
+@click.option("--trials", type=_WHOLE, help="About how many you can afford.")
+@click.option("--noise", type=_NUMBER, help="Standard deviation of a result, from five trials of one option.")
 @click.option("--method", help="advised unless given, ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
-@click.option("--centre", type=float, help="A usual result; needed with --reach.")
-@click.option("--spread", type=float, help="By how much options differ: to be asked about what looks odd.")
-@click.option("--reach", type=float, help="No option is further from the centre: gives certificates.")
+@click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")
+@click.option("--spread", type=_NUMBER, help="By how much options differ: to be asked about what looks odd.")
+@click.option("--reach", type=_NUMBER, help="No option is further from the centre: gives certificates.")
 @click.option("--differ", is_flag=True, default=None, help="What is good at one site may be bad at another.")
 @click.pass_obj
-def begin(path: Path, /, options: Path, sites: tuple[str, ...], **how: Any) -> None:
-    """Begin a study; or, if it is there, take in rows added at the end of the table OPTIONS, or another --noise."""
+def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
+    """Begin a study; or, if it is there, take in rows added at the end of the TABLE, or another --noise."""
     setup, _ = Study(path, options, sites=sites or None, **how).content
     where = " --site NAME" * bool(setup.sites)
-    _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}", "begun")
+    _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}")
 
 
 @main.command()
-@click.option("--count", default=1, show_default=True, help="How many trials to make at once.")
+@click.option("--count", type=_WHOLE, default=1, show_default=True, help="How many trials to make at once.")
 @_site
 @click.pass_obj
-def ask(path: Path, count: int, site: str | None) -> None:
+def ask(path: str, count: int, site: str | None) -> None:
     """Say what to try next; the same again until its result is told."""
-    _say("\n".join(Study(path).batch(count, site)), "asked")
+    _say("\n".join(Study(path).batch(count, site)))
 
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -3 is a reward
 @click.argument("option")
-@click.argument("reward", type=float)
+@click.argument("reward", type=_NUMBER)
 @_site
 @click.pass_obj
-def tell(path: Path, option: str, reward: float, site: str | None) -> None:
+def tell(path: str, option: str, reward: float, site: str | None) -> None:
     """Tell the result REWARD of a trial of OPTION; a name with blanks stands in quotes."""
     told = Study(path).tell(option, reward, site)
-    _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}", "told")
+    _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
 
 
 @main.command()
 @click.argument("option", required=False)
 @_site
 @click.pass_obj
-def untell(path: Path, option: str | None, site: str | None) -> None:
+def untell(path: str, option: str | None, site: str | None) -> None:
     """Take back the last result, or the last of OPTION."""
     name, reward = Study(path).untell(option, site)
-    _say(f"taken back: {reward:g} of {name}", "taken back")
+    _say(f"taken back: {reward:g} of {name}")
 
 
 @main.command()
 @click.argument("option")
 @_site
 @click.pass_obj
-def drop(path: Path, option: str, site: str | None) -> None:
+def drop(path: str, option: str, site: str | None) -> None:
     """Give up an open trial of OPTION."""
     Study(path).drop(option, site)
+    _say(f"given up: {option}")
 
 
 @main.command()
 @click.argument("option")
 @click.option("--again", is_flag=True, help="Propose it again after all.")
 @click.pass_obj
-def retire(path: Path, option: str, again: bool) -> None:
+def retire(path: str, option: str, again: bool) -> None:
     """Never propose OPTION again."""
     Study(path).retire(option, not again)
+    _say(f"{'proposed again' if again else 'retired'}: {option}")
 
 
 @main.command()
 @click.option("--top", type=click.IntRange(min=1), help="Only the best so many.")
 @click.pass_obj
-def show(path: Path, top: int | None) -> None:
+def show(path: str, top: int | None) -> None:
     """The options, the best estimate first, what is open, and when to stop; with --differ site by site."""
-    setup, record = Study(path).content
-    lines = []
+    (setup, record), lines = Study(path).content, []
     for site in setup.rows:
         lines.append(as_lines(standings(setup, record, site)[:top], site or "option"))
         opened = [trial for trial in record.open if site in (None, trial[1])]
@@ -162,16 +158,16 @@ def show(path: Path, top: int | None) -> None:
 
 
 @main.command()
-@click.argument("picture", type=click.Path(path_type=Path), default="study.png")
+@click.argument("picture", default="study.png")
 @click.option("--site", help="Whose estimates, in a study that was begun with --differ.")
 @click.pass_obj
-def plot(path: Path, picture: Path, site: str | None) -> None:
+def plot(path: str, picture: str, site: str | None) -> None:
     """Draw estimates and intervals to PICTURE."""
     import matplotlib
 
     matplotlib.use("Agg")
     Study(path).plot(site=site).figure.savefig(picture)
-    _say(str(picture))
+    _say(picture)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ study without sites.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, fields
 from typing import Any
 
-from fedgo._checks import count, number, on_cpu, require
+from fedgo._checks import count, number, require
 from fedgo.beyond.advised import BEFORE, METHODS, UCB1
 from fedgo.beyond.federation.wire import HUGE
 from fedgo.beyond.study.setup import Options, Setup
@@ -21,10 +21,8 @@ Trial = tuple[str, str]
 Told = tuple[str, str, float]
 
 _VERSION = 1
-_ABOUT = (
-    "trials", "noise", "method", "sites", "centre", "spread", "reach", "seed", "differ", "joined", "setting",
-)  # fmt: skip
-_FIELDS = ("about", "columns", "options", "begun", "retired", "open", "told", "plan", "until")
+_ABOUT = [each.name for each in fields(Setup) if each.name not in ("options", "begun", "surrogate")]
+_FIELDS = ["fedgo study", "about", "columns", "options", "begun", "retired", "open", "told", "plan", "until"]
 
 
 @dataclass(frozen=True)
@@ -53,21 +51,18 @@ class Record:
 
 def dumps(setup: Setup, record: Record) -> str:
     """Return the text of the file that holds ``setup`` and ``record``."""
-    options = dict(zip(setup.options.names, setup.options.rows, strict=True))
-    about = {name: getattr(setup, name) for name in _ABOUT} | {"own": setup.surrogate is not None}
-    content = {"fedgo study": _VERSION, "about": about, "columns": setup.options.columns, "options": options}
-    content |= {"begun": setup.begun} | vars(record)
-    return json.dumps(
-        content, ensure_ascii=False, separators=(",\n", ": ")
-    )  # indent= takes ten times as long
+    about, options = {name: getattr(setup, name) for name in _ABOUT}, setup.options
+    content = {"fedgo study": _VERSION, "about": about, "columns": options.columns, "begun": setup.begun}
+    content["options"] = dict(zip(options.names, options.rows, strict=True))
+    # indent= takes ten times as long
+    return json.dumps(content | vars(record), ensure_ascii=False, separators=(",\n", ": "))
 
 
-@on_cpu
 def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]:
     """Read the text of a study's file, and check every field of it.
 
     Args:
-        text: What `dumps` made.
+        text: What `dumps` made. A field of the setup that an earlier fedgo did not have may be missing.
         surrogate: The user's own model, if the study was begun with one, which a file cannot hold.
 
     Raises:
@@ -75,33 +70,24 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
         ValueError: The text is no JSON, or a field is missing, unknown, or has a value that is not allowed; the message
             names it.
     """
-    content = json.loads(text)
-    version = content.pop("fedgo study", None) if isinstance(content, dict) else None
-    require(version == _VERSION, "the version", version, f"give a study of version {_VERSION}")
-    content.pop("weights", None)  # of a method that a study no longer has
-    _require_fields("the file", content, _FIELDS)
-    about, named = content["about"], content["options"]
-    if isinstance(about, dict) and "differ" not in about:  # a study begun by an earlier fedgo
-        about |= {"differ": False, "joined": 0}
-    if isinstance(about, dict) and "setting" not in about:
-        about["setting"] = _before(about)
-    _require_fields("about", about, (*_ABOUT, "own"))
-    remedy = "give the same surrogate again: a file cannot hold it"
-    require(surrogate is not None or about["own"] is False, "the method", about["method"], remedy)
+    content = _fields("the file", json.loads(text), _FIELDS, {"weights"})  # of a method that is no more
+    require(content["fedgo study"] == _VERSION, "the version", content["fedgo study"], f"give {_VERSION}")
+    about = _fields("about", content["about"], {"trials", "noise"}, {*_ABOUT, "own"})
+    named = content["options"]
     require(isinstance(named, dict), "options", named, "give the features of each option by its name")
-    options = Options(tuple(named), tuple(_list(content, "columns")), tuple(named.values()))
-    setup = Setup(options, content["begun"], surrogate=surrogate, **{name: about[name] for name in _ABOUT})
-    told = _rows(content, "told", setup.option, setup.place, checked_reward)
-    opened = _rows(content, "open", setup.option, setup.place)
-    retired, plan = (
-        tuple(setup.option(option) for option in _list(content, name)) for name in ("retired", "plan")
-    )
+    options = Options(tuple(named), content["columns"], tuple(named.values()))
+    about = {"setting": _before(about)} | {name: about[name] for name in _ABOUT if name in about}
+    setup = Setup(options, content["begun"], surrogate=surrogate, **about)
+    rows = _rows(content, "told", 3)
+    told = tuple((setup.option(row[0]), setup.place(row[1]), checked_reward(row[2])) for row in rows)
+    opened = tuple((setup.option(row[0]), setup.place(row[1])) for row in _rows(content, "open", 2))
+    retired, plan = (tuple(map(setup.option, _rows(content, name))) for name in ("retired", "plan"))
     require(len(set(retired)) < len(named), "retired", list(retired), "keep at least one option")
     until = count("until", content["until"], "give the number of rewards at which a plan ends", least=0)
     return setup, Record(told, opened, retired, plan, until)
 
 
-def _before(about: Mapping[str, Any]) -> Mapping[str, Any]:
+def _before(about: dict[str, Any]) -> dict[str, Any]:
     """Return the setting of a study ``about`` which its file does not say it: the one before it knew its budget."""
     once = about.get("method") == "every arm once" and not about.get("differ")
     how = UCB1 if about.get("method") == "ucb1" else BEFORE
@@ -113,24 +99,19 @@ def checked_reward(received: Any) -> float:
     return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
 
 
-def _require_fields(where: str, content: Any, names: Sequence[str]) -> None:
-    """Refuse ``content`` unless it is a JSON object with the fields ``names`` and no other."""
-    fits = isinstance(content, dict) and set(content) == set(names)
-    received = sorted(content) if isinstance(content, dict) else content
-    require(fits, f"what {where} has", received, f"give {', '.join(names)}")
+def _fields(where: str, content: Any, names: Collection[str], others: Collection[str]) -> dict[str, Any]:
+    """Return the ``content`` if it is a JSON object with the fields ``names``, and with no other but ``others``."""
+    found = content if isinstance(content, dict) else {}
+    fits = set(names) <= set(found) <= {*names, *others}
+    require(fits, f"what {where} has", list(found), f"give {', '.join(sorted({*names, *others}))}")
+    return found
 
 
-def _list(content: Mapping[str, Any], name: str) -> list[Any]:
-    """Return the list ``name`` of the ``content``."""
-    entries = content[name]
-    require(isinstance(entries, list), name, entries, "give a list")
-    return list(entries)
-
-
-def _rows(content: Mapping[str, Any], name: str, *checks: Callable[[Any], Any]) -> Any:
-    """Return the rows of the list ``name`` as tuples: each of the ``checks`` returns one entry of a row, if it fits."""
-    rows = _list(content, name)
-    for row in rows:
-        fits = isinstance(row, list) and len(row) == len(checks)
-        require(fits, f"a row of {name}", row, f"give a list of {len(checks)} entries")
-    return tuple(tuple(check(entry) for check, entry in zip(checks, row, strict=True)) for row in rows)
+def _rows(content: dict[str, Any], name: str, length: int = 0) -> list[Any]:
+    """Return the list ``name`` of the ``content``; unless ``length`` is 0, it is one of lists with so many entries."""
+    rows: list[Any] = content[name]
+    require(isinstance(rows, list), name, rows, "give a list")
+    for row in rows if length else ():
+        fits = isinstance(row, list) and len(row) == length
+        require(fits, f"a row of {name}", row, f"give a list of {length} entries")
+    return rows

@@ -1,7 +1,6 @@
 """What is said when a study begins: its options, read from a CSV or a pandas frame, and all else; with every check."""
 
 import csv
-import math
 import re
 import unicodedata
 from collections import Counter
@@ -9,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, require, require_kind
+from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.advised import METHODS, Advised
 from fedgo.beyond.epochs import distinct
@@ -24,43 +24,70 @@ from fedgo.beyond.guard.guarantee import Guarantee
 from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
 from fedgo.beyond.surrogates.sites import Sites
 
-_NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # no character of a line of text
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
-_OF_EARLIER = "fed-go-ucb"  # a method that a study no longer has
+_NO_MORE = {
+    "fed-go-ucb": "a study no longer plays it: Plan(arms, network=Network(…)) does, over letters; begin another file"
+}
 
 
 def composed(received: Any) -> Any:
-    """Return text without blanks around it, its accents composed (Unicode's NFC), and anything else as it is."""
-    return unicodedata.normalize("NFC", received).strip() if isinstance(received, str) else received
+    """Return text in one line, with single blanks between its words and its accents composed (Unicode's NFC), and
+    anything else as it is."""
+    return " ".join(unicodedata.normalize("NFC", received).split()) if isinstance(received, str) else received
 
 
-def names_of(what: str, received: Sequence[Any]) -> tuple[str, ...]:
+def is_number(entry: Any) -> bool:
+    """Whether ``entry`` is a number within ±1e100, so that no square of it leaves float64, or such a number as text in
+    ASCII digits with a decimal point."""
+    if isinstance(entry, float):
+        return -HUGE <= entry <= HUGE
+    return _NUMBER.fullmatch(str(entry)) is not None and abs(float(str(entry))) <= HUGE
+
+
+def _names(what: str, received: Any) -> tuple[str, ...]:
     """Return the names ``received``, composed.
 
     Raises:
-        ValueError: A name is no text, is empty, has a line break or a control character, or stands twice.
+        TypeError: ``received`` is no list.
+        ValueError: A name is no text, is empty, has a character that cannot be seen, or stands twice.
     """
+    remedy = f"give a list of names: {what}s=['north', 'south']"
+    require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
     names = tuple(map(composed, received))
-    for name in names:
-        fits = isinstance(name, str) and name != "" and _NO_TEXT.search(name) is None
-        require(fits, f"the name of {what}", name, "give a line of text that is not empty")
+    for place, name in enumerate(names, 1):
+        fits = isinstance(name, str) and name.isprintable() and name != ""
+        require(fits, f"the name of {what} {place}", name, "give a text that can be seen")
     twice = [name for name, times in Counter(names).items() if times > 1]
-    require(not twice, f"the name of {what} that stands twice", twice[:1], "give each one of its own")
+    require(not twice, f"the name that two {what}s have", twice[:1], "give each one of its own")
     return names
 
 
-class Options(NamedTuple):
-    """The K options of a study and their features, in the user's units.
+@dataclass(frozen=True)
+class Options:
+    """The K options of a study and their features, in the user's units; making them checks every entry.
 
     Args:
         names: The K names, each once.
         columns: The names of the d features.
-        rows: The features of each option, d finite numbers.
+        rows: The features of each option, d numbers within ±1e100, or text of such numbers.
+
+    Raises:
+        TypeError: The names or the columns are no list.
+        ValueError: A name is no line of text or stands twice, or a row has other entries; the message says which.
     """
 
     names: tuple[str, ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        names, columns = _names("option", self.names), _names("column", self.columns)
+        remedy = f"give a number within ±{HUGE:g}, with a decimal point, for each of {list(columns)}"
+        for name, row in zip(names, self.rows, strict=True):
+            fits = isinstance(row, list | tuple) and len(row) == len(columns) and all(map(is_number, row))
+            require(fits, f"the row of {name!r}", row, remedy)
+        rows = tuple(tuple(map(float, row)) for row in self.rows)
+        vars(self).update(names=names, columns=columns, rows=rows)
 
     @classmethod
     def of(cls, source: Any) -> "Options":
@@ -74,42 +101,24 @@ class Options(NamedTuple):
 
         Raises:
             TypeError: ``source`` is neither.
-            ValueError: The table cannot be read; the message names the row and the remedy.
+            ValueError: The table cannot be read; the message names the option and the remedy.
         """
         if isinstance(source, str | Path):
-            where, (header, *rows) = str(source), _csv_rows(source)
+            rows: list[Any] = _csv_rows(source)
         else:
-            require_kind(
-                hasattr(source, "itertuples"), "options", source, "give a CSV's path, or a pandas frame"
-            )
+            remedy = "give a CSV's path, or a pandas frame"
+            require_kind(hasattr(source, "itertuples"), "options", source, remedy)
             frame = source if type(source.index).__name__ == "RangeIndex" else source.reset_index()
-            where, header = "the frame", [str(name) for name in frame.columns]
-            rows = list(frame.itertuples(index=False, name=None))
-        lines = [(line, row) for line, row in enumerate(rows, 2) if len(row)]
-        require(len(header) > 0 and len(lines) > 0, "the table", where, "give a header, names and numbers")
-        heads = list(filter(is_number, header[1:]))
-        require(not heads, f"the header of {where}", heads, "these are numbers: give the columns names first")
-        remedy = f"give a name and {len(header) - 1} finite numbers, with decimal points"
-        for line, row in lines:
-            fits = len(row) == len(header) and row[0] not in ("", None) and row[0] == row[0]
-            require(fits and all(map(is_number, row[1:])), f"row {line} of {where}", list(row), remedy)
-        values = tuple(tuple(map(float, row[1:])) for _, row in lines)
-        return cls(tuple(str(row[0]) for _, row in lines), tuple(header[1:]), values).checked()
+            cells = frame.astype(object).where(frame.notna(), "")
+            rows = [frame.columns, *cells.itertuples(index=False, name=None)]
+        require(len(rows) > 1, "the table", rows, "give a header, then rows of a name and numbers")
+        (_, *columns), *rows = rows
+        heads = list(filter(is_number, columns))
+        require(not heads, "the header", heads, "these are numbers: give the columns names first")
+        names = tuple(str(name) for name, *_ in rows)
+        return cls(names, tuple(map(str, columns)), tuple(tuple(features) for _, *features in rows))
 
-    def checked(self) -> "Options":
-        """Return the same options, with composed names and with floats.
-
-        Raises:
-            ValueError: A name is no line of text or stands twice, or a row has other entries than numbers within
-                ±1e100, one for each column.
-        """
-        names, columns = names_of("an option", self.names), names_of("a column", self.columns)
-        remedy = f"give a list of numbers within ±{HUGE:g}, one for each column"
-        for name, row in zip(names, self.rows, strict=True):
-            fits = isinstance(row, list | tuple) and len(row) == len(columns)
-            require(fits and all(map(_is_finite, row)), f"the features of {name!r}", row, remedy)
-        return Options(names, columns, tuple(tuple(map(float, row)) for row in self.rows))
-
+    @on_cpu
     def scaled(self, first: int) -> Tensor:
         """Return the features as a model sees them: column j as (v − low_j)/(high_j − low_j).
 
@@ -126,30 +135,19 @@ class Options(NamedTuple):
 
 
 def _csv_rows(path: str | Path) -> list[list[str]]:
-    """Return the rows of the CSV at ``path``, a blank row as [], without the columns at the right that have no entry.
+    """Return the rows of the CSV at ``path`` that have an entry, each up to its last entry.
 
     A ``ValueError`` says how to save the table anew if it is no CSV in UTF-8 with commas.
     """
+    remedy = "separate by commas, with decimal points, and leave out a line 'sep='"
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file)) or [[]]
+        with open(path, encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(line.rstrip(" ,\n") + "\n" for line in file) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{str(path)!r} is no CSV in UTF-8: save it as 'CSV UTF-8' ({error})") from error
-    foreign = any(mark in entry for entry in rows[0] for mark in (";", "\t", "sep="))
-    remedy = "separate by commas, with decimal points, and leave out a line 'sep='"
-    require(not foreign, f"the header of {path}", rows[0], remedy)
-    width = max((k for row in rows for k, entry in enumerate(row, 1) if entry.strip()), default=0)
-    return [row[:width] if "".join(row).strip() else [] for row in rows]
-
-
-def is_number(entry: Any) -> bool:
-    """Whether ``entry`` is a number in ASCII digits with a decimal point, or text that is one."""
-    return _NUMBER.fullmatch(str(entry)) is not None
-
-
-def _is_finite(value: Any) -> bool:
-    """Whether ``value`` is a number, and within ±1e100, so that no square of it leaves float64."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -HUGE <= value <= HUGE
+    foreign = [row[0] for row in rows[:1] if len(row) == 1 and re.search("[;\t]|sep=", row[0])]
+    require(not foreign, f"the first line of {path}", foreign, remedy)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -193,48 +191,44 @@ class Setup:
     setting: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        checked: dict[str, Any] = {"options": self.options.checked(), "sites": named_sites(self.sites)}
-        least, most = 1, len(self.options.names)
-        checked["begun"] = count("begun", self.begun, "give with how many options it began", least, most)
-        checked["trials"] = count("trials", self.trials, "give about how many you can afford, at least 1")
-        checked["seed"] = count("seed", self.seed, "give a whole number from 0 on", least=0, most=math.inf)
-        most, remedy = max(0, len(self.sites) - 1), "give how many sites joined later"
-        checked["joined"] = count("joined", self.joined, remedy, least=0, most=most)
-        checked["noise"] = _deviation("noise", self.noise, "give σ > 0, the noise of a reward")
+        options, sites = len(self.options.names), _names("site", self.sites)
+        most = max(0, len(sites) - 1)  # one site at least begins
+        checked: dict[str, Any] = {
+            "begun": count("begun", self.begun, "give with how many options it began", most=options),
+            "trials": count("trials", self.trials, "give about how many you can afford, at least 1"),
+            "sites": sites,
+            "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
+            "joined": count("joined", self.joined, "give how many sites joined later", 0, most),
+        }
+        for name in ("noise", "spread", "reach"):
+            if name == "noise" or getattr(self, name) is not None:
+                remedy = f"give a number above 0 in the units of rewards, from {1 / HUGE:g} to {HUGE:g}"
+                checked[name] = number(name, getattr(self, name), remedy, least=1 / HUGE, below=HUGE)
         if self.centre is not None:
             checked["centre"] = number("centre", self.centre, "give a usual reward", above=-HUGE, below=HUGE)
-        if self.spread is not None:
-            checked["spread"] = _deviation("spread", self.spread, "give by how much options differ")
-        if self.reach is not None:
-            checked["reach"] = _deviation("reach", self.reach, "give a bound on |f − centre|")
-            remedy = "give the middle: reach is counted from there"
-            require_kind(self.centre is not None, "centre", None, remedy)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)  # numbers, tuples and text as JSON holds them
-        if self.surrogate is None:
-            remedy = "a study no longer plays it: Plan(arms, network=Network(…)) does, over letters; begin another file"
-            require(self.method != _OF_EARLIER, "method", self.method, remedy)
-            names = list(METHODS)
-            remedy = f"choose one of {names}, or give a Surrogate"
-            require(self.method in names, "method", self.method, remedy)
-        if self.setting is None:
-            object.__setattr__(self, "setting", METHODS.get(self.method, METHODS["advised"]).setting)
+        if self.reach is not None and self.centre is None:
+            raise ValueError("centre is missing: give a usual reward, from which reach is counted")
+        vars(self).update(checked)  # numbers, tuples and text as JSON holds them
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
+        remedy = f"choose one of {list(METHODS)}; in Python, give a Surrogate of your own at each opening"
+        fits = self.surrogate is not None or self.method in list(METHODS)
+        require(fits, "method", self.method, _NO_MORE.get(str(self.method), remedy))
+        if self.setting is None:
+            vars(self).update(setting=METHODS.get(self.method, METHODS["advised"]).setting)
         if self.differ:
             remedy = "give two at least (--site twice in a shell), or leave differ out"
-            require(len(self.sites) > 1, "sites", list(self.sites), remedy)
-            remedy = "sites that differ have a model of their own: give 'advised', or leave differ out"
-            fits = self.surrogate is None and self.method != "ucb1"
-            require(fits, "method", self.method, remedy)
-        fit = getattr(self.played.surrogate, "fit", None)
-        require_kind(callable(fit), "method", self.surrogate, "give the name of a method, or a Surrogate")
-        if not isinstance(self.played.surrogate, IndependentArms):
-            remedy = "no feature varies: give one that tells options apart, or play 'ucb1' without"
-            require(self.arms.shape[1] > 0, "the columns", list(self.options.columns), remedy)
+            require(len(sites) > 1, "sites", list(sites), remedy)
+            remedy = "sites that differ have their own model: give 'advised', or leave differ out"
+            require(self.surrogate is None and self.method != "ucb1", "method", self.method, remedy)
+        played = self.played.surrogate
+        require_kind(hasattr(played, "fit"), "method", played, "give the name of a method, or a Surrogate")
+        remedy = "none varies: give one that tells options apart, or play 'ucb1' without"
+        fits = isinstance(played, IndependentArms) or self.arms.shape[1] > 0
+        require(fits, "the list of features", list(self.options.columns), remedy)
 
     @cached_property
     def played(self) -> Advised:
-        """What is played: the setting with the model of the method, of the user, or of sites that differ."""
+        """What is played: the ``setting`` with the model of the method, of the user, or of sites that differ."""
         method = METHODS.get(self.method, METHODS["advised"])
         surrogate = Sites() if self.differ else self.surrogate or method.surrogate
         return replace(method, surrogate=surrogate).set(self.setting or {})
@@ -250,6 +244,7 @@ class Setup:
         return {name: arm for arm, name in enumerate(self.options.names)}
 
     @cached_property
+    @on_cpu
     def first(self) -> tuple[str, ...]:
         """The options that are tried before anything is fitted: distinct ones in random order."""
         length = self.played.first(1, self.begun, self.trials)
@@ -266,12 +261,10 @@ class Setup:
 
     def place(self, received: Any) -> str:
         """Return the name of the site ``received``, composed, or "" for None in a study without sites."""
-        if received in (None, "") and not self.sites:
-            return ""
-        remedy = f"give the site (--site in a shell), one of {list(self.sites)}"
-        remedy = remedy if self.sites else "this study has no sites"
-        require(composed(received) in self.sites, "site", received, remedy)
-        return str(composed(received))
+        names, site = list(self.sites), "" if received is None else composed(received)
+        remedy = f"give the site, one of {names} (in a shell --site)" if names else "this study has no sites"
+        require(site in (names or [""]), "site", received, remedy)
+        return str(site)
 
     @property
     def rows(self) -> tuple[str | None, ...]:
@@ -279,41 +272,40 @@ class Setup:
         return self.sites if self.differ else (None,)
 
     def row(self, site: Any) -> int:
-        """Return the place of the ``site`` among the `rows`; if sites do not differ, it is 0 whatever the ``site``."""
-        return self.sites.index(self.place(site)) if self.differ else 0
+        """Return the place of the ``site`` among the `rows`; if sites do not differ, it is 0 for each, and for None."""
+        place = self.place(site) if self.differ or site is not None else ""
+        return self.sites.index(place) if self.differ else 0
 
     @property
     def guarantee(self) -> Guarantee | None:
         """The guard's bounds, if there is a ``reach``; if sites differ, each has an equal share of δ."""
-        if self.reach is None:
-            return None
-        guarantee = Guarantee(self.reach, self.noise)
-        return replace(guarantee, delta=guarantee.delta / len(self.rows))
+        delta = Guarantee.delta / len(self.rows)
+        return None if self.reach is None else Guarantee(self.reach, self.noise, delta)
 
-    def extended(self, table: Options) -> "Setup":
-        """Return this setup with the options that were added at the end of the ``table``.
+    def changed(self, table: Options | None, given: Mapping[str, Any]) -> "Setup":
+        """Return this setup with the options that were added at the end of the ``table``, another noise if there is no
+        guard, and if sites differ the sites that join, as far as they are ``given`` by name.
 
         Raises:
-            ValueError: The table has other columns, or its first rows are not those of the study.
+            ValueError: The table has not what the study has, or something else is given otherwise.
         """
-        before, size = self.options, len(self.options.names)
-        names, remedy = list(before.names), f"the study has {list(before.columns)}"
-        require(table.columns == before.columns, "the columns", list(table.columns), remedy)
-        remedy = f"the first are {names}; add rows at the end"
-        require(table.names[:size] == before.names, "the names", list(table.names), remedy)
-        changed = [name for name, row, was in zip(names, table.rows, before.rows, strict=False) if row != was]
-        remedy = "give a changed option a name of its own"
-        require(not changed, "the options with other numbers", changed, remedy)
-        return replace(self, options=table) if len(table.names) > size else self
+        given = {**given, "sites": _names("site", given.get("sites", self.sites))}
+        free = ("noise",) * (self.reach is None) + ("sites",) * self.differ
+        other = {
+            key: value for key, value in given.items() if key not in free and value != getattr(self, key)
+        }
+        before = {key: getattr(self, key) for key in other}
+        remedy = f"not {other}; begin another file and tell it these trials"
+        require(not other, "what the study was begun with", before, remedy)
+        _require_first("sites", self.sites, given["sites"], "give those that join after them")
+        options, joined = table or self.options, self.joined + len(given["sites"]) - len(self.sites)
+        was, now = ([o.columns, *zip(o.names, o.rows, strict=True)] for o in (self.options, options))
+        _require_first("table", was, now, "add rows at the end, and give a changed option a name of its own")
+        return replace(self, **given, options=options, joined=joined)
 
 
-def named_sites(sites: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the ``sites``, a list of texts, each once."""
-    fits = isinstance(sites, Sequence) and not isinstance(sites, str)
-    require_kind(fits, "sites", sites, "give a list of names: sites=['north', 'south']")
-    return names_of("a site", sites)
-
-
-def _deviation(name: str, received: Any, remedy: str) -> float:
-    """Return ``received`` as a float if it is a number from 1e-100 to 1e100, whose square is finite and not 0."""
-    return number(name, received, f"{remedy}, from {1 / HUGE:g} to {HUGE:g}", least=1 / HUGE, below=HUGE)
+def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remedy: str) -> None:
+    """Refuse what comes ``after`` unless it begins with what was there ``before``."""
+    for was, now in zip_longest(before, after[: len(before)]):
+        if was != now:
+            raise ValueError(f"in the {what} {was!r} has become {now!r}: {remedy}")

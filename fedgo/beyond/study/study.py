@@ -12,21 +12,14 @@ from textwrap import fill
 from typing import Any
 
 from fedgo import _files
-from fedgo._checks import extra, on_cpu, require
+from fedgo._checks import extra, require
+from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.record import Record, Told, Trial, checked_reward, dumps, loads
-from fedgo.beyond.study.setup import Options, Setup, composed, is_number, named_sites
-from fedgo.beyond.study.trials import (
-    Standing,
-    next_trials,
-    plan_anew,
-    standings,
-    usual,
-    verdict,
-)
+from fedgo.beyond.study.setup import Options, Setup, composed, is_number
 from fedgo.beyond.surrogates.models import Surrogate
 
-_UNSEEN = 200.0  # times the noise, the spread while there are few rewards
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
+_Write = Callable[[Setup, Record], None]
 _FAR = 5.0  # spreads from the centre beyond which a reward is asked about
 
 
@@ -71,7 +64,6 @@ class Study:
             there is a `DoneBut` warning instead.
     """
 
-    @on_cpu
     def __init__(
         self,
         path: str | Path,
@@ -92,24 +84,20 @@ class Study:
         self._surrogate = None if method is None or isinstance(method, str) else method
         if self._surrogate is not None:
             method = f"a {type(method).__name__} of your own"
-        places = None if sites is None else named_sites(sites)
-        said = {"trials": trials, "noise": noise, "method": method, "sites": places, "centre": centre}
+        said = {"trials": trials, "noise": noise, "method": method, "sites": sites, "centre": centre}
         said |= {"spread": spread, "reach": reach, "seed": seed, "differ": differ}
         given = {name: value for name, value in said.items() if value is not None}
         table = None if options is None else Options.of(options)
-        if table is not None and not self.path.exists():
-            setup = self._begun(table, given)
-            with self._changing("begun") as write:
-                if not self.path.exists():
-                    write(setup, Record.of(setup))
-        setup, record = self.content
-        changed, _ = self._reopened(setup, record, table, given)
-        if changed.noise != setup.noise:
-            words = f"the noise of {self.path} was {setup.noise} and is {changed.noise} from now on"
+        new = None if table is None or self.path.exists() else self._begun(table, given)
+        before = new or self.content[0]
+        after = before.changed(table, given)
+        if new or after != before:
+            with self._changing("begun" if new else "changed", new) as (setup, record, write):
+                after = setup.changed(table, given)
+                write(after, pure.plan_anew(after, record))
+        if after.noise != before.noise:
+            words = f"the noise of {self.path} was {before.noise} and is {after.noise} from now on"
             warnings.warn(words, stacklevel=3)
-        if changed is not setup:
-            with self._changing("changed") as write:
-                write(*self._reopened(*self.content, table, given))
 
     def _begun(self, table: Options, given: dict[str, Any]) -> Setup:
         """Return the setup of a new study with the options of the ``table``, and what is ``given`` by name."""
@@ -121,92 +109,63 @@ class Study:
             warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=4)
         return Setup(table, len(table.names), surrogate=self._surrogate, **given)
 
-    def _reopened(
-        self, setup: Setup, record: Record, table: Options | None, given: dict[str, Any]
-    ) -> tuple[Setup, Record]:
-        """Return the study with another noise, if one is ``given``, and with what was added to the ``table``."""
-        different = {name: value for name, value in given.items() if value != getattr(setup, name)}
-        noise, changed = different.pop("noise", None), setup
-        sites = different.pop("sites", setup.sites) if setup.differ else setup.sites
-        before = {name: getattr(setup, name) for name in different}
-        remedy = f"not {different}; begin another file for that"
-        require(not different, f"what {self.path} was begun with", before, remedy)
-        if noise is not None:
-            remedy = f"not {noise}: every certificate rests on it; begin another file, and tell it these"
-            require(setup.reach is None, f"the noise that {self.path} was begun with", setup.noise, remedy)
-            changed = replace(changed, noise=noise)
-        joining = len(sites) - len(setup.sites)
-        if sites != setup.sites:
-            remedy = f"the first are {list(setup.sites)}; give those that join after them"
-            require(sites[: len(setup.sites)] == setup.sites, "the list of sites", list(sites), remedy)
-            changed = replace(changed, sites=sites, joined=setup.joined + joining)
-        if table is not None:
-            changed = changed.extended(table)
-        return changed, record if changed is setup else plan_anew(changed, record)
-
     # asking and telling
 
     def ask(self, site: str | None = None) -> str:
         """Return the option to try next: the one that is open at ``site``, if any, else a new one."""
         return self.batch(1, site)[0]
 
-    @on_cpu
     def batch(self, size: int, site: str | None = None) -> list[str]:
         """Return the options of ``size`` trials to be made at once: those that are open at ``site``, then new ones."""
         asked: list[str] = []
-        with self._changing("asked") as write:
-            setup, record = self.content
-            asked, after = next_trials(setup, record, size, site)
+        with self._changing("asked") as (setup, record, write):
+            asked, after = pure.next_trials(setup, record, size, site)
             if after != record:
                 write(setup, after)
         return asked
 
-    @on_cpu
     def tell(self, option: str, reward: float, site: str | None = None) -> int:
         """Learn that ``option``, asked for or not, gave ``reward``, and return how many rewards are told now.
 
         A warning says if the reward is far from all others.
         """
-        with self._changing("told") as write:
-            setup, record = self.content
-            trial = (setup.option(option), setup.place(site))
-            value = checked_reward(reward)
-            centre, spread = usual(setup, record, _UNSEEN * setup.noise)
+        told = 0
+        with self._changing("told") as (setup, record, write):
+            trial, value = (setup.option(option), setup.place(site)), checked_reward(reward)
+            centre, spread = pure.usual(setup, record)
             if record.told and abs(value - centre) > _FAR * spread:
                 words = f"the reward of {trial[0]!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"
                 warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=3)
-            opened = _without(record.open, trial) if trial in record.open else record.open
+            told = len(record.told) + 1
+            opened = _without(record.open, trial)
             write(setup, replace(record, open=opened, told=(*record.told, (*trial, value))))
-        return len(record.told) + 1
+        return told
 
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
         """Take back the last reward, of ``option`` or at ``site`` if given, and return its option and the reward."""
-        wanted = (composed(option), composed(site))
-        with self._changing("taken back") as write:
-            setup, record = self.content
+        rows, wanted = [], (composed(option), composed(site))
+        with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
-            require(len(rows) > 0, "the reward to take back", option, "there is none")
+            require(len(rows) > 0, "what to take back", option or "the last reward", "no such reward is told")
             told = _without(record.told[::-1], rows[-1])[::-1]
-            write(setup, plan_anew(setup, replace(record, told=told)))
+            write(setup, pure.plan_anew(setup, replace(record, told=told)))
         return rows[-1][0], rows[-1][2]
 
     def drop(self, option: str, site: str | None = None) -> None:
         """Give up an open trial of ``option``, whose reward will not come."""
-        with self._changing("dropped") as write:
-            setup, record = self.content
+        with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
-            require(trial in record.open, "the trial to drop", trial, f"open are {list(record.open)}")
+            require(trial in record.open, "the trial to drop", option, "it is not open; show says which are")
             write(setup, replace(record, open=_without(record.open, trial)))
 
     def retire(self, option: str, retired: bool = True) -> None:
         """Never propose ``option`` again, and give up its open trials; or, unless ``retired``, propose it again after
         all. What was learnt of it stays."""
-        with self._changing("retired" if retired else "proposed again") as write:
-            setup, record = self.content
+        with self._changing("retired" if retired else "proposed again") as (setup, record, write):
             name = setup.option(option)
             others = tuple(other for other in record.retired if other != name)
             remain = len(setup.options.names) - len(others) - retired
-            require(remain > 0, "the options that remain", remain, "keep at least one")
+            require(remain > 0, "the number of options that remain", remain, "keep at least one")
             opened = tuple(trial for trial in record.open if not (retired and trial[0] == name))
             write(setup, replace(record, open=opened, retired=(*others, name) if retired else others))
 
@@ -227,14 +186,14 @@ class Study:
         """The names of those who try; none unless the study was begun with sites."""
         return list(self.content[0].sites)
 
-    def standings(self, site: str | None = None) -> list[Standing]:
+    def standings(self, site: str | None = None) -> list[pure.Standing]:
         """Return every option with what is known of it, if sites differ at ``site``, the best estimate first."""
-        return standings(*self.content, site)
+        return pure.standings(*self.content, site)
 
     def verdict(self, site: str | None = None) -> str:
         """Return one sentence to stop by, if sites differ at ``site``: with ``reach`` a certificate, else what the
         model thinks, which promises nothing. A second sentence says if sites that are fitted as alike differ."""
-        return verdict(*self.content, site)
+        return pure.verdict(*self.content, site)
 
     def to_frame(self, site: str | None = None) -> Any:
         """Return the standings, if sites differ at ``site``, as a pandas frame, with a row for each option."""
@@ -281,11 +240,11 @@ class Study:
     # the file
 
     @contextmanager
-    def _changing(self, done: str) -> Iterator[Callable[[Setup, Record], None]]:
-        """Hold the study's lock, and give a function that writes a setup and a record to the file the path leads to.
+    def _changing(self, done: str, new: Setup | None = None) -> Iterator[tuple[Setup, Record, _Write]]:
+        """Hold the study's lock; give what the file says, and a function that writes to the file what is to replace it.
 
-        After an error the file is as before. If the error comes after the file was written, a warning says that the
-        change is ``done``, but what failed; Ctrl-C stays an interrupt, which says so too.
+        If there is no file, the study is a ``new`` one. After an error the file is as before. If the error comes after
+        the file was written, a warning says that the change is ``done``, but what failed; Ctrl-C stays an interrupt.
         """
         target, saved = _files.resolved(self.path, "the study"), False
 
@@ -301,34 +260,33 @@ class Study:
 
         try:
             with _alone(target):
-                yield write
+                yield *(self.content if new is None or target.exists() else (new, Record.of(new))), write
+        except KeyboardInterrupt:
+            if saved:
+                warnings.warn(f"{done}, but interrupted afterwards", DoneBut, stacklevel=5)
+            raise
         except OSError as error:
             if not saved:
                 raise type(error)(f"nothing is changed in {str(self.path)!r}: {error}") from error
             warnings.warn(f"{done}, but {error}", DoneBut, stacklevel=5)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"{done}, but interrupted afterwards" if saved else "") from None
 
     @property
-    @on_cpu
     def content(self) -> tuple[Setup, Record]:
         """What the file says: the setup with which the study was begun, and the record of what has happened since.
 
-        A ``ValueError`` names the file, and what in it is not allowed.
+        A ``ValueError`` says why the file cannot be read, or what in it is not allowed.
         """
         try:
             return loads(self.path.read_text(encoding="utf-8"), self._surrogate)
-        except FileNotFoundError:
-            words = "it is not there: begin it with options"
-            raise ValueError(f"the study is {str(self.path)!r}: {words}") from None
-        except (ValueError, TypeError, RecursionError) as error:
-            remedy = "mend it, or give a study"
-            raise ValueError(f"the study file is {str(self.path)!r}: {error}; {remedy}") from error
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            reason = getattr(error, "strerror", None) or error
+            words = f"{str(self.path)!r} cannot be read as a study: {reason}; give another file"
+            raise ValueError(f"{words}, or a table to begin one (fedgo begin)") from error
 
 
 def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
-    """Return the ``entries`` without the first that is equal to ``entry``."""
-    place = entries.index(entry)
+    """Return the ``entries`` without the first that is equal to ``entry``, if there is one."""
+    place = entries.index(entry) if entry in entries else len(entries)
     return entries[:place] + entries[place + 1 :]
 
 
@@ -347,24 +305,19 @@ def _alone(target: Path) -> Iterator[None]:
     with extra("study"):
         from filelock import FileLock, Timeout
     require(target.parent.is_dir(), "the folder of the study", str(target.parent), "make it first")
-    effective = os.access in os.supports_effective_ids
-    if target.exists() and not os.access(target, os.W_OK, effective_ids=effective):
+    if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError("you may only read the study; its owner can share it by chmod g+w")
-    place, holder = target.with_name(f".{target.name}.lock"), "a process that is not known"
-    lock = FileLock(place, timeout=_WAIT)
+    place, holder = target.with_name(f".{target.name}.lock"), ""
     try:
-        lock.acquire()
+        with FileLock(place, timeout=_WAIT):
+            with suppress(OSError, AttributeError):  # without this courtesy the lock holds as well
+                place.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+                if target.exists():
+                    os.chmod(place, target.stat().st_mode & 0o666)
+                    os.chown(place, -1, target.stat().st_gid)
+            yield
     except Timeout:
-        with suppress(OSError, UnicodeDecodeError):
-            holder = place.read_text(encoding="utf-8")
-        remedy = f"has held it for {_WAIT:g} s: end that process, or try again"
-        raise TimeoutError(f"the lock is {str(place)!r}: {holder} {remedy}") from None
-    try:
-        with suppress(OSError):  # the holder's name and the mode are a courtesy, without which the lock holds
-            place.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
-            if target.exists():
-                os.chmod(place, target.stat().st_mode & 0o666)
-                os.chown(place, -1, target.stat().st_gid)
-        yield
-    finally:
-        lock.release()
+        with suppress(OSError):
+            holder = place.read_text(encoding="utf-8", errors="replace")
+        words = f"{holder or 'a process'} has held it for {_WAIT:g} s: end that process, or try again"
+        raise TimeoutError(f"the lock is {str(place)!r}: {words}") from None

@@ -30,6 +30,9 @@ from fedgo.beyond.surrogates.process import InUnits
 from fedgo.beyond.surrogates.sites import cochran
 from fedgo.confidence import Tally
 
+Site = str | None  # None in a study without sites
+_UNSEEN = 200.0  # times the noise, the spread while there are few rewards
+_TOO_FEW = "fewer than two options have a reward"
 _SURE = 0.001  # sites are said to differ below this p: looks are many, and options not chosen by chance
 
 
@@ -57,7 +60,6 @@ class Standing(NamedTuple):
     retired: bool
 
 
-@on_cpu
 @lru_cache(maxsize=2)
 def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]:
     """Fit the surrogate of the ``setup`` to all rewards that were ``told``; the last fits are remembered.
@@ -71,18 +73,17 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         MemoryError: The fit needs more memory than there is.
     """
     if not told:
-        return None, "there are too few rewards"
+        return None, _TOO_FEW
     try:
         data = _of_each_site(setup, told) if setup.differ else _tally(setup, told)
         return fitted(setup.played.surrogate, setup.arms, data, setup.noise), ""
     except Exception as error:
-        return None, f"the fit failed: {why_it_failed(error)}"
+        reason, options = why_it_failed(error), {option for option, *_ in told}
+        return None, f"the fit failed: {reason}" if len(options) > 1 else _TOO_FEW
 
 
 @on_cpu
-def next_trials(
-    setup: Setup, record: Record, size: int = 1, site: str | None = None
-) -> tuple[list[str], Record]:
+def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) -> tuple[list[str], Record]:
     """Say which options to try next, and what the record is once they are asked for.
 
     Args:
@@ -100,8 +101,8 @@ def next_trials(
         ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
     """
     place = setup.place(site)
-    remedy = f"give how many trials at once; the study was begun for {setup.trials}"
-    count("size", size, remedy, most=setup.trials)
+    remedy = f"give 1 at least, and at most as many as the study was begun for, {setup.trials}"
+    count("the number of trials at once", size, remedy, most=setup.trials)
     asked = [option for option, at in record.open if at == place and option not in record.retired][:size]
     while len(asked) < size:
         option, record = _one_more(setup, record, place)
@@ -138,17 +139,15 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
     names, retired = setup.options.names, _retired(setup, record)
     source = generator(setup.seed, 0, "order of ties")
     ties = torch.rand(len(names), generator=source, dtype=torch.float64)
-    opened = [setup.row(place) * len(names) + setup.number_of[option] for option, place in record.open]
-    counts, (fit, _) = _tally(setup, record.told).counts, posterior(setup, record.told)
-    tried = counts + torch.bincount(
-        torch.tensor(opened, dtype=torch.int64) % len(names), minlength=len(counts)
-    )
+    tried = _tally(setup, [*record.told, *((*trial, 0.0) for trial in record.open)]).counts
     arms = (tried + ties).masked_fill(retired, math.inf).argmin().unsqueeze(0)
+    counts, (fit, _) = _tally(setup, record.told).counts, posterior(setup, record.told)
     if fit is not None:
+        opened = [setup.row(place) * len(names) + setup.number_of[option] for option, place in record.open]
+        most, among = 1 if setup.differ else None, (len(setup.rows), setup.row(site))
         with suppress(ValueError):  # a reward so far off that no index is a number
-            most, row = 1 if setup.differ else None, setup.row(site)
             cells = setup.played.epoch(
-                fit, counts, setup.noise, ties, opened, retired, most, len(setup.rows), row, setup.trials
+                fit, counts, setup.noise, ties, opened, retired, most, *among, setup.trials
             )
             arms = cells[:most] % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
@@ -167,7 +166,7 @@ def past_first(setup: Setup, record: Record) -> bool:
 
 
 @on_cpu
-def standings(setup: Setup, record: Record, site: str | None = None) -> list[Standing]:
+def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]:
     """Say where every option stands.
 
     Args:
@@ -181,14 +180,14 @@ def standings(setup: Setup, record: Record, site: str | None = None) -> list[Sta
     told, fit = _at(setup, record, site), posterior(setup, record.told)[0]
     counts, sums = _tally(setup, told)
     estimate = low = high = certificate = torch.full_like(sums, torch.nan)
-    if fit is not None:
-        optimism = setup.played.optimism(max(setup.trials, len(record.told)))
-        kappa = optimism.of_arms(_tally(setup, record.told).counts)
+    optimism = setup.played.optimism(max(setup.trials, len(record.told)))
+    kappa = optimism.of_arms(_tally(setup, record.told).counts)
+    if isinstance(fit, InUnits):
+        estimate, low, high = fit.interval(kappa)
+    elif fit is not None:
         mean, variance = (cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance))
         estimate, half = mean, kappa * variance.clamp(min=0).sqrt()
         low, high = estimate - half, estimate + half
-        if isinstance(fit, InUnits):
-            estimate, low, high = fit.interval(kappa)
     if setup.guarantee is not None:
         certificate = _certificate(setup, told, setup.guarantee)
     columns = (counts.long(), sums / counts, estimate, low, high, certificate, _retired(setup, record))
@@ -197,7 +196,8 @@ def standings(setup: Setup, record: Record, site: str | None = None) -> list[Sta
     return rows if fit is None else sorted(rows, key=lambda row: -row.estimate)
 
 
-def verdict(setup: Setup, record: Record, site: str | None = None) -> str:
+@on_cpu
+def verdict(setup: Setup, record: Record, site: Site = None) -> str:
     """Say in a sentence how good the leading option is, to decide by whether to stop.
 
     Args:
@@ -211,8 +211,8 @@ def verdict(setup: Setup, record: Record, site: str | None = None) -> str:
         is below 1 in 1,000 that sites that are alike look so different (`fedgo.beyond.surrogates.sites.cochran`).
     """
     words = _leading(setup, record, site)
-    if not _at(setup, record, site) and record.told:
-        words += f"\n{site} has no trial yet: this follows from those of the others. Ask for one at {site}."
+    if record.told and not _at(setup, record, site):
+        words += f"\n{site} has no trial yet: all estimates follow from those of the others. Ask for one at {site}."
     alike = len(setup.sites) > 1 and not setup.differ
     if alike and cochran(_of_each_site(setup, record.told), setup.noise) < _SURE:
         remedy = "nothing above holds for one of them: begin another file with differ, or a larger noise"
@@ -220,48 +220,42 @@ def verdict(setup: Setup, record: Record, site: str | None = None) -> str:
     return words
 
 
-def _leading(setup: Setup, record: Record, site: str | None) -> str:
+def _leading(setup: Setup, record: Record, site: Site) -> str:
     """Return the sentence on the leading option at ``site``, or of all sites if they do not differ."""
     rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
-        best = min(remain, key=lambda row: row.certificate)
+        best, sites = min(remain, key=lambda row: row.certificate), len(setup.rows)
         if math.isnan(best.certificate):
             return "The rewards refute noise or reach: no certificate holds."
         # an option that is added costs δ/K more, and a site that joins δ/N
-        sites = len(setup.rows)
         grown = len(rows) / setup.begun * sites / (sites - setup.joined)
         share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
-        return (
-            f"{best.option} is at most {best.certificate:.3g} below the best, with probability {share:.3g},\n"
-            "if noise and reach are true bounds."
-        )
+        words = f"{best.option} is at most {best.certificate:.3g} below the best"
+        return f"{words}, with probability {share:.3g},\nif noise and reach are true bounds."
     if fit is None:
         return f"Nothing can be said yet: {reason}."
     best, others = remain[0], [row.high for row in remain[1:]]
     if not all(map(math.isfinite, [best.estimate, *others])):
         option, _, reward = max(record.told, key=lambda row: abs(row[2]))
-        remedy = "untell it if it is wrong"
-        return f"Nothing can be said: {reward:g} of {option} is far from all others; {remedy}."
+        words = f"{reward:g} of {option} is far from all others; untell it if it is wrong"
+        return f"Nothing can be said: {words}."
     gap = max(0.0, max(others, default=best.estimate) - best.estimate)
     return f"No option beats {best.option} by more than {gap:.3g}, says the model, which may err."
 
 
-@on_cpu
-def usual(setup: Setup, record: Record, unseen: float) -> tuple[float, float]:
+def usual(setup: Setup, record: Record) -> tuple[float, float]:
     """Return what is a usual reward, and the spread of rewards around it.
 
-    Both are as the setup says. If it says neither, they are the mean and the standard deviation of the first rewards,
-    at most as many as the study began with options; ``unseen`` is the spread of fewer than five, or of equal ones.
+    Both are as the setup says. What it does not say is the mean and the standard deviation of the first rewards, as
+    many as the study began with options; the spread of fewer than five rewards, or of equal ones, is 200 times the
+    noise.
     """
     rewards = torch.tensor([reward for *_, reward in record.told[: setup.begun]], dtype=torch.float64)
     varies = len(rewards) >= 5 and bool((rewards != rewards[0]).any())
-    centre, spread = setup.centre, setup.spread
-    if centre is None:
-        centre = float(rewards.mean()) if len(rewards) else 0.0
-    if spread is None:
-        spread = max(float(rewards.std()), setup.noise) if varies else unseen
-    return centre, spread
+    centre = float(rewards.sum()) / max(1, len(rewards)) if setup.centre is None else setup.centre
+    spread = max(float(rewards.std()), setup.noise) if varies else _UNSEEN * setup.noise
+    return centre, spread if setup.spread is None else setup.spread
 
 
 def _retired(setup: Setup, record: Record) -> Tensor:
@@ -270,7 +264,7 @@ def _retired(setup: Setup, record: Record) -> Tensor:
     return torch.tensor([name in retired for name in setup.options.names])
 
 
-def _at(setup: Setup, record: Record, site: str | None) -> tuple[Told, ...]:
+def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
     """Return what was told at the ``site``; if sites do not differ, all of it."""
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)

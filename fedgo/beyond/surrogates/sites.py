@@ -42,7 +42,7 @@ class Sites:
         return squared_exponential(points, pulled.at, pulled.means, pulled.variances, site, units)
 
 
-def cochran(data: Tally, sigma: float) -> float:
+def cochran(data: Tally, sigma: float) -> Tensor:
     """Test whether the sites have one reward function, by Cochran's Q over the arms that two sites pulled at least.
 
     Q = Σ_x Σ_i n_ix (m_ix − m_x)²/σ², with m_ix the mean of the n_ix rewards of arm x at site i, and m_x the mean of
@@ -50,15 +50,18 @@ def cochran(data: Tally, sigma: float) -> float:
     Biometrics 1954, https://doi.org/10.2307/3001666).
 
     Args:
-        data: Counts and sums of each site, (N, K) each.
+        data: Counts and sums of each site, (…, N, K) each.
         sigma: σ, the standard deviation of the noise of one reward; if it is too small, sites seem to differ.
 
     Returns:
-        p, the probability of a Q as large as this if the sites are alike; 1 if no arm was pulled at two sites.
+        p, the probability of a Q as large as this if the sites are alike, (…); 1 if no arm was pulled at two sites.
     """
-    compared = (data.counts > 0).sum(0) >= 2
-    counts, sums = data.counts[:, compared], data.sums[:, compared]
-    away = sums / counts.clamp(min=1) - sums.sum(0) / counts.sum(0)
-    statistic = (counts * away.square()).sum() / sigma**2
-    degrees = (counts > 0).sum() - compared.sum()
-    return torch.special.gammaincc(degrees.double() / 2, statistic / 2).item() if degrees > 0 else 1.0
+    counts, sums = data
+    pulled = (counts > 0) & ((counts > 0).sum(-2, keepdim=True) >= 2)
+    pooled = sums.sum(-2, keepdim=True) / counts.sum(-2, keepdim=True).clamp(min=1)
+    away = (sums / counts.clamp(min=1) - pooled).where(pulled, 0.0)
+    statistic = (counts * away.square()).sum((-2, -1)) / sigma**2
+    degrees = pulled.sum((-2, -1)) - pulled.any(-2).sum(-1)
+    p: Tensor = torch.special.gammaincc(degrees.clamp(min=1).double() / 2, statistic / 2)
+    p = p.where(degrees > 0, 1.0)
+    return p
