@@ -55,7 +55,7 @@ class Advised:
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
     # left out of a plan's fingerprint where it is None, as plans of an earlier fedgo have no such field
-    bold: float | None = field(default=0.6, metadata={"later": True})
+    bold: float | None = field(default=0.5, metadata={"later": True})
 
     def __post_init__(self) -> None:
         Optimism(self.kappa, self.untried)

@@ -217,12 +217,15 @@ LONG_REGIMES = tuple(Regime(problem, arms, rounds=1000) for problem, arms in FOU
 
 
 def elsewhere_runs(name: str, regime: Regime) -> int:
-    """Return 40 runs; 10 of the libraries that play on one regime and of Optuna where it takes half a minute a run; 5
-    with 20,000 pulls."""
+    """Return 40 runs, 20 of players on regimes that take minutes, 10 of libraries on one regime alone; 5 of Optuna with
+    2,000 pulls, half a minute each, and of all with 20,000 pulls."""
     if regime in LONG_REGIMES:
         return 0 if name == OPTUNA else 5
-    slow = name == OPTUNA and regime.rounds * regime.clients >= 2000
-    return 40 if name in RIVALS and not slow else 10
+    if name not in RIVALS:
+        return 10
+    if name == OPTUNA and regime.rounds == 100 and regime.clients > 1:
+        return 5
+    return 40 if regime.rounds < 100 else 20
 
 
 RIVALS = (*OURS, "BoTorch, Thompson", OPTUNA)
