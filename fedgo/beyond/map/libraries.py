@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
+from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import each_arm
 from fedgo.beyond.surrogates.gaussian_process import FittedModel, single_task_gp
 from fedgo.confidence import Tally
@@ -92,7 +92,7 @@ LIBRARIES: dict[str, Choose] = {
     "scikit-learn, bound": largest_bounds,
 }
 OPTUNA = "Optuna, TPE"
-OURS: Mapping[str, Advised] = {"advised": ADVISED, "before": BEFORE, "UCB1, planned": UCB1}
+OURS: Mapping[str, Advised] = {"advised": ADVISED}
 _BEGIN = 5  # distinct arms with which a library begins if there are fewer clients
 
 

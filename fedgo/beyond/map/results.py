@@ -60,12 +60,18 @@ def stuck(regime: Regime, player: str) -> npt.NDArray[np.bool_]:
 
 
 class Across(NamedTuple):
-    """What a player does on a group of regimes: the geometric means of its mean ``regret`` and of its worst ``tenth``,
-    both over what uniform play loses in as many steps, and how many of its ``runs`` still ``lose`` at the end."""
+    """What a player does on a group of regimes.
+
+    Args:
+        regret: The geometric mean over the regimes of its mean regret over what uniform play loses in as many steps.
+        tenth: The same of its worst tenth.
+        stuck: How many of its runs are `stuck`.
+        runs: How many runs it has.
+    """
 
     regret: float
     tenth: float
-    lose: int
+    stuck: int
     runs: int
 
 

@@ -134,7 +134,7 @@ RULE_TUNING = (
 )
 
 
-RULE_RUNGS = (Rung(6, 10), Rung(3, 20), Rung(2, 50))
+RULE_RUNGS = (Rung(6, 10), Rung(3, 20), Rung(2, 30))
 
 
 def map_runs(name: str, regime: Regime) -> int:
