@@ -172,7 +172,7 @@ PARTS: Mapping[str, tuple[str, str]] = {
         "network, as printed with Phase I data",
     ),
     "Phase I data in the model": ("network, as printed with Phase I data", "network, as printed"),
-    "joint plan, not each for itself": ("process", "process, each for itself"),
+    "joint plan instead of separate plans": ("process", "process, each for itself"),
     "epochs that double, not the event": ("process", "process, event"),
     "epochs that double, not by 1.3": ("process", "process, short epochs"),
     "process, not network": ("process", "network, refitted"),

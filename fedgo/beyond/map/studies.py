@@ -138,15 +138,19 @@ RULE_RUNGS = (Rung(6, 10), Rung(3, 20), Rung(2, 30))
 
 
 def map_runs(name: str, regime: Regime) -> int:
-    """10 runs; 50 of those that the advice rests on, 30 of the main players and their guards where that is cheap; 5 of
-    those that are there for few arms. On the `WIDER` regimes and those of `SMALL_BUDGETS` nobody else plays."""
+    """Return how many runs ``name`` has on ``regime``.
+
+    These are 10; 50 of the players in `DECIDE`, 30 of the advised setting and on `SMALL_BUDGETS`; 30 of the main players
+    and their guards where that is cheap; 5 of the players that are there for few arms. On the regimes that are not in
+    `BASE` only those in `DECIDE` and `MAIN` play.
+    """
     player = PLAYERS[name]
     if not player.plays_on(regime):
         return 0
     if name in DECIDE:
-        return 50
+        return 30 if name == "advised" or regime in SMALL_BUDGETS else 50
     if regime not in BASE:
-        return 10 if name in MAIN else 0
+        return (5 if regime in SMALL_BUDGETS else 10) * (name in MAIN)
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
     if cheap and (name in MAIN or player.setting_of in MAIN):
         return 30
