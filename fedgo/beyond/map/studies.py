@@ -134,14 +134,14 @@ RULE_TUNING = (
 )
 
 
-RULE_RUNGS = (Rung(6, 10), Rung(3, 20), Rung(2, 30))
+RULE_RUNGS = (Rung(6, 10), Rung(3, 20))
 
 
 def map_runs(name: str, regime: Regime) -> int:
     """Return how many runs ``name`` has on ``regime``.
 
-    These are 10; 50 of the players in `DECIDE`, 30 of the advised setting and on `SMALL_BUDGETS`; 30 of the main players
-    and their guards where that is cheap; 5 of the players that are there for few arms. On the regimes that are not in
+    These are 10; 50 of the players in `DECIDE`, 30 of the advised setting and on `SMALL_BUDGETS`; 30 of the main
+    players and their guards where that is cheap; 5 of players for few arms. On the regimes that are not in
     `BASE` only those in `DECIDE` and `MAIN` play.
     """
     player = PLAYERS[name]
