@@ -140,17 +140,16 @@ RULE_RUNGS = (Rung(6, 10), Rung(3, 20))
 def map_runs(name: str, regime: Regime) -> int:
     """Return how many runs ``name`` has on ``regime``.
 
-    These are 10; 50 of the players in `DECIDE`, 30 of the advised setting and on `SMALL_BUDGETS`; 30 of the main
-    players and their guards where that is cheap; 5 of players for few arms. On the regimes that are not in
-    `BASE` only those in `DECIDE` and `MAIN` play.
+    These are 10; 50 of the players in `DECIDE`; 30 of the main players and their guards where that is cheap; 5 of the
+    players that are there for few arms. On the regimes that are not in `BASE` only those in `DECIDE` and `MAIN` play.
     """
     player = PLAYERS[name]
     if not player.plays_on(regime):
         return 0
     if name in DECIDE:
-        return 30 if name == "advised" or regime in SMALL_BUDGETS else 50
+        return 50
     if regime not in BASE:
-        return (5 if regime in SMALL_BUDGETS else 10) * (name in MAIN)
+        return 10 if name in MAIN else 0
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
     if cheap and (name in MAIN or player.setting_of in MAIN):
         return 30

@@ -39,7 +39,8 @@ class Study:
         path: The file, or a link to it.
         options: A CSV's path or a pandas frame: a header, then a name and numbers for each option. Rows may be added at
             its end at any time. A study that exists needs none.
-        trials: About how many trials you can afford; more may follow.
+        trials: About how many trials you can afford. The number decides how boldly options are tried that nobody has
+            tried. More may follow; from then on the number of trials that were made decides.
         noise: σ, the standard deviation of a reward. Before you begin, try one option five times and take the standard
             deviation; then tell the study those five. A study without ``reach`` that is opened with another ``noise``
             keeps it, with a warning, and makes its next plan by a new fit.
