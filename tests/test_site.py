@@ -37,6 +37,7 @@ LABELS = ["image-alt", "svg-img-alt", "label", "select-name", "button-name", "li
 ALIKE = re.compile("book/api/(?!problems)")  # of the pages that are made from docstrings one is enough
 # A formula has the colour of the text around it, in a thousand elements.
 WITHOUT_FORMULAS = "document.querySelectorAll('mjx-container').forEach(formula => formula.remove())"
+REACHED = ["scrollable-region-focusable", "summary-name"]  # with the keyboard, and by name
 PHONE, LAPTOP = 390, 1280  # pixels
 # What is wider than the room that it has, and is not scrolled by itself.
 WIDE = """() => [...document.querySelectorAll("html, .bd-content, .bd-article-container, .bd-article")]
@@ -77,6 +78,8 @@ def test_a_page_fits_the_screen_asks_no_other_host_and_has_contrast_and_labels(t
     for width in (PHONE, LAPTOP):
         tab.set_viewport_size({"width": width, "height": 800})
         assert (HEARD, tab.evaluate(WIDE)) == ([], []), f"{width} px"
+        found = Axe().run(tab, "body", {"runOnly": REACHED, "resultTypes": ["violations"]})
+        assert found.violations_count == 0, f"{width} px: {found.generate_report()}"
     if ALIKE.match(page):
         return
     tab.evaluate(WITHOUT_FORMULAS)
@@ -107,6 +110,23 @@ def test_every_control_of_an_explorer_changes_its_drawing(tab: Page, page: str) 
             assert box.inner_html() != before, control.evaluate("node => node.outerHTML")
 
 
+@pytest.mark.slow
+@needs_site
+@needs_browser
+def test_an_excerpt_of_a_search_has_no_code_and_no_tex_and_on_paper_all_is_open(tab: Page) -> None:
+    page = "book/_executed/confidence_set.html"
+    show(tab, "search.html")
+    shown = tab.evaluate("page => Search.htmlToText(page, '')", (SITE / page).read_text("utf-8"))
+    assert "ŵ_0" in shown and re.findall(r"\\\w+|\\\(|\bimport \w+", shown) == []
+    show(tab, page)
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert (
+        tab.locator(".bd-article details").count()
+        > tab.locator(".bd-article details:not([open])").count()
+        == 0
+    )
+
+
 @needs_site
 def test_links_inside_the_site_lead_somewhere() -> None:
     texts = {page: (SITE / page).read_text(encoding="utf-8") for page in PAGES}
@@ -123,4 +143,6 @@ def test_links_inside_the_site_lead_somewhere() -> None:
             name = target.relative_to(SITE).as_posix()
             if not target.is_file() or (fragment and name in anchors and fragment not in anchors[name]):
                 dead.append(f"{page}: {link}")
-    assert dead == []
+    moved = re.findall(r'": \["([\w/]+)", "', texts["404.html"])
+    places = [[SITE / folder / f"{page}.html" for folder in ("book", "book/_executed")] for page in moved]
+    assert (dead, [one for one, other in places if not (one.is_file() or other.is_file())]) == ([], [])

@@ -117,7 +117,7 @@ def test_a_mistake_can_be_taken_back_and_ends_nothing(csv):
         study.tell("hot", 1e9)
     assert "hot" in study.verdict() and study.ask() in TASTE
     assert study.untell() == ("hot", 1e9) and as_lines(study.standings()) == before
-    with pytest.raises(ValueError, match="there is none"):
+    with pytest.raises(ValueError, match="no such reward is told"):
         study.untell("nobody")
     with pytest.raises(ValueError, match=r"reward is 1e\+160: give a number within"):
         study.tell("hot", 1e160)
@@ -129,7 +129,9 @@ def test_rewards_that_are_all_alike_and_a_single_trial_end_nothing(csv, trials):
     for _ in range(15):
         study.tell(study.ask(), 7.0)
     assert {row.option for row in study.standings() if row.pulls} == set(TASTE) - {"more"}
-    assert "too few" in opened(csv, "new.json").verdict() and "some" in go_on(study, 12, random.Random(0))
+    assert "fewer than two" in opened(csv, "new.json").verdict() and "some" in go_on(
+        study, 12, random.Random(0)
+    )
 
 
 def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
@@ -147,9 +149,9 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
     study.retire("some", False)
     assert opened(csv).ask() in ("some", "more")
     for lines, reason in (
-        ([LINES[0], *LINES[2:]], "first of the options is .*'plain'.*add rows at the end"),
-        ([*LINES[:-1], "some,13,140,7", "more,14,150,7"], "first of the options is .*'some'.*and now"),
-        (["name,heat,sugar,fixed", *LINES[1:]], r"\('sugar', 'heat', 'fixed'\), and now \('heat'"),
+        ([LINES[0], *LINES[2:]], "in the table .*'plain'.*has become .*'sweet'.*add rows at the end"),
+        ([*LINES[:-1], "some,13,140,7", "more,14,150,7"], "in the table .*'some'.*has become"),
+        (["name,heat,sugar,fixed", *LINES[1:]], r"\('sugar', 'heat', 'fixed'\) has become \('heat'"),
     ):
         with pytest.raises(ValueError, match=reason):
             opened(written(csv, lines))
@@ -162,9 +164,9 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
         ([*LINES, "", "odd,0,x,7"], r"the row of 'odd' is \('0', 'x', '7'\): give a number"),
         ([*LINES, "odd,0,nan,7"], "the row of 'odd' is"),
         ([*LINES, "odd,0,1_000,7"], "the row of 'odd' is"),
-        ([*LINES, "süß,0,1,7", "süß,0,1,7"], r"stands twice is \['süß'\]"),
+        ([*LINES, "süß,0,1,7", "süß,0,1,7"], r"two options have is \['süß'\]"),
         (LINES[1:], "the header is .*give the columns names first"),
-        (["name,fixed", "plain,7", "sweet,7"], r"the columns is \['fixed'\]: no feature varies"),
+        (["name,fixed", "plain,7", "sweet,7"], r"the list of features is \['fixed'\]: none varies"),
         ([], r"the table is \[\]: give a header"),
         (["name;sugar", "plain;1,5"], "separate by commas"),
     ],
@@ -238,9 +240,13 @@ def test_what_does_not_fit_the_study_is_refused(csv):
         (lambda: study.ask("A"), ValueError, "site is 'A': this study has no sites"),
         (lambda: opened(csv, noise=0), ValueError, "noise is 0: give a number above 0"),
         (lambda: opened(csv, "new.json", **PLAIN, spread=0), ValueError, "spread is 0"),
-        (lambda: opened(csv, "new.json", **PLAIN, reach=1.0), TypeError, "centre is None.*reach is counted"),
-        (lambda: Study(csv), ValueError, "options.csv' cannot be read: .* give a study"),
-        (lambda: Study(csv.parent / "own.json"), ValueError, "or give a Surrogate, which no file can hold"),
+        (
+            lambda: opened(csv, "new.json", **PLAIN, reach=1.0),
+            ValueError,
+            "centre is missing.*reach is counted",
+        ),
+        (lambda: Study(csv), ValueError, "options.csv' cannot be read as a study: .* give another file"),
+        (lambda: Study(csv.parent / "own.json"), ValueError, "give a Surrogate of your own at each opening"),
     ):
         with pytest.raises(kind, match=reason):
             call()
@@ -260,7 +266,7 @@ def test_the_command_line_is_a_dialogue(csv):
         "untell"
     )
     assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean")
-    assert "is not a valid float" in said("tell", first, "much", code=2)
+    assert "is not a valid number" in said("tell", first, "much", code=2)
     for name, value in TASTE.items():
         if name != "more":
             said("tell", name, str(value))

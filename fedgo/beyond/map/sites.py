@@ -155,7 +155,7 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
 
     "regret" is that of all sites, "worst_site" that of the site with the most, and "late_regret" that of a pull in the
     last tenth. "own" is ρ̂ after the last pull, and "joining" the regret of the first `LATE` trials of another site,
-    which joins then, or is alone. "scalars" are sent, and "seconds" are of the processor.
+    which joins then, or is alone. "seconds" are of the processor.
     """
     torch.set_num_threads(1)
     return [_measured(job, run) for run in job.runs]
@@ -196,7 +196,6 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
         "own": own,
         "joining": joined,
         "seconds": round(seconds, 3),
-        "scalars": 0 if len(groups) > 1 else int(trace.communication[0, -1]),
     }
 
 

@@ -182,7 +182,7 @@ DIFFER = Listing(
     "differ",
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
     {name: Player(play_uniform) for name in HOW},
-    ("regret", "worst_site", "late_regret", "own", "joining", "seconds", "scalars"),
+    ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
     listed=lambda name: CASES,
     runs=lambda name, regime: 50,
     batch=5,

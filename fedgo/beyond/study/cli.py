@@ -1,6 +1,7 @@
 """The command line of a study: ``fedgo begin options.csv --trials 100 --noise 0.3``, then ``ask`` and ``tell``."""
 
 import os
+import re
 import warnings
 from contextlib import suppress
 from typing import Any
@@ -13,6 +14,8 @@ except ImportError as error:
 from fedgo.beyond.study.study import DoneBut, Study
 from fedgo.beyond.study.trials import as_lines, standings, verdict
 
+_NUMBER, _WHOLE = click.types.FloatParamType(), click.types.IntParamType()
+_NUMBER.name, _WHOLE.name = "number", "whole number"  # of a message, in place of "float" and "integer"
 _site = click.option("--site", help="Who tries, in a study that was begun with --site.")
 
 
@@ -28,7 +31,8 @@ class _InOneLine(click.Group):
             try:
                 super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
-                raise click.ClickException(" ".join(str(error).split())) from error
+                words = re.sub(r"\[Errno \d+\] ", "", str(error))
+                raise click.ClickException(" ".join(words.split())) from error
             finally:
                 for warning in noted:
                     with suppress(OSError):
@@ -62,7 +66,8 @@ def main(context: click.Context, path: str) -> None:
         fedgo tell "13 min at 215" 6.8
         fedgo show
 
-    The study is in the file study.json, unless --study or the variable FEDGO_STUDY names another one.
+    The study is in the file study.json, unless the variable FEDGO_STUDY or --study names another one:
+    fedgo --study FILE show.
 
     The exit code is 0 if all is done, 1 or 2 if nothing was changed, and 3 if the command is done but something failed
     after it: do not repeat it.
@@ -71,25 +76,25 @@ def main(context: click.Context, path: str) -> None:
 
 
 @main.command()
-@click.argument("options", type=click.Path(exists=True, dir_okay=False))
-@click.option("--trials", type=int, help="About how many you can afford.")
-@click.option("--noise", type=float, help="Standard deviation of a result, from five trials of one option.")
+@click.argument("options", metavar="TABLE", type=click.Path(exists=True, dir_okay=False))
+@click.option("--trials", type=_WHOLE, help="About how many you can afford.")
+@click.option("--noise", type=_NUMBER, help="Standard deviation of a result, from five trials of one option.")
 @click.option("--method", help="advised unless given, ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
-@click.option("--centre", type=float, help="A usual result; needed with --reach.")
-@click.option("--spread", type=float, help="By how much options differ: to be asked about what looks odd.")
-@click.option("--reach", type=float, help="No option is further from the centre: gives certificates.")
+@click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")
+@click.option("--spread", type=_NUMBER, help="By how much options differ: to be asked about what looks odd.")
+@click.option("--reach", type=_NUMBER, help="No option is further from the centre: gives certificates.")
 @click.option("--differ", is_flag=True, default=None, help="What is good at one site may be bad at another.")
 @click.pass_obj
 def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
-    """Begin a study; or, if it is there, take in rows added at the end of the table OPTIONS, or another --noise."""
+    """Begin a study; or, if it is there, take in rows added at the end of the TABLE, or another --noise."""
     setup, _ = Study(path, options, sites=sites or None, **how).content
     where = " --site NAME" * bool(setup.sites)
     _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}")
 
 
 @main.command()
-@click.option("--count", default=1, show_default=True, help="How many trials to make at once.")
+@click.option("--count", type=_WHOLE, default=1, show_default=True, help="How many trials to make at once.")
 @_site
 @click.pass_obj
 def ask(path: str, count: int, site: str | None) -> None:
@@ -99,7 +104,7 @@ def ask(path: str, count: int, site: str | None) -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True})  # -3 is a reward
 @click.argument("option")
-@click.argument("reward", type=float)
+@click.argument("reward", type=_NUMBER)
 @_site
 @click.pass_obj
 def tell(path: str, option: str, reward: float, site: str | None) -> None:
@@ -125,6 +130,7 @@ def untell(path: str, option: str | None, site: str | None) -> None:
 def drop(path: str, option: str, site: str | None) -> None:
     """Give up an open trial of OPTION."""
     Study(path).drop(option, site)
+    _say(f"given up: {option}")
 
 
 @main.command()
@@ -134,6 +140,7 @@ def drop(path: str, option: str, site: str | None) -> None:
 def retire(path: str, option: str, again: bool) -> None:
     """Never propose OPTION again."""
     Study(path).retire(option, not again)
+    _say(f"{'proposed again' if again else 'retired'}: {option}")
 
 
 @main.command()

@@ -56,9 +56,9 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
     names = tuple(map(composed, received))
     for place, name in enumerate(names, 1):
         fits = isinstance(name, str) and name.isprintable() and name != ""
-        require(fits, f"the name of {what} {place}", name, "give text of letters that can be seen")
+        require(fits, f"the name of {what} {place}", name, "give a text that can be seen")
     twice = [name for name, times in Counter(names).items() if times > 1]
-    require(not twice, f"the name of a {what} that stands twice", twice[:1], "give each one of its own")
+    require(not twice, f"the name that two {what}s have", twice[:1], "give each one of its own")
     return names
 
 
@@ -202,12 +202,13 @@ class Setup:
             if name == "noise" or getattr(self, name) is not None:
                 remedy = f"give a number above 0 in the units of rewards, from {1 / HUGE:g} to {HUGE:g}"
                 checked[name] = number(name, getattr(self, name), remedy, least=1 / HUGE, below=HUGE)
-        if self.centre is not None or self.reach is not None:
-            remedy = "give a usual reward, from which reach is counted"
-            checked["centre"] = number("centre", self.centre, remedy, above=-HUGE, below=HUGE)
+        if self.centre is not None:
+            checked["centre"] = number("centre", self.centre, "give a usual reward", above=-HUGE, below=HUGE)
+        if self.reach is not None and self.centre is None:
+            raise ValueError("centre is missing: give a usual reward, from which reach is counted")
         vars(self).update(checked)  # numbers, tuples and text as JSON holds them
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
-        remedy = f"choose one of {list(METHODS)}, or give a Surrogate, which no file can hold"
+        remedy = f"choose one of {list(METHODS)}; in Python, give a Surrogate of your own at each opening"
         fits = self.surrogate is not None or self.method in list(METHODS)
         require(fits, "method", self.method, _NO_MORE.get(str(self.method), remedy))
         if self.differ:
@@ -217,9 +218,9 @@ class Setup:
             require(self.surrogate is None and self.method != "ucb1", "method", self.method, remedy)
         played = self.played.surrogate
         require_kind(hasattr(played, "fit"), "method", played, "give the name of a method, or a Surrogate")
-        remedy = "no feature varies: give one that tells options apart, or play 'ucb1' without"
+        remedy = "none varies: give one that tells options apart, or play 'ucb1' without"
         fits = isinstance(played, IndependentArms) or self.arms.shape[1] > 0
-        require(fits, "the columns", list(self.options.columns), remedy)
+        require(fits, "the list of features", list(self.options.columns), remedy)
 
     @cached_property
     def played(self) -> Advised:
@@ -267,8 +268,9 @@ class Setup:
         return self.sites if self.differ else (None,)
 
     def row(self, site: Any) -> int:
-        """Return the place of the ``site`` among the `rows`; if sites do not differ, it is 0 whatever the ``site``."""
-        return self.sites.index(self.place(site)) if self.differ else 0
+        """Return the place of the ``site`` among the `rows`; if sites do not differ, it is 0 for each, and for None."""
+        place = self.place(site) if self.differ or site is not None else ""
+        return self.sites.index(place) if self.differ else 0
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -285,21 +287,21 @@ class Setup:
         """
         given = {**given, "sites": _names("site", given.get("sites", self.sites))}
         free = ("noise",) * (self.reach is None) + ("sites",) * self.differ
-        fixed = {name: getattr(self, name) for name in given if name not in free}
-        before = {name: value for name, value in fixed.items() if value != given[name]}
-        remedy = f"not { ({name: given[name] for name in before}) }; begin another file, and tell it the same trials"
-        require(not before, "what the study was begun with", before, remedy)
+        other = {
+            key: value for key, value in given.items() if key not in free and value != getattr(self, key)
+        }
+        before = {key: getattr(self, key) for key in other}
+        remedy = f"not {other}; begin another file and tell it these trials"
+        require(not other, "what the study was begun with", before, remedy)
         _require_first("sites", self.sites, given["sites"], "give those that join after them")
         options, joined = table or self.options, self.joined + len(given["sites"]) - len(self.sites)
         was, now = ([o.columns, *zip(o.names, o.rows, strict=True)] for o in (self.options, options))
-        _require_first(
-            "options", was, now, "add rows at the end, and give a changed option a name of its own"
-        )
+        _require_first("table", was, now, "add rows at the end, and give a changed option a name of its own")
         return replace(self, **given, options=options, joined=joined)
 
 
 def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remedy: str) -> None:
     """Refuse what comes ``after`` unless it begins with what was there ``before``."""
-    pairs = zip_longest(before, after[: len(before)])
-    other = [f"{was}, and now {now}" for was, now in pairs if was != now]
-    require(not other, f"what was first of the {what}", other[:1], remedy)
+    for was, now in zip_longest(before, after[: len(before)]):
+        if was != now:
+            raise ValueError(f"in the {what} {was!r} has become {now!r}: {remedy}")

@@ -146,7 +146,7 @@ class Study:
         rows, wanted = [], (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
-            require(len(rows) > 0, "the reward to take back", option, "there is none")
+            require(len(rows) > 0, "what to take back", option or "the last reward", "no such reward is told")
             told = _without(record.told[::-1], rows[-1])[::-1]
             write(setup, pure.plan_anew(setup, replace(record, told=told)))
         return rows[-1][0], rows[-1][2]
@@ -155,7 +155,7 @@ class Study:
         """Give up an open trial of ``option``, whose reward will not come."""
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
-            require(trial in record.open, "the trial to drop", trial, f"open are {list(record.open)}")
+            require(trial in record.open, "the trial to drop", option, "it is not open; show says which are")
             write(setup, replace(record, open=_without(record.open, trial)))
 
     def retire(self, option: str, retired: bool = True) -> None:
@@ -165,7 +165,7 @@ class Study:
             name = setup.option(option)
             others = tuple(other for other in record.retired if other != name)
             remain = len(setup.options.names) - len(others) - retired
-            require(remain > 0, "the options that remain", remain, "keep at least one")
+            require(remain > 0, "the number of options that remain", remain, "keep at least one")
             opened = tuple(trial for trial in record.open if not (retired and trial[0] == name))
             write(setup, replace(record, open=opened, retired=(*others, name) if retired else others))
 
@@ -279,8 +279,9 @@ class Study:
         try:
             return loads(self.path.read_text(encoding="utf-8"), self._surrogate)
         except (OSError, ValueError, TypeError, RecursionError) as error:
-            words = f"{getattr(error, 'strerror', None) or error}; give a study, or a table to begin one"
-            raise ValueError(f"the study {str(self.path)!r} cannot be read: {words}") from error
+            reason = getattr(error, "strerror", None) or error
+            words = f"{str(self.path)!r} cannot be read as a study: {reason}; give another file"
+            raise ValueError(f"{words}, or a table to begin one (fedgo begin)") from error
 
 
 def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:

@@ -32,6 +32,7 @@ from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
 _UNSEEN = 200.0  # times the noise, the spread while there are few rewards
+_TOO_FEW = "fewer than two options have a reward"
 _SURE = 0.001  # sites are said to differ below this p: looks are many, and options not chosen by chance
 
 
@@ -72,12 +73,13 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         MemoryError: The fit needs more memory than there is.
     """
     if not told:
-        return None, "there are too few rewards"
+        return None, _TOO_FEW
     try:
         data = _of_each_site(setup, told) if setup.differ else _tally(setup, told)
         return fitted(setup.played.surrogate, setup.arms, data, setup.noise), ""
     except Exception as error:
-        return None, f"the fit failed: {why_it_failed(error)}"
+        reason, options = why_it_failed(error), {option for option, *_ in told}
+        return None, f"the fit failed: {reason}" if len(options) > 1 else _TOO_FEW
 
 
 @on_cpu
@@ -99,8 +101,8 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
         ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
     """
     place = setup.place(site)
-    remedy = f"give how many trials at once; the study was begun for {setup.trials}"
-    count("size", size, remedy, most=setup.trials)
+    remedy = f"give 1 at least, and at most as many as the study was begun for, {setup.trials}"
+    count("the number of trials at once", size, remedy, most=setup.trials)
     asked = [option for option, at in record.open if at == place and option not in record.retired][:size]
     while len(asked) < size:
         option, record = _one_more(setup, record, place)
