@@ -85,23 +85,6 @@ def test_what_is_replaced_changes_the_verdicts_that_rest_on_it_alone():
 
 
 @pytest.mark.parametrize(
-    ("b", "c", "verdict"),
-    [(30, 40, "reproduced"), (30, 11, "partly"), (30, 20, "partly"), (20, 11, "mostly contradicted")],
-)
-def test_a_verdict_counts_the_parts_whose_whole_interval_is_below_or_above(b, c, verdict):
-    worlds = {
-        key: trace(level * np.roll(RUNS, shift), name=key)
-        for key, level, shift in (("A", 10, 0), ("B", b, 1), ("C", c, 2))
-    }
-    found, parts = judged(worlds, limit=0.5)
-    assert found == verdict
-    state = {40: "held", 30: "held", 20: "open", 11: "reversed"}
-    assert [part.state for part in parts] == [state[b], state[c]]
-    for part in parts:
-        assert part.low < part.estimate < part.high and part.limit == 0.5
-
-
-@pytest.mark.parametrize(
     ("held", "reverse", "undecided", "verdict"),
     [
         (3, 0, 0, "reproduced"),

@@ -42,9 +42,7 @@ def test_the_shipped_arms_account_for_every_row(name: str) -> None:
     assert np.all(features[:, 9] == 1) == (name == "shuttle")
 
 
-@pytest.mark.parametrize(
-    "damage", [("0.59", "0.6"), ("733,", "734,"), ("sha256 of the numbers", "sha of them")]
-)
+@pytest.mark.parametrize("damage", [("0.59", "0.6"), ("sha256 of the numbers", "sha of them")])
 def test_a_damaged_shipped_file_is_refused_by_its_name(damage: tuple[str, str], tmp_path: Path) -> None:
     text = (problems.ARMS_FOLDER / "magic.csv").read_text(encoding="utf-8")
     assert damage[0] in text

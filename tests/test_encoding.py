@@ -64,14 +64,6 @@ def test_an_encoding_costs_the_size_of_what_it_packs(dimension, pulls, vectors):
     assert scalars("cheapest", dimension, pulls, 5, vectors).item() == header + least
 
 
-def test_counts_that_are_known_are_not_sent_again():
-    known = {
-        name: [scalars(name, 3, 9, 5, news=torch.tensor(k)).item() for k in (0, 2, 9)] for name in ENCODINGS
-    }
-    assert known["counts"] == [0, 4, 10] and known["cheapest"] == [1, 5, 10]
-    assert known["dense"] == [12] * 3 and known["triangle"] == [9] * 3 and known["rows"] == [36] * 3
-
-
 # The same decisions
 
 
@@ -224,14 +216,3 @@ def test_the_bill_of_the_nystroem_kernel_counted_again(d_x, encoding):
         return up, clients * (datum * members + scalars(form, members, sum(pulls), arms))
 
     assert_billed(trace, bill)
-
-
-@pytest.mark.parametrize("d_x", [1, 2])
-def test_what_is_sent_at_once_is_the_datum_or_the_number_of_its_arm(d_x):
-    # of kernel UCB: x and y, or the arm and y, and with the cheapest also which of them, if that is less
-    sizes = {"dense": d_x + 1, "triangle": d_x + 1, "rows": d_x + 1, "counts": 2, "cheapest": min(3, d_x + 1)}
-    for encoding, size in sizes.items():
-        kernel, ucb1 = (played(name, encoding, d_x) for name in ("Kernel UCB, at once", "UCB1, shared"))
-        assert (kernel.up == size).all() and (kernel.down == 3 * size).all()
-        assert (ucb1.up == 2).all() and (ucb1.down == 6).all()
-        assert not played("N-GO-UCB", encoding).communication.any()

@@ -56,12 +56,9 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("file", "old", "new", "reason"),
     [
         ("notebooks/one.md", "# A chapter", "# Another title", ""),
-        ("notebooks/one.md", "[parameters]", "[parameters, hide-input]", ""),
         ("notebooks/one.md", "runs * f", "# a comment\nruns*f", ""),
-        ("notebooks/one.md", "runs = 10", "runs = 20", "its code"),
         ("notebooks/one.md", "radius()", "radius();", "its code"),
         ("fedgo/ball.py", "A ball.", "Another docstring.", ""),
-        ("fedgo/ball.py", "SIZE", "SIZE  # a comment", ""),
         ("fedgo/ball.py", "SIZE", "SIZE / 2", "fedgo.ball"),
         ("fedgo/sizes.py", "4.2", "5.3", "fedgo.sizes"),
         ("fedgo/other.py", "1", "2", ""),

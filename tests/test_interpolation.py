@@ -31,23 +31,6 @@ def test_one_tanh_unit_moves_to_the_nearest_parameter(seed):
     assert torch.allclose(interpolate(unit, start, arms, means, 1e-13), nearest, atol=1e-9, rtol=0)
 
 
-def test_a_run_does_not_depend_on_its_neighbours():
-    problem = hartmann6(4)
-    network = Network(6)
-    start = torch.randn(4, network.size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    together = interpolate(network, start, problem.arms, problem.means)
-    for r in range(4):
-        alone = interpolate(network, start[[r]], problem.arms[[r]], problem.means[[r]])
-        assert torch.allclose(alone[0], together[r], atol=1e-6, rtol=0)  # a run that waits is polished
-
-
-def test_a_parameter_that_fits_stays_where_it_is():
-    network, problem = Network(6), hartmann6(2)
-    start = torch.ones(2, network.size, dtype=torch.float64)
-    means = network.values(start, problem.arms)
-    assert torch.equal(interpolate(network, start, problem.arms, means), start)
-
-
 def test_more_arms_than_parameters_are_refused(monkeypatch):
     monkeypatch.setattr("fedgo.theory.interpolation._MOST_STEPS", 50)
     problem = hartmann6(1)

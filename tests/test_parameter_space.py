@@ -40,13 +40,6 @@ def test_both_spaces_pull_the_same_arms_and_send_as_much(seed):
         assert torch.equal(getattr(arms, part), getattr(parameters, part)), part
 
 
-@pytest.mark.slow
-def test_both_spaces_ascend_alike():
-    problem, start, settings = instance(8)
-    one, two = (fed_go_ucb(problem, start, settings, "ascent", space) for space in ("arms", "parameters"))
-    assert torch.equal(one.arm, two.arm) and torch.equal(one.sync, two.sync)
-
-
 def test_columns_are_the_posterior_of_the_data_also_after_pulls():
     features, offsets = sample(2, 1, 30, 4, seed=1), sample(2, 1, 30, seed=2)
     n = torch.zeros(2, 30, dtype=torch.float64)

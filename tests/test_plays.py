@@ -79,26 +79,6 @@ def data(case, run, step):
     return [s for s in range(step + 1) if s <= shared or s % CLIENTS == step % CLIENTS], len(before)
 
 
-def test_centre_matrix_and_distance_are_those_of_the_clients_data(case):
-    at = torch.arange(CLIENTS * ROUNDS)
-    ball, distance, known = case.ball(at), case.distance(at), case.known(at)
-    assert case.trace.sync.any() and not case.trace.sync.all()
-    for run in range(4):
-        w0, w = case.start.w0[run, 0], case.truth[run]
-        for step in at.tolist():
-            mine, _ = data(case, run, step)
-            g = case.start.network.gradients(w0, case.problem.arms[run])[case.arm[run, mine]]
-            sigma = LAM * torch.eye(2, dtype=torch.float64) + g.T @ g
-            rest = case.trace.reward[run, case.trace.phase_one :][mine]
-            rest = rest - case.start.network.values(w0, case.problem.arms[run])[case.arm[run, mine]]
-            centre = w0 + torch.linalg.inv(sigma) @ (g.T @ rest)
-            assert torch.allclose(ball.sigma[run, step], sigma, rtol=1e-10)
-            assert torch.allclose(ball.centre[run, step], centre, rtol=1e-8, atol=1e-10)
-            away = centre - w
-            assert distance[run, step].item() == pytest.approx(math.sqrt(away @ sigma @ away), rel=1e-7)
-            assert known.counts[run, step].sum() == len(mine)
-
-
 def test_the_remainders_are_within_taylors_bound(case):
     limit = case.curvature / 2 * case.rho**2
     assert (case.remainder.abs().amax(1) <= limit).all() and (case.remainder.abs().amax(1) > 0).all()

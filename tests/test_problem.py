@@ -44,12 +44,6 @@ def test_cosine_is_the_papers_f2_with_the_chosen_sign(negated, sign):
     assert -1 <= problem.arms.min() < 0 and problem.arms.max() <= 1
 
 
-def test_a_realizable_problem_is_f_at_its_truth():
-    network = Network(2, 3)
-    problem = realizable(network, 4, arms=6)
-    torch.testing.assert_close(problem.means, network.values(problem.truth, problem.arms))
-
-
 def test_rescaled_rewards_have_no_truth_as_it_is_that_of_the_rewards_as_they_were():
     network = Network(2, 3)
     problem = realizable(network, 4, arms=6)

@@ -2,16 +2,13 @@
 
 from itertools import pairwise
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from fedgo.experiments import results, runner
-from fedgo.experiments.results import judged, ranked, summary, tuned
+from fedgo.experiments.results import judged, ranked, tuned
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.runner import read
 from fedgo.experiments.studies import CURVES, RUNGS, STUDIES, curve, exponent
-from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime
+from fedgo.experiments.world import EXPERIMENTS, Regime
 
 # --- Tunings
 
@@ -27,31 +24,6 @@ def test_a_winner_is_the_best_of_the_last_rung_and_leaders_stay():
             assert all(wide[0] in narrow for wide, narrow in pairwise(rungs))
             sizes = [min(rung.settings, len(ALGORITHMS[algorithm].grid)) for rung in RUNGS]
             assert [len(rung) for rung in rungs] == sizes
-
-
-def test_a_summary_from_single_runs_is_that_of_the_kept_means(monkeypatch):
-    """One setting for four on rung one, with single runs in place of what was kept of a tuning."""
-    draw = np.random.default_rng(0)
-    grid = ALGORITHMS["DisLinUCB"].grid
-    rows = []
-    for place, setting in enumerate(grid):
-        for run in range(100):
-            row = vars(EXPERIMENTS["hartmann6"]) | {"player": "DisLinUCB", **setting, "seed": TUNING_SEED}
-            rows.append(row | {"run": run, "regret": 10 + place + draw.normal()})
-    table = runner.Known(pd.DataFrame(rows))
-    monkeypatch.setattr(results, "known", lambda study: table)
-    monkeypatch.setattr(runner, "known", lambda study: table)
-    monkeypatch.setattr(results, "read", lambda study: read(study).iloc[:0])
-    ranked.cache_clear()
-    try:
-        found, every = summary("hartmann6", "DisLinUCB"), judged("hartmann6", "DisLinUCB")
-        assert tuned("hartmann6", "DisLinUCB") == grid[0] and found.runs == 100
-        assert found.regret == pytest.approx(10, abs=0.3) and found.error == pytest.approx(0.1, abs=0.03)
-        assert found.worst == pytest.approx(4.1, abs=0.3) and found.median == pytest.approx(2.55, abs=0.2)
-        best = every[(every["lam"] == grid[0]["lam"]) & (every["beta"] == grid[0]["beta"])]
-        assert list(best["runs"]) == [10, 30, 100] and (best["low"] == 0).all() and len(every) == 32 + 12 + 8
-    finally:
-        ranked.cache_clear()
 
 
 # --- Costs

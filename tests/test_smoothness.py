@@ -1,8 +1,5 @@
 """F, C_g, C_h, μ and ζ in closed form against automatic differentiation, dense grids and corners of the box."""
 
-import itertools
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -67,17 +64,6 @@ def test_no_point_of_the_box_exceeds_a_bound(size, seed):
     assert (layers.w2.abs() <= region.outer).all()
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("size", [(1, 1, 2), (1, 2, 4), (2, 2, 3)])
-def test_the_values_and_f_are_attained_at_corners_of_the_box(size, seed):
-    network, low, high, arms = instance(size, seed)
-    corners = torch.stack([torch.stack(c) for c in itertools.product(*zip(low, high, strict=True))])
-    assert len(corners) == 2**network.size
-    value, region = network.values(corners, arms), box(network, low, high, arms)
-    torch.testing.assert_close(region.values, torch.stack([value.amin(0), value.amax(0)], -1))
-    torch.testing.assert_close(value_bound(region), value.abs().max())
-
-
 @given(st.floats(0, 12), st.floats(-6, 6), st.floats(0, 8), st.floats(-4, 4), st.sampled_from([-1.0, 1.0]))
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_one_unit_on_any_interval_is_the_maximum_over_a_grid(weight, start, length, x, sign):
@@ -98,32 +84,7 @@ def test_one_unit_on_any_interval_is_the_maximum_over_a_grid(weight, start, leng
         torch.testing.assert_close(bound(region), most, rtol=1e-5, atol=1e-15)
 
 
-@pytest.mark.parametrize("weight", [0.0, 1e-300, 1e-9])
-def test_tiny_outer_weights_leave_the_unit_itself_and_saturated_ones_nothing(weight):
-    network, arms = Network(1, 1), torch.tensor([[2.0]]).double()
-    low = torch.tensor([0.0, -1.0, -weight, 0.0], dtype=torch.float64)
-    region = box(network, low, -low, arms)
-    assert gradient_bound(region).item() == pytest.approx(
-        math.sqrt(1 + 1 / (1 + math.exp(-1)) ** 2), rel=1e-12
-    )
-    assert curvature_bound(region).item() == pytest.approx(math.sqrt(5) / 4, rel=1e-8)
-    for bias, most in ((-1e6, 1.0), (40.0, math.sqrt(2))):
-        w = torch.tensor([0.0, bias, 3.0, 0.0], dtype=torch.float64)
-        region = box(network, w, w, arms)
-        assert gradient_bound(region).item() == pytest.approx(most, rel=1e-14)
-        assert 0 <= curvature_bound(region).item() < 1e-15
-
-
 # A segment
-
-
-def test_a_segment_is_smaller_than_the_box_where_inputs_move_against_each_other():
-    network, arms = Network(2, 1), torch.tensor([[1.0, 1.0]]).double()
-    start, end = torch.tensor([[-3.0, 3.0, 0.0, 1.0, 0.0], [3.0, -3.0, 0.0, 1.0, 0.0]]).double()
-    line, hull = segment(network, start, end, arms), box(network, torch.minimum(start, end), end.abs(), arms)
-    assert line.low == line.high == 0 and hull.low == -6 and hull.high == 6
-    assert gradient_bound(line).item() == pytest.approx(math.sqrt(1 + 1 / 4 + 3 / 16), rel=1e-15)
-    assert gradient_bound(line) < gradient_bound(hull)
 
 
 # The suprema along a segment
@@ -152,20 +113,6 @@ def test_a_supremum_is_above_all_samples_and_below_the_interval_bound(size, seed
         assert most <= seen * 1.02
 
 
-def test_the_suprema_of_a_batch_of_lines_are_those_of_each_and_of_its_reverse():
-    network = Network(2, 3)
-    start, end, arms = sample(2, network.size), 2 * sample(2, network.size, seed=1), sample(2, 4, 2, seed=2)
-    batch = suprema(network, start, end, arms, 50)
-    assert batch[0].shape == (2,)
-    for run in range(2):
-        for alone in (
-            suprema(network, start[run], end[run], arms[run], 50),
-            suprema(network, end[run], start[run], arms[run], 50),
-        ):
-            for one, many in zip(alone, batch, strict=True):
-                torch.testing.assert_close(one, many[run])
-
-
 # The curvature of the loss
 
 
@@ -188,15 +135,6 @@ def test_the_curvature_of_the_loss_is_that_of_automatic_differentiation(arms):
         assert found.mu == 0 < found.mu_plus
     else:
         torch.testing.assert_close(found.mu, found.mu_plus, rtol=0, atol=0)
-
-
-def test_equal_arms_and_arms_in_a_plane_leave_nothing_of_mu():
-    gradients = sample(4, 6)
-    assert loss_curvature(gradients).mu_plus > 0.01
-    assert 0 <= loss_curvature(torch.cat([gradients, gradients[:1]])).mu_plus < 1e-14
-    plane = torch.cat([sample(9, 2), torch.zeros(9, 1).double()], 1) @ sample(3, 3, seed=1)
-    found = loss_curvature(plane)
-    assert 0 <= found.mu == found.mu_plus < 1e-14 and found.zeta > 0.1
 
 
 # The single unit

@@ -1,6 +1,5 @@
 """Tables that cannot break, intervals against the binomial distribution, slopes by hand, and checks that stop."""
 
-import math
 import re
 
 import numpy as np
@@ -49,29 +48,6 @@ def test_a_frequency_is_quoted_with_its_interval_and_a_rate_with_its_error(quote
         "slow-fall": "−0.988",
         "slow-fall-error": "0.010",
     }
-
-
-def tail(trials, least, share):
-    """P(X ≥ least) for X binomial."""
-    return sum(
-        math.comb(trials, k) * share**k * (1 - share) ** (trials - k) for k in range(least, trials + 1)
-    )
-
-
-@pytest.mark.parametrize(("failures", "trials"), [(0, 10), (3, 10), (10, 10), (12, 200)])
-def test_the_ends_of_the_interval_leave_a_fortieth_of_the_binomial_distribution(failures, trials):
-    found = frequency(failures, trials)
-    assert found[:2] == (failures, trials) and found.share == failures / trials
-    assert found.low <= found.share <= found.high
-    if failures:
-        assert tail(trials, failures, found.low) == pytest.approx(0.025, abs=1e-9)
-    else:
-        assert found.low == 0
-    if failures < trials:
-        assert 1 - tail(trials, failures + 1, found.high) == pytest.approx(0.025, abs=1e-9)
-    else:
-        assert found.high == 1
-    assert found.interval == f"{found.low:.3f} to {found.high:.3f}"
 
 
 def test_the_rate_of_a_power_is_its_exponent_whatever_the_factors_of_the_runs():

@@ -16,12 +16,10 @@ from fedgo.theory.confidence import radius
 from fedgo.theory.theorem import Premises, TheoremSetting
 
 PLAIN = Assumptions(dimension=5, value=2.0, slope=3.0, curvature=0.7, noise=0.4, growth=0.5)
-GROWN = replace(PLAIN, tail=0.8, exponent=1.5)
 INF = float("inf")
 
 cases = settings(max_examples=200, deadline=None, derandomize=True)
 positive, wide = st.floats(0.01, 100), st.floats(1e-3, 1e4)
-counts = st.integers(1, 500)
 
 
 def line(start, end, steps):
@@ -58,18 +56,6 @@ def test_what_no_later_test_writes_out_is_what_was_worked_out_by_hand():
 # Phase I: the net and the regression oracle
 
 
-@pytest.mark.parametrize("ball", [0.06, 0.1, 0.2, 0.35, 0.5, 0.7, 0.71, 2.0])
-def test_in_two_dimensions_the_net_covers_and_has_that_size(ball):
-    side = round(math.exp(theory.phase_one.covering(2, ball) / 2))
-    assert theory.phase_one.covering(2, ball) == about(2 * math.log(side))
-    centre = (torch.arange(side) + 0.5).double() / side
-    net, points = torch.cartesian_prod(centre, centre), line(0, 1, 101)
-    away = torch.cdist(torch.cartesian_prod(points, points), net).amin(1)
-    assert away.max() <= ball + 1e-12
-    if side > 1:  # and with one cube less on every side its cubes are too large
-        assert math.sqrt(2) / (2 * (side - 1)) > ball
-
-
 def test_the_risk_of_the_oracle_by_hand():
     # ρ = 0.1: ⌈√5/0.2⌉ = 12 cubes a side, u = ln 60, T₀ = 1000
     u = math.log(60)
@@ -101,16 +87,6 @@ def test_the_distance_is_the_largest_that_the_growth_allows(growth, tail, expone
         assert largest <= found <= largest + 2 * far[1].item()
     beyond = far[least <= 1.2 * limit].max().item()
     assert beyond > math.sqrt(2.4 * limit / growth) * 1.001  # the other branch allows more
-
-
-def test_the_exploration_needed_brings_the_printed_risk_to_the_growth_limit():
-    iota = 4.2
-    needed = theory.phase_one.exploration_needed(GROWN, iota)
-    assert needed == about(32 * 5 * 4 * iota * 0.5**3 / 0.8**4)
-    assert theory.phase_one.C_RISK * 5 * 4 * iota / needed == about(theory.phase_one.growth_limit(GROWN))
-    # ζ/(μc²) = 10/(0.5·0.25) = 80 is the larger of the two
-    assert theory.phase_one.exploration_needed(GROWN, iota, 10.0, 0.5) == about(32 * 5 * 4 * iota * 80)
-    assert theory.phase_one.exploration_needed(GROWN, iota, 0.01, 1.0) == needed
 
 
 # Phase II
@@ -245,17 +221,3 @@ def test_with_few_arms_their_number_is_the_dimension_and_no_more_than_all_steps_
     )
     often = TheoremSetting(10, 9.0, 1e-6)
     assert theory.theorem.theorem(Premises(PLAIN, 4, 25), 30, rho2=0.04, setting=often).syncs == 100
-
-
-def test_of_several_runs_the_one_with_the_largest_radius_is_the_worst():
-    away, bend = torch.tensor([0.2, 0.6, 1.0]).double(), torch.tensor([9.0, 1.0, 0.1]).double()
-    premises = Premises(PLAIN, 20, 100)
-    single = [
-        theory.theorem.worst_case(premises, d, curvature=c).beta
-        for d, c in zip(away.tolist(), bend.tolist(), strict=True)
-    ]
-    assert theory.theorem.worst_case(premises, away, curvature=bend).beta == about(single[1])
-    assert single[1] == max(single)
-    assert theory.theorem.worst_case(premises, away).beta == about(
-        theory.theorem.worst_case(premises, 1.0).beta
-    )

@@ -35,17 +35,6 @@ def test_one_entry_makes_a_difference(trace, name):
     assert replace(trace, **shorter) == replace(trace, **shorter) != trace
 
 
-def test_the_labels_count_and_other_things_are_not_traces(trace):
-    assert trace not in (
-        replace(trace, algorithm="another"),
-        replace(trace, clients=4),
-        replace(trace, phase_one=1),
-    )
-    assert trace != "trace"
-    with pytest.raises(TypeError, match="unhashable"):
-        {trace}  # noqa: B018
-
-
 def test_notes_make_a_difference_and_have_the_shape_of_the_arms(trace, tmp_path):
     some = replace(trace, notes={"width": trace.reward})
     assert some != trace and some == replace(trace, notes={"width": trace.reward.clone()})

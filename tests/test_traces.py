@@ -71,13 +71,6 @@ def test_only_what_is_lacking_is_computed(folder, computed):
     assert computed[2:] == [(name, (2, 3)) for name in FEW]
 
 
-def test_a_run_is_found_wherever_it_is_asked_for(folder, computed):
-    problem = hartmann6(6, arms=8)
-    for positions in ((2, 3, 4), (3, 2), (0, 3, 5)):
-        ALGORITHMS["Uniform"].run(World(problem.only(*positions), 3, 6), {})
-    assert computed == [("Uniform", (2, 3, 4)), ("Uniform", (0, 5))]
-
-
 def other_arms(one):
     arms = one.problem.arms.clone()
     arms[1, 0, 0] += 1e-12

@@ -27,12 +27,6 @@ def test_a_run_is_the_same_alone_in_any_batch_and_its_arms_are_scaled():
     assert torch.equal(theory.worlds.single_unit(4, 2, 6, seed=1, scale=0.5).arms, all_runs.arms / 2)
 
 
-def test_one_source_draws_the_truths_in_turn_and_leaves_the_arms():
-    found = theory.worlds.single_unit(4, 2, 6, seed=1, source=torch.Generator().manual_seed(3))
-    assert torch.equal(found.truth, 0.2 + 0.6 * rand(4, 2, seed=3))
-    assert torch.equal(found.arms, theory.worlds.single_unit(4, 2, 6, seed=1).arms)
-
-
 @pytest.mark.parametrize(("dimension", "scale"), [(1, 1.0), (2, 1.0), (3, 4.0)])
 def test_the_constants_bound_value_slope_and_curvature_and_are_attained(dimension, scale):
     problem, unit = theory.worlds.single_unit(3, dimension, 12, seed=7, scale=scale), SingleUnit(dimension)
@@ -66,20 +60,3 @@ def test_the_growth_holds_between_any_two_points_of_the_cube(seed):
     one, two = rand(4000, 2, seed=seed), rand(4000, 2, seed=seed + 100).round(decimals=1)
     apart = unit.values(one, problem.arms[0]) - unit.values(two, problem.arms[0])
     assert (apart.square().mean(-1) >= known.growth / 2 * (one - two).square().sum(-1)).all()
-
-
-def test_the_growth_is_exact_where_one_slope_is_all_there_is():
-    # near 0 tanh is linear, and L(w) = (w − w*)ᵀ Σ_x xxᵀ (w − w*)/K
-    problem = theory.worlds.single_unit(1, 3, 9, seed=2, scale=1e-4)
-    known, x = theory.worlds.single_unit_assumptions(problem), problem.arms[0]
-    assert known.growth == pytest.approx(2 * torch.linalg.eigvalsh(x.mT @ x / 9)[0].item(), rel=1e-6)
-
-
-def test_the_worst_of_the_runs_decides_every_constant():
-    problem = theory.worlds.single_unit(5, 2, 6, seed=4)
-    all_runs = theory.worlds.single_unit_assumptions(problem)
-    single = [theory.worlds.single_unit_assumptions(problem.only(run)) for run in range(5)]
-    for name in ("value", "slope", "curvature"):
-        assert getattr(all_runs, name) == max(getattr(one, name) for one in single)
-    assert all_runs.growth == pytest.approx(min(one.growth for one in single), rel=1e-12)
-    assert len({one.growth for one in single}) == 5

@@ -86,7 +86,7 @@ def regret_and_communication(
     height = len(dense) * (3.9 if narrow else 2.6) + 0.3
     figure = plt.figure(figsize=(3.6 if narrow else 7.2, height))
     axes = figure.subplot_mosaic(rows)
-    size = 9 if narrow else 10
+    size = 9.5 if narrow else 10
     for title, traces in dense.items():
         regret, matrices, counts = (axes[f"{title}, {what}"] for what in ("regret", "dense", "packed"))
         counts.sharey(matrices)

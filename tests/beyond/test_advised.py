@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from instances import rewards, sample, tally
-from reference import epochs as reference
-from reference import warped
 from scipy.stats import yeojohnson
+from transcriptions import epochs as reference
+from transcriptions import warped
 
 from fedgo import Network, Problem, hartmann6
 from fedgo.beyond import planning

@@ -4,7 +4,7 @@ import pytest
 import torch
 from instances import INF, assert_billed, assert_same, random_problem, rewards
 from numpy.testing import assert_allclose
-from reference.fn_ucb import plain_fn_ucb
+from transcriptions.fn_ucb import plain_fn_ucb
 
 from fedgo import Network, hartmann6
 from fedgo.beyond.map.rivals import fitted_kernel_ucb, fitted_prior, fn_ucb, local_variances, tangent_start

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from reference import sites as reference
 from scipy.stats import chi2
+from transcriptions import sites as reference
 
 from fedgo import Problem
 from fedgo._streams import generator

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from instances import INF, assert_same, double, random_problem, rewards, tally
-from reference import epochs as reference
 from reference.go_ucb import value_and_gradient
+from transcriptions import epochs as reference
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
 from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
