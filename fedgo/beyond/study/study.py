@@ -97,7 +97,7 @@ class Study:
                 write(after, pure.plan_anew(after, record))
         if after.noise != before.noise:
             words = f"the noise of {self.path} was {before.noise} and is {after.noise} from now on"
-            warnings.warn(words, stacklevel=3)
+            warnings.warn(words, stacklevel=2)
 
     def _begun(self, table: Options, given: dict[str, Any]) -> Setup:
         """Return the setup of a new study with the options of the ``table``, and what is ``given`` by name."""
@@ -106,7 +106,7 @@ class Study:
                 raise ValueError(f"{name} is missing: give {meaning}, {name}=… or in a shell --{name} …")
         if all(map(is_number, table.names)):
             words = f"the names are numbers, as {table.names[0]!r}: the first column has the names and is no feature"
-            warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=4)
+            warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=3)
         return Setup(table, len(table.names), surrogate=self._surrogate, **given)
 
     # asking and telling
@@ -135,7 +135,7 @@ class Study:
             centre, spread = pure.usual(setup, record)
             if record.told and abs(value - centre) > _FAR * spread:
                 words = f"the reward of {trial[0]!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"
-                warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=3)
+                warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=2)
             told = len(record.told) + 1
             opened = _without(record.open, trial)
             write(setup, replace(record, open=opened, told=(*record.told, (*trial, value))))
@@ -263,12 +263,12 @@ class Study:
                 yield *(self.content if new is None or target.exists() else (new, Record.of(new))), write
         except KeyboardInterrupt:
             if saved:
-                warnings.warn(f"{done}, but interrupted afterwards", DoneBut, stacklevel=5)
+                warnings.warn(f"{done}, but interrupted afterwards", DoneBut, stacklevel=4)
             raise
         except OSError as error:
             if not saved:
                 raise type(error)(f"nothing is changed in {str(self.path)!r}: {error}") from error
-            warnings.warn(f"{done}, but {error}", DoneBut, stacklevel=5)
+            warnings.warn(f"{done}, but {error}", DoneBut, stacklevel=4)
 
     @property
     def content(self) -> tuple[Setup, Record]:
