@@ -32,14 +32,18 @@ class _InOneLine(click.Group):
             try:
                 super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
-                words = re.sub(r"\[Errno \d+\] ", "", str(error))
-                raise click.ClickException(" ".join(words.split())) from error
+                raise click.ClickException(_line(error)) from error
             finally:
                 for warning in noted:
                     with suppress(OSError):
-                        click.echo(f"Note: {warning.message}", err=True)
+                        click.echo(f"Note: {_line(warning.message)}", err=True)
                 if any(issubclass(warning.category, DoneBut) for warning in noted):
                     context.exit(3)  # after Ctrl-C too
+
+
+def _line(error: Warning | Exception | str) -> str:
+    """Return the words of the ``error`` in one line, without the number of an error of the operating system."""
+    return " ".join(re.sub(r"\[Errno \d+\] ", "", str(error)).split())
 
 
 def _say(text: str) -> None:
