@@ -25,11 +25,12 @@ def require(condition: bool, name: str, received: Any, remedy: str) -> None:
 
 
 def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None:
-    """Raise a ``TypeError`` "``name`` is ``received`` (its type): ``remedy``" unless ``condition`` holds."""
+    """Raise a ``TypeError`` "``name`` is ``received`` (its type): ``remedy``" unless ``condition`` holds.
+
+    At most 60 characters of ``received`` are shown.
+    """
     if not condition:
-        shown = repr(received)
-        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-        raise TypeError(f"{name} is {shown} ({type(received).__name__}): {remedy}")
+        raise TypeError(f"{name} is {received!r:.60} ({type(received).__name__}): {remedy}")
 
 
 def count(name: str, received: Any, remedy: str, least: int = 1, most: float = MOST) -> int:

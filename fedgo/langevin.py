@@ -91,8 +91,7 @@ def langevin_rounds(
         TypeError: ``langevin`` is something else.
     """
     langevin = Langevin() if langevin is None else langevin
-    remedy = "give a Langevin, or None for the default"
-    require_kind(isinstance(langevin, Langevin), "langevin", langevin, remedy)
+    require_kind(isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None")
     x, y, mask = (values.flatten(1, 2) for values in shards)
     total = shards.mask.sum((1, 2)).clamp(min=1)
     w = torch.zeros(len(total), model.size, dtype=torch.float64)

@@ -87,10 +87,9 @@ class Problem:
 
     def same(self, other: "Problem") -> bool:
         """Return whether ``other`` has equal arms, means, run numbers, seed, noise level and kind of rewards."""
-        pairs = ((self.arms, other.arms), (self.means, other.means))
         names = ("runs", "seed", "sigma", "reward")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and all(torch.equal(*pair) for pair in pairs)
+        return same and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
 
     def generators(self, purpose: str) -> list[torch.Generator]:
         """Return one generator of random numbers for each run; equal ``purpose`` gives equal numbers."""

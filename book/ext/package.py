@@ -19,12 +19,18 @@ _NO_PYTHON = re.compile(r"(?<== )<(?:[^<>]|<[^<>]*>)*>")
 _LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)  # stays as it is
 
 
+def whole(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Double the colons in the first line of a property: napoleon would take what precedes one for a type."""
+    if what == "property":
+        lines[0] = lines[0].replace(": ", ":: ")
+
+
 def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Escape ``lines``, a docstring, in place: |x|, w* and names_like_this are text."""
+    """Escape ``lines``, a docstring, in place: |x|, w* and names_like_this are text; undo what `whole` did."""
     parts = _LITERAL.split("\n".join(lines))
     parts[::2] = [re.sub(r"([|*_\\])", r"\\\1", part) for part in parts[::2]]
     parts[1::2] = [rf"\ {part}\ " for part in parts[1::2]]  # markup needs an edge; this one leaves no trace
-    lines[:] = "".join(parts).split("\n")
+    lines[:] = "".join(parts).replace(":: ", ": ").split("\n")
 
 
 def interface(
@@ -74,6 +80,7 @@ def setup(app: Sphinx) -> None:
     app.setup_extension("sphinx.ext.viewcode")
     app.add_role("src", XRefRole())
     app.connect("missing-reference", resolve)
+    app.connect("autodoc-process-docstring", whole, priority=400)
     app.connect("autodoc-process-docstring", plain)
     app.connect("autodoc-skip-member", fields)
     app.connect("autodoc-process-signature", interface)

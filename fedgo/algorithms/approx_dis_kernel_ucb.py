@@ -107,8 +107,7 @@ class NystroemKernel:
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
         posterior = Posterior(own.sums.new_zeros(*own.sums.shape, arms), own.sums)
-        zero = own.sums[..., 0]
-        return KernelState(posterior, rest=prior, before=prior, own=own, spent=zero, fresh=zero)
+        return KernelState(posterior, prior, prior, own, spent=own.sums[..., 0], fresh=own.sums[..., 0])
 
     def index(self, state: KernelState) -> Tensor:
         """Return the upper confidence bound of each arm, (S, N, K)."""

@@ -52,8 +52,7 @@ def main(package: str = "fedgo.experiments") -> None:
     for player, module in missing(study).items():
         print(f"{study.name}: not played: {player}, because {module} is not installed")
     if not comparison["same"].all():
-        wrong = ", ".join(comparison["player"][~comparison["same"]])
-        sys.exit(f"{study.name}: not the same: {wrong}; compare the columns with those named 'now' above")
+        sys.exit(f"{study.name}: not the same: {', '.join(comparison['player'][~comparison['same']])}")
 
 
 if __name__ == "__main__":

@@ -82,8 +82,7 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
     require(first == 0 or bool(sync[first - 1]), "first", first, "give 0 or a step after a synchronisation")
     window = slice(first, last)
     seen = replay(start, start.problem.arms, trace, settings.lam)
-    means = start.problem.means[0]
-    loss = means.max() - means
+    loss = start.problem.means[0].max() - start.problem.means[0]
     return {
         "gamma": settings.gamma,
         "clients": trace.clients,

@@ -25,7 +25,7 @@ from functools import cache, lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -41,9 +41,6 @@ from fedgo.experiments.traces import LIBRARIES
 from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Setting, World
 from fedgo.messages import Encoding
 
-if TYPE_CHECKING:
-    from functools import _lru_cache_wrapper
-
 DATA = Path(__file__).parent / "data"
 SHIPPED = [DATA]  # the folders with tables of the package; a module with studies of its own adds its folder
 REGIME = tuple(field.name for field in fields(Regime))  # the columns of a regime
@@ -52,18 +49,20 @@ PAUSE = 10.0  # seconds between two writes of a table that grows
 DECIMALS = 6  # to which the numbers of a table are rounded
 MEASURED = ("seconds", "gigabytes")  # columns that depend on the machine, and differ between two runs
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Regimes = tuple[Regime, ...]
 Cell = tuple[Regime, str, tuple[tuple[str, Any], ...], int]  # a regime, a player, a setting, a seed
 
 
-_cached: "list[_lru_cache_wrapper[Any]]" = []  # the functions that `until_written` decorates
+_cached: list[Any] = []  # the functions that `until_written` decorates
 
 
-def until_written(function: Callable[..., T]) -> "_lru_cache_wrapper[T]":
+def until_written(function: Callable[P, T]) -> Callable[P, T]:
     """Return ``function`` with a cache that `run` empties; for functions whose values depend on the stored tables."""
     _cached.append(cache(function))
-    return _cached[-1]
+    decorated: Callable[P, T] = _cached[-1]
+    return decorated
 
 
 def forget() -> None:

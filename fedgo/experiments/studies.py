@@ -100,8 +100,6 @@ BILLS = Listing(
 
 # --- What a run of Phase II costs to compute
 
-PARAMETERS = ("parameter space", "clients", "rounds", "units")
-
 
 def sizes(**changes: tuple[int, ...]) -> list[Regime]:
     """Return a regime of Hartmann6 for each combination of the values in ``changes``, by the names of sizes."""
@@ -134,16 +132,17 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
     """
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
-    task: Callable[[], Trace]
-    if curve in (*PARAMETERS, "arm space"):
+    if curve == "kernel UCB, at once":
+        task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
+    elif (
+        curve == "GP-UCB (BoTorch), 40 steps"
+    ):  # few steps, because the Gaussian process conditions on each datum
+        task = partial(gp_ucb, problem, clients, 40, 4.0)
+    else:
         brief = Langevin(rounds=200)  # the time of Phase II does not depend on how well ŵ₀ fits
         start = shared_start(problem, Network(6, hidden), clients, rounds, brief)
         space: Any = "arms" if curve == "arm space" else "parameters"
         task = partial(fed_go_ucb, problem, start, GO_SETTINGS, space=space)
-    elif curve == "kernel UCB, at once":
-        task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
-    else:  # few steps, because the Gaussian process conditions on each datum
-        task = partial(gp_ucb, problem, clients, 40, 4.0)
     return timed(task)
 
 

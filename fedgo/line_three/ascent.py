@@ -153,12 +153,8 @@ def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
 def _where(better: Tensor, new: Climb, old: Climb) -> Climb:
     """Return the ascents ``new`` where they are ``better`` (n,) bool, and ``old`` elsewhere."""
     wide = better.unsqueeze(-1)
-    return Climb(
-        value=torch.where(better, new.value, old.value),
-        u=torch.where(wide, new.u, old.u),
-        moved=torch.where(wide, new.moved, old.moved),
-        step=torch.where(better, new.step, old.step),
-    )
+    value, step = torch.where(better, new.value, old.value), torch.where(better, new.step, old.step)
+    return Climb(value, torch.where(wide, new.u, old.u), torch.where(wide, new.moved, old.moved), step)
 
 
 def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:

@@ -48,5 +48,4 @@ def interpolate(
         w, missing = torch.where(better, trial, w), torch.where(better, left, missing)
         damping = (damping * torch.where(better, 0.3, 3.0)).clamp(1e-13, 1e13)
     most = missing.abs().max().item()
-    left_over = f"no parameter fits all arms to {tolerance}: {most:.1e} is left"
-    raise ArithmeticError(f"{left_over}; give a network with more parameters")
+    raise ArithmeticError(f"no parameter fits all arms to {tolerance}: {most:.1e} is left; use more units")

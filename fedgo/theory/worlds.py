@@ -85,8 +85,7 @@ def single_unit(
     require(0 < scale < math.inf, "scale", scale, "give a finite scale > 0 of the arms")
     blank = uniform_arms("single unit", lambda x: x.sum(-1), (-0.5, 0.5), dimension, runs, arms, seed, sigma)
     sources = blank.generators("inside") if source is None else [source] * len(blank.runs)
-    draws = [torch.rand(dimension, generator=generator, dtype=torch.float64) for generator in sources]
-    share = torch.stack(draws)
+    share = torch.stack([torch.rand(dimension, generator=own, dtype=torch.float64) for own in sources])
     points, truth = scale * blank.arms, 0.2 + 0.6 * share
     return replace(blank, arms=points, means=SingleUnit(dimension).values(truth, points), truth=truth)
 

@@ -105,7 +105,7 @@ def two_threads_tell_while_one_looks(folder: Path) -> None:
             study.verdict()
 
     def tell(option: str) -> None:
-        for k in range(30):
+        for k in range(100):
             study.tell(option, float(k % 7))
 
     looking = threading.Thread(target=look)
@@ -116,7 +116,7 @@ def two_threads_tell_while_one_looks(folder: Path) -> None:
         thread.join()
     stop.set()
     looking.join()
-    assert sorted(told(folder)) == ["a"] * 30 + ["b"] * 30
+    assert sorted(told(folder)) == ["a"] * 100 + ["b"] * 100
 
 
 def two_processes_tell_by_two_paths(folder: Path) -> None:

@@ -54,12 +54,12 @@ def writable(folder: str) -> Path:
 
 
 def client_number(site: str) -> int:
-    """The number of the client at "site-3": 2."""
+    """Return the number of the client at ``site``: 2 at "site-3"."""
     return int(site.rpartition("-")[2]) - 1
 
 
 def loopback() -> int:
-    """Bytes that the loopback interface has carried since this machine began, whoever sent them."""
+    """Return how many bytes the loopback interface has carried since this machine began, whoever sent them."""
     interfaces = psutil.net_io_counters(pernic=True)
     return sum(each.bytes_recv for name, each in interfaces.items() if name.startswith("lo"))
 
@@ -80,7 +80,10 @@ class Site:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def turn(self, step: int) -> bool:
-        """Ask, pull and tell; whether the client calls. A call whose time is over goes on here, hence the lock."""
+        """Ask, pull and tell at ``step``, and return whether the client calls for an exchange.
+
+        NVFlare lets a call whose time is over go on here, so that a lock keeps the next one apart.
+        """
         with self.lock:
             arm = self.client.ask()
             reward = self.reward(arm, step)
@@ -91,7 +94,7 @@ class Site:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, letter: bytes) -> bytes | str:
-        """The client's answer, empty where there is none; where it refuses the letter, its words."""
+        """Return the client's answer to ``letter``, empty if there is none, or its words if it refuses the letter."""
         with self.lock:
             try:
                 return self.client.answer(letter) or b""
@@ -147,7 +150,7 @@ class Hub:
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """The whole run; NVFlare calls this when all sites are there."""
+        """Make the whole run; NVFlare calls this when all sites are there."""
         plan, _ = made(self.make, self.options)
         file = writable(self.folder) / "server.json"
         sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))
@@ -176,6 +179,6 @@ class Hub:
 
 
 def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> CollabRecipe:
-    """The job of ``hub`` with ``clients`` sites, of which the run goes on as long as ``needed`` are there."""
+    """Return the job of ``hub`` with ``clients`` sites, which goes on while ``needed`` of them, or all, are there."""
     site = Site(hub.make, hub.options, hub.folder)
     return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

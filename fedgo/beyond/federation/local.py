@@ -23,12 +23,15 @@ class Answers(Protocol):
     """A client, wherever it is."""
 
     def answer(self, received: bytes) -> bytes | None:
-        """The answer to a letter, or None where there is none."""
+        """Return the answer to the letter ``received``, or None if there is none."""
         ...
 
 
 def at_random(share: float, seed: int = 0) -> Silence:
-    """Every client is silent in every exchange with the probability ``share``, whatever happened before."""
+    """Return a rule by which each client is silent in each exchange with the probability ``share``.
+
+    The draws are independent, and ``seed`` names them.
+    """
     number("share", share, "give a probability", least=0, below=1 + 1e-12)
 
     def silent(client: int, exchange: int) -> bool:
@@ -39,10 +42,17 @@ def at_random(share: float, seed: int = 0) -> Silence:
 
 
 def converse(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
-    """The exchange that is due: a synchronisation, or the end of Phase I.
+    """Make the exchange that is due: a synchronisation, or the end of Phase I.
 
-    ``silent(client, number)`` says who does not answer in the exchange ``number``, and gets nothing in it. Who refuses
-    a letter, or is refused, is silent too, and the others go on; returned are, by client, the words of the refusal.
+    Args:
+        server: The server, which begins the exchange and merges the answers.
+        clients: The clients 0 to N − 1, or whatever answers letters as they do.
+        silent: ``silent(client, number)`` says whether a client does not answer in the exchange ``number``; it gets no
+            letter in it either. Nobody is silent if it is None.
+
+    Returns:
+        The words of each refusal, by client. A client that refuses a letter, or whose answer is refused, is silent, and
+        the others go on. If nobody answers in Phase I, Phase I goes on.
     """
     server.begin()
     words = deliver(server, clients, silent)
@@ -53,8 +63,11 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
 
 
 def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
-    """Hand the letters that are due to the clients, and their answers to the server; what was refused, as `converse`
-    says."""
+    """Hand the letters that are due to the clients, and their answers to the server.
+
+    Returns:
+        The words of each refusal, by client, as in `converse`.
+    """
     require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
     words = {}
     for i, letter in server.letters().items():
@@ -76,14 +89,21 @@ def play(
     silent: Silence | None = None,
     together: bool = False,
 ) -> Trace:
-    """``steps`` steps of Phase II of ``plan`` on ``problem``, one run of it, by N clients and a server in this process.
+    """Play one run of ``plan`` by N clients and a server in this process, and return its trace.
 
-    If the clients differ, ``problem`` is a list of N problems with the same arms and the same noise, one for each
-    client, and the regret of a pull is against the best arm of the client that makes it.
-    ``turns`` (steps,) says whose turn each step of Phase II is, round robin unless given; ``silent`` who does not
-    answer in Phase II; with ``together`` the clients of a round pull all at once, and synchronise when it is over if
-    the event of any of them has fired. Else equal to `fedgo.fed_go_ucb`: arms, rewards, synchronisations and scalars;
-    with a fitting to `fedgo.beyond.epochs.surrogate_ucb`, but for the scalars, as plans are sent.
+    Without ``turns``, ``silent`` and ``together`` the arms, rewards, synchronisations and scalars are those of
+    `fedgo.fed_go_ucb`. With a fitting they are those of `fedgo.beyond.epochs.surrogate_ucb`, except for the scalars:
+    here the server sends its plans.
+
+    Args:
+        problem: A problem of one run. If the clients differ, N problems with the same arms and the same noise, one for
+            each client; the regret of a pull is then against the best arm of the client that makes it.
+        plan: The plan, made with the problem's arms.
+        steps: The number of steps of Phase II, which follow on the T₀ steps of Phase I.
+        turns: The client whose turn each step of Phase II is, (steps,) int64; round robin if it is None.
+        silent: Who does not answer in Phase II, as in `converse`.
+        together: Whether all clients of a round pull before any of them learns. They synchronise at the end of a round
+            in which the event of any of them has fired.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
     number_given = len(problems)

@@ -32,7 +32,7 @@ class ClientModel:
 
     @classmethod
     def around(cls, plan: Plan, w0: Tensor) -> "ClientModel":
-        """On the coordinates of the arms' gradients at ŵ₀ = ``w0`` (d_w,), before any reward."""
+        """Return the model at ŵ₀ = ``w0`` (d_w,), in coordinates of the arms' gradients there, before any reward."""
         assert plan.network is not None
         features = compress(plan.network.gradients(w0, plan.arms)).features
         offsets, size = plan.network.values(w0, plan.arms), plan.network.size
@@ -40,7 +40,10 @@ class ClientModel:
         return cls(learner, offsets, learner.begin())
 
     def knowing(self, base: Tensor, own: Tensor) -> "ClientModel":
-        """The model given the pulls of all, ``base`` (2, K), and then its ``own`` (2, K), each with its arm's mean."""
+        """Return the model that knows the pulls of all, ``base`` (2, K), and then learns its ``own`` (2, K).
+
+        Both are counts and sums of residuals. Each of its own pulls is learned with the mean of its arm.
+        """
         model = replace(self, state=self.learner.resume(Tally(*base.unsqueeze(1))))
         means = self.offsets + own[1] / own[0]
         for arm in each_pull(own[0]):
@@ -48,16 +51,16 @@ class ClientModel:
         return model
 
     def best(self, retired: Tensor, order: Tensor) -> int:
-        """The arm to pull, none that is ``retired`` (K,); ``order`` (K,) decides ties."""
+        """Return the arm with the largest index, none that is ``retired`` (K,); ``order`` (K,) decides ties."""
         index = self.learner.index(self.state)[0, 0]
         return int(largest(index.masked_fill(retired, -torch.inf), order))
 
     def fires(self, arm: Tensor) -> bool:
-        """Whether to call for a synchronisation after a pull of ``arm`` ()."""
+        """Return whether to call for a synchronisation after a pull of ``arm`` () (line 6)."""
         return bool(self.learner.fires(self.state, arm.view(1, 1)))
 
     def learned(self, arm: Tensor, reward: Tensor) -> "ClientModel":
-        """The model after one more pull of ``arm`` ()."""
+        """Return the model after one more pull of ``arm`` (), which gave ``reward`` ()."""
         turn = torch.ones(1, 1, dtype=torch.float64)
         return replace(self, state=self.learner.learn(self.state, arm.view(1, 1), reward.view(1, 1), turn))
 

@@ -113,7 +113,7 @@ class Plan:
 
     @property
     def known_exchange(self) -> Exchange:
-        """The last exchange that all know before a letter is sent: the first where there is no ŵ₀ to wait for."""
+        """The last exchange that all know before a letter is sent: without a network the first, else none."""
         return NEVER if self.network is not None else Exchange(1)
 
     @property
@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def file_size(self) -> int:
-        """The most bytes of a file of a client or a server, unpacked: 10⁷ and what grows with N, K, T₀ and NT."""
+        """The most bytes that a file of a client or of a server has unpacked: 10⁷ and what grows with N, K, T₀, NT."""
         pulls = self.length if self.fitting is None else self.due
         return 10**7 + (self.clients + 1) * (10**4 + 100 * len(self.arms)) + 16 * pulls
 
@@ -145,7 +145,7 @@ class Plan:
         return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
 
     def first_share(self, client: int) -> tuple[Tensor, int]:
-        """The arms of ``client`` in Phase I, and after how many pulls it calls: with a network after all of its own."""
+        """Return the arms (n,) of ``client`` in Phase I, and after how many pulls it calls, with a network n."""
         if self.network is None:
             return self.share(client, self.first, self.length, 0)
         own = self.first[client :: self.clients]
@@ -167,8 +167,14 @@ class Plan:
         return without_counts(letter, self.foretold(letter)).encode(self.fingerprint)
 
     def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
-        """Of ``planned`` (L,), where client ``turn`` is first, the arms of ``client``, one at least, and after how many
-        of its own pulls it calls: once the ``length`` of the epoch is reached where all take turns."""
+        """Return the arms of ``client`` in a plan, one at least, and after how many of its own pulls it calls.
+
+        Args:
+            client: The client, 0 to N − 1.
+            planned: The arms (L,) of the plan; the clients take them in turn.
+            length: The length of the epoch. The client calls once this many pulls are made, if all take turns.
+            turn: The client that takes the first of the ``planned`` arms.
+        """
         seat = (client - turn) % self.clients
         own = planned[seat :: self.clients] if seat < len(planned) else planned[[seat % len(planned)]]
         return own, max(0, -(-(length - 1 - seat) // self.clients)) + 1

@@ -132,14 +132,15 @@ class Server:
     def _letter(self, client: int) -> Letter:
         """Return the letter that is due to ``client``: a request, ŵ₀, its share of the plan, or the news for it."""
         desk, account = self.desk, self.desk.accounts[client]
-        kind, since, numbers = Kind.NEWS, account.seen, wire.pack(account.offer)
         if desk.open:
-            kind, since, numbers = Kind.SYNCHRONISE, account.used, numbers[:0]
+            kind, since, numbers = Kind.SYNCHRONISE, account.used, torch.zeros(0).double()
         elif account.used != desk.exchange:
             kind, since, numbers = Kind.START, account.used, desk.planned.weights
-        elif self.plan.fitting is not None:
+        elif self.plan.fitting is None:
+            kind, since, numbers = Kind.NEWS, account.seen, wire.pack(account.offer)
+        else:
             arms, calls = self.plan.share(client, desk.planned.arms, desk.planned.length, desk.planned.turn)
-            kind, numbers = Kind.PLAN, torch.cat([arms, torch.tensor([calls])]).double()
+            kind, since, numbers = Kind.PLAN, account.seen, torch.cat([arms, torch.tensor([calls])]).double()
         letter = Letter(kind, client, desk.exchange, since, numbers, desk.federation)
         return letter._replace(used=account.checksum, start=account.start)
 

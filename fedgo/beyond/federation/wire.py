@@ -131,9 +131,10 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
 
 
 def pack(data: Tensor) -> Tensor:
-    """The numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) for k pulls of K arms.
+    """Return the numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) for k pulls of K arms.
 
-    With k < K they are k arms and k sums: an arm stands there once for each pull, its sum at the first.
+    With k < K they are k arms and k sums: an arm is sent once for each of its pulls, with its sum at the first and 0 at
+    the others. Else they are ``data`` itself.
     """
     counts, sums = data
     if counts.sum() >= len(counts):
@@ -192,5 +193,5 @@ def with_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def each_pull(counts: Tensor) -> Tensor:
-    """The arms (k,) of k pulls of which ``counts`` (K,) says how many are of each, in the order of the arms."""
+    """Return the arm of each of k pulls, (k,), in the order of the arms; ``counts`` (K,) are the pulls of each arm."""
     return torch.arange(len(counts)).repeat_interleave(counts.long())

@@ -219,3 +219,10 @@ def cases() -> dict[Regime, Differing]:
 
 CASES = cases()
 JOINED = tuple(CASES)[:4]  # where a late site is measured
+
+
+def cases_of(name: str) -> list[Regime]:
+    """Return the cases that the player ``name`` plays: those that take long for what they tell are left out."""
+    if name == "each alone":
+        return [*JOINED]
+    return [regime for regime in CASES if regime.arms < 500 or name != "UCB1, own from three"]

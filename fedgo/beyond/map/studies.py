@@ -12,7 +12,7 @@ from fedgo.beyond.map.libraries import measure_library as elsewhere
 from fedgo.beyond.map.players import advised
 from fedgo.beyond.map.private import WAYS, play_regime
 from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY
-from fedgo.beyond.map.sites import CASES, HOW, measure_sites
+from fedgo.beyond.map.sites import HOW, cases_of, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Play, Player, grid, play_uniform
@@ -252,8 +252,8 @@ DIFFER = Listing(
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
     {name: Player(play_uniform) for name in HOW},
     ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
-    listed=lambda name: CASES,
-    runs=lambda name, regime: 50,
+    listed=cases_of,
+    runs=lambda name, regime: 10 if regime.arms == 500 or name == "each alone" else 20,
     batch=5,
     measure=measure_sites,
     folder=DATA,

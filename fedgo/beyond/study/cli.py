@@ -3,6 +3,7 @@
 import os
 import re
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -31,14 +32,18 @@ class _InOneLine(click.Group):
             try:
                 super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
-                words = re.sub(r"\[Errno \d+\] ", "", str(error))
-                raise click.ClickException(" ".join(words.split())) from error
+                raise click.ClickException(_line(error)) from error
             finally:
                 for warning in noted:
                     with suppress(OSError):
-                        click.echo(f"Note: {warning.message}", err=True)
+                        click.echo(f"Note: {_line(warning.message)}", err=True)
                 if any(issubclass(warning.category, DoneBut) for warning in noted):
                     context.exit(3)  # after Ctrl-C too
+
+
+def _line(error: Warning | Exception | str) -> str:
+    """Return the words of the ``error`` in one line, without the number of an error of the operating system."""
+    return " ".join(re.sub(r"\[Errno \d+\] ", "", str(error)).split())
 
 
 def _say(text: str) -> None:
@@ -75,7 +80,12 @@ def main(context: click.Context, path: str) -> None:
     context.obj = path
 
 
-@main.command()
+def _command(function: Callable[..., None]) -> click.Command:
+    """Add the ``function`` to the commands; its first argument is the path of the study."""
+    return main.command()(click.pass_obj(function))
+
+
+@_command
 @click.argument("options", metavar="TABLE", type=click.Path(exists=True, dir_okay=False))
 @click.option("--trials", type=_WHOLE, help="About how many you can afford.")
 @click.option("--noise", type=_NUMBER, help="Standard deviation of a result, from five trials of one option.")
@@ -85,7 +95,6 @@ def main(context: click.Context, path: str) -> None:
 @click.option("--spread", type=_NUMBER, help="By how much options differ: to be asked about what looks odd.")
 @click.option("--reach", type=_NUMBER, help="No option is further from the centre: gives certificates.")
 @click.option("--differ", is_flag=True, default=None, help="What is good at one site may be bad at another.")
-@click.pass_obj
 def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
     """Begin a study; or, if it is there, take in rows added at the end of the TABLE, or another --noise."""
     setup, _ = Study(path, options, sites=sites or None, **how).content
@@ -93,10 +102,9 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> Non
     _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}")
 
 
-@main.command()
+@_command
 @click.option("--count", type=_WHOLE, default=1, show_default=True, help="How many trials to make at once.")
 @_site
-@click.pass_obj
 def ask(path: str, count: int, site: str | None) -> None:
     """Say what to try next; the same again until its result is told."""
     _say("\n".join(Study(path).batch(count, site)))
@@ -113,39 +121,35 @@ def tell(path: str, option: str, reward: float, site: str | None) -> None:
     _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
 
 
-@main.command()
+@_command
 @click.argument("option", required=False)
 @_site
-@click.pass_obj
 def untell(path: str, option: str | None, site: str | None) -> None:
     """Take back the last result, or the last of OPTION."""
     name, reward = Study(path).untell(option, site)
     _say(f"taken back: {reward:g} of {name}")
 
 
-@main.command()
+@_command
 @click.argument("option")
 @_site
-@click.pass_obj
 def drop(path: str, option: str, site: str | None) -> None:
     """Give up an open trial of OPTION."""
     Study(path).drop(option, site)
     _say(f"given up: {option}")
 
 
-@main.command()
+@_command
 @click.argument("option")
 @click.option("--again", is_flag=True, help="Propose it again after all.")
-@click.pass_obj
 def retire(path: str, option: str, again: bool) -> None:
     """Never propose OPTION again."""
     Study(path).retire(option, not again)
     _say(f"{'proposed again' if again else 'retired'}: {option}")
 
 
-@main.command()
+@_command
 @click.option("--top", type=click.IntRange(min=1), help="Only the best so many.")
-@click.pass_obj
 def show(path: str, top: int | None) -> None:
     """The options, the best estimate first, what is open, and when to stop; with --differ site by site."""
     (setup, record), lines = Study(path).content, []
@@ -157,10 +161,9 @@ def show(path: str, top: int | None) -> None:
     _say("\n".join(lines))
 
 
-@main.command()
+@_command
 @click.argument("picture", default="study.png")
 @click.option("--site", help="Whose estimates, in a study that was begun with --differ.")
-@click.pass_obj
 def plot(path: str, picture: str, site: str | None) -> None:
     """Draw estimates and intervals to PICTURE."""
     import matplotlib

@@ -25,9 +25,7 @@ from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
 from fedgo.beyond.surrogates.sites import Sites
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
-_NO_MORE = {
-    "fed-go-ucb": "a study no longer plays it: Plan(arms, network=Network(…)) does, over letters; begin another file"
-}
+_NO_MORE = {"fed-go-ucb": "a study no longer plays it; Plan(arms, network=Network(…)) does, over letters"}
 
 
 def composed(received: Any) -> Any:

@@ -61,8 +61,8 @@ class Study:
         TypeError: An argument is of another kind.
         ValueError: An argument or the file says something that is not allowed, or the two differ. The message names it,
             and the remedy; nothing is changed.
-        OSError: The file cannot be read or written; nothing is changed. If something fails after the change,
-            there is a `DoneBut` warning instead.
+        OSError: The file cannot be written; nothing is changed. If something fails after the change, there is a
+            `DoneBut` warning instead.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Study:
                 write(after, pure.plan_anew(after, record))
         if after.noise != before.noise:
             words = f"the noise of {self.path} was {before.noise} and is {after.noise} from now on"
-            warnings.warn(words, stacklevel=3)
+            warnings.warn(words, stacklevel=2)
 
     def _begun(self, table: Options, given: dict[str, Any]) -> Setup:
         """Return the setup of a new study with the options of the ``table``, and what is ``given`` by name."""
@@ -107,17 +107,42 @@ class Study:
                 raise ValueError(f"{name} is missing: give {meaning}, {name}=… or in a shell --{name} …")
         if all(map(is_number, table.names)):
             words = f"the names are numbers, as {table.names[0]!r}: the first column has the names and is no feature"
-            warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=4)
+            warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=3)
         return Setup(table, len(table.names), surrogate=self._surrogate, **given)
 
     # asking and telling
 
     def ask(self, site: str | None = None) -> str:
-        """Return the option to try next: the one that is open at ``site``, if any, else a new one."""
+        """Return the option to try next.
+
+        Args:
+            site: Who tries, in a study with sites.
+
+        Returns:
+            The name of the option that is open at the site, if there is one, else of a new one, which is open then.
+
+        Raises:
+            ValueError: The study has no such ``site``.
+            OSError: The file cannot be written; nothing is changed.
+        """
         return self.batch(1, site)[0]
 
     def batch(self, size: int, site: str | None = None) -> list[str]:
-        """Return the options of ``size`` trials to be made at once: those that are open at ``site``, then new ones."""
+        """Return the options of several trials to be made at once.
+
+        Args:
+            size: The number of trials, from 1 to the study's ``trials``.
+            site: Who tries, in a study with sites.
+
+        Returns:
+            The names of ``size`` options, which may repeat: first those that are open at the site, then new ones, which
+            are open then.
+
+        Raises:
+            TypeError: ``size`` is no whole number.
+            ValueError: ``size`` is out of range, or the study has no such ``site``.
+            OSError: The file cannot be written; nothing is changed.
+        """
         asked: list[str] = []
         with self._changing("asked") as (setup, record, write):
             asked, after = pure.next_trials(setup, record, size, site)
@@ -126,9 +151,22 @@ class Study:
         return asked
 
     def tell(self, option: str, reward: float, site: str | None = None) -> int:
-        """Learn that ``option``, asked for or not, gave ``reward``, and return how many rewards are told now.
+        """Learn the reward of a trial, whether the study asked for it or not.
 
         A warning says if the reward is far from all others.
+
+        Args:
+            option: The name of the option that was tried.
+            reward: What came of it, a number within ±1e100 in the user's units.
+            site: Who tried it, in a study with sites.
+
+        Returns:
+            The number of rewards that are told now.
+
+        Raises:
+            TypeError: ``reward`` is no number.
+            ValueError: The study has no such ``option`` or ``site``, or ``reward`` is out of range.
+            OSError: The file cannot be written; nothing is changed.
         """
         told = 0
         with self._changing("told") as (setup, record, write):
@@ -136,14 +174,26 @@ class Study:
             centre, spread = pure.usual(setup, record)
             if record.told and abs(value - centre) > _FAR * spread:
                 words = f"the reward of {trial[0]!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"
-                warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=3)
+                warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=2)
             told = len(record.told) + 1
             opened = _without(record.open, trial)
             write(setup, replace(record, open=opened, told=(*record.told, (*trial, value))))
         return told
 
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
-        """Take back the last reward, of ``option`` or at ``site`` if given, and return its option and the reward."""
+        """Take back the last reward that was told, and plan the next trial anew.
+
+        Args:
+            option: Whose last reward to take back; that of any option unless given.
+            site: From which site; from any unless given.
+
+        Returns:
+            The name of the option, and the reward.
+
+        Raises:
+            ValueError: No such reward is told.
+            OSError: The file cannot be written; nothing is changed.
+        """
         rows, wanted = [], (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
@@ -153,15 +203,27 @@ class Study:
         return rows[-1][0], rows[-1][2]
 
     def drop(self, option: str, site: str | None = None) -> None:
-        """Give up an open trial of ``option``, whose reward will not come."""
+        """Give up the open trial of ``option`` (at ``site``, in a study with sites), whose reward will not come.
+
+        A ``ValueError`` says if no such trial is open, an ``OSError`` if the file cannot be written.
+        """
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
             require(trial in record.open, "the trial to drop", option, "it is not open; show says which are")
             write(setup, replace(record, open=_without(record.open, trial)))
 
     def retire(self, option: str, retired: bool = True) -> None:
-        """Never propose ``option`` again, and give up its open trials; or, unless ``retired``, propose it again after
-        all. What was learnt of it stays."""
+        """Say whether an option may be proposed. What was learnt of it stays.
+
+        Args:
+            option: The name of the option.
+            retired: If True, the option is never proposed again and its open trials are given up; if False, it is
+                proposed again after all.
+
+        Raises:
+            ValueError: The study has no such ``option``, or none would remain.
+            OSError: The file cannot be written; nothing is changed.
+        """
         with self._changing("retired" if retired else "proposed again") as (setup, record, write):
             name = setup.option(option)
             others = tuple(other for other in record.retired if other != name)
@@ -188,16 +250,26 @@ class Study:
         return list(self.content[0].sites)
 
     def standings(self, site: str | None = None) -> list[pure.Standing]:
-        """Return every option with what is known of it, if sites differ at ``site``, the best estimate first."""
+        """Return where every option stands, the best estimate first: K of `fedgo.beyond.study.trials.Standing`.
+
+        ``site`` says at which site, in a study whose sites differ.
+        """
         return pure.standings(*self.content, site)
 
     def verdict(self, site: str | None = None) -> str:
-        """Return one sentence to stop by, if sites differ at ``site``: with ``reach`` a certificate, else what the
-        model thinks, which promises nothing. A second sentence says if sites that are fitted as alike differ."""
+        """Return a sentence that helps to decide when to stop: a certificate in a study with ``reach``, else what the
+        model thinks, which promises nothing.
+
+        ``site`` says at which site, in a study whose sites differ. A second sentence says if the sites of a study that
+        fits them as alike seem to differ.
+        """
         return pure.verdict(*self.content, site)
 
     def to_frame(self, site: str | None = None) -> Any:
-        """Return the standings, if sites differ at ``site``, as a pandas frame, with a row for each option."""
+        """Return the standings as a pandas frame: a row for each option, whose name is the index.
+
+        ``site`` says at which site, in a study whose sites differ.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.standings(site)).set_index("option")
@@ -264,12 +336,12 @@ class Study:
                 yield *(self.content if new is None or target.exists() else (new, Record.of(new))), write
         except KeyboardInterrupt:
             if saved:
-                warnings.warn(f"{done}, but interrupted afterwards", DoneBut, stacklevel=5)
+                warnings.warn(f"{done}, but interrupted afterwards", DoneBut, stacklevel=4)
             raise
         except OSError as error:
             if not saved:
                 raise type(error)(f"nothing is changed in {str(self.path)!r}: {error}") from error
-            warnings.warn(f"{done}, but {error}", DoneBut, stacklevel=5)
+            warnings.warn(f"{done}, but {error}", DoneBut, stacklevel=4)
 
     @property
     def content(self) -> tuple[Setup, Record]:

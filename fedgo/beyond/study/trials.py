@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 import torch
@@ -251,10 +252,10 @@ def usual(setup: Setup, record: Record) -> tuple[float, float]:
     many as the study began with options; the spread of fewer than five rewards, or of equal ones, is 200 times the
     noise.
     """
-    rewards = torch.tensor([reward for *_, reward in record.told[: setup.begun]], dtype=torch.float64)
-    varies = len(rewards) >= 5 and bool((rewards != rewards[0]).any())
-    centre = float(rewards.sum()) / max(1, len(rewards)) if setup.centre is None else setup.centre
-    spread = max(float(rewards.std()), setup.noise) if varies else _UNSEEN * setup.noise
+    rewards = [reward for *_, reward in record.told[: setup.begun]]
+    varies = len(rewards) >= 5 and len(set(rewards)) > 1
+    centre = fmean(rewards or [0.0]) if setup.centre is None else setup.centre
+    spread = max(stdev(rewards), setup.noise) if varies else _UNSEEN * setup.noise
     return centre, spread if setup.spread is None else setup.spread
 
 
