@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.beyond.advised import ADVISED
+from fedgo.beyond.advised import BEFORE
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
@@ -106,14 +106,14 @@ class OfCells(Fitting):
         return OwnFromThree()
 
 
-# by name, what makes of σ and T the fitting of a federation
+# by name, what makes of σ and T the fitting of a federation; the advised setting is the one before it knew its budget
 HOW: dict[str, Callable[[float, int], Fitting]] = {
-    "as if alike": Fitting,
-    "as if alike, no warp": partial(Fitting, how=replace(ADVISED, surrogate=Unwarped())),
-    "differ": partial(Fitting, differ=True),
-    "each alone": Fitting,
-    "UCB1": partial(Fitting, how=replace(ADVISED, surrogate=IndependentArms())),
-    "UCB1, own from three": partial(OfCells, differ=True),
+    "as if alike": partial(Fitting, how=BEFORE),
+    "as if alike, no warp": partial(Fitting, how=replace(BEFORE, surrogate=Unwarped())),
+    "differ": partial(Fitting, how=BEFORE, differ=True),
+    "each alone": partial(Fitting, how=BEFORE),
+    "UCB1": partial(Fitting, how=replace(BEFORE, surrogate=IndependentArms())),
+    "UCB1, own from three": partial(OfCells, how=BEFORE, differ=True),
 }
 
 
@@ -124,7 +124,7 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
         The trace, and the client of each pull, (T₀ + NT,).
     """
     one, clients = problems[0], len(problems)
-    first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
+    first = BEFORE.first(clients, job.regime.arms, job.regime.rounds)
     steps = clients * math.ceil((pulls - first) / clients)
     fitting = HOW[job.name](one.sigma, steps // clients)
     plan = Plan(one.arms[0], clients=clients, length=first, seed=one.seed, run=one.runs[0], fitting=fitting)

@@ -216,19 +216,19 @@ FOUR = (("hartmann6", 500), ("cosine8", 500), ("levy10", 500), ("diabetes", 400)
 ALL_LIBRARIES = Regime("hartmann6", 500, rounds=20)
 STUDY_REGIMES = tuple(Regime(problem, 200, clients=1) for problem in ("hartmann6", "diabetes"))
 RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for problem, arms in FOUR)
-LONG_REGIMES = tuple(Regime(problem, arms, rounds=1000) for problem, arms in FOUR[:2])
 
 
 def elsewhere_runs(name: str, regime: Regime) -> int:
-    """Return 40 runs, 20 of players on regimes that take minutes, 10 of libraries on one regime alone; 5 of Optuna with
-    2,000 pulls, half a minute each, and of all with 20,000 pulls."""
-    if regime in LONG_REGIMES:
-        return 0 if name == OPTUNA else 5
+    """Return how many runs ``name`` has, as far as half an hour of the libraries goes.
+
+    These are 15 with 100 pulls, else 10; 5 and 3 of the families where a run takes longest, 5 of libraries that play
+    on one regime, and none of Optuna with 2,000 pulls, half a minute each.
+    """
     if name not in RIVALS:
-        return 10
-    if name == OPTUNA and regime.rounds == 100 and regime.clients > 1:
         return 5
-    return 40 if regime.rounds < 100 else 20
+    if regime.rounds * regime.clients == 2000:
+        return 0 if name == OPTUNA else {"levy10": 5, "diabetes": 3}.get(regime.problem, 10)
+    return 15 if regime.rounds == 5 else 10
 
 
 RIVALS = (*OURS, "BoTorch, Thompson", OPTUNA)
@@ -237,9 +237,7 @@ ELSEWHERE = Listing(
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
     {name: Player(play_uniform) for name in (*OURS, *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
-    listed=lambda name: (
-        [*RIVAL_REGIMES, *STUDY_REGIMES, *LONG_REGIMES] if name in RIVALS else [ALL_LIBRARIES]
-    ),
+    listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=elsewhere_runs,
     batch=1,
     measure=elsewhere,
