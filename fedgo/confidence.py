@@ -260,6 +260,9 @@ def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally:
         lam: The regularisation weight λ > 0.
         beta: The squared radius β.
         tally: The pulls and their summed residuals, (..., K).
+
+    Raises:
+        ValueError: If λ is not positive.
     """
     require(lam > 0, "lam", lam, "give a positive regularisation weight λ")
     sigma, b = statistics(gradients, w0, lam, tally)

@@ -74,8 +74,11 @@ class Network:
         return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradient ∇f_x(w) with respect to ``w`` (..., d_w), (..., K, d_w), at the points ``x`` (..., K,
-        d_x).
+        """Return the gradients ∇f_x(w) in ``w``, (..., K, d_w), at the points ``x``.
+
+        Args:
+            w: Parameters, (..., d_w).
+            x: Points, (..., K, d_x).
         """
         layers, unit = self._hidden(w, x)
         slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)

@@ -51,7 +51,10 @@ class Learner(Protocol[LearnerState]):
         """Return the state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, (S, M) each."""
 
     def synchronise(self, state: LearnerState, star: Star, when: When) -> LearnerState:
-        """Return the state after the runs ``when.run`` synchronised over ``star``."""
+        """Return the state after the learners of the runs ``when.run`` exchanged their data.
+
+        The messages go over ``star``, which counts their scalars at the steps ``when.step``.
+        """
 
 
 @runtime_checkable

@@ -29,8 +29,8 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 class ClaimPart(NamedTuple):
     """One comparison that a claim rests on.
 
-    ``estimate`` is a ratio, ``low`` and ``high`` are the ends of its 95 % interval, and ``state`` says on which side of
-    the ``limit`` the interval lies.
+    ``label`` names the algorithms and the problem. ``estimate`` is a ratio or a share, as `Claim` says, and ``low`` and
+    ``high`` are the ends of its 95 % interval. ``state`` says on which side of the ``limit`` the interval lies.
     """
 
     label: str

@@ -50,8 +50,9 @@ class Player:
     """An algorithm in a study, with the settings that it may choose from.
 
     ``play`` is called with a setting of the ``grid``, or with the setting that the player named ``setting_of`` has
-    chosen. ``title`` and ``style``, a colour and a marker, are its name and mark in the book. ``plays_on`` returns
-    whether it plays a regime. ``dense`` says whether the paper counts its messages as matrices.
+    chosen. ``title`` is the name of the algorithm in the book, and ``style`` its colour and marker in figures.
+    ``plays_on`` returns whether it plays a regime. If ``dense`` is True, its scalars are also counted with matrices as
+    messages, as in the paper.
     """
 
     play: Play

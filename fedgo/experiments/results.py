@@ -31,7 +31,8 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
     """Return the setting that ``algorithm`` has chosen on the experiment ``name`` in the study ``study``.
 
     Raises:
-        ValueError: A name is unknown, or the study has not chosen yet.
+        ValueError: The experiment or algorithm is unknown, or the study has not chosen yet.
+        KeyError: The study is unknown.
     """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
     players = tuple(STUDIES[study].players)

@@ -88,7 +88,7 @@ class Job(NamedTuple):
 
 
 def measure(job: Job) -> list[dict[str, Any]]:
-    """Return the rows of ``job``, played on one thread."""
+    """Play the ``job`` on one thread and return the rows of the study's table, one for each of its runs."""
     torch.set_num_threads(1)
     if job.entry:
         PROBLEMS[job.regime.problem] = job.entry
@@ -256,10 +256,10 @@ def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
 
 
 def cells(table: Any) -> dict[Cell, Any]:
-    """Return the rows of ``table`` by their `cell`.
+    """Return the rows of ``table``, grouped by their `cell`: a regime, a player, a setting and a seed.
 
-    The columns between the player and the seed are those of the settings. They are empty (NaN) in the rows of a setting
-    without that parameter.
+    The columns between "player" and "seed" hold the parameters of all settings. Such a column is empty (NaN) in the
+    rows of a setting without that parameter.
     """
     rows_of = {}
     if len(table):
@@ -405,7 +405,10 @@ def asked(table: Any, players: Sequence[str], regime: str) -> Any:
 
 
 def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs: float) -> list[Job]:
-    """Return the jobs that the table lacks, each once, sorted by their first run."""
+    """Return the jobs of the players ``names`` whose rows ``known`` lacks, each job once, sorted by first run.
+
+    The other arguments are those of `Sweep.jobs`.
+    """
     jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
     once = {(cell(job.regime, job.name, job.setting, job.seed), job.runs): job for job in jobs}
     return sorted(once.values(), key=lambda job: job.runs[0])

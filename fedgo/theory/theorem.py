@@ -106,12 +106,15 @@ def worst_case(
     *,
     curvature: Tensor | float | None = None,
 ) -> WorstCase:
-    """Return R, P̄, λ, γ and β̄, which is the `radius` of the confidence lemma after NT pulls with Λ = R and p = P̄.
+    """Return the bounds of `WorstCase` on Λ, P and β after the NT pulls of Phase II.
+
+    R bounds Λ, and P̄ bounds the number P of synchronisations. β̄ is the `radius` of the confidence lemma after NT pulls
+    with Λ = R and p = P̄.
 
     Args:
         given: The premises.
         distance: ρ₀ = ‖ŵ₀ − w*‖, one number or one for each run; β̄ is the largest over the runs.
-        setting: T₀, λ and γ; `theorem_setting` if it is None.
+        setting: λ and γ (its T₀ is not used); `theorem_setting` if it is None.
         curvature: C_h, one number or one for each run; that of the assumptions if it is None.
     """
     setting = theorem_setting(given) if setting is None else setting

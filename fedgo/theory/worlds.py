@@ -46,7 +46,10 @@ class SingleUnit:
         return (1 - self.values(w, x).square()).unsqueeze(-1) * x
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error and its gradient, as `fedgo.network.Network.squared_loss` does."""
+        """Return the summed squared error (...) and its gradient in ``w`` (..., d_w).
+
+        The arguments are those of `fedgo.network.Network.squared_loss`.
+        """
         value = self.values(w, x)
         error = (value - y) * mask
         slope = 2 * error * (1 - value.square())

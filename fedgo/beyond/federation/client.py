@@ -57,14 +57,14 @@ class Memory(NamedTuple):
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of its own pulls that its last answer carries."""
+        """The counts and sums of the client's own pulls that its last answer carries."""
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
 
     @property
     def own(self) -> Tensor:
-        """All of its own pulls that are not in ``base``."""
+        """The counts and sums of the client's own pulls that are not in ``base``."""
         return self.unsent + self.sent + self.used
 
     @property
@@ -112,7 +112,7 @@ class Client:
 
     @property
     def pulls(self) -> int:
-        """How many rewards it was told, Phase I included."""
+        """The number of rewards that this client was told, Phase I included."""
         return self.memory.pulls
 
     @on_cpu
@@ -262,11 +262,15 @@ class Client:
         return memory._replace(unsent=torch.zeros_like(memory.unsent))
 
     def _learn(self, letter: Letter) -> Memory:
-        """Add the counts and sums of the others to the model, and keep what it has pulled since its answer."""
+        """Add the counts and sums of the others to the model, and keep the pulls since the client's answer."""
         return self._informed(letter, wire.unpack(letter.numbers, len(self.plan.arms)))
 
     def _follow(self, letter: Letter) -> Memory:
-        """Begin the new share of the plan, and keep what it has pulled since its answer."""
+        """Begin the client's new share of the plan in ``letter``, and keep the pulls since the client's answer.
+
+        Raises:
+            Refused: If the share has no or too many arms, an arm is unknown, or the number of pulls is not positive.
+        """
         memory, numbers, arms = self.memory, letter.numbers, len(self.plan.arms)
         informed = self._informed(letter, memory.used + memory.sent)
         share, calls = numbers[:-1], numbers[-1:]

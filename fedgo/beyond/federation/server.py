@@ -63,7 +63,10 @@ class Desk(NamedTuple):
 
 
 class Server:
-    """The server of ``plan``, with its ``ledger`` of all scalars sent so far."""
+    """The server of the federation of ``plan``: it opens exchanges, takes the clients' answers and merges them.
+
+    Its ``ledger`` counts all scalars sent so far.
+    """
 
     @on_cpu
     def __init__(self, plan: Plan) -> None:
@@ -94,12 +97,12 @@ class Server:
 
     @property
     def known(self) -> Tally:
-        """Pulls of every arm and sums of their rewards, with a network of residuals, by all clients; (K,) each."""
+        """The pulls of every arm by all clients and the sums of their rewards (residuals with a network), (K,) each."""
         return Tally(*self.desk.total)
 
     @property
     def scalars(self) -> tuple[int, int]:
-        """Scalars received and sent, each letter counted once."""
+        """The numbers of scalars received and sent, each letter counted once."""
         return int(self.ledger.up), int(self.ledger.down)
 
     @on_cpu
@@ -145,7 +148,7 @@ class Server:
         return letter._replace(used=account.checksum, start=account.start)
 
     def _charge(self) -> None:
-        """Book what ``letters`` are, each to one client."""
+        """Book the scalars of ``letters``, each of which goes to one client."""
         for letter in self._letters():
             Star(1, self.ledger).broadcast(Message(letter, len(letter.numbers)), _BOOKED)
 

@@ -72,11 +72,15 @@ NEVER = Exchange()
 class Letter(NamedTuple):
     """A letter of ``kind`` in an ``exchange``, to or from ``client``, with ``numbers`` (n,) float64.
 
-    ``since`` is, in a request, the last exchange in which the client's answer was used, and ``used`` is the checksum of
-    that answer; in an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last;
-    in ``NEWS`` and ``PLAN`` it is that same exchange back, and ``used`` is the checksum of the answer. ``start`` is, in
-    an answer, the number that the client drew when it began without a file; in any other letter, the start of the
-    client's answer that the server used last, and 0 if it has used none.
+    What ``since``, ``used`` and ``start`` hold depends on the kind:
+
+    - In a request, ``since`` is the last exchange in which the server used an answer of the client, and ``used`` is the
+      checksum of that answer.
+    - In an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last, and
+      ``start`` is the number that the client drew when it began without a file.
+    - In ``NEWS`` and ``PLAN``, ``since`` repeats the ``since`` of the answer, and ``used`` is the answer's checksum.
+
+    In every letter but an answer, ``start`` is that of the client's answer that the server used last, or 0 if none.
     """
 
     kind: Kind
@@ -105,11 +109,11 @@ def checksum(letter: bytes) -> int:
 
 
 def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
-    """Return the letter that the bytes ``received`` are.
+    """Return the letter that the bytes ``received`` encode.
 
     Raises:
-        Refused: If the bytes are damaged, if a number is not finite, or if they are of another version, of a plan with
-            another ``fingerprint``, or of another ``federation`` (0 takes any).
+        Refused: If ``received`` is damaged or not bytes, if a number is too large or not finite, or if the version,
+            kind, length, ``fingerprint`` of the plan or ``federation`` (0 accepts any) is not the expected one.
     """
     must(isinstance(received, bytes), f"a letter is {type(received).__name__}: give bytes")
     body, version = received[: -_CHECK.size], int.from_bytes(received[4:6], "little")

@@ -168,7 +168,10 @@ class ExactIntervals(Bounds):
     bias: Tensor = field(kw_only=True)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of every arm as `Intervals.after` does, from the data of Phase II in ``known`` alone."""
+        """Return the interval of every arm as `Intervals.after` does, from the data of Phase II in ``known`` alone.
+
+        ``shared`` is not used.
+        """
         chosen = slice(None) if run is None else run
         belief = Prior(*(part[chosen].unsqueeze(1) for part in self.prior)).after(known)
         information, members = belief.information, self.clients

@@ -128,9 +128,10 @@ class TabularIntervals(Bounds):
         return self._around(known, epoch, self.delta / 2).within(self._around(shared, None, self.delta / 2))
 
     def _around(self, data: Tally, syncs: Tensor | None, delta: float) -> Interval:
-        """Return the intervals Y/n ± c within [−F, F] from ``data`` (..., K), which hold with probability 1 − δ.
+        """Return the intervals Y/n ± h√(n + 1)/n within [−F, F], which hold with probability 1 − δ.
 
-        δ is ``delta``. ``syncs`` is the p of (G), or None for the h of (G′).
+        ``data`` (..., K) are the counts n and sums Y of each arm, and δ is ``delta``. ``syncs`` is the number p of
+        synchronisations in the radius h of Theorem G; None means the h of Theorem G′.
         """
         n = data.counts
         members = n.shape[-1] * (1 if syncs is None else self.clients)

@@ -233,7 +233,7 @@ class Setup:
 
     @cached_property
     def arms(self) -> Tensor:
-        """The scaled features (K, d_x) by the ranges of the options with which the study began."""
+        """The features (K, d_x), scaled by the ranges of the options with which the study began."""
         return self.options.scaled(self.begun)
 
     @cached_property

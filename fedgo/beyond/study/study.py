@@ -236,17 +236,17 @@ class Study:
 
     @property
     def open(self) -> list[Trial]:
-        """The trials that were asked for and not told: option and site ("" without sites)."""
+        """The trials that were asked for and have no reward yet, as pairs of option and site ("" without sites)."""
         return list(self.content[1].open)
 
     @property
     def told(self) -> list[Told]:
-        """What was told, in this order: option, site and reward."""
+        """The rewards told so far, as triples of option, site and reward."""
         return list(self.content[1].told)
 
     @property
     def sites(self) -> list[str]:
-        """The names of those who try; none unless the study was begun with sites."""
+        """The names of the sites; none unless the study was begun with sites."""
         return list(self.content[0].sites)
 
     def standings(self, site: str | None = None) -> list[pure.Standing]:

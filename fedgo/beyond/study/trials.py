@@ -156,7 +156,10 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
 
 
 def plan_anew(setup: Setup, record: Record) -> Record:
-    """Return the record in which the plan ends with the next trial, unless the first options go on."""
+    """Return the record with which the next question for a trial makes a new plan.
+
+    While the first options are tried, the plan stays as it is.
+    """
     until = min(record.until, len(record.told)) if past_first(setup, record) else record.until
     return replace(record, until=until)
 
@@ -266,7 +269,7 @@ def _retired(setup: Setup, record: Record) -> Tensor:
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
-    """Return what was told at the ``site``; if sites do not differ, all of it."""
+    """Return the trials whose rewards were told for the ``site``; if sites do not differ, all trials told."""
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)
 

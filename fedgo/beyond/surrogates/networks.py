@@ -18,8 +18,8 @@ _SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)  # of the way to the mean of the line
 class Linear(NamedTuple):
     """The posterior of a linearised network: N(mean, FFᵀ + τ²I − CᵀC) on the arms.
 
-    ``features`` (K, r) is F, ``effect`` is τ², and ``half`` (n, K) is C. The network was linearised at ``w`` (d_w,),
-    with the weight ``decay`` (d_w,).
+    ``mean`` is (K,), ``features`` (K, r) is F, ``effect`` is τ², and ``half`` (n, K), with a row for each of the n arms
+    pulled, is C. The network was linearised at ``w`` (d_w,), with the weight decay ``decay`` of each parameter (d_w,).
     """
 
     mean: Tensor

@@ -36,8 +36,11 @@ _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 
 
 class Prior(NamedTuple):
-    """The covariance of points in units of s²: ``inputs`` x/ℓ (n, d_x), and if they are cells the number of each one's
-    ``site`` (n,), with ρ = ``own`` and v = ``level``."""
+    """The prior covariance of n points, in units of s², with the symbols of the module.
+
+    ``inputs`` (n, d_x) are the scaled points x/ℓ. If the points are cells, ``site`` (n,) is the number of the site of
+    each, ``own`` is ρ, and ``level`` is v. Otherwise, ``site`` is None.
+    """
 
     inputs: Tensor
     site: Tensor | None
@@ -46,7 +49,7 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "Prior":
-        """Return that of the ``points`` (n, d_x) with the ``parameters`` of the module's equations."""
+        """Return the prior of the ``points`` (n, d_x) with the ``parameters`` of the module's equations."""
         features, none = points.shape[1], parameters.new_zeros(())
         inputs = points / parameters[:features].exp()
         if site is None:
@@ -55,17 +58,17 @@ class Prior(NamedTuple):
         return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
 
     def at(self, places: Tensor) -> "Prior":
-        """Return that of the points at the ``places`` (m,)."""
+        """Return the prior of the points at the ``places`` (m,)."""
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
     def same(self, other: "Prior") -> Tensor:
-        """Return whether a point of this one (n) and one of the ``other`` (m) are of one site, (n, m) bool."""
+        """Return whether each of these n points is of the site of each of the m points of ``other``, (n, m) bool."""
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
     def covariance(self, other: "Prior") -> Tensor:
-        """Return that of each point of this one (n) with each of the ``other`` (m), (n, m)."""
+        """Return the covariance of each of these n points with each of the m points of ``other``, (n, m)."""
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
             return covariance
@@ -84,12 +87,12 @@ class ProcessFit(NamedTuple):
     parameters: Tensor
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """The covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
         prior = self.prior.at(arm).covariance(self.prior.at(among))
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Between the arms ``among`` (C,), (C, C)."""
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
         return self.columns(among, among)
 
 
@@ -222,16 +225,16 @@ class Warp(NamedTuple):
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Of the ``rewards`` (…)."""
+        """Return the warped ``rewards``, of the same shape."""
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power))
 
     def slope(self, rewards: Tensor) -> Tensor:
-        """Its derivative at the ``rewards`` (…)."""
+        """Return the derivative of the warp at the ``rewards``, of the same shape."""
         z = (rewards - self.centre) / self.spread
         return ((self.power - 1) * z.sign() * z.abs().log1p()).exp() / self.spread
 
     def inverse(self, warped: Tensor) -> Tensor:
-        """The rewards (…) that became ``warped``; infinite where none does."""
+        """Return the rewards whose warp is ``warped``, of the same shape; infinite where no reward has that warp."""
         power = torch.where(warped >= 0, self.power, 2 - self.power)
         flat, size = power.abs() < 1e-9, warped.abs()
         logs = torch.where(flat, size, (power * size).clamp(min=-1).log1p() / torch.where(flat, 1.0, power))
@@ -239,7 +242,7 @@ class Warp(NamedTuple):
 
 
 def _power(z: Tensor, power: Tensor) -> Tensor:
-    """Yeo and Johnson's, with the limits ln(1 + z) at p = 0 and −ln(1 − z) at p = 2."""
+    """Return the power of Yeo and Johnson (`Warp`) of ``z``: ln(1 + z) if p = 0, and −ln(1 − z) if p = 2."""
     power = torch.where(z >= 0, power, 2 - power)
     size, flat = z.abs().log1p(), power.abs() < 1e-9
     return z.sign() * torch.where(flat, size, torch.expm1(power * size) / torch.where(flat, 1.0, power))
@@ -262,18 +265,18 @@ class InUnits(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """(K,)."""
+        """The mean reward of each arm in the rewards' own units, (K,)."""
         return self.reward + (self.fit.mean - self.w) / self.slope
 
     @property
     def variance(self) -> Tensor:
-        """(K,)."""
+        """The variance of each arm in the rewards' own units, (K,)."""
         return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Between the arms ``among`` (C,), (C, C)."""
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """The covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
         return self.fit.columns(arm, among) / self.slope**2
