@@ -121,7 +121,7 @@ class Regime:
             parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
         if self.rounds != 100:
             parts.append(f"T {self.rounds:,}")
-        if self.clients < 20:
+        if self.clients in (1, 12):
             parts.append(f"{self.clients} clients" if self.clients > 1 else "1 client")
         return ", ".join(parts)
 
