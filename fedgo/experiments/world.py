@@ -127,7 +127,7 @@ class Regime:
 
     @property
     def pulls(self) -> float:
-        """The number NT/K of pulls for each arm."""
+        """The mean number NT/K of pulls of an arm in NT steps."""
         return self.clients * self.rounds / self.arms
 
     def world(

@@ -37,7 +37,7 @@ HUGE = 1e100  # of a reward, so that no sum of them leaves float64
 
 
 class Refused(ValueError):
-    """A letter that is not what it should be; whoever refuses it is as before."""
+    """The error for a letter that does not fit; the state of the side that refuses it is unchanged."""
 
 
 def must(condition: bool, reason: str) -> None:
@@ -72,11 +72,14 @@ NEVER = Exchange()
 class Letter(NamedTuple):
     """A letter of ``kind`` in an ``exchange``, to or from ``client``, with ``numbers`` (n,) float64.
 
-    ``since`` is, in a request, the last exchange in which the client's answer was used, and ``used`` is the checksum of
-    that answer; in an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last;
-    in ``NEWS`` and ``PLAN`` it is that same exchange back, and ``used`` is the checksum of the answer. ``start`` is, in
-    an answer, the number that the client drew when it began without a file; in any other letter, the start of the
-    client's answer that the server used last, and 0 if it has used none.
+    By the other fields each side recognises what the other side knows.
+
+    In an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last, ``start`` is
+    the number that the client drew when it began without a file, and ``used`` is 0.
+
+    In a letter of the server, ``used`` and ``start`` are the checksum and the ``start`` of the client's answer that the
+    server used last, or 0. In ``NEWS`` and ``PLAN``, ``since`` repeats the ``since`` of that answer. In a request and
+    in ``START``, it is the exchange in which that answer was used.
     """
 
     kind: Kind
@@ -105,7 +108,7 @@ def checksum(letter: bytes) -> int:
 
 
 def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
-    """Return the letter that the bytes ``received`` are.
+    """Return the letter that the bytes ``received`` encode.
 
     Raises:
         Refused: If the bytes are damaged, if a number is not finite, or if they are of another version, of a plan with
@@ -133,8 +136,8 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
 def pack(data: Tensor) -> Tensor:
     """Return the numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) for k pulls of K arms.
 
-    With k < K they are k arms and k sums: an arm is sent once for each of its pulls, with its sum at the first and 0 at
-    the others. Else they are ``data`` itself.
+    If k < K they are k arms and k sums: an arm occurs once for each of its pulls, with its sum at the first and 0 at
+    the others. Otherwise they are the K counts and then the K sums.
     """
     counts, sums = data
     if counts.sum() >= len(counts):
@@ -171,7 +174,7 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
 
 
 def without_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return ``letter``, or the shorter one of kind ``SUMS`` if it is an answer with just these ``counts`` (K,)."""
+    """Return ``letter``, or if it is an answer with exactly these ``counts`` (K,), the shorter one of kind ``SUMS``."""
     if letter.kind != Kind.STATISTICS or not counts.any():
         return letter
     own, sums = unpack(letter.numbers, len(counts))
@@ -179,7 +182,7 @@ def without_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def with_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return the answer of which `without_counts` made ``letter``.
+    """Return the answer from which `without_counts` made ``letter``.
 
     Raises:
         Refused: If there are not as many sums as arms with ``counts`` (K,) above 0.

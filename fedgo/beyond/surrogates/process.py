@@ -46,7 +46,7 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "Prior":
-        """Return that of the ``points`` (n, d_x) with the ``parameters`` of the module's equations."""
+        """Return the prior of the ``points`` (n, d_x) with the ``parameters`` of the module's equations."""
         features, none = points.shape[1], parameters.new_zeros(())
         inputs = points / parameters[:features].exp()
         if site is None:
@@ -55,17 +55,17 @@ class Prior(NamedTuple):
         return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
 
     def at(self, places: Tensor) -> "Prior":
-        """Return that of the points at the ``places`` (m,)."""
+        """Return the prior of the points with the numbers ``places`` (m,)."""
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
     def same(self, other: "Prior") -> Tensor:
-        """Return whether a point of this one (n) and one of the ``other`` (m) are of one site, (n, m) bool."""
+        """Return whether a point of this prior (n) and one of the ``other`` (m) are of one site, (n, m) bool."""
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
     def covariance(self, other: "Prior") -> Tensor:
-        """Return that of each point of this one (n) with each of the ``other`` (m), (n, m)."""
+        """Return the covariance of each point of this prior (n) with each of the ``other`` (m), (n, m)."""
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
             return covariance
@@ -84,12 +84,12 @@ class ProcessFit(NamedTuple):
     parameters: Tensor
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """The covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
         prior = self.prior.at(arm).covariance(self.prior.at(among))
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Between the arms ``among`` (C,), (C, C)."""
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
         return self.columns(among, among)
 
 
@@ -100,7 +100,7 @@ def in_cube(arms: Tensor) -> Tensor:
 
 
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
-    """exp(−½‖x − x′‖²) of ``inputs`` (n, d_x) and ``others`` (m, d_x), (n, m)."""
+    """Return the kernel exp(−½‖x − x′‖²), (n, m), of each x in ``inputs`` (n, d_x) and x′ in ``others`` (m, d_x)."""
     square = inputs.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * inputs @ others.mT
     return square.clamp(min=0).div(-2).exp()
 
@@ -271,9 +271,9 @@ class InUnits(NamedTuple):
         return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Between the arms ``among`` (C,), (C, C)."""
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """The covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
         return self.fit.columns(arm, among) / self.slope**2
