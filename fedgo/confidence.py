@@ -80,9 +80,10 @@ def compress(gradients: Tensor) -> Coordinates:
 
 
 class Estimates(Protocol):
-    """What a learner has to know about the arms: a mean and a variance of each, (..., K) both.
+    """A posterior as a learner uses it: a mean and a variance of each arm, (..., K) both, and the gain of a pull.
 
-    `Posterior` documents the methods; `fedgo.line_three.parameter_space.Columns` is another class that has them.
+    The classes that have these methods are `Posterior`, which documents them, and
+    `fedgo.line_three.parameter_space.Columns`.
     """
 
     @property

@@ -13,10 +13,10 @@ from fedgo._checks import count, require
 
 
 class Parametric(Protocol):
-    """A parametric class F, with all that Phase I and Phase II need of it: f_x(w), its gradient, and the squared loss.
+    """A parametric class F: the functions f_x(w) that Phase I fits, and whose gradients Phase II uses.
 
-    ``d_x`` is the dimension of the inputs and ``size`` the dimension d_w of the parameter. `Network` documents the
-    methods.
+    ``d_x`` is the dimension of the inputs and ``size`` the dimension d_w of w. ``values`` returns f_x(w), ``gradients``
+    its gradient in w, and ``squared_loss`` the loss and its gradient; `Network` gives their arguments and shapes.
     """
 
     @property

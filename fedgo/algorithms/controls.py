@@ -58,9 +58,9 @@ def exact_kernel_ucb(
 ) -> Trace:
     """Play ``steps`` steps of kernel UCB with the RBF kernel on all data, which are synchronised after every pull.
 
-    ``settings`` has λ and β, and ``lengthscale`` is that of the kernel. A pull costs d_x + 1 scalars up and N times as
-    many down, with N = ``clients``. Any factor Φ of the kernel ΦΦᵀ serves as features; we use the symmetric
-    eigendecomposition, which also works for arms that are nearly equal.
+    ``settings`` has λ and β, and ``lengthscale`` is that of the kernel. A pull costs d_x + 1 scalars up, or fewer
+    if the form of the messages allows it, and N = ``clients`` times as many down. Any factor Φ of the kernel ΦΦᵀ serves
+    as features; we use the symmetric eigendecomposition, which also works for arms that are nearly equal.
     """
     require_run(problem, clients, steps, settings)
     require_prior(1.0, settings.lam)

@@ -141,7 +141,7 @@ class Immediate(EventTriggered):
         return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return True for each learner: every pull synchronises."""
+        """Return True for each learner, in the shape of ``arm``, because every pull synchronises."""
         return torch.ones_like(arm, dtype=torch.bool)
 
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:

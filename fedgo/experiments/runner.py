@@ -193,13 +193,16 @@ class Sweep:
         return dict(setting or {})
 
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
-        """Yield the next jobs of the player ``name``: a rung of a choice, or runs of the evaluation.
+        """Yield the jobs of the player ``name`` that can be played now and whose rows the table lacks.
+
+        While a setting is being chosen, they are the runs of the next rung of the successive halving. Once it is
+        chosen, they are runs of the evaluation.
 
         Args:
             known: The rows that the table has.
             name: The player.
-            regime: Only regimes with this text in their name are played.
-            most: At most so many runs of an evaluation are played.
+            regime: A text that the name of a regime must contain.
+            most: The largest number of evaluation runs on each regime.
         """
         wanted = [played for played in self.played_on(name) if regime in str(played)]
         chooser = self.players[name].setting_of or name
@@ -313,7 +316,7 @@ class Known:
 def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
     """Return the path of the table of the study ``name``, or with ``kind`` "json" of its JSON file.
 
-    It is that in ``folder`` if there is a table, else the shipped one if there is one, else that in ``folder``.
+    The file lies beside the table. If ``folder`` has no table of this name, but the package ships one, it is that one.
     """
     holders = (holder for holder in (folder, *SHIPPED) if (holder / f"{name}.csv").is_file())
     return next(holders, folder) / f"{name}.{kind}"

@@ -119,13 +119,13 @@ CURVES: Mapping[str, tuple[str, list[Regime]]] = {
 
 
 def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Play one run of a curve in `CURVES`, and return its trace and its processor seconds.
+    """Play one run of the algorithm of a curve in `CURVES`, and return its trace and its processor seconds.
 
     Fed-GO-UCB plays with `GO_SETTINGS` and a network of ``hidden`` units. The seconds are those of Phase II, or of the
     whole run if it has no Phase I.
 
     Args:
-        curve: The name of the curve.
+        curve: The name of the curve, which decides the algorithm.
         regime: The sizes of the run.
         hidden: The number of hidden units.
         seed: The seed of the run.

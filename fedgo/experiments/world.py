@@ -121,13 +121,13 @@ class Regime:
             parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
         if self.rounds != 100:
             parts.append(f"T {self.rounds:,}")
-        if self.clients < 20:
+        if self.clients in (1, 12):
             parts.append(f"{self.clients} clients" if self.clients > 1 else "1 client")
         return ", ".join(parts)
 
     @property
     def pulls(self) -> float:
-        """The number NT/K of pulls for each arm."""
+        """The mean number NT/K of pulls of an arm in NT steps."""
         return self.clients * self.rounds / self.arms
 
     def world(

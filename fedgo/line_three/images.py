@@ -122,7 +122,7 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return z and W₂, (..., H) both, and c₂ (...) of ``theta`` (..., 2H + 1)."""
+    """Return the parts z (..., H), W₂ (..., H) and c₂ (...) of θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1)."""
     hidden = theta.shape[-1] // 2
     return theta[..., :hidden], theta[..., hidden:-1], theta[..., -1]
 

@@ -28,7 +28,7 @@ def information_bound(dimension: int, pulls: float, slope: float, lam: float) ->
 
 
 def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
-    """Return Σ_x ln((1 + n_x)/(1 + n⁰_x)), the log-ratio Λ of an event on counts, (...).
+    """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio of det(I + diag n) and det(I + diag n⁰).
 
     After NT pulls of Phase II it is at most K ln(1 + NT/K).
 

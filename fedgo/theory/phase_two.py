@@ -20,7 +20,7 @@ def potential_clipped(information: float, widest: float = 1.0) -> float:
 
     Args:
         information: The log-ratio Λ.
-        widest: The width c at which the summands are clipped.
+        widest: The value c at which each width ‖g_s‖_{Σ_{s−1}⁻¹} is clipped.
 
     Raises:
         ValueError: ``widest`` is negative or infinite.

@@ -168,12 +168,12 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
 def measured(
     network: Network, start: Tensor, end: Tensor, arms: Tensor, noise: float
 ) -> list[tuple[Assumptions, float]]:
-    """Return for each of S runs the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ of Lemma 2.
+    """Return for each of S runs a pair: the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ of Lemma 2.
 
-    μ₊ takes the place of μ, because the true μ is 0 with fewer arms than parameters. Assumption 1 needs W in the unit
-    cube. Therefore lengths are measured in units of the side of the smallest centred cube that contains both points:
-    C_g is multiplied by the side, and C_h, μ and ζ by its square. F, C_g and C_h are the `suprema` on the line from ŵ₀
-    to w*, which lies in every convex W that contains both.
+    μ₊ takes the place of μ, because the true μ is 0 with fewer arms than parameters. F, C_g and C_h are the `suprema`
+    on the line from ŵ₀ to w*, which lies in every convex parameter set W that contains both. Assumption 1 needs W in
+    the unit cube. Therefore lengths are in units of the side of the smallest centred cube that contains ŵ₀ and w*: C_g
+    is multiplied by the side, and C_h, μ₊ and ζ by its square.
 
     Args:
         network: The class F.

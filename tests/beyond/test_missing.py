@@ -65,7 +65,8 @@ def test_a_missing_library_and_used_up_memory_are_no_failed_fits(name: str, tmp_
 def test_a_study_says_that_a_fit_failed_and_why(tmp_path) -> None:
     study = Study(tmp_path / "study.json", OPTIONS, trials=10, noise=0.3, method=Raising("no optimum"))
     assert "failed" not in study.verdict()
-    study.tell(study.ask(), 1.0)
+    for reward in (1.0, 2.0):
+        study.tell(study.ask(), reward)
     assert study.verdict() == "Nothing can be said yet: the fit failed: no optimum."
 
 

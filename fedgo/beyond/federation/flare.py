@@ -136,9 +136,11 @@ class Remote:
 
 
 class Hub:
-    """The server: ``steps`` steps of Phase II, one client after the other, or with ``together`` all of a round at once.
+    """The server: Phase I, then ``steps`` pulls of Phase II, under the plan that ``make`` and ``options`` give.
 
-    A site that does not answer within ``limit`` seconds, or refuses, is left out. What happened goes to ``folder``.
+    The clients pull in turn, or with ``together`` all N of a round of Phase II at once. A synchronisation goes on
+    without a site that refuses, or does not answer within ``limit`` seconds. The counts of letters, bytes and seconds
+    are written to ``server.json`` in ``folder``.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ HUGE = 1e100  # of a reward, so that no sum of them leaves float64
 
 
 class Refused(ValueError):
-    """A letter that is not what it should be; whoever refuses it is as before."""
+    """The error for a letter that does not fit; the state of the side that refuses it is unchanged."""
 
 
 def must(condition: bool, reason: str) -> None:
@@ -72,15 +72,14 @@ NEVER = Exchange()
 class Letter(NamedTuple):
     """A letter of ``kind`` in an ``exchange``, to or from ``client``, with ``numbers`` (n,) float64.
 
-    What ``since``, ``used`` and ``start`` hold depends on the kind:
+    By the other fields each side recognises what the other side knows.
 
-    - In a request, ``since`` is the last exchange in which the server used an answer of the client, and ``used`` is the
-      checksum of that answer.
-    - In an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last, and
-      ``start`` is the number that the client drew when it began without a file.
-    - In ``NEWS`` and ``PLAN``, ``since`` repeats the ``since`` of the answer, and ``used`` is the answer's checksum.
+    In an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last, ``start`` is
+    the number that the client drew when it began without a file, and ``used`` is 0.
 
-    In every letter but an answer, ``start`` is that of the client's answer that the server used last, or 0 if none.
+    In a letter of the server, ``used`` and ``start`` are the checksum and the ``start`` of the client's answer that the
+    server used last, or 0. In ``NEWS`` and ``PLAN``, ``since`` repeats the ``since`` of that answer. In a request and
+    in ``START``, it is the exchange in which that answer was used.
     """
 
     kind: Kind
@@ -137,8 +136,8 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
 def pack(data: Tensor) -> Tensor:
     """Return the numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) for k pulls of K arms.
 
-    With k < K they are k arms and k sums: an arm is sent once for each of its pulls, with its sum at the first and 0 at
-    the others. Else they are ``data`` itself.
+    If k < K they are k arms and k sums: an arm occurs once for each of its pulls, with its sum at the first and 0 at
+    the others. Otherwise they are the K counts and then the K sums.
     """
     counts, sums = data
     if counts.sum() >= len(counts):
@@ -175,7 +174,7 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
 
 
 def without_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return ``letter``, or the shorter one of kind ``SUMS`` if it is an answer with just these ``counts`` (K,)."""
+    """Return ``letter``, or if it is an answer with exactly these ``counts`` (K,), the shorter one of kind ``SUMS``."""
     if letter.kind != Kind.STATISTICS or not counts.any():
         return letter
     own, sums = unpack(letter.numbers, len(counts))
@@ -183,7 +182,7 @@ def without_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def with_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return the answer of which `without_counts` made ``letter``.
+    """Return the answer from which `without_counts` made ``letter``.
 
     Raises:
         Refused: If there are not as many sums as arms with ``counts`` (K,) above 0.

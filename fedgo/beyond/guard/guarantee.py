@@ -328,10 +328,11 @@ def exchange(
     told: bool,
     message: Callable[[Tally], Message[Tally]] = counts_and_sums,
 ) -> tuple[Exploration, Tally]:
-    """Return Phase I with the cost of exchanging its counts and sums, and these counts and sums, (S, K).
+    """Return Phase I with the cost of exchanging its counts and sums, and their totals over all clients, (S, K).
 
-    The cost is charged to the last step of ``exploration``. Counts and sums go up, unless ``told`` says that the server
-    knows them already, and come down to all N = ``clients`` clients, each as a ``message``.
+    Each client sends its counts and sums to the server, unless ``told`` says that the server knows them already. The
+    server sends the totals to all N = ``clients`` clients. ``message`` encodes both. The last step of ``exploration``
+    is charged with the cost.
     """
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape

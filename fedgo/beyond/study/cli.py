@@ -143,7 +143,7 @@ def drop(path: str, option: str, site: str | None) -> None:
 @click.argument("option")
 @click.option("--again", is_flag=True, help="Propose it again after all.")
 def retire(path: str, option: str, again: bool) -> None:
-    """Never propose OPTION again."""
+    """Never propose OPTION again; with --again, propose it after all."""
     Study(path).retire(option, not again)
     _say(f"{'proposed again' if again else 'retired'}: {option}")
 
@@ -151,7 +151,7 @@ def retire(path: str, option: str, again: bool) -> None:
 @_command
 @click.option("--top", type=click.IntRange(min=1), help="Only the best so many.")
 def show(path: str, top: int | None) -> None:
-    """The options, the best estimate first, what is open, and when to stop; with --differ site by site."""
+    """Print the options, best estimate first, the open trials, and when to stop; with --differ site by site."""
     (setup, record), lines = Study(path).content, []
     for site in setup.rows:
         lines.append(as_lines(standings(setup, record, site)[:top], site or "option"))

@@ -46,8 +46,8 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
     """Return the names ``received``, composed.
 
     Raises:
-        TypeError: ``received`` is no list.
-        ValueError: A name is no text, is empty, has a character that cannot be seen, or stands twice.
+        TypeError: ``received`` is not a list.
+        ValueError: A name is not text, is empty, has a character that cannot be printed, or occurs twice.
     """
     remedy = f"give a list of names: {what}s=['north', 'south']"
     require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
@@ -62,7 +62,7 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Options:
-    """The K options of a study and their features, in the user's units; making them checks every entry.
+    """The K options of a study and their features, in the user's units; the constructor checks every entry.
 
     Args:
         names: The K names, each once.
@@ -70,8 +70,9 @@ class Options:
         rows: The features of each option, d numbers within ±1e100, or text of such numbers.
 
     Raises:
-        TypeError: The names or the columns are no list.
-        ValueError: A name is no line of text or stands twice, or a row has other entries; the message says which.
+        TypeError: The names or the columns are not a list.
+        ValueError: A name is not one line of printable text or occurs twice, or a row does not have d such numbers. The
+            message names the entry.
     """
 
     names: tuple[str, ...]
@@ -98,7 +99,7 @@ class Options:
                 counts; then the first column has them.
 
         Raises:
-            TypeError: ``source`` is neither.
+            TypeError: ``source`` is neither a path nor a frame.
             ValueError: The table cannot be read; the message names the option and the remedy.
         """
         if isinstance(source, str | Path):
@@ -150,27 +151,27 @@ def _csv_rows(path: str | Path) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a study is begun with; making one checks every field.
+    """The data with which a study begins; the constructor checks every field.
 
     Args:
         options: The K options and their features.
-        begun: With how many options the study began; those that follow were added later.
-        trials: About how many trials the user can afford; more may follow.
+        begun: The number of options with which the study began; those that follow were added later.
+        trials: The approximate number of trials that the user can afford; more may follow.
         noise: σ, the standard deviation of a reward, from 1e-100 to 1e100.
         method: "advised", "ucb1" or "every arm once"; with a ``surrogate``, any name for it.
         surrogate: A model of the user's own, played like the advised one, or None.
-        sites: Who tries, if several do.
-        centre: A usual reward, or None.
-        spread: By how much options differ, or None.
+        sites: The names of the sites that make trials, if there are several.
+        centre: A usual reward, or None to estimate it from the first rewards.
+        spread: How far rewards usually lie from ``centre``, or None to estimate it.
         reach: A bound on |f − ``centre``| for every option, with which a guard gives certificates, or None.
-        seed: Decides the order of the first options, and ties.
-        differ: Whether the sites have reward functions of their own, of which each is fitted.
-        joined: How many of the sites joined later; they are the last ones.
-        setting: How boldly is played, the numbers of `Advised.setting`; those of the method unless given.
+        seed: The seed of the order of the first options, and of ties.
+        differ: Whether each site has a reward function of its own, which is then fitted for it.
+        joined: The number of sites that joined later; they are the last of ``sites``.
+        setting: The numbers of `Advised.setting`, which say how much is explored; those of the method unless given.
 
     Raises:
-        TypeError: A field is of another kind.
-        ValueError: A field has a value that is not allowed; the message names it, and the remedy.
+        TypeError: A field has the wrong type.
+        ValueError: A field has a value that is not allowed. The message names the field and the remedy.
     """
 
     options: Options
@@ -270,7 +271,11 @@ class Setup:
         return self.sites if self.differ else (None,)
 
     def row(self, site: Any) -> int:
-        """Return the place of the ``site`` among the `rows`; if sites do not differ, it is 0 for each, and for None."""
+        """Return the index of the ``site`` in `rows`, which is 0 for every site, and for None, if sites do not differ.
+
+        Raises:
+            ValueError: The study has no such site.
+        """
         place = self.place(site) if self.differ or site is not None else ""
         return self.sites.index(place) if self.differ else 0
 
@@ -281,11 +286,12 @@ class Setup:
         return None if self.reach is None else Guarantee(self.reach, self.noise, delta)
 
     def changed(self, table: Options | None, given: Mapping[str, Any]) -> "Setup":
-        """Return this setup with the options that were added at the end of the ``table``, another noise if there is no
-        guard, and if sites differ the sites that join, as far as they are ``given`` by name.
+        """Return this setup with the options that the ``table`` adds at its end, and the fields that are ``given``.
+
+        The noise may change if there is no guard, and sites may join if sites differ.
 
         Raises:
-            ValueError: The table has not what the study has, or something else is given otherwise.
+            ValueError: The table lacks an option of the study, or changes one, or another field is given a new value.
         """
         given = {**given, "sites": _names("site", given.get("sites", self.sites))}
         free = ("noise",) * (self.reach is None) + ("sites",) * self.differ

@@ -246,29 +246,29 @@ class Study:
 
     @property
     def sites(self) -> list[str]:
-        """The names of the sites; none unless the study was begun with sites."""
+        """The names of the sites, an empty list if the study was begun without sites."""
         return list(self.content[0].sites)
 
     def standings(self, site: str | None = None) -> list[pure.Standing]:
-        """Return where every option stands, the best estimate first: K of `fedgo.beyond.study.trials.Standing`.
+        """Return the K standings (`fedgo.beyond.study.trials.Standing`), one for each option, the best estimate first.
 
-        ``site`` says at which site, in a study whose sites differ.
+        ``site`` is the site whose estimates are returned, and is needed if sites differ.
         """
         return pure.standings(*self.content, site)
 
     def verdict(self, site: str | None = None) -> str:
-        """Return a sentence that helps to decide when to stop: a certificate in a study with ``reach``, else what the
-        model thinks, which promises nothing.
+        """Return a sentence that helps to decide when to stop: a certificate in a study with ``reach``, else an
+        estimate of the model, which is not guaranteed.
 
-        ``site`` says at which site, in a study whose sites differ. A second sentence says if the sites of a study that
-        fits them as alike seem to differ.
+        ``site`` is the site that the sentence is about, and is needed if sites differ. If a study fits its sites as
+        alike and they seem to differ, a second sentence says so.
         """
         return pure.verdict(*self.content, site)
 
     def to_frame(self, site: str | None = None) -> Any:
         """Return the standings as a pandas frame: a row for each option, whose name is the index.
 
-        ``site`` says at which site, in a study whose sites differ.
+        ``site`` is the site whose estimates are returned, and is needed if sites differ.
         """
         import pandas as pd
 
@@ -283,11 +283,11 @@ class Study:
 
     def plot(self, axes: Any = None, site: str | None = None) -> Any:
         """Draw the estimates with their intervals, the means of the rewards, and certificates if the study has a
-        ``reach``; behind each option stands its number of trials.
+        ``reach``. The label of each option contains its number of trials.
 
         Args:
-            axes: Where to draw; a new figure unless given.
-            site: Whose estimates, if sites differ.
+            axes: The matplotlib axes; those of a new figure unless given.
+            site: The site whose estimates are drawn, needed if sites differ.
 
         Returns:
             The axes.

@@ -249,11 +249,10 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
 
 
 def usual(setup: Setup, record: Record) -> tuple[float, float]:
-    """Return what is a usual reward, and the spread of rewards around it.
+    """Return a usual reward, and the spread of rewards around it: ``setup.centre`` and ``setup.spread`` if given.
 
-    Both are as the setup says. What it does not say is the mean and the standard deviation of the first rewards, as
-    many as the study began with options; the spread of fewer than five rewards, or of equal ones, is 200 times the
-    noise.
+    Otherwise they are the mean of the first ``setup.begun`` rewards, 0 if there are none, and their standard deviation,
+    but at least the noise. With fewer than five rewards, or equal ones, the spread is 200 times the noise.
     """
     rewards = [reward for *_, reward in record.told[: setup.begun]]
     varies = len(rewards) >= 5 and len(set(rewards)) > 1
@@ -269,19 +268,19 @@ def _retired(setup: Setup, record: Record) -> Tensor:
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
-    """Return the trials whose rewards were told for the ``site``; if sites do not differ, all trials told."""
+    """Return the rewards that were told at the ``site``, or all rewards if sites do not differ."""
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)
 
 
 def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
-    """Return for each site and option how often it was ``told``, and the sum of its rewards, (N, K) each."""
+    """Return for each site and option the number of rewards in ``told``, and their sum, (N, K) each."""
     each = [_tally(setup, [row for row in told if row[1] == site]) for site in setup.sites]
     return Tally(*(torch.stack(column) for column in zip(*each, strict=True)))
 
 
 def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
-    """Return for each option how often it was ``told``, and the sum of its rewards minus ``centre`` or 0, (K,) each."""
+    """Return for each option the number n of its rewards in ``told``, and their sum minus n·``centre``, (K,) each."""
     arm = torch.tensor([setup.number_of[option] for option, *_ in told], dtype=torch.int64)
     reward = torch.tensor([reward - (centre or 0.0) for *_, reward in told], dtype=torch.float64)
     none = torch.zeros(len(setup.options.names), dtype=torch.float64)

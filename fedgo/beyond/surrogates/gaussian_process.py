@@ -44,7 +44,7 @@ class FittedModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, arms: Tensor) -> "FittedModel":
-        """Return the posterior of ``model`` at ``arms``."""
+        """Return the posterior of a fitted BoTorch ``model`` with one output at ``arms`` (K, d_x)."""
         with torch.no_grad():
             posterior = model.posterior(arms)
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))

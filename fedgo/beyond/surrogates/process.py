@@ -58,17 +58,17 @@ class Prior(NamedTuple):
         return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
 
     def at(self, places: Tensor) -> "Prior":
-        """Return the prior of the points at the ``places`` (m,)."""
+        """Return the prior of the points with the numbers ``places`` (m,)."""
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
     def same(self, other: "Prior") -> Tensor:
-        """Return whether each of these n points is of the site of each of the m points of ``other``, (n, m) bool."""
+        """Return whether a point of this prior (n) and one of the ``other`` (m) are of one site, (n, m) bool."""
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
     def covariance(self, other: "Prior") -> Tensor:
-        """Return the covariance of each of these n points with each of the m points of ``other``, (n, m)."""
+        """Return the covariance of each point of this prior (n) with each of the ``other`` (m), (n, m)."""
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
             return covariance
@@ -103,7 +103,7 @@ def in_cube(arms: Tensor) -> Tensor:
 
 
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
-    """exp(−½‖x − x′‖²) of ``inputs`` (n, d_x) and ``others`` (m, d_x), (n, m)."""
+    """Return the kernel exp(−½‖x − x′‖²), (n, m), of each x in ``inputs`` (n, d_x) and x′ in ``others`` (m, d_x)."""
     square = inputs.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * inputs @ others.mT
     return square.clamp(min=0).div(-2).exp()
 
