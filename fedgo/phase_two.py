@@ -109,7 +109,7 @@ class EventTriggered:
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> EventState:
-        """Return the state before Phase II: Σ = λI and b = ΔΣ = Δb = 0 for each learner and the server."""
+        """Return the state before Phase II, without data: Σ = λI and b = ΔΣ = Δb = 0 for each learner."""
         runs, _, arms, _ = self.features.shape
         return self.resume(Tally.blank(runs, arms))
 
@@ -148,7 +148,7 @@ class EventTriggered:
         return self.optimism(state.posterior, state.known)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return whether the event of line 6 fires after each learner pulls its ``arm`` (S, M), (S, M) bool."""
+        """Return whether pulls times log-ratio exceed γ (line 6) after each learner's ``arm`` (S, M), (S, M) bool."""
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 

@@ -208,7 +208,7 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: KernelState) -> Tensor:
-    """Return the variance of each arm, (S, N, K): that of the posterior and what the dictionary leaves out."""
+    """Return each arm's variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ for each client, (S, N, K)."""
     return state.posterior.variance + state.rest
 
 

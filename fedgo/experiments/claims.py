@@ -83,7 +83,7 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 
 
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
-    """Return the verdict on ``claim`` from the frame ``runs``, and the parts that it rests on."""
+    """Return the verdict on ``claim`` and the parts that decide it, given the frame ``runs`` of `outcomes`."""
     parts = []
     for problem, ours, other in product(claim.problems, claim.ours, claim.others or ("",)):
         label, above, below = f"{ours} / {other}", (ours, claim.quantity), (other, claim.quantity)

@@ -96,9 +96,9 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
 
 
 def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
-    """Return the player of Fed-GO-UCB with other constants.
+    """Return a player of Fed-GO-UCB that changes the constants given here, with the setting tuned on Hartmann6.
 
-    Its traces are cut to the number of pulls with the shortest Phase I, so that all have the same length.
+    Its traces are cut to T₀ + NT pulls with the shortest T₀ of all such players, so that they have the same length.
 
     Args:
         tune: The study that has chosen the setting.

@@ -20,9 +20,9 @@ BATCH = 50  # runs that are played at a time
 
 @until_written
 def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
-    """Return the settings that each rung of a choice judged, the best first.
+    """Return the settings that each round of successive halving compared, the best first.
 
-    The choice is that of the player ``player`` on the regimes ``group`` in the study ``study``.
+    The rounds are those in which ``study`` chose the setting of ``player`` on the regimes ``group``.
     """
     return STUDIES[study].choice(known(study), player, group).ranked
 

@@ -102,7 +102,7 @@ BILLS = Listing(
 
 
 def sizes(**changes: tuple[int, ...]) -> list[Regime]:
-    """Return a regime of Hartmann6 for each combination of the values in ``changes``, by the names of sizes."""
+    """Return a regime of Hartmann6 for each combination of the values of the fields of `Regime` in ``changes``."""
     return [Regime("hartmann6", **dict(values)) for values in grid(**changes)]
 
 

@@ -59,7 +59,8 @@ def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
 def formatted(value: float, digits: int = 2) -> str:
     """Return ``value`` as text with ``digits`` significant digits.
 
-    Absolute values from 0.001 to 99,999 are plain digits with commas, others are TeX in the form a·10ᵇ. NaN is "–".
+    Zero and absolute values from 0.001 to 99,999 are plain digits with commas, others are TeX in the form a·10ᵇ, and
+    infinity is TeX too. NaN is "–".
     """
     if math.isnan(value):
         return "–"

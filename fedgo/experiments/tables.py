@@ -110,7 +110,7 @@ class Frequency(NamedTuple):
 
 
 def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
-    """Return the frequency of failures with its interval.
+    """Return the frequency of failures with its exact (Clopper–Pearson) 95 % interval.
 
     Args:
         failures: The number of failures, or a boolean tensor with an entry for each run.

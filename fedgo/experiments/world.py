@@ -37,7 +37,7 @@ class Entry:
         return (make.func, make.args, make.keywords, *about) if isinstance(make, partial) else (make, *about)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether ``other`` makes the same problem, as a copy from another process does."""
+        """Return whether ``other`` has equal parts, so that an entry equals its copy from another process."""
         return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
 
 

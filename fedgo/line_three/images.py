@@ -50,8 +50,9 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 class Images(NamedTuple):
     """The confidence balls of M learners with each of V views, in terms of the m arms that a learner has pulled.
 
-    With the gradients of the arms ``pulled`` (V, M, m) as rows of G, the ball of a learner has the centre ŵ = ŵ₀ +
-    Gᵀ·``centre``, with ``centre`` (V, M, m). Its image for the arm x has the matrix C_x = A_xA_xᵀ/λ −
+    ``view`` holds what depends on ŵ₀ only, and A_x is the map of the module's equation. With the gradients of the arms
+    ``pulled`` (V, M, m) as rows of G, the ball of a learner has the centre ŵ = ŵ₀ + Gᵀ·``centre``, with ``centre``
+    (V, M, m). Its image for the arm x has the matrix C_x = A_xA_xᵀ/λ −
     A_xGᵀ·``weight``·GA_xᵀ, with ``weight`` (V, M, m, m). ``lam`` is λ and ``beta`` is β.
     """
 

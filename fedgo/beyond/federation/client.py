@@ -69,7 +69,7 @@ class Memory(NamedTuple):
 
     @property
     def answered(self) -> Exchange:
-        """The last exchange with an answer."""
+        """The last exchange that this client answered or applied."""
         return self.applied if self.reply is None else self.reply.exchange
 
 
@@ -237,9 +237,13 @@ class Client:
         return self._answered(letter, memory, memory.unsent + memory.sent)
 
     def _answered(self, letter: Letter, memory: Memory, data: Tensor) -> Memory:
-        """Return ``memory`` with an answer of ``data``, if what the server has used is what this client knows of.
+        """Return ``memory`` with ``data`` (2, K) as the answer to ``letter``.
 
-        If the server knows another start of a client that has never heard of a used answer, that start's file is lost.
+        If the server used answers of an earlier start of this client, and this start has none confirmed, then the
+        earlier file is lost: a warning says so.
+
+        Raises:
+            Refused: If the server used another last answer than this client knows of.
         """
         me, confirmed = f"client {self.me}", letter.since
         agreed = letter.since == memory.confirmed or self._is_of_last_answer(letter)

@@ -65,7 +65,7 @@ def loopback() -> int:
 
 
 class Site:
-    """A client at its site; what it pulled and earned goes to a file in ``folder`` there, and not to the server."""
+    """A client in a process at its site, which writes each pull and its reward to a file in ``folder`` on this site."""
 
     def __init__(self, make: str, options: dict[str, Any], folder: str) -> None:
         self.make, self.options, self.folder = make, options, folder

@@ -32,7 +32,7 @@ class ClientModel:
 
     @classmethod
     def around(cls, plan: Plan, w0: Tensor) -> "ClientModel":
-        """Return the model at ŵ₀ = ``w0`` (d_w,), in coordinates of the arms' gradients there, before any reward."""
+        """Return the model without data, linearised at ŵ₀ = ``w0`` (d_w,), with compressed gradients as features."""
         assert plan.network is not None
         features = compress(plan.network.gradients(w0, plan.arms)).features
         offsets, size = plan.network.values(w0, plan.arms), plan.network.size

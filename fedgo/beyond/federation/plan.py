@@ -118,7 +118,7 @@ class Plan:
 
     @property
     def due(self) -> int:
-        """The most pulls that an answer may claim: with a fitting the T₀ + NT of the whole federation."""
+        """The most pulls that an answer may contain: 10⁸, and with a fitting at most T₀ + NT, those of all clients."""
         if self.fitting is None:
             return MOST_PULLS
         return min(MOST_PULLS, self.length + self.clients * self.fitting.rounds)
@@ -221,8 +221,11 @@ def _require_memory(arms: int) -> None:
 
 
 def _in_words(content: Any) -> str:
-    """``content`` in words that are the same in every process: functions by their names, tensors by their bytes, equal
-    numbers alike. A ``ValueError`` for what has none."""
+    """Return ``content`` as text that is the same in every process, from which the plan's fingerprint is computed.
+
+    Functions appear by name, tensors by their bytes, and equal numbers alike. Content without such a text, for instance
+    a lambda, raises a ``ValueError``.
+    """
     if isinstance(content, Tensor):
         return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"
     if isinstance(content, list | tuple):

@@ -183,7 +183,7 @@ class ExactIntervals(Bounds):
 def exact_intervals(
     problem: Problem, start: Start, value: float, sigma: float | None = None, delta: float = 0.1
 ) -> ExactIntervals:
-    """Return the intervals of Theorem S at the ŵ₀ of ``start``, with a λ that a client can compute and a bias of σ.
+    """Return the intervals of Theorem S at the ŵ₀ of ``start``, with `computable_lam` as λ and σ as bound on the bias.
 
     Args:
         problem: S runs of a bandit problem.

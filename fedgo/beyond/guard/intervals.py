@@ -24,11 +24,11 @@ _ROUNDING = 1e-9
 
 
 class Interval(NamedTuple):
-    """The interval [L, U] for the mean reward of each of K arms, and what the event counts for a pull of the arm.
+    """The confidence interval [L, U] for the mean reward f(x) of each of K arms.
 
-    ``lower`` is L, ``upper`` is U, and ``gain`` is the log-ratio that the next pull of the arm adds to the client's sum
-    for the event, (..., K) each. L > U means that the interval is empty, so that the bounds on f and on the noise with
-    which it was made are refuted.
+    ``lower`` is L, ``upper`` is U, and ``gain`` is the log-ratio of determinants that the next pull of the arm adds to
+    the client's sum, which triggers a synchronisation, (..., K) each. If L > U, the interval is empty, and the bounds
+    on f and on the noise from which it was computed are refuted.
     """
 
     lower: Tensor

@@ -101,7 +101,7 @@ class Optimist:
         return state.interval.upper
 
     def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return each client's ``certificate`` of pulling ``arm`` (S, N), and whether its bounds are ``refuted``."""
+        """Return each client's ``certificate`` q of its ``arm``, and ``refuted``: is its band empty for an arm? (S, N)"""
         return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ class Optimist:
         return pulls * (state.gain + of_arm(state.interval.gain, arm)) > self.gamma
 
     def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
-        """Return the state in which the pulls of the clients in ``turn`` are counted and their rewards added up."""
+        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and saw ``reward``, (S, N) each."""
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)

@@ -309,7 +309,7 @@ class Setup:
 
 
 def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remedy: str) -> None:
-    """Refuse what comes ``after`` unless it begins with what was there ``before``."""
+    """Raise a ``ValueError`` with the ``remedy`` unless the list ``after`` begins with the entries of ``before``."""
     for was, now in zip_longest(before, after[: len(before)]):
         if was != now:
             raise ValueError(f"in the {what} {was!r} has become {now!r}: {remedy}")
