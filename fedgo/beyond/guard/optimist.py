@@ -101,7 +101,7 @@ class Optimist:
         return state.interval.upper
 
     def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return each client's ``certificate`` q of its ``arm``, and ``refuted``: is its band empty for an arm? (S, N)"""
+        """Return each client's ``certificate`` q of ``arm``, and ``refuted``: is its band empty for an arm? (S, N)"""
         return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
