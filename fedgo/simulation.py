@@ -51,9 +51,13 @@ class Learner(Protocol[LearnerState]):
         """Return the state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, (S, M) each."""
 
     def synchronise(self, state: LearnerState, star: Star, when: When) -> LearnerState:
-        """Return the state after the learners of the runs ``when.run`` exchanged their data.
+        """Return the state after the learners of some of the runs have exchanged their data.
 
-        The messages go over ``star``, which counts their scalars at the steps ``when.step``.
+        Args:
+            state: The state of the learners of all S runs.
+            star: The network by which the learners send their messages. Its methods `Star.collect`, `Star.broadcast`
+                and `Star.ask` add the scalars of each message to its ledger (S, steps), unless it is not ``charged``.
+            when: The R runs that synchronise, and the step of each at which its scalars are counted, (R,) each.
         """
 
 

@@ -78,7 +78,16 @@ _OLDER = "it is late, or this side or the server is from an older file: load the
 
 
 class Client:
-    """Client ``me`` (0 to N − 1) of ``plan``."""
+    """The client number ``me`` of a federation: it proposes arms, learns rewards and answers the server's letters.
+
+    Args:
+        plan: The public plan.
+        me: The number of this client, 0 to N − 1.
+
+    Raises:
+        TypeError: ``plan`` is no `Plan`, or ``me`` is no whole number.
+        ValueError: ``me`` is not from 0 to N − 1.
+    """
 
     _model: ClientModel | None = None  # in Phase I there is none, and none where the server plans
 
@@ -102,7 +111,7 @@ class Client:
 
     @property
     def exploring(self) -> bool:
-        """Whether Phase I is not over: ŵ₀, or what the server plans, is not known yet."""
+        """Whether this client is in Phase I, which ends when it gets ŵ₀ or its first share of a plan."""
         return self.memory.applied == self.plan.known_exchange
 
     @property
@@ -112,7 +121,7 @@ class Client:
 
     @property
     def pulls(self) -> int:
-        """The number of rewards that this client was told, Phase I included."""
+        """The number of rewards that `tell` has stored, Phase I included."""
         return self.memory.pulls
 
     @on_cpu
@@ -120,7 +129,7 @@ class Client:
         """Return the arm to pull next; it stays the same until ``tell`` is called.
 
         Raises:
-            RuntimeError: If Phase I is over here and ŵ₀ has not come, with a network.
+            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
         """
         memory = self.memory
         if self._model is not None:
@@ -133,15 +142,22 @@ class Client:
 
     @on_cpu
     def tell(self, arm: int, reward: float) -> bool:
-        """Learn that ``arm`` gave ``reward``, and return whether to ask the server for an exchange.
+        """Store the ``reward`` of a pull of ``arm``, and return whether to ask the server for an exchange.
 
-        With the paper's network that is the event of line 6. With a share of a plan it is true once the epoch has to
-        end, and from then on. Any arm may be told, not only the one that was asked for, except in Phase I with a
-        network, which is uniform.
+        With the paper's network, it is true after a pull that fulfils the condition of line 6 of Algorithm 1, or that
+        completes Phase I. With a share of a plan, it is true once this client has made its pulls of the epoch, and from
+        then on. The arm may be another than the one that `ask` returned, except in Phase I with a network, whose arms
+        are drawn uniformly.
+
+        Args:
+            arm: The number of the arm, 0 to K − 1.
+            reward: Its reward, within ±10¹⁰⁰.
 
         Raises:
-            ValueError: If the reward is not finite or beyond ±10¹⁰⁰, if the arm does not exist or is not the one of
-                Phase I, or if more pulls would wait for the server than it may be told.
+            TypeError: ``arm`` is no whole number, or ``reward`` is no number.
+            ValueError: The reward is not finite or beyond ±10¹⁰⁰; the arm does not exist, or is not the one that `ask`
+                returned in Phase I with a network; or the server has not used so many pulls of this client that no
+                answer may carry one more.
         """
         self._require_arm(arm)
         remedy = f"give a finite number, within ±{HUGE:g}"
@@ -163,7 +179,12 @@ class Client:
 
     @on_cpu
     def retire(self, arm: int, retired: bool = True) -> None:
-        """Do not ask for ``arm`` again, or (``retired`` false) again after all; one arm has to remain."""
+        """Exclude ``arm`` from what `ask` returns, or include it again if ``retired`` is False.
+
+        Raises:
+            TypeError: ``arm`` is no whole number.
+            ValueError: The arm does not exist, or no arm would remain.
+        """
         self._require_arm(arm)
         mask = self.memory.retired.index_fill(0, torch.tensor(int(arm)), retired)
         require(not bool(mask.all()), "the arms that remain", 0, "keep at least one")
@@ -184,7 +205,10 @@ class Client:
         earlier start of this client, whose file is lost. What follows on all others is in the table `CLIENT`.
 
         Raises:
-            Refused: If the letter does not fit; then nothing has changed.
+            Refused: The letter is damaged, or of another plan or federation; it is for another client, or is itself a
+                client's answer; it does not follow in this state (`CLIENT`) or on the last exchange, for instance
+                because it or this client is from an older file; or the handler of its kind refuses its numbers. Then
+                nothing has changed.
         """
         memory, plan, answered = self.memory, self.plan, self.memory.answered
         letter = wire.decode(received, plan.fingerprint, memory.federation)
@@ -273,7 +297,10 @@ class Client:
         """Begin the client's new share of the plan in ``letter``, and keep the pulls since the client's answer.
 
         Raises:
-            Refused: If the share has no or too many arms, an arm is unknown, or the number of pulls is not positive.
+            Refused: If the public plan has no fitting; if the letter belongs to another exchange than the one that this
+                client answered last, builds on another than it applied last, or follows on another answer than its last
+                (`_informed`); if the share has no arm or more than the plan's ``due``; if an entry is not a whole
+                number from 0 on; if an arm is not below K; or if the number of pulls is not at least 1.
         """
         memory, numbers, arms = self.memory, letter.numbers, len(self.plan.arms)
         informed = self._informed(letter, memory.used + memory.sent)

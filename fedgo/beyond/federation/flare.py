@@ -32,10 +32,17 @@ Reward = Callable[[int, int], float]  # of an arm at a step
 
 
 def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
-    """Return the plan and the rewards that the function named ``make``, "module:function", makes of ``options``.
+    """Return the plan and the rewards that a function named in the job makes, if this machine allows the function.
+
+    Args:
+        make: The name of the function, "module:function".
+        options: The keyword arguments with which it is called.
+
+    Returns:
+        The plan, and a function that returns the reward of an arm at a step.
 
     Raises:
-        ValueError: If this machine does not allow the function.
+        ValueError: ``make`` is not in the environment variable ``FEDGO_MAKES`` of this machine.
     """
     allowed = os.environ.get("FEDGO_MAKES", "").split(",")
     remedy = f"this machine allows {allowed}: its owner can set FEDGO_MAKES"
@@ -45,7 +52,11 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
 
 
 def writable(folder: str) -> Path:
-    """Return the path of ``folder``; a ``ValueError`` if it is not below the folder that this machine allows."""
+    """Return the path of ``folder``, which is relative to the folder in which this machine lets jobs write.
+
+    Raises:
+        ValueError: ``FEDGO_FOLDER`` is not set on this machine, or ``folder`` is not below it.
+    """
     allowed = os.environ.get("FEDGO_FOLDER", "")
     path = (Path(allowed) / folder).resolve()
     remedy = f"this machine allows what is below {allowed!r}: its owner can set FEDGO_FOLDER"
@@ -80,9 +91,10 @@ class Site:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def turn(self, step: int) -> bool:
-        """Ask, pull and tell at ``step``, and return whether the client calls for an exchange.
+        """Make one pull at ``step``, store its reward, and return whether the client asks for an exchange.
 
-        NVFlare lets a call whose time is over go on here, so that a lock keeps the next one apart.
+        When a call exceeds its time limit, NVFlare lets it go on at the site. A lock therefore makes the next call
+        wait.
         """
         with self.lock:
             arm = self.client.ask()
@@ -94,7 +106,7 @@ class Site:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, letter: bytes) -> bytes | str:
-        """Return the client's answer to ``letter``, empty if there is none, or its words if it refuses the letter."""
+        """Return the client's answer to ``letter``: bytes, empty if it has none, or a text that says why it refuses."""
         with self.lock:
             try:
                 return self.client.answer(letter) or b""
@@ -103,10 +115,11 @@ class Site:
 
 
 class Remote:
-    """A site as the server sees it: each call has a time ``limit``, in seconds.
+    """A proxy by which the server calls a site; each call has a time ``limit`` in seconds.
 
-    A site that has let a call pass is silent, and is not called again for ten times as long. Its letters and answers
-    are counted and weighed, and the ``seconds`` that each answer took are kept.
+    If a call of a site fails or exceeds the limit, the server does not call that site for ten times the limit. The
+    proxy counts the ``letters`` in both directions and their ``bytes``, and keeps the ``seconds`` that each answer
+    took.
     """
 
     def __init__(self, proxy: Any, limit: float) -> None:
@@ -115,7 +128,11 @@ class Remote:
         self.letters, self.bytes = 0, 0
 
     def call(self, name: str, argument: Any) -> Any:
-        """Return what the method ``name`` of the site returns, None from a silent site, or words if none comes."""
+        """Return what the site's method ``name`` returns for ``argument``.
+
+        If the call fails, a text says why. If the site failed a short time before, it is not called, and None is
+        returned.
+        """
         if time.monotonic() < self.again:
             return None
         try:
@@ -125,7 +142,11 @@ class Remote:
             return f"no answer: {error}"
 
     def answer(self, letter: bytes) -> bytes | None:
-        """Return the site's answer to ``letter``, or raise ``Refused`` with its words."""
+        """Return the site's answer to ``letter``, or None if it has none or is not called.
+
+        Raises:
+            Refused: The site refused the letter, or the call failed; the message is the text that says why.
+        """
         begun = time.monotonic()
         reply = self.call("answer", letter) or b""
         must(isinstance(reply, bytes), str(reply))
@@ -181,6 +202,9 @@ class Hub:
 
 
 def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> CollabRecipe:
-    """Return the job of ``hub`` with ``clients`` sites, which goes on while ``needed`` of them, or all, are there."""
+    """Return NVFlare's job called ``name``, of ``hub`` and ``clients`` sites.
+
+    ``needed`` is the least number of sites with which NVFlare runs the job; all of them if it is None.
+    """
     site = Site(hub.make, hub.options, hub.folder)
     return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

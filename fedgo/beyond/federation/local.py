@@ -30,7 +30,14 @@ class Answers(Protocol):
 def at_random(share: float, seed: int = 0) -> Silence:
     """Return a rule by which each client is silent in each exchange with the probability ``share``.
 
-    The draws are independent, and ``seed`` names them.
+    The draws are independent; the same ``seed`` gives the same draws.
+
+    Returns:
+        A function of the client's number and the exchange's number, which returns whether the client is silent.
+
+    Raises:
+        TypeError: ``share`` is no number.
+        ValueError: ``share`` is not from 0 to 1.
     """
     number("share", share, "give a probability", least=0, below=1 + 1e-12)
 
@@ -67,6 +74,9 @@ def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None =
 
     Returns:
         The words of each refusal, by client, as in `converse`.
+
+    Raises:
+        ValueError: The number of ``clients`` is not that of the plan.
     """
     require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
     words = {}
@@ -103,7 +113,12 @@ def play(
         turns: The client whose turn each step of Phase II is, (steps,) int64; round robin if it is None.
         silent: Who does not answer in Phase II, as in `converse`.
         together: Whether all clients of a round pull before any of them learns. They synchronise at the end of a round
-            in which the event of any of them has fired.
+            in which any of them asks for an exchange (`Client.tell`).
+
+    Raises:
+        TypeError: A problem is no `Problem`, ``turns`` is not int64, or ``steps`` is no whole number.
+        ValueError: The number of problems is not 1 or N; a problem has several runs or other arms than the plan; the
+            problems differ in run or seed; ``steps`` is below 1; or ``turns`` has another shape or names no client.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
     number_given = len(problems)

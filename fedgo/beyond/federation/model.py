@@ -20,10 +20,12 @@ from fedgo.simulation import largest
 
 @dataclass(frozen=True)
 class ClientModel:
-    """`fedgo.phase_two.EventTriggered`, lines 3–6 of Algorithm 1, of one run and one client, around ŵ₀.
+    """The model by which one client of the paper's algorithm plays Phase II (lines 3–6 of Algorithm 1).
 
-    The ``offsets`` f_x(ŵ₀) (K,) are taken from rewards before they are summed. The ``state`` has axes (1, 1, …) for the
-    run and the client.
+    Args:
+        learner: `fedgo.phase_two.EventTriggered` for one run and one client, linearised at ŵ₀.
+        offsets: The predictions f_x(ŵ₀) of the K arms, (K,). A client subtracts them from rewards before it sums them.
+        state: The learner's state, whose first two axes, of length 1 each, are the run and the client.
     """
 
     learner: EventTriggered
@@ -40,9 +42,12 @@ class ClientModel:
         return cls(learner, offsets, learner.begin())
 
     def knowing(self, base: Tensor, own: Tensor) -> "ClientModel":
-        """Return the model that knows the pulls of all, ``base`` (2, K), and then learns its ``own`` (2, K).
+        """Return the model that has learned the synchronised pulls, and then the client's later pulls one by one.
 
-        Both are counts and sums of residuals. Each of its own pulls is learned with the mean of its arm.
+        Args:
+            base: The counts and the sums of residuals of all clients at the last synchronisation, (2, K).
+            own: The counts and the sums of residuals of this client's pulls since then, (2, K). The model learns each
+                of these pulls with the mean reward of its arm, because single rewards are not stored.
         """
         model = replace(self, state=self.learner.resume(Tally(*base.unsqueeze(1))))
         means = self.offsets + own[1] / own[0]
@@ -51,7 +56,15 @@ class ClientModel:
         return model
 
     def best(self, retired: Tensor, order: Tensor) -> int:
-        """Return the arm with the largest index, none that is ``retired`` (K,); ``order`` (K,) decides ties."""
+        """Return the number of the arm with the largest index among those that are not retired.
+
+        Args:
+            retired: Whether each arm is retired, (K,) bool.
+            order: The order of arms that tie, (K,): of these, the one with the largest number is taken.
+
+        Raises:
+            ValueError: The index of an arm is NaN.
+        """
         index = self.learner.index(self.state)[0, 0]
         return int(largest(index.masked_fill(retired, -torch.inf), order))
 
@@ -66,8 +79,14 @@ class ClientModel:
 
 
 class Course(NamedTuple):
-    """A public plan: the ``arms`` (L,) from client ``turn`` on, the ``length`` of the epoch, and the ``weights`` from
-    which the next fit begins, ŵ of a network's."""
+    """The plan of one epoch, which the server makes for all clients.
+
+    Args:
+        arms: The L arms to pull, (L,) int64; the clients take them in turn.
+        length: The number of pulls by all clients after which the epoch ends.
+        turn: The client that takes the first arm.
+        weights: The weights ŵ of the last fit of a network, (d_w,), from which the next fit begins; else (0,).
+    """
 
     arms: Tensor
     length: int
@@ -76,12 +95,22 @@ class Course(NamedTuple):
 
 
 def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = ()) -> Course:
-    """Return what is planned on the data ``total`` (2, K) of all, by the server and by whoever else is told them.
+    """Return the plan of the next epoch, which anyone with the same data and weights can recompute.
 
-    If the clients differ, ``each`` has the data (2, K) of every client, which are fitted in place of the ``total``.
-    If the fit fails, a warning says why, and independent arms are fitted in its place; an ``ImportError`` and a
-    ``MemoryError`` are raised (`why_it_failed`). Without data, or if that fit fails too, Phase I goes on. The plan is
-    never longer than what is left of the T₀ + NT pulls; where nothing is left, it has an arm for each client.
+    If the fit fails, a warning says why, and independent arms are fitted instead. If there are no data, or if the
+    second fit fails too, the arms of Phase I are planned again. A plan made from a fit is never longer than what is
+    left of the T₀ + NT pulls; if nothing is left, it has at most N arms.
+
+    Args:
+        plan: The public plan of the federation, with a fitting.
+        weights: The weights of the last fit of a network, (d_w,), or (0,) if there is none.
+        total: The counts and sums of all clients together, (2, K).
+        each: If the clients differ, the counts and sums of every client, N times (2, K), which are fitted in place of
+            ``total``.
+
+    Raises:
+        ImportError: A library that the fit needs is missing.
+        MemoryError: The fit needs more memory than there is.
     """
     assert plan.fitting is not None
     how, pulls, sigma = plan.fitting.how, int(total[0].sum()), plan.fitting.sigma

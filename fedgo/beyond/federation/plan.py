@@ -29,13 +29,23 @@ MOST_PULLS = 10**8  # of one client in a federation: one pull each second for th
 
 @dataclass(frozen=True)
 class Fitting:
-    """A surrogate in epochs that the server plans and fits, T = ``rounds`` of each client, σ = ``sigma``.
+    """A method for a `Plan` by which the server fits a surrogate to the data of all clients and plans each epoch.
 
-    It is played as this book advises unless ``how`` says otherwise: arm for arm as `fedgo.beyond.epochs.surrogate_ucb`,
-    but counts go up as well, and down goes each client's share of the plan. A network's fit begins at the last ŵ.
+    The clients pull the same arms as with `fedgo.beyond.epochs.surrogate_ucb`. Each client sends the counts and the
+    sums of its rewards, and the server sends each client its share of the plan. The fit of a network begins at the last
+    ŵ.
 
-    If the clients ``differ``, the server does not fit one reward function to the data of all, but one for each client
-    (`fedgo.beyond.surrogates.sites.Sites`), and plans for each client by its own. The letters are as long as before.
+    Args:
+        sigma: The standard deviation σ of the noise of one reward.
+        rounds: The number T of pulls of each client in Phase II.
+        how: The surrogate and the rules of play; what this book advises unless given.
+        differ: Whether the clients have different reward functions. If so, the server fits one function for each client
+            (`fedgo.beyond.surrogates.sites.Sites`) and plans for each client by its own.
+
+    Raises:
+        TypeError: ``how`` is no `Advised`, ``differ`` is no bool, or ``sigma`` or ``rounds`` is no number.
+        ValueError: ``sigma`` is not positive, ``rounds`` is out of range, or ``differ`` is given with another surrogate
+            than the advised one.
     """
 
     sigma: float
@@ -45,7 +55,7 @@ class Fitting:
 
     @property
     def surrogate(self) -> Surrogate:
-        """Return what is fitted."""
+        """The surrogate that the server fits: `Sites` if the clients differ, else that of ``how``."""
         return Sites() if self.differ else self.how.surrogate
 
     def __post_init__(self) -> None:
@@ -62,12 +72,30 @@ class Fitting:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is public: ``arms`` (K, d_x) float64, N = ``clients``, what is played, and how Phase I goes.
+    """The public plan of a federation, which the server and all clients hold before they exchange anything.
 
-    That is a ``fitting``, or the paper's algorithm with a ``network``, the class F, and ``settings``, whose encoding is
-    "counts" as letters are counts and sums. ``length`` is T₀, the pulls of Phase I, dealt to the clients in turn, with
-    a fitting as many as this book advises unless given; ``seed`` and ``run`` name the streams of random numbers, so
-    that a plan made twice is the same plan. A ``ValueError`` for what does not fit.
+    It plays either the paper's algorithm (``network``) or a surrogate (``fitting``); exactly one of the two is given.
+
+    Args:
+        arms: The features of the K arms, (K, d_x) float64.
+        settings: The settings of the paper's algorithm. Their encoding is "counts", because clients send counts and
+            sums.
+        clients: The number N of clients.
+        network: The class F of reward functions, for the paper's algorithm.
+        length: The number T₀ of pulls in Phase I, dealt to the clients in turn. With a fitting, 0 stands for as many as
+            this book advises.
+        langevin: The settings of the oracle that fits ŵ₀ (Algorithm 2).
+        seed: The seed of all random numbers. Equal plans draw equal numbers.
+        run: The number of the run, which together with the seed names the random numbers.
+        fitting: The surrogate and how it is played.
+
+    Raises:
+        TypeError: An argument is of another kind than listed.
+        ValueError: The shape of the arms is not (K, d_x) or a feature is not finite; the encoding is not "counts";
+            ``clients``, ``length``, ``seed`` or ``run`` is out of range; both or none of ``network`` and ``fitting``
+            are given; the clients are to differ and there is only one; the network has another d_x than the arms; the
+            matrices of the paper's algorithm do not fit into memory; or a part of the plan, for instance a lambda, has
+            no name that is the same in every process.
     """
 
     arms: Tensor
@@ -113,7 +141,7 @@ class Plan:
 
     @property
     def known_exchange(self) -> Exchange:
-        """The last exchange that all know before a letter is sent: without a network the first, else none."""
+        """The exchange that server and clients take as done at the start: number 1 with a fitting, else ``NEVER``."""
         return NEVER if self.network is not None else Exchange(1)
 
     @property
@@ -145,7 +173,10 @@ class Plan:
         return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
 
     def first_share(self, client: int) -> tuple[Tensor, int]:
-        """Return the arms (n,) of ``client`` in Phase I, and after how many pulls it calls, with a network n."""
+        """Return the arms (n,) of ``client`` in Phase I, and after how many of its pulls it asks for an exchange.
+
+        With a network this number is n.
+        """
         if self.network is None:
             return self.share(client, self.first, self.length, 0)
         own = self.first[client :: self.clients]
@@ -167,12 +198,13 @@ class Plan:
         return without_counts(letter, self.foretold(letter)).encode(self.fingerprint)
 
     def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
-        """Return the arms of ``client`` in a plan, one at least, and after how many of its own pulls it calls.
+        """Return the arms (n,) of ``client`` in a plan, n ≥ 1, and after how many of its pulls it asks for an exchange.
 
         Args:
             client: The client, 0 to N − 1.
             planned: The arms (L,) of the plan; the clients take them in turn.
-            length: The length of the epoch. The client calls once this many pulls are made, if all take turns.
+            length: The number of pulls of all clients in the epoch. If all take turns, the client asks for an exchange
+                when this many pulls are made.
             turn: The client that takes the first of the ``planned`` arms.
         """
         seat = (client - turn) % self.clients
@@ -180,10 +212,15 @@ class Plan:
         return own, max(0, -(-(length - 1 - seat) // self.clients)) + 1
 
     def oracle(self, data: Tensor) -> Tensor:
-        """Return ŵ₀ (d_w,) by Algorithm 2 on the counts and sums ``data`` (2, K) of Phase I, a pull as its arm's mean.
+        """Return the weights ŵ₀ (d_w,) that Algorithm 2 fits to the rewards of Phase I.
+
+        Args:
+            data: The counts and the sums of rewards of all clients in Phase I, (2, K). Each pull enters with the mean
+                reward of its arm, because single rewards are not sent.
 
         Raises:
-            ValueError: If the rewards y are not of order 1 and ŵ₀ is no better than a constant; it names (y − m)/s.
+            ValueError: The fit is no better than a constant. The message gives the mean m and the standard deviation s
+                of the rewards y, and advises to begin anew with (y − m)/s.
         """
         assert self.network is not None
         counts, sums = data
@@ -203,7 +240,7 @@ class Plan:
 
     @cached_property
     def order_of_ties(self) -> Tensor:
-        """Every client's own order of arms whose index is the same, (N, K)."""
+        """The order in which each client prefers arms that tie, (N, K): it takes the arm with the largest number."""
         source = generator(self.seed, self.run, "order of ties")
         return torch.rand(self.clients, len(self.arms), generator=source, dtype=torch.float64)
 

@@ -107,7 +107,11 @@ class Server:
 
     @on_cpu
     def begin(self) -> None:
-        """Open an exchange, unless one is open: the end of Phase I, or a synchronisation."""
+        """Open an exchange, which is the end of Phase I or a synchronisation; do nothing if one is open.
+
+        Raises:
+            ValueError: The number of the exchange would exceed 2³¹ − 1.
+        """
         step = SERVER.get((self.state, Call.BEGIN))
         if step is not None:
             self.desk = step.handler(self)
@@ -121,7 +125,11 @@ class Server:
 
     @on_cpu
     def letters(self) -> dict[int, bytes]:
-        """Return by client what is to be sent: requests to those who have not answered, or what the last merge gave."""
+        """Return the letters that are due, as bytes, by the number of the client that each goes to.
+
+        While an exchange is open, they are requests to the clients that have not answered. Otherwise they are ŵ₀, the
+        news or the shares of the plan that the last `merge` made.
+        """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     def _letters(self) -> list[Letter]:
@@ -162,7 +170,11 @@ class Server:
                 another client is refused.
 
         Raises:
-            Refused: If the letter does not fit; then nothing has changed.
+            Refused: The letter is damaged, or has another version, kind, length, plan or federation than expected; it
+                names an unknown client, or another than ``sender``; it answers another exchange than the open one; it,
+                or the server, is from an older file; it carries more pulls than there can be, or in Phase I another
+                number than the client's share; or the client has begun without its file 1,000 times. Then nothing has
+                changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
         letter = wire.with_counts(sent, self.plan.foretold(sent))

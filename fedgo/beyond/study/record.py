@@ -34,7 +34,7 @@ class Record:
         open: The trials that were asked for and not told: option and site.
         retired: The options that are not proposed again.
         plan: The options that are asked for next, in this order.
-        until: A new plan is made when so many rewards are told.
+        until: The number of rewards in ``told`` from which on the next request for a trial makes a new plan.
     """
 
     told: tuple[Told, ...] = ()
@@ -45,7 +45,7 @@ class Record:
 
     @classmethod
     def of(cls, setup: Setup) -> "Record":
-        """Return the record of a study that begins: the first options are its plan."""
+        """Return the record of a study that begins with ``setup``; its plan is the first options of the setup."""
         return cls(plan=setup.first, until=len(setup.first))
 
 
@@ -95,7 +95,12 @@ def _before(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def checked_reward(received: Any) -> float:
-    """Return ``received`` as a reward: a number within ±1e100, so that no sum of them leaves float64."""
+    """Return ``received`` as a ``float`` if it may be a reward, so that no sum of rewards overflows float64.
+
+    Raises:
+        TypeError: ``received`` is no number.
+        ValueError: It is NaN, or not within ±10¹⁰⁰.
+    """
     return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
 
 

@@ -63,11 +63,15 @@ class Standing(NamedTuple):
 
 @lru_cache(maxsize=2)
 def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]:
-    """Fit the surrogate of the ``setup`` to all rewards that were ``told``; the last fits are remembered.
+    """Fit the surrogate of the ``setup`` to all rewards; the last two results are cached.
+
+    Args:
+        setup: The setup with which the study was begun.
+        told: The option, the site and the reward of every trial whose reward is known.
 
     Returns:
-        Mean and covariance of the values of the K options, or None; and the reason in words why there is no fit. If
-        sites differ, they are of the options at each site, site by site.
+        The posterior on the K options, or None if there is no fit, and the reason why there is none, else "". If the N
+        sites differ, the posterior is on the NK pairs of a site and an option, all options of the first site first.
 
     Raises:
         ImportError: A library that the fit needs is missing.
@@ -85,7 +89,7 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
 
 @on_cpu
 def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) -> tuple[list[str], Record]:
-    """Say which options to try next, and what the record is once they are asked for.
+    """Return the options to try next, and the record in which they are open.
 
     Args:
         setup: What the study was begun with.
@@ -165,13 +169,13 @@ def plan_anew(setup: Setup, record: Record) -> Record:
 
 
 def past_first(setup: Setup, record: Record) -> bool:
-    """Whether as many rewards are told as there are first options."""
+    """Return whether at least as many rewards are known as the study has first options."""
     return len(record.told) >= len(setup.first)
 
 
 @on_cpu
 def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]:
-    """Say where every option stands.
+    """Return for every option its pulls, mean reward, estimate, interval and certificate.
 
     Args:
         setup: What the study was begun with.
@@ -202,7 +206,7 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
 
 @on_cpu
 def verdict(setup: Setup, record: Record, site: Site = None) -> str:
-    """Say in a sentence how good the leading option is, to decide by whether to stop.
+    """Return a sentence on how good the leading option is, by which the user decides whether to stop.
 
     Args:
         setup: What the study was begun with.

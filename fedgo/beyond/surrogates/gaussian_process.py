@@ -13,12 +13,17 @@ from fedgo.confidence import Tally
 
 
 def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
-    """Return BoTorch's SingleTaskGP with the means' own noise and hyperparameters at the mode of their posterior.
+    """Return BoTorch's SingleTaskGP, fitted to mean rewards with known variances.
+
+    Its hyperparameters are at the mode of their posterior, and the means are standardised inside the model.
 
     Args:
-        points: The inputs, (n, d_x).
-        means: The observed means there, (n,).
-        variances: The variances of these means, (n,).
+        points: The inputs, in the unit cube, (n, d_x).
+        means: The mean reward observed at each input, (n,).
+        variances: The variance of each of these means, (n,).
+
+    Raises:
+        ImportError: BoTorch is missing.
     """
     with extra("study"):
         from botorch.fit import fit_gpytorch_mll
@@ -50,7 +55,7 @@ class FittedModel(NamedTuple):
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the arms ``among`` (C,), (C, C)."""
+        """Return the posterior covariance between the arms numbered ``among`` (C,) int64, (C, C)."""
         with torch.no_grad():
             covariance: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
         return covariance
@@ -76,7 +81,15 @@ class GaussianProcess:
                 import botorch  # noqa: F401
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior given ``data``, as `Surrogate.fit` says; ``before`` is not used."""
+        """Return the posterior on the K arms given ``data``; see `Surrogate.fit` for the arguments.
+
+        ``before`` is not used.
+
+        Raises:
+            ImportError: A library that the fit needs is missing: BoTorch, or SciPy with ``warp``.
+            ValueError: ``data`` or ``sigma`` is out of range (`observed`), or too few arms have a reward: at least two
+                are needed. Without ``warp``, mean rewards that are all equal are refused too.
+        """
         if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)
         seen = observed(data, sigma)

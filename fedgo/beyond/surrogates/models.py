@@ -65,7 +65,19 @@ class Surrogate(Protocol):
 def fitted(
     surrogate: Surrogate, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None
 ) -> Fitted:
-    """Return ``surrogate.fit(…)`` after `checked` has found nothing wrong with it."""
+    """Return the posterior that ``surrogate`` fits to ``data``, once `checked` has found it valid.
+
+    Args:
+        surrogate: The model to fit.
+        arms: The features of the arms, (K, d_x).
+        data: The counts and sums of each arm, (K,) each, or of each arm at each of N sites, (N, K) each.
+        sigma: The standard deviation σ of the noise of one reward.
+        before: The last fit, from which the new one may begin.
+
+    Raises:
+        ValueError: The last axis of ``data`` is not K long, or the posterior has a wrong shape, NaN, an infinite number
+            or a negative variance. Whatever ``surrogate.fit`` raises passes through.
+    """
     shape = tuple(data.counts.shape)
     require(
         shape[-1:] == (len(arms),), "the shape of counts", shape, f"give one for each of {len(arms)} arms"
@@ -74,10 +86,11 @@ def fitted(
 
 
 def why_it_failed(error: Exception) -> str:
-    """Return the reason why a fit failed that raised ``error``, whatever a library raises where it finds no optimum.
+    """Return the message of the ``error`` that a fit raised, or raise the error if other data could not avoid it.
 
-    An ``ImportError`` and a ``MemoryError`` are raised instead: no other data would mend them. Where the memory of the
-    CPU is used up torch raises a ``RuntimeError``; that becomes a ``MemoryError``.
+    Raises:
+        ImportError: ``error`` is one.
+        MemoryError: ``error`` is one, or is the ``RuntimeError`` by which torch says that it cannot allocate memory.
     """
     if isinstance(error, ImportError | MemoryError):
         raise error
@@ -90,7 +103,8 @@ def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
     """Return ``fitted``, or refuse it if it cannot be a posterior on K = ``arms`` arms.
 
     Raises:
-        ValueError: The surrogate ``name`` gave a wrong shape, NaN, or a variance that is negative beyond rounding.
+        ValueError: The mean or the variance by the surrogate ``name`` does not have the shape (K,) or is NaN or
+            infinite somewhere, or a variance is below 0 by more than 10⁻⁶ of the largest.
     """
     for what in ("mean", "variance"):
         values = getattr(fitted, what)
@@ -109,8 +123,12 @@ def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
 
 
 class Observed(NamedTuple):
-    """The n arms that were pulled: their numbers ``at``, mean rewards ``means``, and ``variances`` σ²/n_x, (n,)
-    each.
+    """The data of the n arms that were pulled, as a fit needs them, (n,) each.
+
+    Args:
+        at: The numbers of these arms, int64.
+        means: The mean reward S_x/n_x of each.
+        variances: The variance σ²/n_x of each mean reward, with n_x the number of pulls of the arm.
     """
 
     at: Tensor
@@ -124,10 +142,18 @@ class Observed(NamedTuple):
 
 
 def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
-    """Return the mean rewards of the arms that ``data`` (K,) contains.
+    """Return the mean rewards of the arms that were pulled, and the variances of these means.
+
+    Args:
+        data: The counts and sums of each arm, (K,) each.
+        sigma: The standard deviation σ of the noise of one reward.
+        least: The least number of pulled arms.
 
     Raises:
-        ValueError: A count, a sum or σ is out of range, fewer than ``least`` arms were pulled, or all means are equal.
+        TypeError: ``sigma`` is no number.
+        ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm with no pulls; σ is
+            not positive and finite; a mean reward is beyond ±10¹⁰⁰; fewer than ``least`` arms were pulled; or ``least``
+            is 2 or more and all mean rewards are equal.
     """
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
     rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
@@ -162,22 +188,32 @@ class Independent(NamedTuple):
         return self.variance[among].diag()
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+
+        It is 0 unless the two are the same arm.
+        """
         return torch.where(arm.unsqueeze(-1) == among, self.variance[among], 0.0)
 
 
 @dataclass(frozen=True)
 class IndependentArms:
-    """A surrogate that takes each arm by itself: its mean reward, with variance σ²/n.
+    """A surrogate under which the rewards of one arm say nothing about another arm.
 
-    An arm that was never pulled has the mean of all arms and a variance of ``wide``² times their range and noise. Under
-    a joint plan this is UCB1 with the width κσ/√n.
+    The posterior mean of an arm with n pulls is its mean reward, and its variance is σ²/n. An arm without pulls has the
+    average of the pulled arms' mean rewards as its mean, and the variance w²(r² + σ²), with w = ``wide`` and r the
+    range of these mean rewards. Under a joint plan this is UCB1 with the half-width κσ/√n.
     """
 
     wide: float = 100.0
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
-        """Return the posterior given ``data``, as `Surrogate.fit` says; ``before`` is not used."""
+        """Return the posterior on the K arms given ``data``; see `Surrogate.fit` for the arguments.
+
+        ``before`` is not used, and of ``arms`` only K.
+
+        Raises:
+            ValueError: ``data`` or ``sigma`` is out of range, or no arm was pulled (`observed`).
+        """
         seen = observed(data, sigma, least=1)
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)

@@ -76,8 +76,18 @@ class Prior(NamedTuple):
 
 
 class ProcessFit(NamedTuple):
-    """The posterior on the K arms, or cells: ``mean``, ``variance`` (K,); their ``prior``, ``half`` L⁻¹k(D, ·) (n, K)
-    in units of ``scale`` s; ``parameters`` (d_x,), with sites (d_x + 2,)."""
+    """The posterior of the rewards' means on K arms, or on K cells (pairs of an arm and a site), given n mean rewards.
+
+    Args:
+        mean: The posterior means, (K,), in the units of the rewards.
+        variance: The posterior variances, (K,), in the units of the rewards squared.
+        prior: The prior covariance of the K arms or cells, in units of s².
+        half: L⁻¹C, (n, K), with C (n, K) the prior covariance of those with a reward and all K, in units of s², and
+            L (n, n) the Cholesky factor of the covariance of the n mean rewards, noise included, in the same units.
+            The posterior covariance is s² times the prior covariance less ``half``ᵀ``half``.
+        scale: The spread s of the means.
+        parameters: The parameters at their mode: ln ℓ_1, …, (d_x,); with sites, ln ℓ and ln v follow, (d_x + 2,).
+    """
 
     mean: Tensor
     variance: Tensor
@@ -87,12 +97,15 @@ class ProcessFit(NamedTuple):
     parameters: Tensor
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the posterior covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+
+        Both arguments are numbers of arms or cells, int64. The unit is that of the rewards squared.
+        """
         prior = self.prior.at(arm).covariance(self.prior.at(among))
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the arms ``among`` (C,), (C, C)."""
+        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C)."""
         return self.columns(among, among)
 
 
@@ -112,15 +125,23 @@ def squared_exponential(
     arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor, site: Tensor | None = None,
     units: tuple[Tensor, Tensor] | None = None,
 ) -> ProcessFit:  # fmt: skip
-    """Return the posterior, the parameters at their mode.
+    """Return the posterior of the module's Gaussian process, with its parameters at the mode of their posterior.
 
     Args:
         arms: The K arms in the unit cube, or the arm of each of K cells, (K, d_x).
-        seen: The numbers of those that were pulled, (n,).
-        means: Their mean rewards, (n,).
-        variances: The variances of these means, (n,).
-        site: If they are cells, the number of the site of each, (K,).
-        units: c₀ and s, () each; the mean and the standard deviation of ``means`` unless given.
+        seen: The numbers of the arms or cells that were pulled, (n,) int64.
+        means: The mean reward of each of these n, (n,).
+        variances: The variance σ²/n_x of each of these mean rewards, (n,).
+        site: If the K points are cells, the number of the site of each, (K,) int64; else None.
+        units: The centre c₀ and the spread s by which the means are standardised as (means − c₀)/s, () each. If it is
+            None, they are the mean and the standard deviation of ``means``.
+
+    Returns:
+        The posterior on all K arms or cells, in the units of ``means``.
+
+    Raises:
+        ImportError: SciPy is missing.
+        torch.linalg.LinAlgError: The covariance of the ``means`` is not positive definite.
     """
     centre, scale = units or (means.mean(), means.std())
     values, noise = (means - centre) / scale, variances / scale**2
@@ -204,8 +225,12 @@ def evidence(
 
 
 class Warp(NamedTuple):
-    """Yeo and Johnson's power of z = (y − ``centre``)/``spread``: ((1 + z)^p − 1)/p from 0 on, and below it
-    −((1 − z)^(2 − p) − 1)/(2 − p), p = ``power``; 1 leaves z as it is, less than 1 draws large rewards in."""
+    """The warp of rewards by the power of Yeo and Johnson, which makes skewed rewards y more like a normal sample.
+
+    With z = (y − ``centre``)/``spread`` and p = ``power``, the warp of y is ((1 + z)^p − 1)/p if z ≥ 0, and
+    −((1 − z)^(2 − p) − 1)/(2 − p) if z < 0. With p = 1 it is z. With p < 1 it brings large rewards nearer to the
+    centre. Where an exponent is 0, the logarithms ln(1 + z) and −ln(1 − z) take the place of the powers.
+    """
 
     centre: float
     spread: float
@@ -213,8 +238,19 @@ class Warp(NamedTuple):
 
     @classmethod
     def likeliest(cls, means: Tensor, variances: Tensor) -> "Warp":
-        """That under which ``means`` (n,) are likeliest a normal sample, p ~ N(1, 1), drawn to 1 by the share of the
-        noise's ``variances`` (n,) in what is seen."""
+        """Return the warp whose power p makes the warped ``means`` most likely as a normal sample, shrunk towards 1.
+
+        Among 49 values from −2 to 4, p̂ has the largest density of the ``means`` times the prior p ~ N(1, 1). The warp
+        has p = 1 + (p̂ − 1)(1 − r), with r the mean of ``variances`` over the variance of ``means``, at most 1.
+
+        Args:
+            means: The mean rewards of n arms, (n,), not all the same.
+            variances: The variance of the noise in each of these means, (n,).
+
+        Returns:
+            The warp with power p, and with the mean and the standard deviation of ``means`` as ``centre`` and
+            ``spread``.
+        """
         centre, spread = means.mean().item(), means.std().item()
         z = (means - centre) / spread
         powers = _POWERS.unsqueeze(-1)
@@ -225,16 +261,16 @@ class Warp(NamedTuple):
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Return the warped ``rewards``, of the same shape."""
+        """Return the warp of each of the ``rewards``, in their shape; it has no unit."""
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power))
 
     def slope(self, rewards: Tensor) -> Tensor:
-        """Return the derivative of the warp at the ``rewards``, of the same shape."""
+        """Return the derivative of the warp at each of the ``rewards``, in their shape, per unit of reward."""
         z = (rewards - self.centre) / self.spread
         return ((self.power - 1) * z.sign() * z.abs().log1p()).exp() / self.spread
 
     def inverse(self, warped: Tensor) -> Tensor:
-        """Return the rewards whose warp is ``warped``, of the same shape; infinite where no reward has that warp."""
+        """Return the rewards whose warp is ``warped``, in its shape; ∞ or −∞ where no reward has this warp."""
         power = torch.where(warped >= 0, self.power, 2 - self.power)
         flat, size = power.abs() < 1e-9, warped.abs()
         logs = torch.where(flat, size, (power * size).clamp(min=-1).log1p() / torch.where(flat, 1.0, power))
@@ -249,8 +285,19 @@ def _power(z: Tensor, power: Tensor) -> Tensor:
 
 
 class InUnits(NamedTuple):
-    """A ``fit`` of warped rewards in the rewards' own units, by the tangent of the ``warp`` at the leader: what was
-    ``w`` becomes ``reward`` + (mean − w)/``slope``, so that there an observation has the noise that it has."""
+    """A posterior on K arms in the units of the rewards, made of a posterior for warped rewards.
+
+    It replaces the warp by its tangent at the leader, the pulled arm with the largest posterior mean: a value m of the
+    ``fit`` becomes ``reward`` + (m − ``w``)/``slope``, and its standard deviation is divided by ``slope``. Therefore
+    the noise at a mean reward equal to the leader's is the noise that its rewards have.
+
+    Args:
+        fit: The posterior of the warped rewards.
+        warp: The warp of the rewards.
+        w: The warp of the leader's mean reward.
+        reward: The leader's mean reward.
+        slope: The derivative of the warp at that reward.
+    """
 
     fit: ProcessFit
     warp: Warp
@@ -259,24 +306,35 @@ class InUnits(NamedTuple):
     slope: float
 
     def interval(self, kappa: Tensor) -> Tensor:
-        """Mean and mean ∓ ``kappa``·√variance (K,) of the fit, taken back through the warp itself, (3, K)."""
+        """Return an estimate and an interval for each arm's mean reward, by the inverse of the warp, not its tangent.
+
+        Args:
+            kappa: The half-width κ of the interval in standard deviations of the ``fit``, (K,) or a scalar ().
+
+        Returns:
+            The inverse of the warp at m, m − κ√v and m + κ√v, in this order, (3, K), with m and v the mean and the
+            variance of the ``fit``. An end is infinite where no reward has that warp.
+        """
         half = kappa * self.fit.variance.clamp(min=0).sqrt()
         return self.warp.inverse(torch.stack([self.fit.mean, self.fit.mean - half, self.fit.mean + half]))
 
     @property
     def mean(self) -> Tensor:
-        """The mean reward of each arm in the rewards' own units, (K,)."""
+        """The posterior mean of each arm's reward, (K,), in the units of the rewards."""
         return self.reward + (self.fit.mean - self.w) / self.slope
 
     @property
     def variance(self) -> Tensor:
-        """The variance of each arm in the rewards' own units, (K,)."""
+        """The posterior variance of each arm's mean reward, (K,), in the units of the rewards squared."""
         return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the arms ``among`` (C,), (C, C)."""
+        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C)."""
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the posterior covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+
+        Both arguments are numbers of arms or cells, int64. The unit is that of the rewards squared.
+        """
         return self.fit.columns(arm, among) / self.slope**2
