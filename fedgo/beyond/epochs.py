@@ -1,4 +1,4 @@
-"""Any surrogate in epochs: a fit to the counts and sums of all, the pulls until the next one, counts and sums again.
+"""Play any surrogate in epochs: all clients fit it to the shared counts and sums, pull arms, and share them again.
 
 Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all have grown by
 a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ over a client's own pulls (`Event`). Its
@@ -437,7 +437,10 @@ def surrogate_ucb(
         The trace of both phases.
 
     Raises:
-        ValueError: If a value is out of range; a ``TypeError`` if it is of another kind.
+        TypeError: An argument is of another kind than stated.
+        ValueError: A value is out of range, the number of surrogates is neither 1 nor S, the start does not fit the
+            problem, or the first fit of a run fails.
+        ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
