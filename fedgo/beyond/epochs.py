@@ -1,4 +1,4 @@
-"""Any surrogate in epochs: a fit to the counts and sums of all, the pulls until the next one, counts and sums again.
+"""Play any surrogate in epochs: all clients fit it to the shared counts and sums, pull arms, and share them again.
 
 Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all have grown by
 a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ over a client's own pulls (`Event`). Its
@@ -41,7 +41,15 @@ Planning = Literal["joint", "own"]
 
 @dataclass(frozen=True)
 class Growing:
-    """An epoch of ⌈n(``factor`` − 1)⌉ pulls after n, but of ``least`` at least."""
+    """An end of epochs by growth: an epoch that follows n pulls has max(⌈n(factor − 1)⌉, least) pulls.
+
+    Args:
+        factor: The factor above 1 by which the pulls of all clients grow in an epoch.
+        least: The smallest number of pulls of an epoch, at least 1.
+
+    Raises:
+        ValueError: ``factor`` is not above 1, or ``least`` is below 1.
+    """
 
     factor: float = 1.3
     least: int = 4
@@ -52,13 +60,23 @@ class Growing:
         count("least", self.least, "give the least pulls of an epoch, at least 1")
 
     def length(self, pulls: int) -> int:
-        """That of an epoch after so many ``pulls``."""
+        """Return the number of pulls of the epoch that follows ``pulls`` pulls of all clients together."""
         return max(self.least, math.ceil(pulls * (self.factor - 1)))
 
 
 @dataclass(frozen=True)
 class Event:
-    """The paper's event with threshold γ = ``gamma``."""
+    """An end of epochs by the paper's event: n_i·Σ ln(1 + variance/σ²) > γ for some client i.
+
+    n_i is the number of client i's pulls since the last synchronisation, and the sum runs over these pulls, with the
+    posterior variance of each pulled arm before the pull.
+
+    Args:
+        gamma: The threshold γ.
+
+    Raises:
+        ValueError: γ is refused by `check_event`.
+    """
 
     gamma: float = 1.0
 
@@ -68,13 +86,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Optimism:
-    """How optimistic an index is: mean + κ standard deviations of the posterior.
+    """The weight κ of the exploration in the index mean + κ·(posterior standard deviation) of an arm.
 
     Args:
-        kappa: κ of an arm that was pulled.
-        untried: In a joint plan κ of an arm that nobody has pulled, of which the model alone speaks; None means
-            ``kappa``.
-        sigma: σ that the posterior is told; None means the problem's own.
+        kappa: κ of an arm that has been pulled, and of every arm if each client plans for itself.
+        untried: κ of an arm that nobody has pulled, in a joint plan. None means ``kappa``.
+        sigma: The standard deviation σ of a reward that the surrogate is given. None means the σ of the problem.
+
+    Raises:
+        ValueError: κ is negative or not finite, or σ is not positive.
     """
 
     kappa: float = 3.0
@@ -90,22 +110,30 @@ class Optimism:
             number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
 
     def of_arms(self, counts: Tensor) -> Tensor:
-        """Return κ of every arm in a joint plan, by how often each was pulled, ``counts`` (…, K)."""
+        """Return κ of every arm in a joint plan, (…, K): ``kappa`` if the arm has been pulled, otherwise ``untried``.
+
+        Args:
+            counts: How often each arm has been pulled, (…, K).
+        """
         return torch.where(counts > 0, self.kappa, self.kappa if self.untried is None else self.untried)
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What the first fit follows on: the Phase I of a ``start``, or another ``exploration``, for instance `each_arm`.
+    """The pulls before the first fit: the Phase I of a ``start``, or those of an ``exploration``, for instance
+    `each_arm`.
 
-    With neither it is ⌈√(NT)⌉ uniform pulls.
+    If neither is given, Phase I has ⌈√(NT)⌉ uniform pulls.
 
     Args:
-        start: The Phase I of the paper, with ŵ₀.
+        start: The Phase I of the paper, with the fitted parameters ŵ₀ of its network.
         exploration: Other pulls.
         informed: Whether the surrogate sees the data of Phase I.
-        foretold: Whether all clients and the server know from a common seed who pulls which arm in the
-            ``exploration``, so that only sums are sent of it.
+        foretold: Whether all clients and the server know from a common seed which arms the ``exploration`` pulls. Then
+            only the sums of its rewards are sent, without counts.
+
+    Raises:
+        ValueError: Both ``start`` and ``exploration`` are given.
     """
 
     start: Start | None = None
@@ -119,18 +147,31 @@ class Beginning:
 
 
 class Own(NamedTuple):
-    """What each client plays by where it plans for itself: its ``posterior`` in units of σ², (S, N, …), and the
-    log-ratio ``gain`` of its pulls since the last synchronisation, (S, N)."""
+    """The model of each client if every client plans for itself.
+
+    Args:
+        posterior: The posterior of each client on the arms, with mean (S, N, K) and covariance (S, N, K, K) in units of
+            σ².
+        gain: Σ ln(1 + variance/σ²) over the client's pulls since the last synchronisation, (S, N).
+    """
 
     posterior: Posterior
     gain: Tensor
 
 
 class EpochState(NamedTuple):
-    """``fresh`` data since the last synchronisation (S, N, K), the ``server``'s (S, K), each client's ``place`` in the
-    epoch (S, N) and the epoch's ``length`` (S,), the fit of every run, whether it was ``kept`` from an epoch before, as
-    a new one failed (S,), and what is played by it: the ``plan`` of all, arms (S, NT) of which the first are planned,
-    or each client's `Own`."""
+    """The state of S runs of `Epochs` with N clients.
+
+    Args:
+        fresh: The counts and sums of each client since the last synchronisation, (S, N, K).
+        server: The counts and sums of all clients up to the last synchronisation, (S, K).
+        place: The number of pulls of the epoch that come before each client's next pull, (S, N).
+        length: The number of pulls of the epoch, (S,).
+        fits: The fit of every run.
+        kept: Whether a run uses the fit of an earlier epoch because a newer one failed, (S,) bool.
+        plan: In a joint plan the arms of the epoch, (S, NT) int64, of which the first are planned and the rest are 0.
+            If each client plans for itself, the models `Own`.
+    """
 
     fresh: Tally
     server: Tally
@@ -143,10 +184,21 @@ class EpochState(NamedTuple):
 
 @dataclass(frozen=True)
 class Epochs:
-    """N = ``learners`` clients on ``arms`` (S, K, d_x) with a surrogate for every run; all know ``first`` (S, K).
+    """A learner of N clients that fits a surrogate at every synchronisation and plans the pulls up to the next one.
 
-    ``optimism`` gives κ of every arm, and σ = ``sigma`` is what the fits are told; ``order`` (S, 1, K) decides ties of
-    a plan; ``steps`` NT, ``begun`` T₀; ``runs`` are the numbers of the runs.
+    Args:
+        learners: The number N of clients.
+        arms: The features of the arms, (S, K, d_x).
+        runs: The number of each of the S runs.
+        surrogates: The surrogate of each run.
+        first: The counts and sums that everybody knows before the first fit, (S, K).
+        order: The order in which ties of a joint plan are broken, (S, 1, K).
+        sigma: The standard deviation σ of a reward that the surrogates are given.
+        optimism: κ of every arm.
+        until: When an epoch ends.
+        planning: "joint", one plan for all clients, or "own", each client for itself.
+        steps: The number NT of pulls of Phase II.
+        begun: The number T₀ of pulls before Phase II.
     """
 
     learners: int
@@ -163,14 +215,20 @@ class Epochs:
     begun: int
 
     def begin(self) -> EpochState:
-        """A first fit to what everybody knows."""
+        """Return the state after the first fit, to the counts and sums that everybody knows.
+
+        Raises:
+            ValueError: The first fit of a run failed.
+        """
         run = torch.arange(len(self.runs))
         return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
 
     def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> EpochState:
-        """The runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) is first.
+        """Return the state of the R runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) pulls
+        first.
 
-        All know what is at the ``server`` (R, K); the fits follow on those ``before``.
+        Each surrogate is fitted to the counts and sums at the ``server`` (R, K) and may begin from its fit ``before``.
+        If a fit fails, the run keeps the fit before; a ``ValueError`` is raised if it has none.
         """
         fits: list[Fitted] = []
         kept = torch.zeros(len(run), dtype=torch.bool)
@@ -198,11 +256,15 @@ class Epochs:
         return EpochState(fresh, server, seat, length, tuple(fits), kept, plan)
 
     def notes(self, state: EpochState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """``kept_fit``, if ever a fit failed: whether the pull follows an earlier one."""
+        """Return the note ``kept_fit`` (shape of ``arm``, bool), whether the pull follows a fit of an earlier epoch
+        because a newer one failed. The result is empty if no run keeps such a fit now.
+        """
         return {"kept_fit": state.kept.unsqueeze(1).expand_as(arm)} if bool(state.kept.any()) else {}
 
     def index(self, state: EpochState) -> Tensor:
-        """1 for the planned arm, or mean + κ√variance of each client's own posterior."""
+        """Return the index of every arm: in a joint plan 1 for the planned arm and 0 for the others, (S, N, K). If each
+        client plans for itself, the index is mean + κ√variance of the client's own posterior, (S, N, K).
+        """
         plan = state.plan
         if isinstance(plan, Own):
             return plan.posterior.mean + self.optimism.kappa * self.sigma * width(plan.posterior.variance)
@@ -211,14 +273,16 @@ class Epochs:
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
 
     def fires(self, state: EpochState, arm: Tensor) -> Tensor:
-        """Whether the pull is the last of its epoch."""
+        """Return whether the pull of ``arm`` (S, N) would be the last of its epoch, (S, N) bool."""
         if isinstance(state.plan, Own) and isinstance(self.until, Event):
             gain = state.plan.gain + state.plan.posterior.gain(arm)
             return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
         return state.place + 1 >= state.length.unsqueeze(1)  # above it only where clients do not take turns
 
     def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
-        """Count the pull; go to the next."""
+        """Return the state after the clients in ``turn`` (S, N) bool have pulled ``arm`` and received ``reward``, (S,
+        N) each.
+        """
         plan = state.plan
         if isinstance(plan, Own):
             gain = plan.gain + turn * plan.posterior.gain(arm)
@@ -227,7 +291,9 @@ class Epochs:
         return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place, plan=plan)
 
     def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
-        """Counts and sums up, the news of all down, and the next fit."""
+        """Return the state after a synchronisation of the runs in ``when``: every client sends its new counts and sums,
+        the server broadcasts their totals, and all fit again and plan the next epoch.
+        """
         run, fits = when.run, list(state.fits)
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
         server = state.server.of(run) + star.broadcast(self._message(news), when)
@@ -238,13 +304,17 @@ class Epochs:
         return place(state._replace(fits=()), run, new._replace(fits=()))._replace(fits=tuple(fits))
 
     def _message(self, tally: Tally) -> Message[Tally]:
-        """``tally`` (R, …, K), as sums of the arms touched where the counts are known from the plan."""
+        """Return the message with ``tally`` (R, …, K): counts and sums if each client plans for itself, and sums alone
+        if the counts are known from a joint plan.
+        """
         if self.planning == "own":
             return counts_and_sums(tally)
         return sums_alone(tally)
 
     def _length(self, pulls: Tensor) -> Tensor:
-        """Of an epoch after ``pulls`` (R,); with an event the first guess of what has to be planned."""
+        """Return the length (R,) of the epoch that follows ``pulls`` (R,); with an event this is 4N, a first guess of
+        how many pulls have to be planned.
+        """
         if isinstance(self.until, Event):
             return torch.full(pulls.shape, 4 * self.learners)
         return torch.tensor([self.until.length(int(made)) for made in pulls])
@@ -252,7 +322,9 @@ class Epochs:
     def _plan(
         self, run: Tensor, fits: Sequence[Fitted], length: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The lengths (R,) and the arms (R, NT) of an epoch, planned as far as it goes; ``length`` (R,) is a guess."""
+        """Return the lengths (R,) and the arms (R, NT) of an epoch for the runs ``run`` (R,). With an event the guess
+        ``length`` (R,) is doubled until the event fires within the plan of every run or the plan has NT pulls.
+        """
         kappa, order = self.optimism.of_arms(counts), self.order[run].squeeze(1)
         while True:
             pulls = min(int(length.max()), self.steps)
@@ -267,7 +339,9 @@ class Epochs:
         return length, torch.nn.functional.pad(arm, (0, self.steps - pulls))
 
     def _fired(self, variance: Tensor) -> Tensor:
-        """Whether the event has fired by each step of a plan whose arms had ``variance`` (R, L) when pulled."""
+        """Return whether some client's event would fire at each of the L pulls of a plan, (R, L) bool, given the
+        ``variance`` (R, L) of each pulled arm before its pull.
+        """
         assert isinstance(self.until, Event)
         pulls, clients = variance.shape[1], self.learners
         gain = torch.nn.functional.pad((variance / self.sigma**2).log1p(), (0, -pulls % clients))
@@ -277,15 +351,23 @@ class Epochs:
 
 
 def sums_alone(tally: Tally) -> Message[Tally]:
-    """Return the message with the sum of each arm that ``tally`` (R, …, K) has pulls of, where its counts are known."""
+    """Return a message with the sums of ``tally`` (R, …, K) for a receiver that knows the counts; it is charged one
+    scalar for each arm with a pull.
+    """
     return Message(tally, (tally.counts > 0).sum(-1))
 
 
 def require_epochs(
     surrogates: Sequence[Surrogate], rounds: int, until: Growing | Event, optimism: Optimism
 ) -> None:
-    """Raise a ``TypeError`` or ``ValueError`` unless ``surrogates`` can be played for T = ``rounds`` rounds in this
-    way, and an ``ImportError`` if one of them needs SciPy and SciPy is not installed."""
+    """Check that surrogates can be played in epochs with these arguments.
+
+    Raises:
+        TypeError: A surrogate has no ``fit``, ``until`` is neither `Growing` nor `Event`, or ``optimism`` is no
+            `Optimism`.
+        ValueError: T = ``rounds`` is below 1.
+        ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
+    """
     for surrogate in surrogates:
         remedy = "give a Surrogate, GaussianProcess() for instance"
         require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
@@ -299,7 +381,13 @@ def require_epochs(
 
 @on_cpu
 def each_arm(problem: Problem, length: int) -> Exploration:
-    """T₀ = ``length`` pulls in a random order of the arms, none twice before all were pulled; K pull each once."""
+    """Return T₀ = ``length`` exploratory pulls that go through all K arms in a random order before they repeat one.
+
+    If T₀ is K, each arm is pulled once. The scalars sent are not charged yet.
+
+    Raises:
+        ValueError: ``length`` is below 1.
+    """
     count("length", length, "give T₀, at least one exploratory pull")
     arms = problem.means.shape[1]
     arm = torch.stack([distinct(arms, length, source) for source in problem.generators("each arm")])
@@ -307,7 +395,14 @@ def each_arm(problem: Problem, length: int) -> Exploration:
 
 
 def distinct(arms: int, length: int, source: torch.Generator) -> Tensor:
-    """``length`` of K = ``arms`` arms in a random order, none twice before all are there, (T₀,)."""
+    """Return ``length`` arms in a random order, (length,) int64, such that each block of K = ``arms`` pulls has every
+    arm once.
+
+    Args:
+        arms: The number K of arms.
+        length: The number of pulls. The last block is cut off after it.
+        source: The generator of the random orders.
+    """
     orders = [torch.randperm(arms, generator=source) for _ in range(-(-length // arms))]
     return torch.cat(orders)[:length]
 
@@ -342,7 +437,10 @@ def surrogate_ucb(
         The trace of both phases.
 
     Raises:
-        ValueError: If a value is out of range; a ``TypeError`` if it is of another kind.
+        TypeError: An argument is of another kind than stated.
+        ValueError: A value is out of range, the number of surrogates is neither 1 nor S, the start does not fit the
+            problem, or the first fit of a run fails.
+        ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")

@@ -29,16 +29,26 @@ def plan(
     sites: int = 1,
     turn: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """The arms of L = ``pulls`` pulls with noise σ = ``sigma``, and the variance of each when it is pulled, (R, L).
+    """Return a joint plan of L = ``pulls`` pulls for R runs; each pull has the arm with the largest mean + κ√variance.
 
-    By the largest mean + κ√variance of the ``fits`` of R runs, with ``kappa`` and ``order`` of ties (R, K). Each pull
-    takes from the variances of the C `rivals` as if it were observed, O(C) for each pull before it, but not for more
-    than some `_BLOCK` or 2C; where one rival is left, it has all further pulls. The first are those of ``begun``, if
-    they are decided already; no other is of an arm that is ``retired`` (K,).
+    After each pull the variances are updated as if its reward had been observed, while the means stay as fitted. Only
+    the C `rivals` of each run are considered. A pull costs O(C) for each pull planned before it, but for at most
+    about 2C + 1,024 of them. If one rival is left in every run and N is 1, it gets all further pulls.
 
-    With N = ``sites`` above 1 the K arms are the cells of `fedgo.beyond.surrogates.sites`, K/N of each site, and each
-    pull takes a cell of the site whose turn it is: the site ``turn`` first after those of ``begun``, then in cyclic
-    order.
+    Args:
+        fits: The fit of each run, on K arms.
+        kappa: κ of each arm, (R, K).
+        order: The order in which ties are broken, (R, K).
+        sigma: The standard deviation σ of the noise of a reward.
+        pulls: L.
+        begun: Arms whose pulls are already decided; the plan begins with them in every run.
+        retired: Whether an arm may not be planned any more, (K,) bool. None means that all may.
+        sites: The number N of sites. If N is above 1, the K arms are the cells of `fedgo.beyond.surrogates.sites`, K/N
+            of each site, and each pull after ``begun`` takes a cell of the site whose turn it is, in cyclic order.
+        turn: The site whose turn comes first after ``begun``.
+
+    Returns:
+        The arms, (R, L) int64, and the variance of each when it is pulled, (R, L).
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     mean = torch.stack([fit.mean for fit in fits])
@@ -79,9 +89,19 @@ def plan(
 
 
 def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1) -> Tensor:
-    """The arms (R, C) that a joint plan may pull: widths only shrink, so that an arm whose mean + ``kappa``·√variance,
-    (R, K) each, is below the largest mean of its site stays there, but for those ``opened`` (B,). The K arms are K/N of
-    each of N = ``sites`` in turn. C is that of the run with the most."""
+    """Return the arms that a joint plan may pull, (R, C) int64, in ascending order.
+
+    Variances only shrink during a plan. An arm is therefore left out if its mean + κ√variance is below the largest mean
+    of its site. C is the number of arms that remain in the run with the most; the other runs are filled up to C with
+    their next best arms.
+
+    Args:
+        mean: The posterior mean of each arm, (R, K).
+        variance: The posterior variance of each arm, (R, K).
+        kappa: κ of each arm, (R, K).
+        opened: Arms that are kept in any case, (B,).
+        sites: The number N of sites; the K arms are K/N of each site in turn.
+    """
     upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
     top = mean.unflatten(1, (sites, -1)).amax(-1, keepdim=True)
     margin = upper.unflatten(1, (sites, -1)).sub(top).flatten(1)
@@ -93,9 +113,13 @@ def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites:
 def _moments(
     fits: Sequence[Fitted], among: Tensor, variance: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Of the ``fits`` between the arms ``among`` (R, C): variance (R, C), and what makes of an arm of each run (R,) the
-    column of its covariance (R, C). It is of the whole covariance where C is not large, or a fit has no single columns;
-    else ``variance`` is as given, and columns are made when they are asked for."""
+    """Return the variances (R, C) of the arms ``among`` (R, C), and a function that gives covariances (R, C) with all
+    of them.
+
+    The function takes one arm for each run, (R,). If C is at most 1,000, or if some of the ``fits`` cannot give single
+    columns, the whole covariance is computed at once, and the variances are its diagonal. Otherwise the variances are
+    those given, and columns are computed on demand.
+    """
     by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
     if among.shape[1] > _DENSE and len(by_columns) == len(fits):
 
@@ -110,6 +134,8 @@ def _moments(
 
 
 def _decided(mean: Tensor, index: Tensor) -> Tensor:
-    """Whether no arm's ``index`` but one's reaches the largest ``mean`` (R, C): indices only fall."""
+    """Return whether at most one arm of each run has an ``index`` (R, C) that reaches the largest ``mean`` (R, C), (R,)
+    bool. As indices only fall, no other arm can then be planned.
+    """
     top = mean.amax(-1, keepdim=True)
     return (index >= top - 1e-6 * top.abs().clamp(min=1.0)).sum(-1) <= 1

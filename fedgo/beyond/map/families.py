@@ -28,7 +28,16 @@ _ROWS = Path(__file__).parent / "data/magic_rows.csv"
 
 @on_cpu
 def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """−1/100 of Levy's function on [−10, 10]¹⁰ (Laguna and Martí 2005), the arms given in [0, 1]¹⁰."""
+    """Return S runs whose mean reward is −1/100 of Levy's function on [−10, 10]¹⁰ (Laguna and Martí 2005).
+
+    The K arms (S, K, 10) are uniform in [0, 1]¹⁰, which is scaled to the domain of the function.
+
+    Args:
+        runs: The number S of runs, or the number of each run.
+        arms: The number K of arms.
+        seed: The seed of everything random.
+        sigma: The standard deviation σ of the noise of a reward.
+    """
     function = Levy(dim=10)
 
     def mean(x: Tensor) -> Tensor:
@@ -39,7 +48,16 @@ def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """f(x) = sin 2aᵀz + cos 2bᵀz, z = √12(x − ½), x in [0, 1]²⁰, random unit vectors a, b drawn anew for every run."""
+    """Return S runs whose mean reward is sin 2aᵀz + cos 2bᵀz, with z = √12(x − ½) for an arm x.
+
+    The K arms (S, K, 20) are uniform in [0, 1]²⁰. Each run draws its own random unit vectors a and b.
+
+    Args:
+        runs: The number S of runs, or the number of each run.
+        arms: The number K of arms.
+        seed: The seed of everything random.
+        sigma: The standard deviation σ of the noise of a reward.
+    """
     blank = uniform_arms("two ridges", lambda x: x.sum(-1), (0.0, 1.0), 20, runs, arms, seed, sigma)
     sources = blank.generators("ridges")
     ridges = torch.stack([torch.randn(2, 20, generator=one, dtype=torch.float64) for one in sources])
@@ -50,7 +68,17 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Uniform features in [0, 1]⁵ that say nothing: the mean rewards are standard normal, whatever they are."""
+    """Return S runs whose mean rewards are independent of the arms' features.
+
+    The K arms (S, K, 5) are uniform in [0, 1]⁵, and every mean reward is an independent standard normal draw. A model
+    of the features therefore cannot help.
+
+    Args:
+        runs: The number S of runs, or the number of each run.
+        arms: The number K of arms.
+        seed: The seed of everything random.
+        sigma: The standard deviation σ of the noise of a reward.
+    """
 
     def means(x: Tensor, source: torch.Generator) -> Tensor:
         return torch.randn(len(x), generator=source, dtype=torch.float64)
@@ -60,8 +88,18 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Constant on each leaf of a random tree of depth 6 on [0, 1]⁴, standard normal; a node cuts one coordinate between
-    a fifth and four fifths of its cell."""
+    """Return S runs whose mean reward is constant on each of the 64 leaves of a random tree of depth 6.
+
+    The K arms (S, K, 4) are uniform in [0, 1]⁴. Each inner node splits its cell along a random coordinate, at a uniform
+    place between a fifth and four fifths of the cell's length. The values of the leaves are standard normal. Each run
+    draws its own tree.
+
+    Args:
+        runs: The number S of runs, or the number of each run.
+        arms: The number K of arms.
+        seed: The seed of everything random.
+        sigma: The standard deviation σ of the noise of a reward.
+    """
     return _drawn("tree", 4, _leaves, runs, arms, seed, sigma)
 
 
@@ -69,14 +107,16 @@ def _drawn(
     name: str, d_x: int, means: Callable[[Tensor, torch.Generator], Tensor], runs: Runs, arms: int, seed: int,
     sigma: float,
 ) -> Problem:  # fmt: skip
-    """Uniform arms in [0, 1]^d_x, with the ``means`` of each run's arms (K, d_x) drawn from a generator of its own."""
+    """Return a problem with uniform arms in [0, 1]^d_x, for which ``means`` maps the arms (K, d_x) of each run and a
+    generator of the run to the mean rewards (K,).
+    """
     blank = uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
     drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(name), strict=True)]
     return replace(blank, means=torch.stack(drawn))
 
 
 def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
-    """The value of the leaf of each point of ``x`` (K, d_x), (K,)."""
+    """Return the value of the leaf of a random tree that each point of ``x`` (K, d_x) falls into, (K,)."""
     low, high, rows = torch.zeros_like(x), torch.ones_like(x), torch.arange(len(x))
     node = torch.zeros(len(x), dtype=torch.int64)
     for level in range(depth):
@@ -92,10 +132,20 @@ def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
 
 @on_cpu
 def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Patients of scikit-learn's diabetes data (Efron et al., 2004) as arms, drawn anew for every run.
+    """Return S runs whose K arms are patients of scikit-learn's diabetes data (Efron et al., 2004), drawn anew for each
+    run.
 
-    The mean reward of one is the progression of the illness after a year, standardised; the features are the ten that
-    were taken.
+    The mean reward of a patient is the progression of the illness after a year, standardised over all patients. The
+    features are the ten measurements of the data, so that the arms are (S, K, 10).
+
+    Args:
+        runs: The number S of runs, or the number of each run.
+        arms: The number K of arms.
+        seed: The seed of everything random.
+        sigma: The standard deviation σ of the noise of a reward.
+
+    Raises:
+        ValueError: ``arms`` is below 1 or above the number of rows.
     """
     from sklearn.datasets import load_diabetes
 
@@ -108,10 +158,19 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Rows of MagicTelescope as arms, drawn anew for every run, and Bernoulli rewards.
+    """Return S runs whose K arms are rows of MagicTelescope, drawn anew for each run, with Bernoulli rewards.
 
-    The mean reward of a row is the share of gammas among the hundred rows nearest to it, itself included; ``sigma`` is
-    what the algorithms are told, and ½ is a bound for any reward of 0 or 1.
+    The mean reward of a row is the share of gammas among the hundred rows nearest to it, itself included. The arms are
+    (S, K, 10).
+
+    Args:
+        runs: The number S of runs, or the number of each run.
+        arms: The number K of arms.
+        seed: The seed of everything random.
+        sigma: The σ that the algorithms are given. ½ is a bound for every reward of 0 or 1.
+
+    Raises:
+        ValueError: ``arms`` is below 1 or above the number of rows.
     """
     return _rows("Magic, rows", torch.from_numpy(shipped(_ROWS)), runs, arms, seed, sigma, "bernoulli")
 
@@ -120,7 +179,9 @@ def _rows(
     name: str, table: Tensor, runs: Runs, arms: int, seed: int, sigma: float,
     reward: Literal["gaussian", "bernoulli"],
 ) -> Problem:  # fmt: skip
-    """Rows of ``table`` (rows, 1 + d_x), means first, as arms that each run draws."""
+    """Return a problem in which each run draws its arms from the rows of ``table`` (rows, 1 + d_x), whose first column
+    is the mean reward.
+    """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")
     drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]

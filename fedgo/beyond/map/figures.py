@@ -20,9 +20,14 @@ FALLBACK = ("#000000", "p")
 def players_by_regime(
     shares: Mapping[Regime, Mapping[str, tuple[float, float, float]]], narrow: bool = False
 ) -> Figure:
-    """A row for each regime, with NT/K on its right: a point and its interval for each player of the map.
+    """Return a figure with a row for each regime, and in it a point with its interval for each player.
 
-    Narrow, for a phone, the regimes' titles stand above their points.
+    The number of pulls per arm, NT/K, stands to the right of each row.
+
+    Args:
+        shares: For each regime and player the mean regret divided by that of uniform play, and the two ends of its
+            interval.
+        narrow: Whether the figure is for a phone. Then the title of each regime stands above its points.
     """
     least = 1e-3
     figure, axes = plt.subplots(figsize=(3.6, 19) if narrow else (7.2, 13))

@@ -29,7 +29,7 @@ Choose = Callable[[Tensor, Tensor, Tensor, float, int, torch.Generator], Tensor]
 
 
 def _model(cube: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Any:
-    """BoTorch's process on the means of the arms that were pulled."""
+    """Return BoTorch's Gaussian process, fitted to the mean reward of each arm that the pulls ``arm`` (n,) contain."""
     at, inverse, counts = arm.unique(return_inverse=True, return_counts=True)
     means = torch.zeros(len(at), dtype=torch.float64).index_add(0, inverse, reward) / counts
     return single_task_gp(cube[at], means, sigma**2 / counts.double())
@@ -38,7 +38,18 @@ def _model(cube: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Any:
 def thompson(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """BoTorch: the argmax of as many samples from the posterior on all arms."""
+    """Return ``wanted`` arms, (wanted,) int64, by BoTorch: each is the argmax of one posterior sample over all K arms.
+
+    Arms may repeat.
+
+    Args:
+        cube: The arms scaled to the unit cube, (K, d_x).
+        arm: The arms pulled so far, (n,) int64.
+        reward: Their rewards, (n,).
+        sigma: The standard deviation σ of the noise of a reward.
+        wanted: How many arms are wanted.
+        source: The generator of the samples.
+    """
     model = _model(cube, arm, reward, sigma)
     with torch.no_grad():
         posterior = model.posterior(cube)
@@ -52,7 +63,17 @@ def thompson(
 def log_improvement(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """BoTorch: the batch of the largest noisy expected improvement, qLogNEI, one arm after the other."""
+    """Return ``wanted`` distinct arms, (wanted,) int64, by BoTorch: one after the other, each maximises the log noisy
+    expected improvement (qLogNEI) of the batch.
+
+    Args:
+        cube: The arms scaled to the unit cube, (K, d_x).
+        arm: The arms pulled so far, (n,) int64.
+        reward: Their rewards, (n,).
+        sigma: The standard deviation σ of the noise of a reward.
+        wanted: How many arms are wanted.
+        source: Not used.
+    """
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
     from botorch.optim.optimize import optimize_acqf_discrete
     from botorch.sampling.normal import SobolQMCNormalSampler
@@ -65,7 +86,9 @@ def log_improvement(
 
 
 def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of every arm (K,) by scikit-learn's process, all rewards apart."""
+    """Return the posterior mean and standard deviation of every arm, (K,) each, by scikit-learn's Gaussian process, to
+    which every single reward is given.
+    """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -81,7 +104,17 @@ def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tens
 def largest_bounds(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """scikit-learn: the arms of the largest mean + 2 standard deviations of its Gaussian process."""
+    """Return the ``wanted`` arms, (wanted,) int64, with the largest mean + 2 standard deviations of scikit-learn's
+    process.
+
+    Args:
+        cube: The arms scaled to the unit cube, (K, d_x).
+        arm: The arms pulled so far, (n,) int64.
+        reward: Their rewards, (n,).
+        sigma: Not used: the process fits the noise.
+        wanted: How many arms are wanted.
+        source: Not used.
+    """
     mean, spread = _regression(cube, arm, reward)
     return (mean + 2 * spread).topk(wanted).indices
 
@@ -97,7 +130,19 @@ _BEGIN = 5  # distinct arms with which a library begins if there are fewer clien
 
 
 def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
-    """Optuna's TPE on the ``cube``, ``wanted`` trials at once, each as its nearest arm; it is sent the rewards."""
+    """Yield batches of ``wanted`` arms by Optuna's TPE, (wanted,) int64 each, and receive the rewards of a batch by
+    ``send``.
+
+    TPE proposes points of the unit cube; each is replaced by the nearest arm.
+
+    Args:
+        cube: The arms scaled to the unit cube, (K, d_x).
+        seed: The seed of the sampler.
+        wanted: The number of arms of a batch.
+
+    Raises:
+        ImportError: Optuna is not installed.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -112,8 +157,18 @@ def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, 
 
 
 def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, int]:
-    """Return the arms (1, steps) that the library ``name`` pulls in the one run of ``problem``, and the arm that it
-    would name as the best: for Optuna that of the best trial, else that of the largest posterior mean."""
+    """Return the arms that a library pulls in the one run of ``problem``, (1, steps) int64, and the arm it would name
+    as best.
+
+    For Optuna the best arm is that of the trial with the largest reward, for the other libraries that with the largest
+    posterior mean.
+
+    Args:
+        name: The name of the library, a key of `LIBRARIES` or `OPTUNA`.
+        problem: The arms and rewards of one run.
+        clients: The number N of arms that are pulled at a time.
+        steps: The number of pulls.
+    """
     low, high = problem.arms[0].amin(0), problem.arms[0].amax(0)
     cube = (problem.arms[0] - low) / torch.where(high > low, high - low, 1.0)
     source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps + clients)
@@ -139,8 +194,11 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
-    """Return a row for each run of the ``job``: its final regret, what the arm loses that the player would name in the
-    end ("gap"), processor seconds, and scalars sent."""
+    """Return a row of the table for each run of the ``job``, with the columns of its study.
+
+    The columns are the final "regret", the "gap" (the regret of one pull of the arm that the player names as best in
+    the end), the processor "seconds", and the "scalars" sent. A library is charged three scalars for each pull.
+    """
     torch.set_num_threads(1)
     clients, rounds = job.regime.clients, job.regime.rounds
     rows, steps = [], clients * rounds

@@ -24,20 +24,22 @@ SurrogateOf = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for al
 
 @known_as(optimistic_ucb1)
 def ucb1(world: World, setting: Setting) -> Trace:
-    """UCB1 on counts, with β or β = bσ²."""
+    """Play UCB1 on the counts of all clients in ``world``, with β = bσ² if the ``setting`` has "b", otherwise its
+    "beta". The threshold γ of the event is its "gamma", or 1.
+    """
     beta = setting["b"] * world.problem.sigma**2 if "b" in setting else setting["beta"]
     return optimistic_ucb1(world.problem, world.clients, world.steps, beta, setting.get("gamma", 1.0))
 
 
 @known_as(fitted_kernel_ucb)
 def kernel(world: World, setting: Setting) -> Trace:
-    """Kernel UCB whose hyperparameters are fitted once."""
+    """Play kernel UCB with hyperparameters fitted once after Phase I, and κ = ``setting["kappa"]``."""
     return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
 
 
 @known_as(fn_ucb)
 def federated_neural(world: World, setting: Setting) -> Trace:
-    """FN-UCB, its ν√λ and λ in units of the noise."""
+    """Play FN-UCB in ``world`` with ν√λ = κσ and λ = (σ/s)², for κ and s the "kappa" and "s" of the ``setting``."""
     how = settings(world, setting)
     return fn_ucb(
         world.problem,
@@ -52,20 +54,26 @@ def federated_neural(world: World, setting: Setting) -> Trace:
 
 @known_as(guarded_fed_go_ucb)
 def play_guarded(world: World, setting: Setting) -> Trace:
-    """Fed-GO-UCB with λ and β in a guard, which has whatever else the setting names; F and σ are the world's unless."""
+    """Play Fed-GO-UCB inside a guard, with λ and β the "lam" and "beta" of the ``setting``. All other entries of the
+    setting replace fields of the world's `guarantee`, for instance F or σ.
+    """
     promise = guarantee(world, **{name: setting[name] for name in setting if name not in ("lam", "beta")})
     how = Settings(setting["lam"], setting["beta"], encoding=world.encoding)
     return guarded_fed_go_ucb(world.problem, world.shared, how, promise)
 
 
 def guarantee(world: World, **values: Any) -> Guarantee:
-    """Return what a guard is told on ``world``: F and σ of its problem, γ = `GUARD_GAMMA`, and ``simultaneous=True``.
+    """Return the `Guarantee` of a guard on ``world``.
 
-    The latter because all clients of the simulator synchronise at one and the same step. The rest is as `Guarantee` has
-    it unless said. ``values`` replace any of these fields.
+    F and σ are those of its problem, γ is `GUARD_GAMMA`, and ``simultaneous`` is true, because all clients of the
+    simulator synchronise at the same step. The other fields have the defaults of `Guarantee`.
+
+    Args:
+        world: The problem and the clients.
+        values: Fields of `Guarantee` that replace any of these.
 
     Raises:
-        ValueError: If neither the problem nor ``values`` has a bound F on |f|.
+        ValueError: Neither the problem nor ``values`` has a bound F on |f|.
     """
     given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
     known = given | values
@@ -81,10 +89,17 @@ def surrogate(
     guard: float | None = None,
     arms_first: bool = False,
 ) -> Play:
-    """Return how a ``model`` is played in epochs, by κ; if told γ = ``guard``, in a guard.
+    """Return a `Play` in which a surrogate is played in epochs (`surrogate_ucb`), with κ the "kappa" of the setting.
 
-    With ``arms_first`` each arm is pulled once in place of Phase I, out of the same budget. The others are arguments of
-    `surrogate_ucb` and of its `Beginning`.
+    Args:
+        model: A function from a world to one surrogate, or to one for each run. In the second case they are linearised
+            at the ŵ₀ of Phase I, which is then played with the world's start.
+        until: When an epoch ends.
+        planning: "joint" or "own".
+        informed: Whether the surrogate sees the data of Phase I.
+        guard: The γ of a guard inside which the surrogate plays. None means without a guard.
+        arms_first: Whether each arm is pulled once in place of Phase I. Phase II is then shorter, so that the pulls of
+            both are at most NT.
     """
 
     def play(world: World, setting: Setting) -> Trace:
@@ -112,7 +127,9 @@ def surrogate(
 
 
 def advised(how: Advised = ADVISED) -> Play:
-    """Return how the advised setting is played, or another ``how``; a setting replaces some of its fields."""
+    """Return a `Play` of the advised setting, or of another setting ``how``; the entries of a player's setting replace
+    fields of it.
+    """
 
     @known_as(Advised.play, {} if how == ADVISED else {"how": how})
     def play(world: World, setting: Setting) -> Trace:

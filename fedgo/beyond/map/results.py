@@ -21,52 +21,58 @@ Statistic = Callable[..., Any]  # of samples (…, S), called with the axis of t
 
 @until_written
 def evaluations() -> Mapping[tuple[Regime, str], Any]:
-    """The rows of every (regime, player) of the map's evaluation, run by run."""
+    """Return the rows of the map's evaluation, one for each run, by regime and player."""
     return {(regime, name): rows for regime in REGIMES for name, rows in evaluated("map", regime).items()}
 
 
 def regimes() -> list[Regime]:
-    """The regimes of the map, in its order, on which all of `MAIN` have a cell."""
+    """Return the regimes of the map, in its order, on which every player in `MAIN` has been evaluated."""
     return [regime for regime in REGIMES if all((regime, name) in evaluations() for name in MAIN)]
 
 
 def players_on(regime: Regime) -> list[str]:
-    """Who has a cell on ``regime``, in the order of the registry."""
+    """Return the names of the players that have been evaluated on ``regime``, in the order of `PLAYERS`."""
     return [name for name in PLAYERS if (regime, name) in evaluations()]
 
 
 def title(name: str) -> str:
-    """What the book calls a player of the map."""
+    """Return the name under which the book shows the player ``name`` of the map."""
     return PLAYERS[name].title or name
 
 
 def worst(regrets: Any, axis: int = -1) -> Any:
-    """Return the mean of the worst tenth of the runs on the last ``axis`` of ``regrets``, of one run at least."""
+    """Return the mean of the worst tenth of the runs, the largest ``regrets`` along ``axis``; at least one run counts.
+    ``axis`` has to be the last axis of ``regrets`` (…, S), so that the result is (…,).
+    """
     several = np.sort(regrets, axis)[..., -max(1, round(np.shape(regrets)[axis] / 10)) :]
     return several.mean(axis)
 
 
 @until_written
 def uniform_loss(regime: Regime) -> float:
-    """What a step of uniform play loses, on average over the runs of ``regime`` that somebody has."""
+    """Return the expected regret of one uniform pull on ``regime``, the mean over as many runs as the player with the
+    most runs has.
+    """
     runs = max(len(evaluations()[regime, name]) for name in players_on(regime))
     means = regime.world(range(runs)).problem.means
     return float((means.amax(1) - means.mean(1)).mean())
 
 
 def stuck(regime: Regime, player: str) -> npt.NDArray[np.bool_]:
-    """Which runs still lose, in the last tenth of the steps, more than `STUCK` of what uniform play does, (S,) bool."""
+    """Return which runs of ``player`` on ``regime`` are stuck, (S,) bool: their regret per step in the last tenth of
+    the steps is above `STUCK` times that of uniform play.
+    """
     return np.asarray(evaluations()[regime, player].late_regret > STUCK * uniform_loss(regime))
 
 
 class Across(NamedTuple):
-    """What a player does on a group of regimes.
+    """The results of a player on a group of regimes.
 
     Args:
-        regret: The geometric mean over the regimes of its mean regret over what uniform play loses in as many steps.
-        tenth: The same of its worst tenth.
-        stuck: How many of its runs are `stuck`.
-        runs: How many runs it has.
+        regret: The geometric mean over the regimes of the player's mean regret divided by that of uniform play.
+        tenth: The same with the mean regret of the player's worst tenth of runs (`worst`) as the numerator.
+        stuck: The number of runs that are `stuck`, over all regimes.
+        runs: The number of runs, over all regimes.
     """
 
     regret: float
@@ -76,7 +82,7 @@ class Across(NamedTuple):
 
 
 def across(group: Sequence[Regime], player: str) -> Across:
-    """What ``player`` does on the regimes of ``group``."""
+    """Return the results of ``player`` on the regimes of ``group``, on each of which it has been evaluated."""
     regrets = [
         evaluations()[regime, player].regret / uniform_loss(regime) / regime.world(1).steps
         for regime in group
@@ -90,7 +96,21 @@ def across(group: Sequence[Regime], player: str) -> Across:
 def paired(
     regime: Regime, ours: str, other: str, column: str = "regret", study: str = "map"
 ) -> tuple[Array, Array]:
-    """Return a ``column`` of two players, their final regrets unless given, on their common runs, (S,) each."""
+    """Return the values of one column for two players on their common runs, (S,) each.
+
+    Run r of one player meets the same problem as run r of the other. The common runs are the first S, with S the
+    smaller number of runs of the two.
+
+    Args:
+        regime: The regime.
+        ours: The name of the first player.
+        other: The name of the second player.
+        column: The column of the table, by default the final regret.
+        study: The study whose evaluation is read.
+
+    Raises:
+        KeyError: One of the players has not been evaluated on ``regime``.
+    """
     found = (
         evaluated(study, regime)
         if study != "map"
@@ -102,7 +122,14 @@ def paired(
 
 
 def difference(regime: Regime, ours: str, other: str, **which: str) -> tuple[float, float, float]:
-    """Return the mean of ``ours`` minus that of ``other``, with its interval; ``which`` as `paired` has it."""
+    """Return the mean of ``ours`` minus ``other`` over their common runs, and the two ends of its 95 % interval.
+
+    Args:
+        regime: The regime.
+        ours: The name of the first player.
+        other: The name of the second player.
+        which: The ``column`` and the ``study`` of `paired`; by default the final regret on the map.
+    """
     one, two = paired(regime, ours, other, **which)
     return interval(np.mean, one - two)
 
@@ -110,22 +137,42 @@ def difference(regime: Regime, ours: str, other: str, **which: str) -> tuple[flo
 def ratio(
     regime: Regime, ours: str, other: str, of: Statistic = np.mean, study: str = "map"
 ) -> tuple[float, float, float]:
-    """Return the mean regret of ``ours`` over that of ``other`` with its interval, or another statistic ``of`` it."""
+    """Return a statistic of the regret of ``ours`` divided by that of ``other``, and the two ends of its 95 % interval.
+
+    Both statistics are taken over the common runs (`paired`).
+
+    Args:
+        regime: The regime.
+        ours: The name of the first player.
+        other: The name of the second player.
+        of: The statistic of the regrets of one player, by default their mean. It is called with the regrets and
+            ``axis``.
+        study: The study whose evaluation is read.
+    """
     one, two = paired(regime, ours, other, study=study)
     return interval(lambda *both, axis: of(both[0], axis=axis) / of(both[1], axis=axis), one, two)
 
 
 def half_tail(regrets: Any, axis: int = -1) -> Any:
-    """Return the middle between the mean and the worst tenth of ``regrets``, by which settings are chosen."""
+    """Return the average of two numbers, the mean of ``regrets`` along ``axis`` and the mean of their worst tenth
+    (`worst`). Settings are chosen by it.
+    """
     return (np.mean(regrets, axis) + worst(regrets, axis)) / 2
 
 
 def geometric(
     group: Sequence[Regime], ours: str, other: str, of: Statistic = np.mean
 ) -> tuple[float, float, float]:
-    """Return the geometric mean over the regimes of ``group`` of `ratio`, with its interval.
+    """Return the geometric mean of `ratio` over the regimes of ``group``, and the two ends of its 95 % bootstrap
+    interval.
 
-    The runs of each regime are drawn again independently of those of the others.
+    The runs of each regime are resampled independently of those of the others, in pairs of the two players.
+
+    Args:
+        group: The regimes.
+        ours: The name of the first player.
+        other: The name of the second player.
+        of: The statistic of the regrets of one player, by default their mean.
     """
     parts = [paired(regime, ours, other) for regime in group]
     draws, source = [], np.random.default_rng(0)
@@ -140,8 +187,13 @@ def geometric(
 
 
 class Compared(NamedTuple):
-    """In how many regimes one player has ``less`` regret than another, in how many ``more``, each with 95 %
-    confidence, and in how many the two are ``level``: their paired runs do not tell them apart."""
+    """The numbers of regimes in which one player's regret is lower or higher than another's.
+
+    Args:
+        less: The number of regimes where it is lower with 95 % confidence.
+        level: The number of regimes where the paired runs do not tell the two players apart.
+        more: The number of regimes where it is higher with 95 % confidence.
+    """
 
     less: int
     level: int
@@ -149,15 +201,20 @@ class Compared(NamedTuple):
 
 
 def count_regimes(group: Sequence[Regime], ours: str, other: str) -> Compared:
-    """Count the regimes of ``group`` where the interval of `ratio`, the regret of ``ours`` over that of ``other``,
-    lies below 1, holds 1, or lies above 1."""
+    """Return in how many regimes of ``group`` the 95 % interval of `ratio`, the regret of ``ours`` divided by that of
+    ``other``, lies below 1 (less), contains 1 (level), or lies above 1 (more).
+    """
     intervals = [ratio(regime, ours, other)[1:] for regime in group]
     less, more = sum(high < 1 for _, high in intervals), sum(low > 1 for low, _ in intervals)
     return Compared(less, len(intervals) - less - more, more)
 
 
 def leader(regime: Regime) -> str:
-    """The player with the least mean regret: one after the other, those with most runs first, over common runs."""
+    """Return the name of the player that leads on ``regime``, by mean regret on common runs.
+
+    The players are compared one after the other, those with the most runs first. A player takes the lead if its mean
+    regret is lower than that of the leader so far, on the runs that both have.
+    """
     first, *others = sorted(players_on(regime), key=lambda name: -len(evaluations()[regime, name]))
     for name in others:
         first = name if difference(regime, name, first)[0] < 0 else first
@@ -165,7 +222,9 @@ def leader(regime: Regime) -> str:
 
 
 def alike(regime: Regime) -> list[str]:
-    """The leader, and who cannot be told from it: the interval of the paired difference holds 0."""
+    """Return the names of the `leader` and of all players that cannot be told from it: the 95 % interval of their
+    regret minus the leader's, on common runs, reaches down to 0 or below.
+    """
     first = leader(regime)
     others = [name for name in players_on(regime) if name != first]
     return [first, *(name for name in others if difference(regime, name, first)[1] <= 0)]

@@ -50,8 +50,16 @@ _POWER = 20  # iterations for the largest curvature
 
 
 class Averaged(NamedTuple):
-    """What the server broadcasts beside the sums: f(x; θ) ``values`` and the ``spread`` √((1/N)Σ s_j²) of every arm,
-    (S, K), and the weight ``alpha`` (S,)."""
+    """What the server of FN-UCB broadcasts beside the sums, from the data of all clients at a synchronisation.
+
+    With V_j = λI + Σφφᵀ over all of client j's own pulls, s_j(x) = √(φ_xᵀV_j⁻¹φ_x) is the width of client j at arm x.
+
+    Args:
+        values: f(x; θ) of every arm, for the parameters θ averaged over the clients, (S, K).
+        spread: √((1/N)Σ_j s_j(x)²) of every arm, (S, K).
+        alpha: The weight α = min_j min_x s_j(x)/max_x s_j(x) of the network's index, (S,); 0 before the first
+            synchronisation.
+    """
 
     values: Tensor
     spread: Tensor
@@ -59,7 +67,13 @@ class Averaged(NamedTuple):
 
 
 class NeuralState(NamedTuple):
-    """The ``tangent`` model's state, every client's ``own`` data (S, N, K), and what is ``averaged``."""
+    """The state of S runs of `FNUCB` with N clients.
+
+    Args:
+        tangent: The state of the linearised model.
+        own: The counts and sums of all of each client's own pulls, (S, N, K).
+        averaged: What the server broadcast last.
+    """
 
     tangent: Tangent
     own: Tally
@@ -68,9 +82,16 @@ class NeuralState(NamedTuple):
 
 @dataclass(frozen=True)
 class FNUCB:
-    """N clients on ``inputs`` (S, K, d_x), with ``theta0`` (S, d_w), ``features`` φ (S, K, d_w); ``tangent`` is UCBᵃ's.
+    """The learner of FN-UCB with N clients, in S runs with K arms.
 
-    ν√λ = ``optimism``, J = ``descent``.
+    Args:
+        tangent: The learner whose posterior gives UCBᵃ, and whose event triggers synchronisations.
+        network: The network f(x; θ), with d_w parameters.
+        inputs: The standardised arms, (S, K, d_x).
+        theta0: The initial parameters θ₀, (S, d_w).
+        features: φ_x = ∇f(x; θ₀)/√m of every arm, with m the width of the network, (S, K, d_w).
+        optimism: ν√λ, the weight of the widths in both indices.
+        descent: The number J of steps of gradient descent at each synchronisation.
     """
 
     tangent: EventTriggered
@@ -83,18 +104,22 @@ class FNUCB:
 
     @property
     def learners(self) -> int:
-        """N."""
+        """The number N of clients."""
         return self.tangent.learners
 
     def begin(self) -> NeuralState:
-        """No data, α = 0."""
+        """Return the state before any data, with α = 0."""
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
         own = Tally.blank(runs, self.learners, arms)
         return NeuralState(self.tangent.begin(), own, Averaged(blank, blank, blank[:, 0]))
 
     def index(self, state: NeuralState) -> Tensor:
-        """(1 − α)UCBᵃ + αUCBᵇ."""
+        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ, (S, N, K).
+
+        UCBᵃ comes from the client's linearised model, UCBᵇ from the network averaged over the clients, and α is the
+        weight that the server broadcast last.
+        """
         posterior = state.tangent.posterior
         first = posterior.mean + self.optimism * width(posterior.variance)
         values, spread, alpha = (part.unsqueeze(1) for part in state.averaged)
@@ -102,16 +127,23 @@ class FNUCB:
         return (1 - alpha) * first + alpha * (values + self.optimism * spread)
 
     def fires(self, state: NeuralState, arm: Tensor) -> Tensor:
-        """The event of the tangent model."""
+        """Return whether the event of the linearised model fires after the pull of ``arm`` (S, N), (S, N) bool."""
         return self.tangent.fires(state.tangent, arm)
 
     def learn(self, state: NeuralState, arm: Tensor, reward: Tensor, turn: Tensor) -> NeuralState:
-        """The tangent model learns, and the client keeps the reward."""
+        """Return the state after the clients in ``turn`` (S, N) bool have pulled ``arm`` and received ``reward``, (S,
+        N) each: the linearised model learns, and the client stores the reward.
+        """
         own = state.own.record(arm, reward, turn)
         return state._replace(tangent=self.tangent.learn(state.tangent, arm, reward, turn), own=own)
 
     def synchronise(self, state: NeuralState, star: Star, when: When) -> NeuralState:
-        """The statistics as the tangent model sends them, and V_j, θ_j, α_j up, their means and α down."""
+        """Return the state after a synchronisation of the runs in ``when``.
+
+        The linearised model synchronises its statistics. In the dense encoding each client also sends V_j⁻¹, θ_j and
+        α_j and receives their averages and α. In the encoding "counts" the server computes these itself and sends θ,
+        the K averaged variances and α.
+        """
         run = when.run
         tangent = self.tangent.synchronise(state.tangent, star, when)
         own = state.own.of(run)
@@ -124,7 +156,9 @@ class FNUCB:
         return state._replace(tangent=tangent, averaged=place(state.averaged, run, new))
 
     def _averaged(self, run: Tensor, own: Tally) -> Averaged:
-        """From all data of every client, ``own`` (R, N, K)."""
+        """Return what the server broadcasts in the R runs ``run`` (R,), computed from the data ``own`` (R, N, K) of
+        every client.
+        """
         lam, of_clients = self.tangent.settings.lam, []
         for r, *data in zip(run.tolist(), *own, strict=True):
             known, inputs, features = Tally(*data), self.inputs[r], self.features[r]
@@ -138,7 +172,13 @@ class FNUCB:
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
-    """s_j²(x) = φ_xᵀ(λI + Σ nφφᵀ)⁻¹φ_x of every arm, (N, K), by the pulls of ``own`` (N, K) and ``features`` (K, d)."""
+    """Return s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of every client j and arm x, (N, K), with n the client's counts.
+
+    Args:
+        features: φ of every arm, (K, d).
+        lam: λ.
+        own: The counts and sums of each client, (N, K).
+    """
     variances = []
     for counts in own.counts:
         at = counts.nonzero().squeeze(-1)
@@ -153,9 +193,19 @@ def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
 def train_networks(
     network: Network, theta0: Tensor, x: Tensor, features: Tensor, own: Tally, lam: float, steps: int
 ) -> Tensor:
-    """θ of every client, (N, d_w): ``steps`` steps down ½Σ(f − y)² + ½mλ‖θ − θ₀‖² from ``theta0`` (d_w,).
+    """Return the parameters θ of every client's network after gradient descent from θ₀, (N, d_w).
 
-    The step is 1/(mλ + the largest eigenvalue of mΣφφᵀ) over the client's pulls ``own`` (N, K) of ``x`` (K, d_x).
+    The loss is ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² over the client's own pulls, with m the width of the network. The step
+    size is 1/(mλ + the largest eigenvalue of mΣφφᵀ), the eigenvalue by power iteration.
+
+    Args:
+        network: The network f.
+        theta0: θ₀, (d_w,).
+        x: The standardised arms, (K, d_x).
+        features: φ of every arm, (K, d_w).
+        own: The counts and sums of each client, (N, K).
+        lam: λ.
+        steps: The number of steps.
     """
     m, counts = network.hidden, own.counts
     touched = (counts.sum(0) > 0).nonzero().squeeze(-1)
@@ -177,9 +227,10 @@ def train_networks(
 
 
 def tangent_start(network: Network, problem: Problem) -> Tensor:
-    """θ₀ of every run, (S, d_w): two halves with equal first layers and opposite second ones, so that f(x; θ₀) = 0.
+    """Return the initial parameters θ₀ of every run, (S, d_w), for which f(x; θ₀) = 0.
 
-    All weights are standard normal, those of the first layer over √d_x.
+    The two halves of the hidden units have equal first layers and opposite second layers, and the output bias is 0. All
+    other parameters are standard normal, with the weights of the first layer divided by √d_x.
     """
     half = Network(network.d_x, network.hidden // 2)
     rows = []
@@ -206,11 +257,24 @@ def fn_ucb(
     encoding: Literal["dense", "counts"] = "dense",
     space: Literal["arms", "parameters"] = "arms",
 ) -> Trace:
-    """``steps`` steps of FN-UCB with λ = ``lam``, ν√λ = ``optimism``, J = ``descent`` and m = ``hidden``, even.
+    """Play FN-UCB on the standardised arms.
 
-    Inputs are the arms standardised. Dense, a client sends W, B, V_j⁻¹, θ_j and α_j, 2(d_w² + d_w) + 1 scalars with
-    d_w = m(d_x + 2) + 1, and gets as many; in "counts" the clients send counts and sums, the server trains, and sends
-    the news, θ, the K averaged variances and α.
+    Args:
+        problem: The arms and rewards of S runs.
+        clients: The number N of clients.
+        steps: The number of pulls, all clients together.
+        lam: The regularisation weight λ.
+        optimism: ν√λ, the weight of the widths in both indices.
+        gamma: The threshold γ of the event.
+        descent: The number J of steps of gradient descent at each synchronisation.
+        hidden: The width m of the network, an even number.
+        encoding: In "dense" a client sends its new statistics of the linearised model, V_j⁻¹, θ_j and α_j, 2(d_w² +
+            d_w) + 1 scalars with d_w = m(d_x + 2) + 1, and receives as many. In "counts" the clients send counts and
+            sums, and the server trains and sends the new counts and sums, θ, the K averaged variances and α.
+        space: Whether the linearised model computes with vectors over the "arms" or over the "parameters".
+
+    Raises:
+        ValueError: A value is out of range, m is odd, or ``encoding`` or ``space`` is unknown.
     """
     require_run(problem, clients, steps)
     number("optimism", optimism, "give a finite ν√λ, at least 0", least=0)
@@ -237,15 +301,24 @@ def fn_ucb(
 
 @dataclass(frozen=True)
 class InformedImmediate(InformedByPhaseOne, Immediate):
-    """`Immediate` whose learner knows the data of Phase I."""
+    """A learner like `Immediate` that knows the data of Phase I."""
 
 
 @on_cpu
 def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float = 3.0) -> Trace:
-    """T₀ = ⌈√(NT)⌉ uniform pulls, a fit to them, then T = ``rounds`` rounds of kernel UCB with N = ``clients``.
+    """Play T₀ = ⌈√(NT)⌉ uniform pulls, fit a kernel to them once, and play T rounds of kernel UCB with it.
 
-    κ = ``kappa`` standard deviations of optimism. A pull is sent as its arm's number and its reward, 2 scalars up and
-    2N down, in Phase I too. K × K numbers for every run.
+    Every pull is shared at once as its arm's number and its reward, 2 scalars up and 2N down, in Phase I too. Memory is
+    K × K numbers for each run.
+
+    Args:
+        problem: The arms and rewards of S runs, with K arms.
+        clients: The number N of clients.
+        rounds: T.
+        kappa: κ, the weight of the standard deviation in the index.
+
+    Raises:
+        ValueError: A value is out of range.
     """
     require_run(problem, clients, rounds)
     number("kappa", kappa, "give a finite number of standard deviations κ, at least 0", least=0)
@@ -266,7 +339,14 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
 
 
 def fitted_prior(arms: Tensor, data: Tally, sigma: float) -> tuple[Tensor, Tensor]:
-    """Mean (K,) and kernel (K, K) of the ``arms`` (K, d_x) before any data, of a process fitted to ``data`` (K,)."""
+    """Return the prior mean (K,) and kernel matrix (K, K) of a Gaussian process whose hyperparameters are fitted to
+    ``data``.
+
+    Args:
+        arms: The features of the arms, (K, d_x).
+        data: The counts and sums of each arm, (K,).
+        sigma: The standard deviation σ of the noise of a reward.
+    """
     fitted = GaussianProcess().fit(arms, data, sigma)
     assert isinstance(fitted, FittedModel)
     model = fitted.model

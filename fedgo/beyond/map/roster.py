@@ -26,17 +26,19 @@ EVERY: Mapping[str, Player] = {
 
 
 def process(world: World) -> Surrogate:
-    """BoTorch's Gaussian process."""
+    """Return BoTorch's Gaussian process as the surrogate for every run."""
     return GaussianProcess()
 
 
 def network(world: World) -> Surrogate:
-    """The paper's network, fitted and linearised again and again."""
+    """Return the network of ``world`` as a surrogate that is fitted and linearised again at every fit."""
     return Relinearised(world.network)
 
 
 def once(world: World) -> tuple[Surrogate, ...]:
-    """The paper's network linearised once, at ŵ₀; λ is what the tuning chose for Fed-GO-UCB on Hartmann6."""
+    """Return for each run the network of ``world``, linearised once at ŵ₀. λ = 0.0001 is what the tuning chose for
+    Fed-GO-UCB on Hartmann6.
+    """
     return LinearisedOnce.at(world.shared, lam=0.0001)
 
 
@@ -44,17 +46,21 @@ CERTIFIED = 20  # pulls for each arm from which a guard certifies something
 
 
 def up_to_500(regime: Regime) -> bool:
-    """Of those that are slow with many arms or rounds."""
+    """Return whether ``regime`` has at most 500 arms and 100 rounds; players that are slow beyond play only there."""
     return regime.arms <= 500 and regime.rounds <= 100
 
 
 def few_arms(regime: Regime) -> bool:
-    """Of those that the map has on few arms, and on one regime with many."""
+    """Return whether ``regime`` has at most 50 arms and 100 rounds, or is Hartmann6 with 500 arms. The slowest players
+    play only there.
+    """
     return up_to_500(regime) and (regime.arms <= 50 or regime == Regime("hartmann6", 500))
 
 
 def bounded(regime: Regime) -> bool:
-    """Of a guard: where a bound on |f| can be read off, something would be certified, and arms are few."""
+    """Return whether a guard plays on ``regime``: a bound on |f| is known, each arm has at least `CERTIFIED` pulls on
+    average, and there are at most 50 arms.
+    """
     return regime.entry.bound is not None and regime.pulls >= CERTIFIED and regime.arms <= 50
 
 
@@ -74,6 +80,7 @@ _EPOCHS = Growing(GROWTH)
 
 
 def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> Player:
+    """Return the paper's player ``name`` with the grid ``settings`` and other ``changes`` of its fields."""
     return replace(ALGORITHMS[name], grid=settings, **changes)
 
 
@@ -143,7 +150,9 @@ _EVENT = Event(GO_SETTINGS.gamma)
 
 
 def _variant(model: play.SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
-    """Return the player of a ``model`` in epochs, ``how`` as `surrogate` has it."""
+    """Return a player of the surrogate ``model`` in epochs that end as ``until`` says; ``how`` are further arguments of
+    `surrogate`.
+    """
     return Player(surrogate(model, until, **how), grid(kappa=KAPPAS))
 
 

@@ -34,7 +34,13 @@ LATE = 20  # trials of a site that joins when all others have played
 
 
 class Differing(NamedTuple):
-    """By how much the sites of a ``problem`` differ, τ = ``tau``, and in which ``shape``."""
+    """A case of the study: how the sites of a problem differ.
+
+    Args:
+        problem: The name of the problem.
+        tau: By how much the sites differ, τ, in standard deviations of the problem's mean rewards.
+        shape: How they differ: "smooth", "level" or "odd", as the module says.
+    """
 
     problem: str
     tau: float
@@ -61,16 +67,22 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
 
 @dataclass(frozen=True)
 class Unwarped:
-    """The advised Gaussian process without its warp: what is fitted to sites that differ, if they are alike."""
+    """A surrogate for sites that are taken to be alike: the advised Gaussian process without its warp."""
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Fit the process to counts and sums (K,), as `Surrogate` says."""
+        """Return the posterior on ``arms`` (K, d_x) given the counts and sums ``data`` (K,); ``before`` is not used."""
         seen = observed(data, sigma)
         return squared_exponential(in_cube(arms), seen.at, seen.means, seen.variances)
 
 
 class Tied(NamedTuple):
-    """``mean`` and ``variance`` (N·K,) of cells of which those with one ``key`` (N·K,) are one and the same unknown."""
+    """A posterior on the N·K cells of N sites with K arms, in which cells with the same key are one unknown.
+
+    Args:
+        mean: The mean of each cell, (N·K,).
+        variance: The variance of each cell, (N·K,).
+        key: The key of each cell, (N·K,) int64. Cells with different keys are independent.
+    """
 
     mean: Tensor
     variance: Tensor
@@ -84,10 +96,25 @@ class Tied(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnFromThree:
-    """`IndependentArms`, but from its third pull of an arm on, a site uses its own rewards of that arm alone."""
+    """A surrogate of independent arms, for sites that may differ.
+
+    A site that has pulled an arm three times or more uses its own rewards of this arm alone. Otherwise it uses the
+    rewards of all sites, as in `IndependentArms`.
+    """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return what each site believes of each arm, from counts and sums (N, K)."""
+        """Return the posterior on the N·K cells, those of the first site first.
+
+        If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, variance σ²/n, and is independent
+        of all others. All other cells of an arm are one unknown, with the posterior of `IndependentArms` given the
+        rewards of all sites.
+
+        Args:
+            arms: The features of the arms, (K, d_x).
+            data: The counts and sums of each site, (N, K).
+            sigma: The standard deviation σ of the noise of a reward.
+            before: Not used.
+        """
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
         enough, n = data.counts >= 3, data.counts.clamp(min=1)
         mean = torch.where(enough, data.sums / n, shared.mean).flatten()
@@ -102,7 +129,7 @@ class OfCells(Fitting):
 
     @property
     def surrogate(self) -> Surrogate:
-        """Return what is fitted to the counts and sums of each client."""
+        """The surrogate that is fitted to the counts and sums of each client, `OwnFromThree`."""
         return OwnFromThree()
 
 
@@ -118,10 +145,15 @@ HOW: dict[str, Callable[[float, int], Fitting]] = {
 
 
 def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, Tensor]:
-    """Play one federation, whose N clients have one of the ``problems`` each, for ``pulls`` pulls or less than N more.
+    """Play one federation of N clients, each of which has one of the ``problems``.
+
+    Args:
+        job: The player and the regime.
+        problems: The problem of each client, with one run.
+        pulls: The number of pulls of all clients. At most N − 1 more are made, so that all play equally many rounds.
 
     Returns:
-        The trace, and the client of each pull, (T₀ + NT,).
+        The trace, and the client of each pull, (pulls made,) int64.
     """
     one, clients = problems[0], len(problems)
     first = BEFORE.first(clients, job.regime.arms, job.regime.rounds)
@@ -132,8 +164,16 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
 
 
 def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
-    """Return the regret of the first `LATE` trials of a site with this ``problem`` that joins, each planned by a fit to
-    all rewards, as in a study; ``counts`` and ``sums`` (N, K) are those of the other sites."""
+    """Return the regret of the first `LATE` pulls of a site that joins after all others have played.
+
+    Each pull is planned by a fit to the rewards of all sites so far, those of the new site included.
+
+    Args:
+        job: The player and the regime.
+        problem: The problem of the site that joins, with one run.
+        counts: The counts of the N other sites, (N, K).
+        sums: The sums of their rewards, (N, K).
+    """
     arms, fitting = problem.arms[0], HOW[job.name](problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
     ties = torch.rand(len(arms), generator=problem.generators("order of ties")[0], dtype=torch.float64)
@@ -151,11 +191,18 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
 
 
 def measure_sites(job: Job) -> list[dict[str, Any]]:
-    """Return a row for each run of the ``job``.
+    """Return a row of the table for each run of the ``job``.
 
-    "regret" is that of all sites, "worst_site" that of the site with the most, and "late_regret" that of a pull in the
-    last tenth. "own" is ρ̂ after the last pull, and "joining" the regret of the first `LATE` trials of another site,
-    which joins then, or is alone. "seconds" are of the processor.
+    The columns are:
+
+    - "regret", the final regret of all sites together;
+    - "worst_site", the regret of the site with the most;
+    - "late_regret", the mean regret of a pull in the last tenth of the pulls;
+    - "own", the estimate ρ̂ of `Sites` after the last pull, for the player "differ" and NaN for others;
+    - "joining", the regret of the first `LATE` pulls of one more site, which joins when the others have played, or
+      plays alone if the player is "each alone". It is NaN outside the regimes `JOINED` and for other players than
+      "each alone", "as if alike" and "differ";
+    - "seconds", processor seconds.
     """
     torch.set_num_threads(1)
     return [_measured(job, run) for run in job.runs]
@@ -200,9 +247,11 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
 
 
 def cases() -> dict[Regime, Differing]:
-    """Return the cases: each moves one factor of Hartmann6 with K = 50, N = 20, T = 100, σ = .1, and τ = .5 smooth.
+    """Return the cases of the study by regime.
 
-    The problem of a regime is named after the case, and is none of `fedgo.experiments.world.PROBLEMS`.
+    Six cases have Hartmann6 with K = 50, N = 20, T = 100 and σ = 0.1, and vary τ or the shape. Three more change σ or T
+    at τ = 0.5. The other cases have five further regimes, each with τ = 0, 0.5 and 1. Each regime's problem is named
+    after its case, a name that is not in `fedgo.experiments.world.PROBLEMS`.
     """
     base, few = Regime("hartmann6"), Regime("hartmann6", 30, 0.3, 30, 12)
     listed = [(base, tau, "smooth") for tau in (0.5, 0.0, 0.25, 1.0)]
@@ -222,7 +271,11 @@ JOINED = tuple(CASES)[:4]  # where a late site is measured
 
 
 def cases_of(name: str) -> list[Regime]:
-    """Return the cases that the player ``name`` plays: those that take long for what they tell are left out."""
+    """Return the cases that the player ``name`` plays.
+
+    "each alone" plays only the four cases `JOINED`, and "UCB1, own from three" leaves out the cases with 500 arms or
+    more, because these would take long for what they show. All other players play every case.
+    """
     if name == "each alone":
         return [*JOINED]
     return [regime for regime in CASES if regime.arms < 500 or name != "UCB1, own from three"]

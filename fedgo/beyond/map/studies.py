@@ -138,10 +138,12 @@ RULE_RUNGS = (Rung(6, 10), Rung(3, 20))
 
 
 def map_runs(name: str, regime: Regime) -> int:
-    """Return how many runs ``name`` has on ``regime``.
+    """Return how many runs the player ``name`` has on ``regime`` of the map, 0 if it does not play there.
 
-    These are 10; 50 of the players in `DECIDE`; 30 of the main players and their guards where that is cheap; 5 of the
-    players that are there for few arms. On the regimes that are not in `BASE` only those in `DECIDE` and `MAIN` play.
+    A player in `DECIDE` has 50 runs on every regime that it plays. On regimes outside `BASE`, other players in `MAIN`
+    have 10 and the rest none. On regimes of `BASE`, the players in `MAIN` and those that take their setting from one of
+    them have 30 if K ≤ 500, T ≤ 100 and the problem is not "two ridges". Players that are meant for few arms have 5 on
+    regimes with more than 50 arms. All others have 10.
     """
     player = PLAYERS[name]
     if not player.plays_on(regime):
@@ -157,7 +159,9 @@ def map_runs(name: str, regime: Regime) -> int:
 
 
 def map_tuning(name: str) -> list[Regimes]:
-    """Where ``name`` chooses its setting, if it has a choice."""
+    """Return the groups of regimes on which the player ``name`` chooses its setting: one group, or none if it has only
+    one setting.
+    """
     if len(PLAYERS[name].grid) == 1:
         return []
     if name in DECIDE:
@@ -166,7 +170,7 @@ def map_tuning(name: str) -> list[Regimes]:
 
 
 def map_rungs(name: str) -> tuple[Rung, ...]:
-    """Return the rungs of the choice of ``name``."""
+    """Return the rungs of successive halving by which the player ``name`` chooses its setting."""
     if name == "advised":
         return RULE_RUNGS
     return ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),)
@@ -194,6 +198,7 @@ ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
 
 
 def _ablated(name: str) -> list[Regimes]:
+    """Return the groups of regimes on which the variant ``name`` chooses κ, one choice on each."""
     return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
 
 
@@ -219,10 +224,10 @@ RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for 
 
 
 def elsewhere_runs(name: str, regime: Regime) -> int:
-    """Return how many runs ``name`` has, as far as half an hour of the libraries goes.
+    """Return how many runs the player ``name`` has on ``regime``, so that the libraries take about half an hour.
 
-    These are 15 with 100 pulls, else 10; 5 and 3 of the families where a run takes longest, 5 of libraries that play
-    on one regime, and none of Optuna with 2,000 pulls, half a minute each.
+    A player outside `RIVALS` has 5. The others have 15 if T = 5, and 10 otherwise. With 2,000 pulls Levy-10 has 5 and
+    the diabetes data 3, whose runs take longest, and Optuna has none, as one run takes half a minute.
     """
     if name not in RIVALS:
         return 5
@@ -277,7 +282,7 @@ CURVES: Mapping[str, list[Regime]] = {
 
 
 def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Return the trace of one run of ``curve`` and its processor seconds; ``hidden`` is of networks, and not used."""
+    """Return the trace of one run of ``curve`` on ``regime`` and its processor seconds; ``hidden`` is not used."""
     problem, clients, rounds = regime.world(1, seed).problem, regime.clients, regime.rounds
     if curve == "advised":
         return timed(partial(ADVISED.play, problem, clients, rounds))
@@ -319,7 +324,9 @@ HIDDEN_PLAYERS = {
 
 
 def hidden_runs(name: str, regime: Regime) -> int:
-    """Return 50 runs, 20 where T is 1,000 or more; on the longest regime the budgets .5 and 4 are not played."""
+    """Return how many runs the player ``name`` has on ``regime``: 50, or 20 if T is above 100. On the regime `LONGEST`
+    the players with ε = 0.5 or 4 have none.
+    """
     if regime == LONGEST and name.endswith((", 0.5", ", 4")):
         return 0
     return 50 if regime.rounds <= 100 else 20

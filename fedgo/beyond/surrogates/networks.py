@@ -53,8 +53,15 @@ class Linear(NamedTuple):
 def linear(
     features: Tensor, prior: Tensor, seen: Observed, effect: float, w: Tensor, decay: Tensor
 ) -> Linear:
-    """Return the posterior for the prior N(``prior``, FFᵀ + τ²I) given what was ``seen``, from one n × n
-    factorisation.
+    """Return the posterior on K arms for the prior N(``prior``, FFᵀ + τ²I), from one n × n factorisation.
+
+    Args:
+        features: F, (K, r).
+        prior: The prior mean of each arm, (K,).
+        seen: The n pulled arms, with their mean rewards and the variances of these means.
+        effect: τ².
+        w: The parameters at which the network was linearised, (d_w,).
+        decay: The weight decay of each parameter, (d_w,).
     """
     cross = features[seen.at] @ features.mT  # (n, K)
     cross[torch.arange(len(seen.at)), seen.at] += effect
@@ -68,9 +75,17 @@ def linear(
 
 @dataclass(frozen=True)
 class LinearisedOnce:
-    """The paper's model as a surrogate: w ~ N(ŵ₀, (σ²/λ)I), with f linear in w around ŵ₀ for good.
+    """The paper's model as a surrogate: parameters w ~ N(ŵ₀, (σ²/λ)I) of a network f that is linear in w around ŵ₀.
 
-    ``w0`` (d_w,) is ŵ₀ and ``lam`` is λ.
+    Every fit uses the same linearisation.
+
+    Args:
+        network: The network f(x; w), with d_w parameters.
+        w0: ŵ₀, (d_w,).
+        lam: The regularisation weight λ > 0.
+
+    Raises:
+        ValueError: ``w0`` has another shape, or λ is not positive.
     """
 
     network: Parametric
@@ -83,11 +98,18 @@ class LinearisedOnce:
 
     @classmethod
     def at(cls, start: Start, lam: float = 1.0) -> "tuple[LinearisedOnce, ...]":
-        """Return a surrogate for each run of ``start``, around its ŵ₀."""
+        """Return one surrogate for each run of ``start``, linearised around the ŵ₀ of that run, with λ = ``lam``."""
         return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
-        """Return the posterior given ``data``, as `Surrogate.fit` says; ``before`` is not used."""
+        """Return the posterior on the K arms given ``data``.
+
+        Args:
+            arms: The features of the arms, (K, d_x).
+            data: The counts and sums of each arm, (K,). All may be 0.
+            sigma: The standard deviation σ of the noise of a reward.
+            before: Not used.
+        """
         seen, scale = observed(data, sigma, least=0), sigma / self.lam**0.5
         features = self.network.gradients(self.w0, arms) * scale
         decay = torch.full_like(self.w0, self.lam / sigma**2)
@@ -96,12 +118,21 @@ class LinearisedOnce:
 
 @dataclass(frozen=True)
 class Relinearised:
-    """A network that is fitted to all data and linearised there, anew at each fit.
+    """A network surrogate that is fitted to all data and linearised at its fitted parameters ŵ, again at each fit.
 
-    The fit begins at the last ŵ and at ``starts`` random parameters, and the start with the largest evidence wins.
-    Inputs and rewards are standardised. w ~ N(0, diag(α)⁻¹) has one weight decay α for each layer, and with ``effect``
-    each arm has an effect of its own, N(0, τ²), against misfit. α and τ² are where the evidence of the linearised model
-    is stationary.
+    The fit begins at the ŵ of the fit before and at ``starts`` random parameters, and keeps the result with the largest
+    evidence. It standardises inputs and rewards. The prior of the parameters is w ~ N(0, diag(α)⁻¹) with one weight
+    decay α for each layer. With ``effect`` each arm has an independent deviation from the network, N(0, τ²), which
+    absorbs misfit. α and τ² are iterated towards a stationary point of the evidence of the linearised model.
+
+    Args:
+        network: The network, for instance a `Network`.
+        starts: The number of random starts, at least 1.
+        effect: Whether each arm has a deviation of its own.
+
+    Raises:
+        TypeError: ``network`` has no ``gradients``.
+        ValueError: ``starts`` is below 1.
     """
 
     network: Parametric
@@ -115,7 +146,17 @@ class Relinearised:
         count("starts", self.starts, "give the number of random starts, at least 1")
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
-        """Return the posterior given ``data``, as `Surrogate.fit` says."""
+        """Return the posterior on the K arms given ``data``.
+
+        Args:
+            arms: The features of the arms, (K, d_x).
+            data: The counts and sums of each arm, (K,).
+            sigma: The standard deviation σ of the noise of a reward.
+            before: The last fit. If it is a `Linear`, the fit also begins at its ŵ.
+
+        Raises:
+            ValueError: Fewer than two arms have been pulled, or all their mean rewards are equal.
+        """
         seen = observed(data, sigma)
         spread = arms.std(0, correction=0)
         inputs = (arms - arms.mean(0)) / torch.where(spread > 0, spread, 1.0)
@@ -145,11 +186,11 @@ class Relinearised:
         return torch.cat([before.w.unsqueeze(0), w]) if isinstance(before, Linear) else w
 
     def _climb(self, x: Tensor, seen: Observed, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return ŵ and α (B, d_w), τ² and the log-evidence (B,), from the starts ``w`` (B, d_w), on the points ``x``
-        (n, d_x).
+        """Return ŵ (B, d_w), α (B, d_w), τ² (B,) and the log-evidence (B,) that are reached from the B starts ``w`` (B,
+        d_w).
 
-        The steps are Gauss–Newton steps: the next ŵ is the mean of the linearised posterior, or a point on the way to
-        it.
+        ``x`` (n, d_x) are the standardised inputs of the n arms in ``seen``. Each step is a Gauss–Newton step: the next
+        ŵ is the mean of the linearised posterior, or a point on the way to it.
         """
         layer = _layers(self.network).expand_as(w)
         decay, effect = torch.ones_like(w), w.new_full((len(w), 1), 0.01 if self.effect else 0.0)
