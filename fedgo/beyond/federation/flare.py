@@ -157,11 +157,22 @@ class Remote:
 
 
 class Hub:
-    """The server: Phase I, then ``steps`` pulls of Phase II, under the plan that ``make`` and ``options`` give.
+    """The server's process, which runs Phase I and then ``steps`` pulls of Phase II.
 
-    The clients pull in turn, or with ``together`` all N of a round of Phase II at once. A synchronisation goes on
-    without a site that refuses, or does not answer within ``limit`` seconds. The counts of letters, bytes and seconds
-    are written to ``server.json`` in ``folder``.
+    A synchronisation goes on without a site that refuses, or does not answer in time. The counts of letters, bytes and
+    seconds are written to the file ``server.json``.
+
+    Args:
+        make: The name "module:function" of the function that returns the plan and the rewards (`made`).
+        options: The keyword arguments of that function.
+        folder: The folder of the file, which every machine has to allow (`writable`).
+        steps: The number of pulls of Phase II.
+        together: Whether all N clients pull at once in each round of Phase II; otherwise they pull in turn.
+        limit: The seconds within which a site has to answer a call.
+
+    Raises:
+        TypeError: ``steps`` is no whole number, or ``limit`` is no number.
+        ValueError: ``steps`` is below 1, or ``limit`` is not positive.
     """
 
     def __init__(

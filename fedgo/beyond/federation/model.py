@@ -69,7 +69,7 @@ class ClientModel:
         return int(largest(index.masked_fill(retired, -torch.inf), order))
 
     def fires(self, arm: Tensor) -> bool:
-        """Return whether to call for a synchronisation after a pull of ``arm`` () (line 6)."""
+        """Return whether a pull of ``arm`` () int64 fulfils the condition of line 6, which asks to synchronise."""
         return bool(self.learner.fires(self.state, arm.view(1, 1)))
 
     def learned(self, arm: Tensor, reward: Tensor) -> "ClientModel":

@@ -217,10 +217,12 @@ class Server:
 
     @on_cpu
     def merge(self) -> None:
-        """Close the exchange with the answers that came.
+        """Close the open exchange, merge the answers that came, and make the letters that follow.
 
         Raises:
-            ValueError: If no exchange is open, if nobody has answered in Phase I, or if the oracle fits no ŵ₀.
+            ImportError: A library that the fit of the surrogate needs is missing.
+            MemoryError: That fit needs more memory than there is.
+            ValueError: No exchange is open, no client has answered in Phase I, or the oracle fits no ŵ₀.
         """
         step, inbox = SERVER.get((self.state, Call.MERGE)), self.desk.inbox
         if step is None:

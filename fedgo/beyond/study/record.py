@@ -30,8 +30,8 @@ class Record:
     """What has happened since a study began, and what is planned.
 
     Args:
-        told: The trials whose reward is known, in the order in which they were told: option, site and reward.
-        open: The trials that were asked for and not told: option and site.
+        told: The option, the site and the reward of each trial whose reward is known, in the order of their entry.
+        open: The option and the site of each trial that was asked for and whose reward is not known.
         retired: The options that are not proposed again.
         plan: The options that are asked for next, in this order.
         until: The number of rewards in ``told`` from which on the next request for a trial makes a new plan.

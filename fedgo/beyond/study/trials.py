@@ -38,7 +38,7 @@ _SURE = 0.001  # sites are said to differ below this p: looks are many, and opti
 
 
 class Standing(NamedTuple):
-    """Where one option stands, in the user's units; what is not known is NaN.
+    """The row of one option in the table of results, in the units of the rewards; an unknown number is NaN.
 
     Args:
         option: Its name.
@@ -47,7 +47,7 @@ class Standing(NamedTuple):
         estimate: The mean of the model's posterior.
         low: The lower end of the model's interval.
         high: The upper end of it, which decides what is tried next.
-        certificate: By how much it is at most worse than the best option, if the study has a ``reach``.
+        certificate: A bound on how much lower its mean reward is than the best option's, if the study has a ``reach``.
         retired: Whether it is not proposed again.
     """
 
@@ -183,7 +183,10 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
         site: At which site, if sites differ.
 
     Returns:
-        All K options, the largest estimate first, or in the order of the table if there is no fit yet.
+        A row for each of the K options, the largest estimate first, or in the order of the setup if there is no fit.
+
+    Raises:
+        ValueError: The study has no such ``site``.
     """
     told, fit = _at(setup, record, site), posterior(setup, record.told)[0]
     counts, sums = _tally(setup, told)
@@ -307,7 +310,10 @@ def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Te
 
 
 def as_lines(rows: Sequence[Standing], title: str = "option") -> str:
-    """Return the standings ``rows`` as lines of text below the ``title``; what is not known is a dash."""
+    """Return the ``rows`` as lines of text below a head of columns, with a dash for each unknown number.
+
+    ``title`` is the head of the column of the options' names.
+    """
     size = max((len(row.option) for row in rows), default=6)
     guarded = any(not math.isnan(row.certificate) for row in rows)
     head = f"{title:{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
