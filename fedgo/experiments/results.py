@@ -158,8 +158,8 @@ def played(
         players: The players by name.
         changes: Parts of the setting that replace the tuned ones, such as γ.
     """
-    player, experiment = players[algorithm], EXPERIMENTS[name]
-    setting = tuned(name, player.setting_of or algorithm) | changes
+    player = players[algorithm]
+    setting = tuned(name, player.setting_of or algorithm) | changes  # it refuses an unknown name
     batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
-    worlds = [shared_world(experiment, batch, seed, "dense", "all") for batch in batches]
+    worlds = [shared_world(EXPERIMENTS[name], batch, seed, "dense", "all") for batch in batches]
     return Trace.join([player.run(world, setting) for world in worlds])
