@@ -141,7 +141,7 @@ def squared_exponential(
 
     Raises:
         ImportError: SciPy is missing.
-        torch.linalg.LinAlgError: The covariance of the ``means`` is not positive definite.
+        RuntimeError: The covariance of the ``means`` is not positive definite.
     """
     centre, scale = units or (means.mean(), means.std())
     values, noise = (means - centre) / scale, variances / scale**2
