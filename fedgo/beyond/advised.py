@@ -1,7 +1,7 @@
 """What this book advises to play: a warped Gaussian process in growing epochs, planned jointly, distinct arms first.
 
 First T₀ distinct arms are pulled once. Then `surrogate_ucb` plays to the end of the same budget, ⌈√(NT)⌉ + NT. How
-boldly it plays follows from the budget NT, the number of arms K and the data. The chapter "Should I use it?" says how
+boldly it plays follows from the budget NT and the number of arms K. The chapter "Should I use it?" says how
 the setting was chosen and what to expect of it.
 """
 

@@ -13,9 +13,8 @@ from fedgo.experiments.runner import until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
 from fedgo.experiments.world import Regime
 
-STUCK = (
-    0.1  # of what uniform play loses: a run that loses more than that in its last tenth of the steps is stuck
-)
+# A run is stuck if it loses more than this share of what uniform play loses in its last tenth of the steps.
+STUCK = 0.1
 Statistic = Callable[..., Any]  # of samples (…, S), called with the axis of the runs
 
 

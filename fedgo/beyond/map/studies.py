@@ -96,7 +96,7 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
-# What the advice rests on: fifty runs of each, and its own choice on a hundred, of five of the twelve families.
+# What the advice rests on: fifty runs of each. "advised" chose on `RULE_TUNING`, the others on `ADVICE_TUNING`.
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
@@ -303,9 +303,8 @@ ADVISED_COSTS = Listing(
 # --- What hiding every reward costs: each budget chooses how often each arm is pulled first, and what is fitted then
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-LONGEST = Regime(
-    "hartmann6", 50, rounds=10_000
-)  # played with three budgets and what they chose on the first regime
+# Three budgets play the longest regime, each with what it chose on the first of `HIDDEN`.
+LONGEST = Regime("hartmann6", 50, rounds=10_000)
 HIDDEN = (
     Regime("hartmann6", 50, rounds=1000),
     Regime("hartmann6", 50),

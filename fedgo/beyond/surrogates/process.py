@@ -25,11 +25,8 @@ from torch import Tensor
 
 from fedgo._checks import extra
 
-_PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = (
-    math.sqrt(2),
-    3.0,
-    0.025,
-)  # of ln ℓ_j without ½ ln d_x; the least ℓ_j
+# mean, without ½ ln d_x, and variance of the prior of ln ℓ_j; the least ℓ_j
+_PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025
 # mean and variance of the prior, start and bounds, of ln ℓ and of ln v
 _SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
