@@ -133,7 +133,8 @@ def extra(name: str) -> Iterator[None]:
 
 
 def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` decorated so that the tensors it creates are on the CPU, whatever torch's default device is.
+    """Return ``function`` decorated so that the tensors it creates are on the CPU, whatever torch's default
+    device is.
     """
 
     @wraps(function)

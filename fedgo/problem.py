@@ -116,7 +116,8 @@ class Problem:
 
     @on_cpu
     def tape(self, steps: int) -> Tensor:
-        """Return the standard normal numbers z from which the noise of the first ``steps`` steps is made, (S, steps).
+        """Return the standard normal numbers z from which the noise of the first ``steps`` steps is made,
+        (S, steps).
         """
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
