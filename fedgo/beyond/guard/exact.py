@@ -138,7 +138,7 @@ class Prior(NamedTuple):
         return bias
 
     def after(self, tally: Tally) -> "Belief":
-        """Return the posterior given the number of pulls and the summed rewards of each arm, ``tally`` (..., K) each."""
+        """Return the posterior given the pulls and the summed rewards of each arm, ``tally`` (..., K) each."""
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
         half = torch.linalg.solve_triangular(self.factor, eye, upper=False)
         factor: Tensor = torch.linalg.cholesky(half.mT @ half + torch.diag_embed(tally.counts))
