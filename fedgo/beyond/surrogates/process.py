@@ -77,7 +77,9 @@ class Prior(NamedTuple):
         return self._replace(inputs=self.inputs[places], site=site)
 
     def same(self, other: "Prior") -> Tensor:
-        """Return whether each of this prior's n points has the site of each of the m points of ``other``, (n, m) bool."""
+        """Return whether each of this prior's n points has the site of each of the m points of
+        ``other``, (n, m) bool.
+        """
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
