@@ -236,9 +236,8 @@ class GeneralisedLinear:
         """
         lam, total = self.settings.lam, own.summed()
         pulls = total.counts.sum(-1, keepdim=True)
-        target = (
-            1 / (self.learners * pulls).square()
-        )  # t is the number of all pulls so far, because every step is the pull of one client
+        # t is the number of all pulls so far, because every step is the pull of one client
+        target = 1 / (self.learners * pulls).square()
         size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
 
         def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
