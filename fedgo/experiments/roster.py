@@ -1,4 +1,4 @@
-"""The players of the paper's studies: the function of each, the settings that it may choose from, and its mark.
+"""The players of the paper's studies: the function of each, the settings that it may choose from, and its colour.
 
 `ALGORITHMS` is the paper's comparison with the controls, and `LINE_THREE` has its two algorithms with line 3 as
 printed. A new entry changes nothing for the others.
@@ -22,7 +22,7 @@ GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
-    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``.
+    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``, rounded to three digits.
 
     For small λ the results depend on this ratio alone.
     """
@@ -34,7 +34,7 @@ def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setti
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:
-    """Return ``number`` settings of β from 10^``first`` on, with ``each`` settings in every factor of ten."""
+    """Return ``number`` settings with increasing β, from 10^``first`` on, ``each`` for every factor of ten."""
     return grid(beta=tuple(float(f"{10 ** (k / each + first):.3g}") for k in range(number)))
 
 

@@ -1,7 +1,8 @@
-"""A store of traces that chapters share, run by run, because a run is the same alone and in any batch.
+"""A store of traces that chapters share, run by run, because a run is the same alone and together with others.
 
 The traces are stored in the folder that the environment variable ``FEDGO_TRACES`` names; if it is not set, nothing is
-stored. A run is found by its arms, mean rewards and noise, by how it was played, and by the code that played it.
+stored. A stored run is found by its arms, mean rewards and noise, by the algorithm and its setting, by the versions of
+the libraries, and by the code that played it.
 """
 
 import json
@@ -26,10 +27,12 @@ LIBRARIES = ("torch", "numpy", "botorch")  # whose versions may change the numbe
 
 
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
-    """Return the trace of all runs of ``world``, playing only those runs that are not stored yet.
+    """Return the trace of all runs of ``world``, playing only those runs that are not stored yet, and store these.
+
+    Traces of the same algorithm and setting that other code has stored are removed.
 
     Args:
-        play: Plays a world with a setting.
+        play: A function that plays a world with a setting.
         key: The dotted name of the algorithm that ``play`` calls, and its options. If it is empty, nothing is stored.
         world: The runs.
         setting: The setting.
@@ -68,7 +71,7 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
 
 
 def each_run(problem: Problem) -> list[str]:
-    """Return for each run of ``problem`` a hash of its arms, its mean rewards and its noise."""
+    """Return for each run of ``problem`` a hash of its arms, its mean rewards and what determines its noise."""
     about = (problem.name, problem.seed, problem.sigma, problem.reward)
     return [
         hash_of([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])
