@@ -15,7 +15,7 @@ from torch import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MOST = 2**53  # counts beyond this are no longer exact in float64, and their products leave int64
+MOST = 2**53  # float64 does not hold every larger whole number, and products of larger numbers exceed int64
 
 
 def require(condition: bool, name: str, received: Any, remedy: str) -> None:
@@ -139,7 +139,7 @@ def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:
-        # usually the default is the CPU already; the context would cost time at every operation
+        # Usually the default device is the CPU already. The context costs time at every operation.
         if torch.get_default_device().type == "cpu":
             return function(*args, **kwargs)
         with torch.device("cpu"):

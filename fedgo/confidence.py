@@ -16,8 +16,10 @@ from torch import Tensor
 
 from fedgo._checks import require
 
-_LARGEST_PRIOR = 1e13  # of ‖g‖²/λ: beyond it float64 holds no digit of the variance of an arm that was pulled
-_ROUNDED = 1e-6  # a variance this far below 0 is rounding; an arm pulled n times has one of about 1/n
+# The largest prior variance ‖g‖²/λ. Above it float64 holds no digit of the variance of an arm that was pulled.
+_LARGEST_PRIOR = 1e13
+# A variance at most this far below 0 is due to rounding. An arm that was pulled n times has a variance of about 1/n.
+_ROUNDED = 1e-6
 
 
 class Tally(NamedTuple):

@@ -18,7 +18,8 @@ from fedgo._checks import count, number, require, require_kind
 from fedgo.network import Parametric
 from fedgo.star import Ask, Message
 
-# Rounds of Langevin noise that are drawn at once, in single precision (five times as fast); w stays double.
+# The number of rounds whose Langevin noise is drawn at once. The noise is drawn in single precision, which is five
+# times as fast; the parameter w is kept in double precision.
 _ROUNDS_AT_ONCE = 64
 
 

@@ -135,7 +135,7 @@ class Network:
         error = ((unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1) - y) * mask
         twice = 2 * error.unsqueeze(-1)
         back = twice * layers.w2.unsqueeze(-2) * unit * (1 - unit)
-        first = torch.einsum("...mh,...md->...hd", back, x)  # six times as fast as matmul where m = 1
+        first = torch.einsum("...mh,...md->...hd", back, x)  # this is six times as fast as matmul if m = 1
         gradient = torch.cat([first.flatten(-2), back.sum(-2), (twice * unit).sum(-2), twice.sum(-2)], -1)
         return error.square().sum(-1), gradient
 

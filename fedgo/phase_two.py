@@ -23,9 +23,12 @@ from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
 
 StateT = TypeVar("StateT", bound=Any)
-# An index of optimism: from the estimates of the arms and the data they rest on, a value of each arm (S, M, K).
+# A function that returns the index of K arms for each of M learners in each of S runs, (S, M, K), from the learners'
+# posteriors and their data.
 Index = Callable[[Estimates, Tally], Tensor]
-_AFRESH = 100  # pulls after which a posterior is computed from its data again, because rank-one updates drift
+# The number of pulls after which a posterior is computed from its data again, because rank-one updates accumulate
+# rounding errors.
+_AFRESH = 100
 
 
 @dataclass(frozen=True)
@@ -228,7 +231,7 @@ class EventTriggered:
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
+        gain = self.gain(state, arm, turn)  # this comes first, because `absorb` may overwrite the posterior
         posterior = self.absorb(state, arm, reward, turn)
         after = EventState(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
         pulls = after.fresh.counts.sum(-1)
@@ -264,7 +267,8 @@ class EventTriggered:
         run = when.run
         fresh = state.fresh.of(run)
         sent = star.collect(self.statistics(fresh), when)
-        # the server sends the news of this epoch; as matrices they are as large as the total of the printed line 9
+        # The server sends the sums of this epoch. As a matrix and a vector they cost as much as the totals that line 9
+        # sends.
         total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
         posterior, blank = self.posterior(run, total.for_all(), state), Tally.blank(*fresh.counts.shape)
         synchronised = EventState(posterior, blank, gain=torch.zeros_like(state.gain[run]), server=total)

@@ -201,7 +201,7 @@ class Trace:
             return trace
 
 
-_NOTE = "note: "  # before the name of a note in a file
+_NOTE = "note: "  # in a file this stands before the name of a note
 _ARRAYS = {
     "arm": torch.int64,
     "reward": torch.float64,

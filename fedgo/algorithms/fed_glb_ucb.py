@@ -203,7 +203,8 @@ class GeneralisedLinear:
         theta = self._fit(own, gram, state.fitted[run], (lambda _: answer) if packed else star.at, when)
         data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
         b = (data @ theta.unsqueeze(-1)).squeeze(-1)
-        vectors = 2 * d if encoding == "dense" else d  # θ, and b, which follows from A and θ
+        # θ is sent, and in the dense form also b, although it follows from A and θ
+        vectors = 2 * d if encoding == "dense" else d
         star.broadcast(Message(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram)).unsqueeze(1)
         fresh, gain = torch.zeros_like(own.counts), torch.zeros_like(state.gain[run])
@@ -266,7 +267,7 @@ class GeneralisedLinear:
 
             return gradient
 
-        # the loss is λ/t-strongly convex: it is within |gradient|²·t/(2λ) of its minimum
+        # the loss is λ/t-strongly convex; therefore it is within |gradient|²·t/(2λ) of its minimum
         return nesterov(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
 
 

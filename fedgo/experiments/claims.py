@@ -204,6 +204,6 @@ def _ratio(ours: Array, other: Array, axis: int) -> Any:
     return ours.mean(axis) / other.mean(axis)
 
 
-# In the order of the paper; for a key that is left out the default of `Claim` holds.
+# The claims are in the order of the paper. If the file leaves out a field of a claim, it has the default of `Claim`.
 _TEXT = (DATA / "claims.toml").read_text(encoding="utf-8")
 CLAIMS = [Claim(**values) for values in tomllib.loads(_TEXT)["claim"]]

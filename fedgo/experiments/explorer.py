@@ -24,7 +24,7 @@ from fedgo.theory.replay import replay
 from fedgo.trace import Trace
 
 _CURVE_POINTS = 60
-_SHOWN_RUNS = 5  # whose synchronisations are shown
+_SHOWN_RUNS = 5  # runs whose synchronisations are shown
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("loss", ["#0072B2", "#D55E00"])
 
 

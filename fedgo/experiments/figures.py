@@ -22,7 +22,8 @@ STYLES: Mapping[str, tuple[str, str]] = {
     **{name: player.style for name, player in ALGORITHMS.items() if player.style},
     "advised": ("#0A7F5A", "*"),
 }
-_POINTS = 70  # steps at which a curve is drawn, closer at first, where it bends; more make the file large
+# Steps at which a curve is drawn, closer to each other at first, where it bends. More would make the file large.
+_POINTS = 70
 
 
 def use_style() -> None:
@@ -98,7 +99,7 @@ def regret_and_communication(
             panel.set_xlabel("steps", fontsize=size)
             panel.set_title(label, fontsize=size)
             panel.tick_params(labelsize=size - 1)
-            panel.locator_params(axis="x", nbins=3)  # more numbers of five digits would touch
+            panel.locator_params(axis="x", nbins=3)  # with more ticks the numbers of five digits would touch
             plain_ticks(panel.xaxis)
         regret.set_ylabel("cumulative regret", fontsize=size)
         plain_ticks(regret.yaxis)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SCORE_DECIMALS = 3  # to which means are rounded before they are compared, as they are printed
+SCORE_DECIMALS = 3  # means are rounded to these decimals, as they are printed, before they are compared
 
 Candidate = Mapping[str, Any]
 

@@ -12,8 +12,10 @@ from fedgo.confidence import Tally, ball
 from fedgo.experiments.plays import PhaseTwoRuns
 from fedgo.theory import phase_two as theory
 
-_SLACK = 1 + 1e-9  # for rounding
-_LOST = 1e-14  # for each unit of C_g²/λ: the squared widths before the first pulls, from which the updates subtract
+_SLACK = 1 + 1e-9  # factor by which rounding may violate an inequality
+# The updates subtract from the squared widths before the first pulls, up to C_g²/λ. For each unit of this number,
+# rounding adds this much to the factor.
+_LOST = 1e-14
 
 
 def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
@@ -46,7 +48,8 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     epochs = steps.by_epoch(growth)
     before = torch.cat([torch.zeros_like(epochs[:, :1]), epochs.cumsum(1)], 1).gather(1, steps.epoch)
     width = steps.local.sqrt()
-    lag = (steps.total - growth) - (steps.information - steps.local.log1p())  # ln det Σ_{t−1}/det Σ_{t−1,i}
+    # ln(det Σ_{t−1}/det Σ_{t−1,i})
+    lag = (steps.total - growth) - (steps.information - steps.local.log1p())
     good = (epochs <= 1).gather(1, steps.epoch)
     seat = steps.epoch * clients + torch.arange(steps.epoch.shape[1]) % clients
     blank, silent = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64), ~play.sync

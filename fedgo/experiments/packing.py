@@ -16,7 +16,7 @@ def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
         matrix: ΔΣ, (..., d_w, d_w).
         vector: Δb, (..., d_w).
     """
-    factor, basis = compress(gradients)  # G = LQᵀ; GGᵀ would lose half the digits
+    factor, basis = compress(gradients)  # G = LQᵀ; with GGᵀ half the digits would be lost
     upper, sums = factor.mT, basis.mT @ vector.unsqueeze(-1)
     inner = basis.mT @ matrix @ basis
     for _ in range(2):

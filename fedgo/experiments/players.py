@@ -18,7 +18,7 @@ from fedgo.experiments.world import Regime, Setting, World
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-MANY = 100  # arms above which the learner for many arms is used
+MANY = 100  # with more arms than this Fed-GO-UCB uses the learner for many arms
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
 
 TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # three fast algorithms of different kinds
-OWN = "as in the book"  # the name of the book's own constants
-LEAST = 10  # pulls of the shortest Phase I
+OWN = "as in the book"  # the name of the player with the book's own constants
+LEAST = 10  # the number of pulls of the shortest Phase I
 
 Alteration = Callable[[Problem], Problem]
 
@@ -68,7 +68,8 @@ READINGS: Mapping[str, tuple[str, Alteration]] = {
     "MagicTelescope, z-scores": ("magic", _standardised),
 }
 
-# For each choice of constants on Hartmann6, those that differ: of Phase I, the network, the oracle or the noise.
+# For each choice of constants on Hartmann6, the constants that differ from the book's own: the length of Phase I, the
+# hidden units of the network, the settings of the oracle, or the noise.
 CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     OWN: {},
     **{f"T₀ = {length}": {"length": length} for length in (LEAST, 20, 90, 180, 360)},
@@ -79,7 +80,7 @@ CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     **{f"σ = {sigma:g}": {"sigma": sigma} for sigma in (0.01, 0.3, 1.0)},
 }
 
-# The algorithms that send anything, and the thresholds γ of those that have one.
+# The thresholds γ, the algorithms that have a threshold, and all algorithms that send anything.
 GAMMAS = (0.1, 1.0, 10.0, math.inf)
 WITH_GAMMA = ("Fed-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")
 SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB1, shared")

@@ -15,7 +15,7 @@ from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime, Setting
 from fedgo.trace import Trace
 
-BATCH = 50  # runs that are played at a time
+BATCH = 50  # the number of runs that are played at a time
 
 
 @until_written
@@ -196,7 +196,7 @@ def played(
         KeyError: ``algorithm`` is not one of ``players``.
     """
     player = players[algorithm]
-    setting = tuned(name, player.setting_of or algorithm) | changes  # it refuses an unknown name
+    setting = tuned(name, player.setting_of or algorithm) | changes  # `tuned` refuses an unknown name
     batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
     worlds = [shared_world(EXPERIMENTS[name], batch, seed, "dense", "all") for batch in batches]
     return Trace.join([player.run(world, setting) for world in worlds])

@@ -43,11 +43,11 @@ _RIDGE = _wide(grid(lam=(0.00001, 0.0001, 0.001, 0.01)), (1, 3, 10, 30, 100, 300
 _GLB = _wide(grid(link=("identity", "logistic"), lam=(0.01, 0.03, 0.1, 0.3)), (1, 10, 100, 1000))
 _KERNEL = _wide(grid(lengthscale=(0.1, 0.3, 1.0, 3.0), lam=(0.001, 0.01)), (0.3, 3, 30, 300))
 
-# The algorithms of the paper.
+# The algorithms of the paper, its own and those that it compares with.
 SIX = ("Fed-GO-UCB", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB")
 
-# Colours with a contrast of 3 to a white and to a dark background, which colour-blind readers can tell apart; the
-# markers say the same without colour. The two greys are inverted on a dark background.
+# The colours have a contrast of at least 3 to a white and to a dark background, and colour-blind readers can tell them
+# apart. The markers say the same without colour. The two greys are inverted on a dark background.
 ALGORITHMS: dict[str, Player] = {
     "Fed-GO-UCB": Player(from_start(fed_go_ucb), _RIDGE, style=("#D55E00", "o"), dense=True),
     "One-GO-UCB": Player(from_start(one_go_ucb), _RIDGE, style=("#0072B2", "s"), dense=True),

@@ -45,12 +45,13 @@ from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Settin
 from fedgo.messages import Encoding
 
 DATA = Path(__file__).parent / "data"
-SHIPPED = [DATA]  # the folders with tables of the package; a module with studies of its own adds its folder
-REGIME = tuple(field.name for field in fields(Regime))  # the columns of a regime
-SEED = 0  # of the evaluation
+# The folders of the package that have tables; a module with studies of its own adds its folder.
+SHIPPED = [DATA]
+REGIME = tuple(field.name for field in fields(Regime))  # the columns of a table that name the regime
+SEED = 0  # the seed of the evaluation runs
 PAUSE = 10.0  # seconds between two writes of a table that grows
-DECIMALS = 6  # to which the numbers of a table are rounded
-MEASURED = ("seconds", "gigabytes")  # columns that depend on the machine, and differ between two runs
+DECIMALS = 6  # the numbers of a table are rounded to these decimals
+MEASURED = ("seconds", "gigabytes")  # columns that differ whenever they are measured
 
 P = ParamSpec("P")
 T = TypeVar("T")

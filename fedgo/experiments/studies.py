@@ -31,7 +31,7 @@ from fedgo.phase_one import shared_start
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-CLAIM_RUNS, CLAIM_SEED = 30, 0  # of the runs on which the claims are decided
+CLAIM_RUNS, CLAIM_SEED = 30, 0  # the number and the seed of the runs on which the claims are decided
 CLAIMED = ("regret", "scalars", "scalars_phase_two", "scalars_late")
 
 
@@ -68,8 +68,8 @@ LINE3 = Sweep(
     encoding="dense",
     batch=30,
 )
-# The setting of the paper's algorithm is chosen on the runs on which the claims are decided, which is not possible
-# beforehand. The result is about the best that its authors may have had.
+# The setting of the paper's algorithm is chosen on the runs on which the claims are decided, which nobody can do
+# beforehand. The result is about the best that the paper's authors may have had.
 IN_SAMPLE = Sweep(
     "in_sample",
     "the paper's algorithm at the settings that are best on the runs of the claims themselves",
@@ -141,9 +141,8 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
     problem, clients, rounds = world.problem, world.clients, world.rounds
     if curve == "kernel UCB, at once":
         task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
-    elif (
-        curve == "GP-UCB (BoTorch), 40 steps"
-    ):  # few steps, because the Gaussian process conditions on each datum
+    elif curve == "GP-UCB (BoTorch), 40 steps":
+        # few steps, because the Gaussian process is conditioned on each datum
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     else:
         brief = Langevin(rounds=200)  # the time of Phase II does not depend on how well ŵ₀ fits
@@ -182,7 +181,7 @@ def _cost(
     """
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts it in kilobytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts it in kibibytes
     row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
     row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]
@@ -200,7 +199,7 @@ COSTS = Listing(
     ("seconds", "gigabytes", "synchronisations"),
     listed=lambda curve: CURVES[curve][1],
     measure=partial(costs, time_of),
-    at_once=1,  # so that each has the machine to itself
+    at_once=1,  # so that each job has the machine to itself
 )
 
 

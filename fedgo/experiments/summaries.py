@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedgo.trace import Trace
 
-RESAMPLES = 2000  # of a bootstrap interval
+RESAMPLES = 2000  # the number of resamples of a bootstrap interval
 
 Array = npt.NDArray[np.float64]
 
@@ -40,7 +40,8 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
         The estimate and the lower and the upper end of the interval.
     """
     samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to runs that are all 0 is infinite
+    # a ratio whose denominator is 0 in all runs is infinite
+    with np.errstate(divide="ignore", invalid="ignore"):
         estimate = float(statistic(*samples, axis=-1))
         if len(samples[0]) < 2:
             return estimate, float("-inf"), float("inf")

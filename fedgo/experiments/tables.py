@@ -18,11 +18,10 @@ from fedgo.experiments.summaries import formatted, mean_error
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
-_QUOTED = (
-    "application/papermill.record/"  # the pages of the book read this kind of output, and Jupyter hides it
-)
+# The pages of the book read this kind of output, and Jupyter hides it.
+_QUOTED = "application/papermill.record/"
 _BAR = re.compile(r"(?<!\\)\|")
-# Formulas and code, which stay as they are; a minus before a number; a ± between a number and its error.
+# Three alternatives: formulas and code, which stay as they are; a minus before a number; a ± before an error.
 _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)")
 
 

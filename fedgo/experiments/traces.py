@@ -22,8 +22,8 @@ from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-VARIABLE = "FEDGO_TRACES"  # of the environment, with the folder of the store
-LIBRARIES = ("torch", "numpy", "botorch")  # whose versions may change the numbers
+VARIABLE = "FEDGO_TRACES"  # the environment variable with the folder of the store
+LIBRARIES = ("torch", "numpy", "botorch")  # libraries whose versions may change the numbers
 
 
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
@@ -47,21 +47,23 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
     }
     name = hash_of([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
     wrapper = play.__module__ if play.__module__.startswith("fedgo.") else "fedgo.experiments.players"
-    file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"  # this module alone, without its imports
+    # the code of this module counts, but not that of the modules that it imports
+    file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"
     place = Path(folder) / f"{name}-{code((key,), (file,))}"
     paths = [place / f"{run}.npz" for run in each_run(world.problem)]
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(place.parent / f"{name}.lock"):  # a process that asks for the same traces waits meanwhile
         place.mkdir(exist_ok=True)
         for older in place.parent.glob(f"{name}-*"):
-            if older != place:  # stored by other code
+            if older != place:  # these traces were stored by other code
                 shutil.rmtree(older)
         stored_runs = {}
         for k, path in enumerate(paths):
             with suppress(OSError, ValueError):  # the file is missing or damaged
                 stored_runs[k] = Trace.load(path)
         lacking = [k for k in range(len(paths)) if k not in stored_runs]
-        if lacking:  # without stored runs it is the world itself, which may have run Phase I already
+        # without stored runs the world itself is played, because it may have run Phase I already
+        if lacking:
             rest = replace(world, problem=world.problem.only(*lacking)) if stored_runs else world
             played = play(rest, setting)
             for number, k in enumerate(lacking):

@@ -19,7 +19,7 @@ from fedgo.problems import clustered, cosine8, hartmann6
 
 Setting = Mapping[str, Any]  # the values of an algorithm's parameters, by their names
 TUNING_SEED = 1000
-HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
+HIDDEN = 25  # the hidden units of the paper's network, which has d_w = 25 d_x + 51 parameters
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any
     return clustered(name, runs, **options)
 
 
-# F is Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1 for a share.
+# The last value is the bound F: Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1
+# for a share.
 PROBLEMS: dict[str, Entry] = {
     "hartmann6": Entry(hartmann6, "Hartmann6", 8.4),
     "cosine8": Entry(cosine8, "Cosine8", 8.8),
@@ -191,7 +192,7 @@ class Regime:
         return World(problem, self.clients, self.rounds, encoding, self.entry.bound, self)
 
 
-# The rows of the paper's Figures 2 and 3.
+# The experiments in the rows of the paper's Figures 2 and 3.
 EXPERIMENTS: Mapping[str, Regime] = {
     "hartmann6": Regime("hartmann6"),
     "cosine8": Regime("cosine8"),

@@ -100,7 +100,7 @@ class Columns(NamedTuple):
         return self._replace(
             mean=mean.addcmul_(column, surprise),
             variance=variance.addcmul_(column, column, value=-1),
-            # a learner with turn 0 has v = 0, which is written where a 0 is already
+            # a learner with turn 0 has v = 0, which is written to a place that is 0 already
             vectors=vectors.scatter_(2, at, v.unsqueeze(2)),
             taken=self.taken + turn.long(),
         )
