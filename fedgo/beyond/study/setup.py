@@ -29,7 +29,7 @@ from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
 from fedgo.beyond.surrogates.sites import Sites
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
-_NO_MORE = {"fed-go-ucb": "a study cannot play it; a federation can, with Plan(arms, network=Network(…))"}
+_NO_MORE = {"fed-go-ucb": "a study no longer plays it; Plan(arms, network=Network(…)) does, over letters"}
 
 
 def composed(received: Any) -> Any:
