@@ -76,7 +76,10 @@ class Network:
         return self.hidden * (self.d_x + 2) + 1
 
     def split(self, w: Tensor) -> Layers:
-        """Return the layers W₁, c₁, W₂ and c₂ of the flat parameters ``w`` (..., d_w), as views.
+        """Return the layers of the flat parameters ``w`` (..., d_w), as views, so that no memory is copied.
+
+        For H hidden units they are the weights W₁ (..., H, d_x) and the biases c₁ (..., H) of the hidden units, and the
+        weights W₂ (..., H) and the bias c₂ (...) of the output.
 
         Raises:
             ValueError: The last axis of ``w`` does not have the length d_w.

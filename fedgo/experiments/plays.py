@@ -136,20 +136,27 @@ class Hindsight(Replayed):
     def known(self, at: Tensor) -> Tally:
         """Return the data that the client knows after its pull at each of the steps ``at``, as counts and sums.
 
-        ``at`` (n,) has steps of Phase II, and the result has (S, n, K) each, for K arms.
+        ``at`` (n,) has steps of Phase II. The counts of the pulls and the sums of their residuals are (S, n, K) each,
+        for S runs and K arms.
         """
         return self.replay.known.of((slice(None), at))
 
     def ball(self, at: Tensor) -> Ball:
         """Return the ball of the client that pulls at each of the steps ``at`` (n,), after its pull, with β = 1.
 
-        It has the centre ŵ (S, n, d_w) and the matrix Σ (S, n, d_w, d_w).
+        It has the centre ŵ (S, n, d_w), which is the ridge estimate of the d_w parameters, and the matrix Σ
+        (S, n, d_w, d_w).
         """
         gradients, centre = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
         return ball(gradients, centre, self.settings.lam, 1.0, self.known(at))
 
     def distance(self, at: Tensor) -> Tensor:
-        """Return ‖ŵ − w*‖_Σ after the steps ``at`` (n,) of Phase II, (S, n), for the ball of the client that pulls."""
+        """Return the distance ‖ŵ − w*‖_Σ of the true parameter w* from the centre ŵ of a client's ball, (S, n), in S
+        runs.
+
+        The client is the one that pulls at each of the steps ``at`` (n,) of Phase II; the ball is that after its pull,
+        with the matrix Σ.
+        """
         return self.ball(at).distance(self.truth.unsqueeze(1)).sqrt()
 
     def radius(self, delta: float, exact: bool = False) -> Tensor:
@@ -246,7 +253,7 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
     def index(posterior: Estimates, data: Tally) -> Tensor:
         """Return max wᵀx over the confidence ball for each of K arms x and each of M learners, (S, M, K).
 
-        ``posterior`` has their means and variances; ``data`` is not used.
+        ``posterior`` has the means and variances of the linearised rewards; ``data`` is not used.
         """
         return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
 

@@ -89,7 +89,7 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     rungs, rows = ranked(study, algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
-        """Return the final regrets of ``setting`` on the first ``runs`` tuning runs, (``runs``,)."""
+        """Return the final regrets of ``setting`` on the first ``runs`` tuning runs of the experiment, (``runs``,)."""
         by_run = known(study).regrets(cell(regime, algorithm, setting, seed))
         return np.array([*by_run.values()])[:runs]
 

@@ -189,7 +189,8 @@ class Sweep:
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
         """Return how far the player ``name`` has come with choosing one setting for the regimes of ``group``.
 
-        ``known`` has the rows of the table, which decide that.
+        The result has the rankings of the finished rounds of successive halving, and the settings that the next round
+        must play. ``known`` has the rows of the table, which decide that.
         """
 
         def score(setting: Setting, runs: int) -> float | None:
@@ -310,7 +311,10 @@ class Listing(Sweep):
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
-    """Return the key for the rows of one regime, player, setting and seed in `Known`, with the setting sorted."""
+    """Return the key under which `Known` has the rows of one regime, player, setting and seed.
+
+    It is the tuple of these four, with the setting as a tuple of pairs that is sorted by the name of the parameter.
+    """
     return regime, name, tuple(sorted(setting.items())), seed
 
 

@@ -99,7 +99,7 @@ class World:
 
     @property
     def steps(self) -> int:
-        """The number T₀ + NT of pulls: T₀ of Phase I, and one by each of N clients in each of T rounds.
+        """The number T₀ + NT of pulls: T₀ = ⌈√(NT)⌉ of Phase I, and one by each of N clients in each of T rounds.
 
         Fed-GO-UCB makes them in two phases, and every other algorithm makes as many.
         """

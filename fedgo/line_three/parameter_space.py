@@ -53,7 +53,10 @@ class Columns(NamedTuple):
     taken: Tensor
 
     def gain(self, arm: Tensor) -> Tensor:
-        """Return ln(1 + ‖g_x‖²_{Σ⁻¹}), (S, M), by which a pull of the ``arm`` x (S, M) int64 raises ln det Σ."""
+        """Return by how much one pull of ``arm`` (S, M) int64 would raise ln det Σ of each of M learners, (S, M).
+
+        This is ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x, where Σ is the matrix of the learner's data.
+        """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def of_each(self, learners: int) -> "Columns":
@@ -144,7 +147,11 @@ def columns(
 
 
 def _can_be_updated(last: Columns) -> bool:
-    """Return whether all learners share the factor of ``last``, and its variances are accurate enough to be updated."""
+    """Return whether the variances of ``last`` may be updated instead of computed afresh.
+
+    All learners must share its factor, fewer than `_UPDATES` updates may have been made since the variances were
+    computed afresh, and no variance may be above `_STEEP`.
+    """
     shared = last.factor.shape[1] == 1
     return shared and int(last.age.max()) < _UPDATES and float(last.base.max()) <= _STEEP
 
