@@ -81,7 +81,8 @@ class Replayed:
 class PhaseTwoRuns(Replayed):
     """Runs of Phase II with ``slope``, a bound C_g on the norm of the gradient of every arm that was pulled.
 
-    The other fields are those of `Replayed`.
+    The fields ``problem``, ``start``, ``settings`` and ``trace`` are those of `Replayed`: what the runs were made from,
+    and their trace.
     """
 
     slope: float
@@ -102,9 +103,15 @@ class Hindsight(Replayed):
     """Runs of Fed-GO-UCB with the true parameter w*, to check the confidence lemma.
 
     The distance of the centre ŵ of a ball from w* has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* −
-    ŵ₀)), with the gradient g_s, the noise η_s and the Taylor remainder a_s of each pull s. ``truth`` (S, d_w) is w*, at
-    which f_x(w*) is the mean reward of each arm x. ``curvature`` (S,) is the largest norm C_h of a second derivative on
-    the line from ŵ₀ to w*, over all arms. The other fields are those of `Replayed`.
+    ŵ₀)), with the gradient g_s, the noise η_s and the Taylor remainder a_s of each pull s.
+
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I, with the fitted parameter ŵ₀.
+        settings: The parameters of Phase II.
+        trace: The trace of both phases.
+        truth: The true parameter w*, at which f_x(w*) is the mean reward of each arm x, (S, d_w).
+        curvature: The largest norm C_h of a second derivative on the line from ŵ₀ to w*, over all arms, (S,).
     """
 
     truth: Tensor
@@ -206,9 +213,10 @@ def play_phase_two(
 def linear_play(
     problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
 ) -> PhaseTwoRuns:
-    """Play Phase II of Fed-GO-UCB, without Phase I, on a linear model, whose gradients are the features of the arms.
+    """Play Phase II of Fed-GO-UCB, without Phase I, on a linear model, and return its runs for the analysis.
 
-    The model is `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x = 0 and ∇f_x = x for every arm x.
+    The gradients of the model are the features of the arms. It is `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x
+    = 0 and ∇f_x = x for every arm x.
 
     Args:
         problem: S runs of a bandit problem.
@@ -263,7 +271,8 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 def random_play(
     runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
 ) -> PhaseTwoRuns:
-    """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random.
+    """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random, and return its
+    runs.
 
     Drawn are the numbers N of clients (2 to 12), T of rounds (2 to 40), d_x of features (2 to 6) and K of arms (2 to
     15), and a threshold γ from 0.01 to 100. The regularisation weight λ is ``share`` times 0.4 to 3.4 times C_g², with

@@ -63,7 +63,7 @@ _cached: list[Any] = []  # the functions that `until_written` decorates
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache of its values that `run` empties when it has written a table.
+    """Return ``function`` with a cache of its values, which `run` empties after it has written a table.
 
     It is for functions whose values depend on the stored tables.
     """
@@ -284,8 +284,9 @@ class Sweep:
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes.
 
-    The player ``name`` plays ``runs(name, regime)`` runs, with each setting of its grid, on each regime of
-    ``listed(name)``. The other fields are those of `Sweep`.
+    ``listed(name)`` returns the regimes of the player ``name``, and ``runs(name, regime)`` the number of runs that it
+    plays on a regime, with each setting of its grid and with the seed `SEED`. The other fields are those of `Sweep`;
+    those about tuning are not used.
     """
 
     listed: Callable[[str], Iterable[Regime]] = lambda name: ()
