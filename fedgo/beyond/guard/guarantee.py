@@ -36,13 +36,12 @@ reward beyond f. The guard does not say whether the proposal is any good.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo import phase_two
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.algorithms.go_ucb import fed_go_learner
 from fedgo.beyond.guard.intervals import Bounds, Interval, clipped
@@ -50,7 +49,7 @@ from fedgo.beyond.guard.optimist import Counted, Optimist, check_event, counts_a
 from fedgo.confidence import Tally
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start
-from fedgo.phase_two import EventTriggered, Settings
+from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.simulation import Learner, largest, order_of_ties, simulate
 from fedgo.star import Ledger, Message, Star, When
@@ -158,12 +157,14 @@ class Guard:
             are not sent, because counts and sums determine what they contain.
         kappa: κ, the price that a proposal may cost.
         order: The order in which each client breaks ties, (S, N, K).
+        begun: The state of the proposal when Phase II begins; None means the one with which it begins by itself.
     """
 
     optimist: Optimist
     proposal: Learner[Any]
     kappa: float
     order: Tensor
+    begun: Any = None
 
     @property
     def learners(self) -> int:
@@ -172,7 +173,8 @@ class Guard:
 
     def begin(self) -> GuardState:
         """Return the state before the first step of Phase II."""
-        return GuardState(self.optimist.begin(), self.proposal.begin())
+        begun = self.proposal.begin() if self.begun is None else self.begun
+        return GuardState(self.optimist.begin(), begun)
 
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
         """Return each client's arm, (S, N) int64, and whether it is the proposed one, (S, N) bool.
@@ -212,10 +214,8 @@ class Guard:
 
     def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
         """Return the state after the clients exchanged counts and sums; the proposal's own messages cost nothing."""
-        counted = self.optimist.synchronise(state.counted, star, when)
-        return GuardState(
-            counted, self.proposal.synchronise(state.proposer, star._replace(charged=False), when)
-        )
+        counted, unpaid = self.optimist.synchronise(state.counted, star, when), star._replace(charged=False)
+        return GuardState(counted, self.proposal.synchronise(state.proposer, unpaid, when))
 
 
 @on_cpu
@@ -228,6 +228,7 @@ def guarded(
     rounds: int,
     guarantee: Guarantee,
     told: bool = False,
+    begun: Any = None,
 ) -> Trace:
     """Play T rounds of the guard around a proposal, after Phase I.
 
@@ -240,6 +241,7 @@ def guarded(
         rounds: The number T of rounds.
         guarantee: F, σ, δ, κ and γ.
         told: Whether the server knows the counts and sums of Phase I already, so that they only come down.
+        begun: The state of the proposal when Phase II begins; None means the one with which it begins by itself.
 
     Returns:
         The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether
@@ -258,32 +260,17 @@ def guarded(
     exploration, first = exchange(exploration, clients, problem.arms.shape[1], told)
     gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
     optimist = Optimist(clients, guarantee.intervals(clients), first, gamma)
-    learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients))
+    learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients), begun)
     trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
-
-
-@dataclass(frozen=True)
-class InformedByPhaseOne(EventTriggered):
-    """`EventTriggered` learners that know the data of Phase I from the start.
-
-    A proposal needs the data that the guard has. The guard refuses an arm that Phase I has shown to be bad, and a
-    proposal that had not seen these data would propose the same arm for ever.
-
-    Args:
-        first: The counts of Phase I and its summed rewards less n times the offset, by arm, (S, K).
-    """
-
-    first: Tally = field(kw_only=True)
-
-    def begin(self) -> phase_two.EventState:
-        """Return the state in which each learner and the server know the data of Phase I."""
-        return self.resume(self.first)
 
 
 @on_cpu
 def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
     """Play Fed-GO-UCB as the proposal of a guard, with the data of Phase I in its model too.
+
+    A proposal needs the data that the guard has. The guard refuses an arm that Phase I has shown to be bad, and a
+    proposal that had not seen these data would propose the same arm for ever.
 
     Args:
         problem: S runs of a bandit problem.
@@ -296,18 +283,10 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
     """
     learner = fed_go_learner(problem, start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
-    residuals = Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1))
-    proposal = InformedByPhaseOne(
-        learners=learner.learners,
-        features=learner.features,
-        offsets=learner.offsets,
-        dimension=learner.dimension,
-        settings=settings,
-        first=residuals,
-    )
-    told = names_arms(start.encoding)
-    name, clients, rounds = "Fed-GO-UCB, guarded", start.clients, start.rounds
-    return guarded(name, problem, proposal, start.exploration, clients, rounds, guarantee, told)
+    begun = learner.resume(Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1)))
+    name, told = "Fed-GO-UCB, guarded", names_arms(start.encoding)
+    clients, rounds = start.clients, start.rounds
+    return guarded(name, problem, learner, start.exploration, clients, rounds, guarantee, told, begun)
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:

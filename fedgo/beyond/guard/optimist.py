@@ -1,9 +1,10 @@
 """Optimism on counts: every client plays the arm with the largest upper end U of the intervals from counts and sums.
 
 The intervals [L, U] come from any `Intervals` rule. With those of Theorem S this is Fed-GO-UCB with a radius and a λ
-for which its regret is proved: the certificate of a step is q_t ≤ U(x_t) − L(x_t) ≤ min(2F, 2√β w_t). A client
-synchronises when the number of its pulls since the last synchronisation, times the sum of their log-ratios, exceeds γ.
-Then all clients send counts and sums up, and the server sends down what is new in them.
+for which its regret is proved: the certificate of a step is q_t ≤ U(x_t) − L(x_t) ≤ min(2F, 2√β w_t). With those of
+`Ucb1` it is UCB1: a round costs O(NK) operations for N clients and K arms, where covariances between the arms would
+cost O(NK²). A client synchronises when the number of its pulls since the last synchronisation, times the sum of their
+log-ratios, exceeds γ. Then all clients send counts and sums up, and the server sends down what is new in them.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,8 @@ from fedgo.beyond.guard.exact import exact_intervals
 from fedgo.beyond.guard.intervals import Interval, Intervals
 from fedgo.confidence import Tally
 from fedgo.messages import scalars
-from fedgo.phase_one import Start
-from fedgo.phase_two import place
+from fedgo.phase_one import Exploration, Start
+from fedgo.phase_two import place, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
@@ -44,14 +45,9 @@ class Counted(NamedTuple):
     band: Interval
 
     @property
-    def shared(self) -> Tally:
-        """The counts and sums of all data up to the last synchronisation, (S, 1, K)."""
-        return Tally(*(part.unsqueeze(1) for part in self.server))
-
-    @property
     def known(self) -> Tally:
         """The counts and sums of all data that each client knows, (S, N, K)."""
-        return self.shared + self.fresh
+        return self.server.for_all() + self.fresh
 
 
 @dataclass(frozen=True)
@@ -90,7 +86,7 @@ class Optimist:
             run: The numbers of the R runs among all S runs, (R,); None means all of them.
         """
         (runs, arms), learners = server.counts.shape, self.learners
-        shared = Tally(*(part.unsqueeze(1) for part in server))
+        shared = server.for_all()
         interval = self.intervals.after(shared, syncs.unsqueeze(-1), run, shared=shared)
         interval = Interval(*(part.expand(-1, learners, -1) for part in interval))
         gain = torch.zeros(runs, learners, dtype=torch.float64)
@@ -114,7 +110,8 @@ class Optimist:
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)
-        interval = self.intervals.after(learnt.known, state.syncs.unsqueeze(-1), shared=state.shared)
+        shared = state.server.for_all()
+        interval = self.intervals.after(learnt.known, state.syncs.unsqueeze(-1), shared=shared)
         return learnt._replace(interval=interval, band=state.band.within(interval))
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
@@ -184,3 +181,61 @@ def with_trivial(trace: Trace, value: float) -> Trace:
     certificate[:, : trace.phase_one] = 2 * value
     certificate[refuted] = 2 * value
     return trace
+
+
+@dataclass(frozen=True)
+class Ucb1:
+    """The rule mean ± √(2β ln t/n) for the interval of each arm, as UCB1 uses it.
+
+    The interval of an arm that was never pulled is the whole line. Source: Auer, Cesa-Bianchi and Fischer, Machine
+    Learning 2002.
+
+    Args:
+        beta: β, the weight of the width.
+
+    Raises:
+        ValueError: If β is negative or not finite.
+    """
+
+    beta: float
+
+    def __post_init__(self) -> None:
+        number("beta", self.beta, "give a finite β, at least 0", least=0)
+
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
+        """Return the intervals of every arm as `Intervals.after` does, from ``known`` alone."""
+        n = known.counts
+        pulls, t = n.clamp(min=1), n.sum(-1, keepdim=True).clamp(min=1)
+        mean = known.sums / pulls
+        width = torch.where(n > 0, (2 * self.beta * t.log() / pulls).sqrt(), torch.inf)
+        return Interval(mean - width, mean + width, (1 / (1 + n)).log1p())
+
+
+class Uncertified(Optimist):
+    """An `Optimist` whose intervals are no bounds, so that its traces have no certificate."""
+
+    def notes(self, state: object, index: Tensor, arm: Tensor) -> dict[str, Tensor]:
+        """Return no notes."""
+        return {}
+
+
+@on_cpu
+def optimistic_ucb1(problem: Problem, clients: int, steps: int, beta: float, gamma: float = 1.0) -> Trace:
+    """Play UCB1 on counts that N clients exchange when an event fires.
+
+    Client i synchronises when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last synchronisation. Counts
+    and sums of the arms that it pulled go up, and what is new in them comes down to all.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number NT of pulls, all clients together.
+        beta: β, the weight of the width in the index mean + √(2β ln t/n).
+        gamma: The threshold γ of the event. With infinity the clients never synchronise.
+
+    Returns:
+        The trace of all runs, without notes.
+    """
+    require_run(problem, clients, steps)
+    learner = Uncertified(clients, Ucb1(beta), Tally.blank(*problem.means.shape), gamma)
+    return simulate("UCB1, counted", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)

@@ -2,7 +2,7 @@
 
 They are Levy's function, two ridges, a random tree, features that say nothing, and rows of two data sets as arms."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,9 @@ from fedgo._checks import on_cpu, require
 from fedgo._streams import generator
 from fedgo.experiments.world import PROBLEMS, Entry
 from fedgo.network import Network
-from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 from fedgo.problems import shipped
 from fedgo.theory.worlds import realizable
-
-Runs = int | Sequence[int]
 
 # A thousand rows of the mean reward and ten attributes in [0, 1].
 _ROWS = Path(__file__).parent / "data/magic_rows.csv"
@@ -58,7 +56,7 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         seed: The seed of everything random.
         sigma: The standard deviation σ of the noise of a reward.
     """
-    blank = uniform_arms("two ridges", lambda x: x.sum(-1), (0.0, 1.0), 20, runs, arms, seed, sigma)
+    blank = _in_cube("two ridges", 20, runs, arms, seed, sigma)
     sources = blank.generators("ridges")
     ridges = torch.stack([torch.randn(2, 20, generator=one, dtype=torch.float64) for one in sources])
     ridges = ridges / ridges.norm(dim=-1, keepdim=True)
@@ -83,7 +81,7 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     def means(x: Tensor, source: torch.Generator) -> Tensor:
         return torch.randn(len(x), generator=source, dtype=torch.float64)
 
-    return _drawn("unrelated", 5, means, runs, arms, seed, sigma)
+    return _drawn(_in_cube("unrelated", 5, runs, arms, seed, sigma), means)
 
 
 @on_cpu
@@ -100,18 +98,19 @@ def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         seed: The seed of everything random.
         sigma: The standard deviation σ of the noise of a reward.
     """
-    return _drawn("tree", 4, _leaves, runs, arms, seed, sigma)
+    return _drawn(_in_cube("tree", 4, runs, arms, seed, sigma), _leaves)
 
 
-def _drawn(
-    name: str, d_x: int, means: Callable[[Tensor, torch.Generator], Tensor], runs: Runs, arms: int, seed: int,
-    sigma: float,
-) -> Problem:  # fmt: skip
-    """Return a problem with uniform arms in [0, 1]^d_x, for which ``means`` maps the arms (K, d_x) of each run and a
-    generator of the run to the mean rewards (K,).
+def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float) -> Problem:
+    """Return a problem with uniform arms in [0, 1]^d_x, whose mean rewards are still to be replaced."""
+    return uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
+
+
+def _drawn(blank: Problem, means: Callable[[Tensor, torch.Generator], Tensor]) -> Problem:
+    """Return ``blank`` with the mean rewards (K,) that ``means`` makes of the arms (K, d_x) of each run and a generator
+    of the run.
     """
-    blank = uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
-    drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(name), strict=True)]
+    drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(blank.name), strict=True)]
     return replace(blank, means=torch.stack(drawn))
 
 

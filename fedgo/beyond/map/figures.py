@@ -6,14 +6,8 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from fedgo.beyond.map.roster import PLAYERS
-from fedgo.experiments import figures
 from fedgo.experiments.world import Regime
 
-# Of the players of the map, with the colours of the paper's comparison where a player is there too.
-STYLES: Mapping[str, tuple[str, str]] = {
-    **{name: player.style for name, player in PLAYERS.items() if player.style},
-    **figures.STYLES,
-}
 FALLBACK = ("#000000", "p")
 
 

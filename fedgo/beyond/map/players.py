@@ -7,11 +7,11 @@ from typing import Any
 from fedgo._checks import require
 from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
-from fedgo.beyond.guard.counted import optimistic_ucb1
 from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
-from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
+from fedgo.beyond.guard.optimist import optimistic_ucb1
+from fedgo.beyond.map.rivals import fitted_kernel_ucb
 from fedgo.beyond.surrogates.models import Surrogate
-from fedgo.experiments.players import MANY, Play, known_as, settings
+from fedgo.experiments.players import Play, known_as
 from fedgo.experiments.world import Setting, World
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
@@ -35,21 +35,6 @@ def ucb1(world: World, setting: Setting) -> Trace:
 def kernel(world: World, setting: Setting) -> Trace:
     """Play kernel UCB with hyperparameters fitted once after Phase I, and κ = ``setting["kappa"]``."""
     return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
-
-
-@known_as(fn_ucb)
-def federated_neural(world: World, setting: Setting) -> Trace:
-    """Play FN-UCB in ``world`` with ν√λ = κσ and λ = (σ/s)², for κ and s the "kappa" and "s" of the ``setting``."""
-    how = settings(world, setting)
-    return fn_ucb(
-        world.problem,
-        world.clients,
-        world.steps,
-        lam=how.lam,
-        optimism=setting["kappa"] * world.problem.sigma,
-        encoding="dense" if world.encoding == "dense" else "counts",
-        space="parameters" if world.problem.means.shape[1] > MANY else "arms",
-    )
 
 
 @known_as(guarded_fed_go_ucb)

@@ -9,11 +9,12 @@ from fedgo.beyond.advised import BEFORE, UCB1
 from fedgo.beyond.epochs import Event, Growing
 from fedgo.beyond.map import players as play
 from fedgo.beyond.map.players import surrogate
+from fedgo.beyond.map.rivals import fn_ucb
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import Surrogate
 from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.experiments.figures import STYLES
-from fedgo.experiments.players import Player, grid
+from fedgo.experiments.players import Player, from_scratch, grid
 from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS
 from fedgo.experiments.world import Regime, Setting, World
 
@@ -117,7 +118,7 @@ PLAYERS: dict[str, Player] = {
         plays_on=up_to_500,
     ),
     "FN-UCB": Player(
-        play.federated_neural, grid(s=(0.3, 3.0), kappa=(0.5, 2.0)), style=("#E0607E", "X"), plays_on=up_to_500,
+        from_scratch(fn_ucb), grid(s=(0.3, 3.0), kappa=(0.5, 2.0)), style=("#E0607E", "X"), plays_on=up_to_500,
         dense=True,
     ),
     "process, guarded": Player(
@@ -171,19 +172,3 @@ VARIANTS: dict[str, Player] = {
 
 
 WITH_MANY = ("process", "network, refitted", "network, linearised once")
-
-
-# Each part with the variant that has it and the one that has not.
-PARTS: Mapping[str, tuple[str, str]] = {
-    "network refitted": ("network, refitted", "network, linearised once"),
-    "network refitted, otherwise as printed": (
-        "network, as printed but refitted",
-        "network, as printed with Phase I data",
-    ),
-    "Phase I data in the model": ("network, as printed with Phase I data", "network, as printed"),
-    "joint plan instead of separate plans": ("process", "process, each for itself"),
-    "epochs that double, not the event": ("process", "process, event"),
-    "epochs that double, not by 1.3": ("process", "process, short epochs"),
-    "process, not network": ("process", "network, refitted"),
-    "each arm first, not uniform": ("process, each arm first", "process"),
-}

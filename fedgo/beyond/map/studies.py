@@ -7,7 +7,7 @@ from pathlib import Path
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, OURS
+from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA
 from fedgo.beyond.map.libraries import measure_library as elsewhere
 from fedgo.beyond.map.players import advised
 from fedgo.beyond.map.private import WAYS, play_regime
@@ -236,11 +236,11 @@ def elsewhere_runs(name: str, regime: Regime) -> int:
     return 15 if regime.rounds == 5 else 10
 
 
-RIVALS = (*OURS, "BoTorch, Thompson", OPTUNA)
+RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = Listing(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(play_uniform) for name in (*OURS, *LIBRARIES, OPTUNA)},
+    {name: Player(play_uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
     listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=elsewhere_runs,

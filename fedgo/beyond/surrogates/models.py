@@ -19,7 +19,6 @@ from torch import Tensor
 from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
-_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and those between two updates of the weight decay
 _HUGE = 1e100  # of a reward whose square is to be finite
 _HIDDEN = 1e-6  # a variance so far below 0, against the largest, is rounding
 
@@ -79,9 +78,8 @@ def fitted(
             or a negative variance. Whatever ``surrogate.fit`` raises passes through.
     """
     shape = tuple(data.counts.shape)
-    require(
-        shape[-1:] == (len(arms),), "the shape of counts", shape, f"give one for each of {len(arms)} arms"
-    )
+    remedy = f"give one for each of {len(arms)} arms"
+    require(shape[-1:] == (len(arms),), "the shape of counts", shape, remedy)
     return checked(surrogate.fit(arms, data, sigma, before), data.counts.numel(), type(surrogate).__name__)
 
 
@@ -112,13 +110,9 @@ def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
         require(shape == (arms,), f"the shape of the {what} by {name}", shape, instead)
         remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
         require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
-    variance = fitted.variance
-    require_each(
-        variance >= -_HIDDEN * variance.amax().clamp(min=1e-12),
-        f"the variance by {name}",
-        variance,
-        "it is negative beyond rounding: give a model whose covariance is positive semi-definite",
-    )
+    variance, remedy = fitted.variance, "give a model whose covariance is positive semi-definite"
+    positive = variance >= -_HIDDEN * variance.amax().clamp(min=1e-12)
+    require_each(positive, f"the variance by {name}", variance, f"it is negative beyond rounding: {remedy}")
     return fitted
 
 
@@ -171,28 +165,28 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     return seen
 
 
-# A Gaussian process
-
-
-# Arms that say nothing of each other
-
-
 class Independent(NamedTuple):
-    """A posterior under which the arms are independent, with ``mean`` and ``variance`` (K,)."""
+    """A posterior under which arms are independent of each other, but for arms that are one unknown.
+
+    Args:
+        mean: The mean of each of the K arms, or cells, (K,).
+        variance: The variance of each, (K,).
+        unknown: The number of the unknown that each of them is, (K,) int64. If two have the same number, their
+            covariance is their variance; otherwise they are independent.
+    """
 
     mean: Tensor
     variance: Tensor
+    unknown: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the arms ``among`` (C,), a diagonal matrix (C, C)."""
-        return self.variance[among].diag()
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
+        return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
-
-        It is 0 unless the two are the same arm.
-        """
-        return torch.where(arm.unsqueeze(-1) == among, self.variance[among], 0.0)
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        same = self.unknown[arm].unsqueeze(-1) == self.unknown[among]
+        return torch.where(same, self.variance[among], 0.0)
 
 
 @dataclass(frozen=True)
@@ -218,7 +212,5 @@ class IndependentArms:
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)
         mean = (none + seen.means.mean()).index_put((seen.at,), seen.means)
-        return Independent(mean, (none + prior).index_put((seen.at,), seen.variances))
-
-
-# A network, linearised
+        variance = (none + prior).index_put((seen.at,), seen.variances)
+        return Independent(mean, variance, torch.arange(len(arms)))

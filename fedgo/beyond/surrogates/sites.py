@@ -16,29 +16,33 @@ from fedgo.confidence import Tally
 
 @dataclass(frozen=True)
 class Sites:
-    """The surrogate for sites whose reward functions differ."""
+    """The surrogate for sites whose reward functions differ, without a warp of the rewards.
+
+    Given the data of all sites together, it is the same model without the terms of sites.
+    """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> ProcessFit:
         """Fit the model to what each site has pulled, its parameters at the mode of their posterior.
 
         Args:
             arms: The features of the arms, (K, d_x); they are scaled to the unit cube.
-            data: Counts and sums of the rewards of each site, (N, K) each; a site may have none.
+            data: Counts and sums of the rewards of each site, (N, K) each; a site may have none. Or counts and sums of
+                all sites together, (K,) each.
             sigma: σ, the standard deviation of the noise of one reward.
             before: The last fit, which is not used.
 
         Returns:
-            The posterior of the N·K cells.
+            The posterior of the N·K cells, or of the K arms.
 
         Raises:
             ValueError: Fewer than two arms have a reward, or all of them have one mean reward, which has no scale; or
                 counts, sums or σ are out of range.
         """
-        cells = Tally(data.counts.flatten(), data.sums.flatten())
-        pulled = observed(cells, sigma, least=1)
-        means = observed(Tally(data.counts.sum(0), data.sums.sum(0)), sigma).means
-        site = torch.arange(len(data.counts)).repeat_interleave(len(arms))
-        points, units = in_cube(arms).repeat(len(data.counts), 1), (means.mean(), means.std())
+        counts, sums = (part.reshape(-1, len(arms)) for part in data)
+        pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
+        means = observed(Tally(counts.sum(0), sums.sum(0)), sigma).means
+        site = torch.arange(len(counts)).repeat_interleave(len(arms)) if data.counts.ndim > 1 else None
+        points, units = in_cube(arms).repeat(len(counts), 1), (means.mean(), means.std())
         return squared_exponential(points, pulled.at, pulled.means, pulled.variances, site, units)
 
 
