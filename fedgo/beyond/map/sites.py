@@ -1,9 +1,10 @@
-"""Sites that differ, and who plays them: the cases of the study ``differ``, and what is measured of a run.
+"""Sites whose mean rewards differ, and the players on them: the cases of the study "differ" and what it measures.
 
-In a case, site i's mean rewards are f_i = f + τ·sd(f)·h_i with f those of the problem and sd over the arms of the run.
-The h_i are independent: "smooth" is a Gaussian process with the squared exponential kernel, variance 1 and length
-.5·√(d_x/6) on the unit cube; "level" is one constant from N(0, 1) for each site; "odd" is smooth at the first site, and
-0 at the others. Regret is against each site's own best arm.
+In a case, site i's mean rewards are f_i = f + τ·sd(f)·h_i, with the mean rewards f of the problem and the standard
+deviation sd over the arms of the run. The h_i are independent, and a case has one of three shapes. "smooth": h_i is
+drawn from a Gaussian process on the unit cube with the squared exponential kernel, variance 1 and length scale
+.5·√(d_x/6). "level": h_i is one constant from N(0, 1) for each site. "odd": h_i is smooth at the first site and 0 at
+the others. The regret counts from each site's own best arm.
 """
 
 import math
@@ -29,16 +30,17 @@ from fedgo.experiments.world import Regime
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-LATE = 20  # trials of a site that joins when all others have played
+LATE = 20  # the number of pulls of a site that joins when all others have played
 
 
 class Differing(NamedTuple):
-    """A case of the study: how the sites of a problem differ.
+    """A case of the study "differ": how the mean rewards of the sites differ.
 
     Args:
         problem: The name of the problem.
-        tau: By how much the sites differ, τ, in standard deviations of the problem's mean rewards.
-        shape: How they differ: "smooth", "level" or "odd", as the module says.
+        tau: The size τ of the differences, in standard deviations of the problem's mean rewards.
+        shape: The shape of the differences: "smooth" for a smooth function of the arm at each site, "level" for one
+            constant at each site, or "odd" for a smooth function at the first site only.
     """
 
     problem: str
@@ -47,7 +49,13 @@ class Differing(NamedTuple):
 
 
 def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
-    """Return the problem of each of N = ``sites``, with the arms and the noise of the one run of ``problem``."""
+    """Return the problem of each of N sites, with the arms and the noise of the one run of ``problem``.
+
+    Args:
+        problem: A bandit problem with one run.
+        case: How the mean rewards of the sites differ. Its name of a problem is not used.
+        sites: The number N of sites.
+    """
     points = in_cube(problem.arms[0])
     factor = torch.ones(len(points), 1, dtype=torch.float64)
     if case.shape != "level":
@@ -66,7 +74,7 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
 
 @dataclass(frozen=True)
 class OwnFromThree:
-    """A surrogate of independent arms, for sites that may differ.
+    """A surrogate of independent arms, for sites whose mean rewards may differ.
 
     A site that has pulled an arm three times or more uses its own rewards of this arm alone. Otherwise it uses the
     rewards of all sites, as in `IndependentArms`.
@@ -75,15 +83,18 @@ class OwnFromThree:
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
         """Return the posterior on the N·K cells, those of the first site first.
 
-        If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, variance σ²/n, and is independent
-        of all others. All other cells of an arm are one unknown, with the posterior of `IndependentArms` given the
-        rewards of all sites.
+        If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, the variance σ²/n, and is
+        independent of all others. All other cells of an arm are one unknown, with the posterior of `IndependentArms`
+        given the rewards of all sites.
 
         Args:
             arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each site, (N, K).
-            sigma: The standard deviation σ of the noise of a reward.
+            data: The counts and sums of each arm at each site, (N, K) each.
+            sigma: The standard deviation σ of a reward's noise.
             before: Not used.
+
+        Raises:
+            ValueError: No arm has been pulled.
         """
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
         enough, n = data.counts >= 3, data.counts.clamp(min=1)
@@ -95,7 +106,7 @@ class OwnFromThree:
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
-    """A fitting of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
+    """A `Fitting` of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
 
     @property
     def surrogate(self) -> Surrogate:
@@ -103,7 +114,8 @@ class OfCells(Fitting):
         return OwnFromThree()
 
 
-# by name, what makes of σ and T the fitting of a federation; the advised setting is the one before it knew its budget
+# For each player, a function from σ and T to the fitting of its federation. The recommended setting in them is the one
+# before it depended on the budget.
 HOW: dict[str, Callable[[float, int], Fitting]] = {
     "as if alike": partial(Fitting, how=BEFORE),
     "as if alike, no warp": partial(Fitting, how=replace(BEFORE, surrogate=Sites())),
@@ -120,10 +132,11 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
     Args:
         job: The player and the regime.
         problems: The problem of each client, with one run.
-        pulls: The number of pulls of all clients. At most N − 1 more are made, so that all play equally many rounds.
+        pulls: The number of pulls of all clients together. Up to N − 1 more are made, so that all clients play equally
+            many rounds.
 
     Returns:
-        The trace, and the client of each pull, (pulls made,) int64.
+        The trace, and the number of the client that made each pull, (pulls made,) int64.
     """
     one, clients = problems[0], len(problems)
     first = BEFORE.first(clients, job.regime.arms, job.regime.rounds)
@@ -134,24 +147,25 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
 
 
 def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
-    """Return the regret of the first `LATE` pulls of a site that joins after all others have played.
+    """Return the regret of the first `LATE` = 20 pulls of a site that joins after all others have played.
 
     Each pull is planned by a fit to the rewards of all sites so far, those of the new site included.
 
     Args:
         job: The player and the regime.
         problem: The problem of the site that joins, with one run.
-        counts: The counts of the N other sites, (N, K).
+        counts: The number of pulls of each arm at each of the N other sites, (N, K).
         sums: The sums of their rewards, (N, K).
     """
     arms, fitting = problem.arms[0], HOW[job.name](problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
     ties = torch.rand(len(arms), generator=problem.generators("order of ties")[0], dtype=torch.float64)
     regret = 0.0
-    for noise in problem.tape(10**5)[0, -LATE:]:  # no noise of a pull before
+    for noise in problem.tape(10**5)[0, -LATE:]:  # this noise belongs to no earlier pull
         data = Tally(counts, sums) if fitting.differ else Tally(counts.sum(0), sums.sum(0))
         fit = fitting.surrogate.fit(arms, data, problem.sigma)
-        last = len(fit.mean) // len(arms) - 1  # its row, or the only one
+        # the number of the new site, or 0 if the fit is for all sites together
+        last = len(fit.mean) // len(arms) - 1
         cells = fitting.how.epoch(fit, counts.sum(0), problem.sigma, ties, most=1, sites=last + 1, turn=last)
         arm = cells[0] % len(arms)
         counts[-1, arm] += 1
@@ -161,17 +175,18 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
 
 
 def measure_sites(job: Job) -> list[dict[str, Any]]:
-    """Return a row of the table for each run of the ``job``.
+    """Return a row of the table of the study "differ" for each run of the ``job``.
 
-    The columns are:
+    Its columns are:
 
     - "regret", the final regret of all sites together;
-    - "worst_site", the regret of the site with the most;
+    - "worst_site", the largest regret of a site;
     - "late_regret", the mean regret of a pull in the last tenth of the pulls;
-    - "own", the estimate ρ̂ of `Sites` after the last pull, for the player "differ" and NaN for others;
-    - "joining", the regret of the first `LATE` pulls of one more site, which joins when the others have played, or
-      plays alone if the player is "each alone". It is NaN outside the regimes `JOINED` and for other players than
-      "each alone", "as if alike" and "differ";
+    - "own", the fitted share ρ̂ of the variance that belongs to one site alone, after the last pull, for the player
+      "differ" and NaN for others;
+    - "joining", the regret of the first `LATE` = 20 pulls of one more site. It joins when the others have played, or
+      plays alone if the player is "each alone". The column is NaN outside the regimes `JOINED` and for other players
+      than "each alone", "as if alike" and "differ";
     - "seconds", processor seconds.
     """
     torch.set_num_threads(1)
@@ -179,12 +194,13 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
 
 
 def _measured(job: Job, run: int) -> dict[str, Any]:
-    """Return the row of one ``run`` of the ``job``, as `measure_sites` says."""
+    """Return the row of one ``run`` of the ``job`` with the columns of `measure_sites`."""
     regime, case = job.regime, CASES[job.regime]
     world = replace(regime, problem=case.problem).world((run,), job.seed)
     *problems, late = of_sites(world.problem, case, regime.clients + 1)
     groups = [problems]
-    if job.name == "each alone":  # each with noise and first arms of its own: those of the run r + 10⁶i
+    # each site alone has the noise and the first arms of another run, so that no two sites share them
+    if job.name == "each alone":
         *groups, [late] = [[replace(one, runs=(run + 10**6 * i,))] for i, one in enumerate([*problems, late])]
     begun = time.process_time()
     played = [together(job, group, math.ceil(world.steps / len(groups))) for group in groups]
@@ -213,11 +229,12 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
 
 
 def cases() -> dict[Regime, Differing]:
-    """Return the cases of the study by regime.
+    """Return the cases of the study "differ" by regime.
 
-    Six cases have Hartmann6 with K = 50, N = 20, T = 100 and σ = 0.1, and vary τ or the shape. Three more change σ or T
-    at τ = 0.5. The other cases have five further regimes, each with τ = 0, 0.5 and 1. Each regime's problem is named
-    after its case, a name that is not in `fedgo.experiments.world.PROBLEMS`.
+    Six cases have Hartmann6 with K = 50 arms, N = 20 clients, T = 100 rounds and the noise σ = 0.1, and vary the size τ
+    or the shape of the differences. Three more change σ or T at τ = 0.5. The other cases have five further regimes,
+    each with τ = 0, 0.5 and 1. Each regime's problem is named after its case, a name that is not in
+    `fedgo.experiments.world.PROBLEMS`.
     """
     base, few = Regime("hartmann6"), Regime("hartmann6", 30, 0.3, 30, 12)
     listed = [(base, tau, "smooth") for tau in (0.5, 0.0, 0.25, 1.0)]
@@ -233,14 +250,14 @@ def cases() -> dict[Regime, Differing]:
 
 
 CASES = cases()
-JOINED = tuple(CASES)[:4]  # where a late site is measured
+JOINED = tuple(CASES)[:4]  # the cases in which a site that joins late is measured
 
 
 def cases_of(name: str) -> list[Regime]:
     """Return the cases that the player ``name`` plays.
 
     "each alone" plays only the four cases `JOINED`, and "UCB1, own from three" leaves out the cases with 500 arms or
-    more, because these would take long for what they show. All other players play every case.
+    more, because these take too long. All other players play every case.
     """
     if name == "each alone":
         return [*JOINED]
