@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 from botorch.test_functions.synthetic import Levy
@@ -177,7 +176,8 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     progression = torch.from_numpy(data.target)
     standardised = (progression - progression.mean()) / progression.std()
     table = torch.cat([standardised.unsqueeze(-1), torch.from_numpy(data.data)], -1)
-    return _rows("Diabetes, rows", table, runs, arms, seed, sigma, "gaussian")
+    drawn, numbers = _rows_as_arms(table, runs, arms, seed)
+    return Problem("Diabetes, rows", drawn[..., 1:], drawn[..., 0], numbers, seed, sigma)
 
 
 @on_cpu
@@ -197,23 +197,18 @@ def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     Raises:
         ValueError: ``arms`` is below 1 or above the number of rows, or ``runs``, ``seed`` or ``sigma`` is out of range.
     """
-    return _rows("Magic, rows", torch.from_numpy(shipped(_ROWS)), runs, arms, seed, sigma, "bernoulli")
+    drawn, numbers = _rows_as_arms(torch.from_numpy(shipped(_ROWS)), runs, arms, seed)
+    return Problem("Magic, rows", drawn[..., 1:], drawn[..., 0], numbers, seed, sigma, "bernoulli")
 
 
-def _rows(
-    name: str, table: Tensor, runs: Runs, arms: int, seed: int, sigma: float,
-    reward: Literal["gaussian", "bernoulli"],
-) -> Problem:  # fmt: skip
-    """Return a problem in which each run draws its K = ``arms`` arms from the rows of ``table`` (rows, 1 + d_x).
-
-    The first column of ``table`` is the mean reward of a row, and the others are its features. The other arguments are
-    those of `Problem`.
+def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the K = ``arms`` rows of ``table`` (rows, 1 + d_x) that each run draws, (S, K, 1 + d_x), and the numbers
+    of the runs.
     """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")
     drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]
-    drawn_rows = table[torch.stack(drawn)]
-    return Problem(name, drawn_rows[..., 1:], drawn_rows[..., 0], numbers, seed, sigma, reward)
+    return table[torch.stack(drawn)], numbers
 
 
 PROBLEMS |= {

@@ -6,6 +6,7 @@ parameters by name.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fedgo._checks import require
@@ -101,24 +102,16 @@ def surrogate(
     def play(world: World, setting: Setting) -> Trace:
         """Play the surrogate of ``world`` in epochs, with κ the "kappa" of the ``setting``."""
         fitted, arms, rounds = model(world), world.problem.means.shape[1], world.rounds
-        once = isinstance(fitted, tuple)  # the surrogates are linearised once, at each run's own ŵ₀
+        start = world.shared if isinstance(fitted, tuple) else None  # linearised once, at each run's own ŵ₀
+        exploration = None
         if arms_first:
-            rounds = (world.steps - arms) // world.clients
-        return surrogate_ucb(
-            world.problem,
-            fitted,
-            world.clients,
-            rounds,
-            until=until,
-            planning=planning,
-            optimism=Optimism(setting["kappa"]),
-            begins=Beginning(
-                start=world.shared if once else None,
-                exploration=each_arm(world.problem, arms) if arms_first else None,
-                informed=informed,
-            ),
-            guarantee=None if guard is None else guarantee(world, gamma=guard),
-        )
+            exploration, rounds = each_arm(world.problem, arms), (world.steps - arms) // world.clients
+        begins, promise = Beginning(start, exploration, informed), None
+        if guard is not None:
+            promise = guarantee(world, gamma=guard)
+        how = partial(surrogate_ucb, until=until, planning=planning, guarantee=promise)
+        optimism = Optimism(setting["kappa"])
+        return how(world.problem, fitted, world.clients, rounds, optimism=optimism, begins=begins)
 
     return Play(play)
 

@@ -173,11 +173,10 @@ class FNUCB:
         for r, *data in zip(run.tolist(), *own, strict=True):
             known, inputs, features = Tally(*data), self.inputs[r], self.features[r]
             variance = local_variances(features, lam, known)
-            theta = train_networks(
-                self.network, self.theta0[r], inputs, features, known, lam, self.descent
-            ).mean(0)
+            theta = train_networks(self.network, self.theta0[r], inputs, features, known, lam, self.descent)
+            values = self.network.values(theta.mean(0), inputs)
             share = (variance.amin(-1) / variance.amax(-1)).sqrt()
-            of_clients.append((self.network.values(theta, inputs), variance.mean(0).sqrt(), share.amin()))
+            of_clients.append((values, variance.mean(0).sqrt(), share.amin()))
         return Averaged(*(torch.stack(parts) for parts in zip(*of_clients, strict=True)))
 
 

@@ -1,10 +1,8 @@
 """The players beyond the paper.
 
-`PLAYERS` are those of the regime map. `VARIANTS` are surrogates that differ in one thing each. `EVERY` has the paper's
-algorithms and two players with the event of a guard.
+`PLAYERS` are those of the regime map. `VARIANTS` are surrogates that differ in one thing each.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +18,6 @@ from fedgo.experiments.figures import STYLES
 from fedgo.experiments.players import Player, from_scratch, grid
 from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS
 from fedgo.experiments.world import Regime, Setting, World
-
-# the paper's algorithms, Fed-GO-UCB in a guard, and UCB1 with the event and the messages of a guard
-EVERY: Mapping[str, Player] = {
-    **ALGORITHMS,
-    "guarded": Player(play.play_guarded, setting_of="Fed-GO-UCB"),
-    "counted": Player(play.ucb1, setting_of="UCB1, shared"),
-}
 
 
 def process(world: World) -> Surrogate:

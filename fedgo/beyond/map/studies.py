@@ -360,6 +360,5 @@ PRIVATE = Sweep(
     folder=DATA,
 )
 
-STUDIES |= {
-    study.name: study for study in (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
-}
+BEYOND = (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+STUDIES |= {study.name: study for study in BEYOND}

@@ -86,10 +86,21 @@ def fitted(
         ValueError: The last axis of ``data`` is not K long, or the posterior has a wrong shape, NaN, an infinite number
             or a negative variance. Any error that ``surrogate.fit`` raises passes through.
     """
-    shape = tuple(data.counts.shape)
+    shape, name = tuple(data.counts.shape), type(surrogate).__name__
     remedy = f"give one for each of {len(arms)} arms"
     require(shape[-1:] == (len(arms),), "the shape of counts", shape, remedy)
-    return checked(surrogate.fit(arms, data, sigma, before), data.counts.numel(), type(surrogate).__name__)
+    posterior, size = surrogate.fit(arms, data, sigma, before), data.counts.numel()
+    for what in ("mean", "variance"):
+        values = getattr(posterior, what)
+        remedy = f"give (K,) = ({size},), one for each arm"
+        require(values.shape == (size,), f"the shape of the {what} by {name}", tuple(values.shape), remedy)
+        remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
+        require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
+    variance = posterior.variance
+    positive = variance >= -_HIDDEN * variance.amax().clamp(min=1e-12)
+    remedy = "it is negative beyond rounding: give a model whose covariance is positive semi-definite"
+    require_each(positive, f"the variance by {name}", variance, remedy)
+    return posterior
 
 
 def why_it_failed(error: Exception) -> str:
@@ -105,27 +116,6 @@ def why_it_failed(error: Exception) -> str:
     if "can't allocate memory" in str(error):
         raise MemoryError(str(error)) from error
     return str(error)
-
-
-def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
-    """Return the posterior ``fitted`` on K = ``arms`` arms if it is a valid one.
-
-    ``name`` is the name of its surrogate, which the errors mention.
-
-    Raises:
-        ValueError: The mean or the variance does not have the shape (K,), or is NaN or infinite for some arm, or a
-            variance is below 0 by more than 10⁻⁶ of the largest.
-    """
-    for what in ("mean", "variance"):
-        values = getattr(fitted, what)
-        shape, instead = tuple(values.shape), f"give (K,) = ({arms},), one for each arm"
-        require(shape == (arms,), f"the shape of the {what} by {name}", shape, instead)
-        remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
-        require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
-    variance, remedy = fitted.variance, "give a model whose covariance is positive semi-definite"
-    positive = variance >= -_HIDDEN * variance.amax().clamp(min=1e-12)
-    require_each(positive, f"the variance by {name}", variance, f"it is negative beyond rounding: {remedy}")
-    return fitted
 
 
 class Observed(NamedTuple):

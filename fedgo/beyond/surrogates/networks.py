@@ -226,10 +226,8 @@ class Relinearised:
             root = jacobian / decay.sqrt().unsqueeze(-2)
             covariance = root @ root.mT + torch.diag_embed(seen.variances + effect)  # of the mean rewards
             factor = torch.linalg.cholesky(covariance)
-            half, white = (
-                torch.linalg.solve_triangular(factor, part, upper=False)
-                for part in (root, target.unsqueeze(-1))
-            )
+            half = torch.linalg.solve_triangular(factor, root, upper=False)
+            white = torch.linalg.solve_triangular(factor, target.unsqueeze(-1), upper=False)
             evidence = -white.square().sum((-2, -1)) / 2 - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
             way = (half.mT @ white).squeeze(-1) / decay.sqrt() - w
             trials = w + torch.tensor(_SHARES, dtype=w.dtype).view(-1, 1, 1) * way

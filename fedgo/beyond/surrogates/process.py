@@ -176,9 +176,8 @@ def squared_exponential(
     pulled = prior.at(seen)
     factor = torch.linalg.cholesky(pulled.covariance(pulled) + noise.diag())
     half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
-    white = torch.linalg.solve_triangular(
-        factor, torch.stack([values, torch.ones_like(values)], -1), upper=False
-    )
+    both = torch.stack([values, torch.ones_like(values)], -1)
+    white = torch.linalg.solve_triangular(factor, both, upper=False)
     constant = (white[:, 0] @ white[:, 1]) / white[:, 1].square().sum()
     mean = constant + half.mT @ (white[:, 0] - constant * white[:, 1])
     variance = (1 + prior.level - half.square().sum(0)).clamp(min=0)
