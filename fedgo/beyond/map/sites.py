@@ -21,7 +21,7 @@ from fedgo.beyond.advised import BEFORE
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms, Surrogate
+from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms
 from fedgo.beyond.surrogates.process import in_cube
 from fedgo.beyond.surrogates.sites import Sites
 from fedgo.confidence import Tally
@@ -104,14 +104,10 @@ class OwnFromThree:
         return Independent(mean, variance, torch.where(enough, cell, cell[0] + n.numel()).flatten())
 
 
-@dataclass(frozen=True)
 class OfCells(Fitting):
     """A `Fitting` of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
 
-    @property
-    def surrogate(self) -> Surrogate:
-        """The surrogate that is fitted to the counts and sums of each client, `OwnFromThree`."""
-        return OwnFromThree()
+    surrogate = OwnFromThree()
 
 
 # For each player, a function from σ and T to the fitting of its federation. The recommended setting in them is the one

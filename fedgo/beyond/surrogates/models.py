@@ -22,7 +22,7 @@ from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
 _HUGE = 1e100  # of a reward whose square is to be finite
-_HIDDEN = 1e-6  # a variance so far below 0, against the largest, is rounding
+_ROUNDED = 1e-6  # a variance so far below 0, against the largest, is rounding
 
 
 class Fitted(Protocol):
@@ -97,7 +97,7 @@ def fitted(
         remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
         require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
     variance = posterior.variance
-    positive = variance >= -_HIDDEN * variance.amax().clamp(min=1e-12)
+    positive = variance >= -_ROUNDED * variance.amax().clamp(min=1e-12)
     remedy = "it is negative beyond rounding: give a model whose covariance is positive semi-definite"
     require_each(positive, f"the variance by {name}", variance, remedy)
     return posterior
