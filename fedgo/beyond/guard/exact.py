@@ -51,8 +51,8 @@ def least_singular(gradients: Tensor) -> Tensor:
 def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
     """Return a regularisation weight λ with √λ‖w̃ − ŵ₀‖ ≤ σ that a client can compute, (...).
 
-    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). The parameter w̃ is that of
-    `exact_parameter`.
+    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G) and the parameter w̃ of the
+    module's equation.
 
     Args:
         gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
