@@ -54,7 +54,10 @@ class Langevin:
         number("cold", self.cold, f"give an inverse temperature of at least hot = {hot}", least=hot)
 
     def inverse_temperatures(self) -> list[float]:
-        """Return the inverse temperature τ₂ of each of the n rounds, a list of n numbers that grow geometrically."""
+        """Return the inverse temperature τ₂ of each of the n rounds, as a list of n numbers.
+
+        They grow geometrically from ``hot`` to ``cold``.
+        """
         ratio = self.cold / self.hot
         return [self.hot * ratio ** (k / max(self.rounds - 1, 1)) for k in range(self.rounds)]
 

@@ -52,7 +52,10 @@ class Exploration(NamedTuple):
 
     @classmethod
     def nothing(cls, runs: int) -> "Exploration":
-        """Return the exploration of an algorithm without Phase I: T₀ = 0 pulls in each of ``runs`` runs."""
+        """Return the exploration of an algorithm without Phase I: T₀ = 0 pulls in each of ``runs`` runs.
+
+        All its arrays have the shape (``runs``, 0).
+        """
         blank = torch.zeros(runs, 0, dtype=torch.int64)
         return cls(blank, blank.double(), Ledger.blank(runs, 0))
 

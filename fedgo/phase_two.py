@@ -100,8 +100,10 @@ class EventState(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """The data D_{t,i} in the model of each learner, (S, M, K): the server's data and the learner's own pulls
-        since.
+        """The counts and sums of the data D_{t,i} in the model of each learner i, (S, M, K).
+
+        These are the server's data and the learner's own pulls since the last synchronisation, for S runs, M learners
+        and K arms.
         """
         return self.server.for_all() + self.fresh
 
@@ -143,7 +145,9 @@ class EventTriggered:
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> EventState:
-        """Return the state before Phase II, in which no learner has data: Σ = λI, and b = ΔΣ = Δb = 0.
+        """Return the state before Phase II, in which no learner has data.
+
+        Then Σ = λI, with the regularisation weight λ, and b = ΔΣ = Δb = 0 for each learner.
 
         Raises:
             ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
@@ -195,15 +199,21 @@ class EventTriggered:
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
         """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each of M learners in each of S runs after its pull, (S, M).
 
-        ``state`` is the state before the pull of ``arm`` (S, M). Learners with ``turn`` 0 make no pull and keep their
-        log-ratio.
+        Σ is the matrix of a learner's data and ΔΣ the part of its own pulls since the last synchronisation.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each learner pulls, (S, M) int64.
+            turn: 1 for the learners that make this pull and 0 for the others, which keep their log-ratio, (S, M)
+                float64.
         """
         return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: EventState) -> Tensor:
         """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K) (line 3).
 
-        It is the first-order index, or what ``optimism`` computes if that is given.
+        It is the first-order index, that is the posterior mean plus √β times the width of the arm, or what ``optimism``
+        computes if that is given.
         """
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)

@@ -248,10 +248,10 @@ def _with_room(name: str, problem: Problem, clients: int, exploration: Explorati
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write values of the pulls for which ``chosen.turn`` is True into arrays, at the steps of these pulls.
+    """Write values of the pulls for which ``chosen.turn`` (S, M) is True into arrays, at the steps of these pulls.
 
-    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) that are written into
-    it.
+    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) of the M learners'
+    pulls in S runs, which are written into it.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]

@@ -126,7 +126,10 @@ class GeneralisedLinear:
     link: Link
 
     def begin(self) -> LinkState:
-        """Return the state without data, where every matrix A is λI and the vectors b and θ are 0."""
+        """Return the state without data.
+
+        Then A = λI, with the regularisation weight λ, for each client and the server, and the vectors b and θ are 0.
+        """
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
         inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
@@ -139,7 +142,8 @@ class GeneralisedLinear:
     def index(self, state: LinkState) -> Tensor:
         """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients, (S, N, K).
 
-        The link function μ increases, so that the arm with the largest index also has the largest optimistic reward.
+        A is λI plus the sum of xxᵀ over the pulls in the client's model, and b the sum of their x·xᵀθ. The link
+        function μ increases, so that the arm with the largest index also has the largest optimistic reward.
         """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse

@@ -102,6 +102,10 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
         curvature: The bound C_h on the second derivatives in each run, (S,).
         line_three: Whether the index was line 3; if not, it was the first-order index.
 
+    Returns:
+        For each of NT steps whether w* was in the client's ball, the regret, the bound that the book proves, and the
+        printed bound, (S, NT) each.
+
     Raises:
         ValueError: The problem has no known w*, or ``curvature`` does not have the shape (S,).
     """

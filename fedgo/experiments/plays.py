@@ -81,7 +81,8 @@ class Replayed:
 class PhaseTwoRuns(Replayed):
     """Runs of Phase II with ``slope``, a bound C_g on the norm of the gradient of every arm that was pulled.
 
-    The other fields are those of `Replayed`.
+    The fields ``problem``, ``start``, ``settings`` and ``trace`` are those of `Replayed`: what the runs were made from,
+    and their trace.
     """
 
     slope: float
@@ -102,9 +103,15 @@ class Hindsight(Replayed):
     """Runs of Fed-GO-UCB with the true parameter w*, to check the confidence lemma.
 
     The distance of the centre ŵ of a ball from w* has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* −
-    ŵ₀)), with the gradient g_s, the noise η_s and the Taylor remainder a_s of each pull s. ``truth`` (S, d_w) is w*, at
-    which f_x(w*) is the mean reward of each arm x. ``curvature`` (S,) is the largest norm C_h of a second derivative on
-    the line from ŵ₀ to w*, over all arms. The other fields are those of `Replayed`.
+    ŵ₀)), with the gradient g_s, the noise η_s and the Taylor remainder a_s of each pull s.
+
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I, with the fitted parameter ŵ₀.
+        settings: The parameters of Phase II.
+        trace: The trace of both phases.
+        truth: The true parameter w*, at which f_x(w*) is the mean reward of each arm x, (S, d_w).
+        curvature: The largest norm C_h of a second derivative on the line from ŵ₀ to w*, over all arms, (S,).
     """
 
     truth: Tensor
@@ -136,20 +143,27 @@ class Hindsight(Replayed):
     def known(self, at: Tensor) -> Tally:
         """Return the data that the client knows after its pull at each of the steps ``at``, as counts and sums.
 
-        ``at`` (n,) has steps of Phase II, and the result has (S, n, K) each, for K arms.
+        ``at`` (n,) has steps of Phase II. The counts of the pulls and the sums of their residuals are (S, n, K) each,
+        for S runs and K arms.
         """
         return self.replay.known.of((slice(None), at))
 
     def ball(self, at: Tensor) -> Ball:
         """Return the ball of the client that pulls at each of the steps ``at`` (n,), after its pull, with β = 1.
 
-        It has the centre ŵ (S, n, d_w) and the matrix Σ (S, n, d_w, d_w).
+        It has the centre ŵ (S, n, d_w), which is the ridge estimate of the d_w parameters, and the matrix Σ
+        (S, n, d_w, d_w).
         """
         gradients, centre = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
         return ball(gradients, centre, self.settings.lam, 1.0, self.known(at))
 
     def distance(self, at: Tensor) -> Tensor:
-        """Return ‖ŵ − w*‖_Σ after the steps ``at`` (n,) of Phase II, (S, n), for the ball of the client that pulls."""
+        """Return the distance ‖ŵ − w*‖_Σ of the true parameter w* from the centre ŵ of a client's ball, (S, n), in S
+        runs.
+
+        The client is the one that pulls at each of the steps ``at`` (n,) of Phase II; the ball is that after its pull,
+        with the matrix Σ.
+        """
         return self.ball(at).distance(self.truth.unsqueeze(1)).sqrt()
 
     def radius(self, delta: float, exact: bool = False) -> Tensor:
@@ -199,9 +213,10 @@ def play_phase_two(
 def linear_play(
     problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
 ) -> PhaseTwoRuns:
-    """Play Phase II of Fed-GO-UCB, without Phase I, on a linear model, whose gradients are the features of the arms.
+    """Play Phase II of Fed-GO-UCB, without Phase I, on a linear model, and return its runs for the analysis.
 
-    The model is `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x = 0 and ∇f_x = x for every arm x.
+    The gradients of the model are the features of the arms. It is `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x
+    = 0 and ∇f_x = x for every arm x.
 
     Args:
         problem: S runs of a bandit problem.
@@ -246,7 +261,7 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
     def index(posterior: Estimates, data: Tally) -> Tensor:
         """Return max wᵀx over the confidence ball for each of K arms x and each of M learners, (S, M, K).
 
-        ``posterior`` has their means and variances; ``data`` is not used.
+        ``posterior`` has the means and variances of the linearised rewards; ``data`` is not used.
         """
         return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
 
@@ -256,7 +271,8 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 def random_play(
     runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
 ) -> PhaseTwoRuns:
-    """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random.
+    """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random, and return its
+    runs.
 
     Drawn are the numbers N of clients (2 to 12), T of rounds (2 to 40), d_x of features (2 to 6) and K of arms (2 to
     15), and a threshold γ from 0.01 to 100. The regularisation weight λ is ``share`` times 0.4 to 3.4 times C_g², with

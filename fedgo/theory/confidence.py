@@ -47,10 +47,10 @@ def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
 
 
 class Terms(NamedTuple):
-    """The three terms of a squared radius β, which add up to it.
+    """The three terms of the squared radius β_t of the printed confidence lemma (`radius_printed`), which add up to it.
 
-    ``noise`` is the term of the rewards' noise, ``regularisation`` that of the weight λ, and ``linearisation`` that of
-    the second derivatives.
+    ``noise`` is the term of the rewards' noise, ``regularisation`` that of the regularisation weight λ, and
+    ``linearisation`` that of the network's second derivatives.
     """
 
     noise: float

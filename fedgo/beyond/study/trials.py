@@ -108,7 +108,7 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
         ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
     """
     place = setup.place(site)
-    remedy = f"give 1 at least, and at most as many as the study was begun for, {setup.trials}"
+    remedy = f"give a number from 1 to {setup.trials}, the trials of the study"
     count("the number of trials at once", size, remedy, most=setup.trials)
     asked = [option for option, at in record.open if at == place and option not in record.retired][:size]
     while len(asked) < size:
