@@ -109,9 +109,8 @@ def surrogate(
         exploration = None
         if arms_first:
             exploration, rounds = each_arm(world.problem, arms), (world.steps - arms) // world.clients
-        begins, promise = Beginning(start, exploration, informed), None
-        if guard is not None:
-            promise = guarantee(world, gamma=guard)
+        begins = Beginning(start, exploration, informed)
+        promise = None if guard is None else guarantee(world, gamma=guard)
         how = partial(surrogate_ucb, until=until, planning=planning, guarantee=promise)
         optimism = Optimism(setting["kappa"])
         return how(world.problem, fitted, world.clients, rounds, optimism=optimism, begins=begins)
