@@ -292,9 +292,8 @@ class Epochs:
         if isinstance(state.plan, Own) and isinstance(self.until, Event):
             gain = state.plan.gain + state.plan.posterior.gain(arm)
             return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
-        return state.place + 1 >= state.length.unsqueeze(
-            1
-        )  # it exceeds the length only if clients do not take turns
+        # the place exceeds the length only if clients do not take turns
+        return state.place + 1 >= state.length.unsqueeze(1)
 
     def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
         """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each."""
@@ -326,9 +325,7 @@ class Epochs:
         It contains counts and sums if each client plans for itself, and sums alone if the counts are known from a joint
         plan.
         """
-        if self.planning == "own":
-            return counts_and_sums(tally)
-        return sums_alone(tally)
+        return counts_and_sums(tally) if self.planning == "own" else sums_alone(tally)
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Return the number of pulls (R,) that are planned for the epoch after ``pulls`` (R,) pulls of all clients.
@@ -490,9 +487,8 @@ def surrogate_ucb(
     count("clients", clients, "give N, at least one client")
     runs, arms = problem.means.shape
     each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
-    require(
-        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
-    )
+    remedy = f"give one, or one for each of {runs} runs"
+    require(len(each) == runs, "the number of surrogates", len(each), remedy)
     until = Growing() if until is None else until
     require_epochs(each, rounds, until, optimism)
     require_kind(isinstance(begins, Beginning), "begins", begins, "give Beginning(start or exploration)")

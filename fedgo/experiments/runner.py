@@ -40,7 +40,7 @@ from fedgo._checks import require
 from fedgo._files import whole
 from fedgo.experiments.halving import Halving, Rung, halve, score_of
 from fedgo.experiments.players import Player
-from fedgo.experiments.traces import LIBRARIES
+from fedgo.experiments.traces import VERSIONED
 from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Setting, World
 from fedgo.messages import Encoding
 
@@ -599,7 +599,7 @@ def _origin() -> dict[str, Any]:
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
         "command": f"{name} {shlex.join(sys.argv[1:])}".strip(),
-        **{name: version(name) for name in LIBRARIES},
+        **{name: version(name) for name in VERSIONED},
     }
 
 

@@ -127,7 +127,7 @@ class Plan:
         require(both.count(None) == 1, "network and fitting", both, remedy)
         if self.fitting is not None:
             alone = self.fitting.differ and self.clients == 1
-            require(not alone, "clients", 1, "give at least two clients, or leave out differ")
+            require(not alone, "clients", 1, "give two clients at least, or leave out differ")
             advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", self.length or advised)
         least = 1 if self.network is None else self.clients

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedgo.beyond.map.roster import PLAYERS
 from fedgo.beyond.map.studies import MAIN, REGIMES
 from fedgo.experiments.results import evaluated
-from fedgo.experiments.runner import until_written
+from fedgo.experiments.runner import known, until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
 from fedgo.experiments.world import Regime
 
@@ -23,9 +23,10 @@ Statistic = Callable[..., Any]  # a statistic of samples (…, S), called with t
 
 
 @until_written
-def evaluations() -> Mapping[tuple[Regime, str], Any]:
-    """Return the rows of the regime map's evaluation, one for each run, by regime and name of the player."""
-    return {(regime, name): rows for regime in REGIMES for name, rows in evaluated("map", regime).items()}
+def evaluations(study: str = "map") -> Mapping[tuple[Regime, str], Any]:
+    """Return the rows of the evaluation of a ``study``, one for each run, by regime and name of the player."""
+    played = dict.fromkeys(regime for regime, *_ in known(study).cells)
+    return {(regime, name): rows for regime in played for name, rows in evaluated(study, regime).items()}
 
 
 def regimes() -> list[Regime]:
@@ -121,12 +122,8 @@ def paired(
     Raises:
         KeyError: One of the players has not been evaluated on ``regime``.
     """
-    found = (
-        evaluated(study, regime)
-        if study != "map"
-        else {name: evaluations()[regime, name] for name in (ours, other)}
-    )
-    one, two = (found[name][column].to_numpy(dtype=float) for name in (ours, other))
+    rows = evaluations(study)
+    one, two = (rows[regime, name][column].to_numpy(dtype=float) for name in (ours, other))
     runs = min(len(one), len(two))
     return one[:runs], two[:runs]
 

@@ -21,9 +21,8 @@ from torch import Tensor
 from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
-_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and steps between two updates of the weight decay
-_HUGE = 1e100  # mean rewards must be smaller than this, so that their squares are finite
-_HIDDEN = 1e-6  # a variance that is negative by up to this share of the largest variance is rounding
+_HUGE = 1e100  # of a reward whose square is to be finite
+_ROUNDED = 1e-6  # a variance so far below 0, against the largest, is rounding
 
 
 class Fitted(Protocol):
@@ -87,11 +86,21 @@ def fitted(
         ValueError: The last axis of ``data`` is not K long, or the posterior has a wrong shape, NaN, an infinite number
             or a negative variance. Any error that ``surrogate.fit`` raises passes through.
     """
-    shape = tuple(data.counts.shape)
-    require(
-        shape[-1:] == (len(arms),), "the shape of counts", shape, f"give one for each of {len(arms)} arms"
-    )
-    return checked(surrogate.fit(arms, data, sigma, before), data.counts.numel(), type(surrogate).__name__)
+    shape, name = tuple(data.counts.shape), type(surrogate).__name__
+    remedy = f"give one for each of {len(arms)} arms"
+    require(shape[-1:] == (len(arms),), "the shape of counts", shape, remedy)
+    posterior, size = surrogate.fit(arms, data, sigma, before), data.counts.numel()
+    for what in ("mean", "variance"):
+        values = getattr(posterior, what)
+        remedy = f"give (K,) = ({size},), one for each arm"
+        require(values.shape == (size,), f"the shape of the {what} by {name}", tuple(values.shape), remedy)
+        remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
+        require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
+    variance = posterior.variance
+    positive = variance >= -_ROUNDED * variance.amax().clamp(min=1e-12)
+    remedy = "it is negative beyond rounding: give a model whose covariance is positive semi-definite"
+    require_each(positive, f"the variance by {name}", variance, remedy)
+    return posterior
 
 
 def why_it_failed(error: Exception) -> str:
@@ -107,31 +116,6 @@ def why_it_failed(error: Exception) -> str:
     if "can't allocate memory" in str(error):
         raise MemoryError(str(error)) from error
     return str(error)
-
-
-def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
-    """Return the posterior ``fitted`` on K = ``arms`` arms if it is a valid one.
-
-    ``name`` is the name of its surrogate, which the errors mention.
-
-    Raises:
-        ValueError: The mean or the variance does not have the shape (K,), or is NaN or infinite for some arm, or a
-            variance is below 0 by more than 10⁻⁶ of the largest.
-    """
-    for what in ("mean", "variance"):
-        values = getattr(fitted, what)
-        shape, instead = tuple(values.shape), f"give (K,) = ({arms},), one for each arm"
-        require(shape == (arms,), f"the shape of the {what} by {name}", shape, instead)
-        remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
-        require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
-    variance = fitted.variance
-    require_each(
-        variance >= -_HIDDEN * variance.amax().clamp(min=1e-12),
-        f"the variance by {name}",
-        variance,
-        "it is negative beyond rounding: give a model whose covariance is positive semi-definite",
-    )
-    return fitted
 
 
 class Observed(NamedTuple):
@@ -184,26 +168,27 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
 
 
 class Independent(NamedTuple):
-    """A posterior under which the K arms are independent.
+    """A posterior under which arms are independent of each other, but for arms that are one unknown.
 
     Args:
-        mean: The posterior mean of each arm's mean reward, (K,).
-        variance: The posterior variance of each arm's mean reward, (K,).
+        mean: The mean of each of the K arms, or cells, (K,).
+        variance: The variance of each, (K,).
+        unknown: The number of the unknown that each of them is, (K,) int64. If two have the same number, their
+            covariance is their variance; otherwise they are independent.
     """
 
     mean: Tensor
     variance: Tensor
+    unknown: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms ``among`` (C,) int64, a diagonal matrix (C, C)."""
-        return self.variance[among].diag()
+        """Return the covariance between the arms ``among`` (C,), (C, C)."""
+        return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C).
-
-        It is 0 unless the two are the same arm.
-        """
-        return torch.where(arm.unsqueeze(-1) == among, self.variance[among], 0.0)
+        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        same = self.unknown[arm].unsqueeze(-1) == self.unknown[among]
+        return torch.where(same, self.variance[among], 0.0)
 
 
 @dataclass(frozen=True)
@@ -239,4 +224,5 @@ class IndependentArms:
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)
         mean = (none + seen.means.mean()).index_put((seen.at,), seen.means)
-        return Independent(mean, (none + prior).index_put((seen.at,), seen.variances))
+        variance = (none + prior).index_put((seen.at,), seen.variances)
+        return Independent(mean, variance, torch.arange(len(arms)))

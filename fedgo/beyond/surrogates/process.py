@@ -37,7 +37,7 @@ _SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 
 
-class Prior(NamedTuple):
+class PriorCovariance(NamedTuple):
     """The prior covariance of n points, which are arms or cells (pairs of a site and an arm), in units of s².
 
     s is the spread of the mean rewards.
@@ -55,7 +55,7 @@ class Prior(NamedTuple):
     level: Tensor
 
     @classmethod
-    def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "Prior":
+    def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "PriorCovariance":
         """Return the prior covariance of n points for given parameters.
 
         Args:
@@ -71,19 +71,19 @@ class Prior(NamedTuple):
         category, level = parameters[features:]
         return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
 
-    def at(self, places: Tensor) -> "Prior":
+    def at(self, places: Tensor) -> "PriorCovariance":
         """Return the prior covariance of the m points with the numbers ``places`` (m,) int64."""
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
-    def same(self, other: "Prior") -> Tensor:
+    def same(self, other: "PriorCovariance") -> Tensor:
         """Return whether each of this prior's n points has the site of each of the m points of
         ``other``, (n, m) bool.
         """
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
-    def covariance(self, other: "Prior") -> Tensor:
+    def covariance(self, other: "PriorCovariance") -> Tensor:
         """Return the covariance of each of this prior's n points with each of the m points of ``other``, (n, m)."""
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
@@ -109,7 +109,7 @@ class ProcessFit(NamedTuple):
 
     mean: Tensor
     variance: Tensor
-    prior: Prior
+    prior: PriorCovariance
     half: Tensor
     scale: float
     parameters: Tensor
@@ -172,13 +172,12 @@ def squared_exponential(
     centre, scale = units or (means.mean(), means.std())
     values, noise = (means - centre) / scale, variances / scale**2
     parameters = _mode(arms[seen], values, noise, None if site is None else site[seen])
-    prior = Prior.of(arms, site, parameters)
+    prior = PriorCovariance.of(arms, site, parameters)
     pulled = prior.at(seen)
     factor = torch.linalg.cholesky(pulled.covariance(pulled) + noise.diag())
     half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
-    white = torch.linalg.solve_triangular(
-        factor, torch.stack([values, torch.ones_like(values)], -1), upper=False
-    )
+    both = torch.stack([values, torch.ones_like(values)], -1)
+    white = torch.linalg.solve_triangular(factor, both, upper=False)
     constant = (white[:, 0] @ white[:, 1]) / white[:, 1].square().sum()
     mean = constant + half.mT @ (white[:, 0] - constant * white[:, 1])
     variance = (1 + prior.level - half.square().sum(0)).clamp(min=0)
@@ -231,7 +230,7 @@ def evidence(
     Returns:
         The value, (), and its derivatives by the ``parameters``, in their shape.
     """
-    prior = Prior.of(points, site, parameters)
+    prior = PriorCovariance.of(points, site, parameters)
     covariance = prior.covariance(prior)
     factor = torch.linalg.cholesky(covariance + noise.diag())
     inverse = torch.cholesky_inverse(factor)
