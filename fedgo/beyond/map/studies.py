@@ -166,6 +166,8 @@ def map_tuning(name: str) -> list[Regimes]:
 def map_rungs(name: str) -> tuple[Rung, ...]:
     """Return the rounds of successive halving by which the player ``name`` chooses its setting, from the first to the
     last.
+
+    Each round has a number of settings that are compared, and the number of runs on which each of them is judged.
     """
     if name == "advised":
         return RULE_RUNGS
