@@ -26,7 +26,8 @@ from fedgo.problem import Problem
 from fedgo.theory.confidence import information_bound, noise_radius
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 
-_RANK = 1e-8  # of the largest singular value: gradients whose least is below it are not of full rank
+# gradients do not have full rank if the least singular value is at most this share of the largest
+_RANK = 1e-8
 
 
 def least_singular(gradients: Tensor) -> Tensor:

@@ -261,8 +261,7 @@ DIFFER = Listing(
     folder=TABLES,
 )
 
-# --- What the paper's pages show of the recommended method, in tables that are stored in the paper's folder, which is
-# the default
+# --- What the paper's pages show of the recommended method. Its tables are stored in the paper's folder, the default.
 
 ADVISED_RUNS = Listing(
     "advised",

@@ -21,8 +21,8 @@ from torch import Tensor
 from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
-_HUGE = 1e100  # of a reward whose square is to be finite
-_ROUNDED = 1e-6  # a variance so far below 0, against the largest, is rounding
+_HUGE = 1e100  # mean rewards must be smaller than this, so that their squares are finite
+_ROUNDED = 1e-6  # a variance that is negative by up to this share of the largest variance is rounding
 
 
 class Fitted(Protocol):

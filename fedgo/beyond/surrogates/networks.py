@@ -12,8 +12,9 @@ from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
 
-_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and those between two updates of the weight decay
-_SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)  # of the way to the mean of the linearised posterior
+_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and steps between two updates of the weight decay
+# the step sizes that a Gauss–Newton step tries, as shares of the way to the mean of the linearised posterior
+_SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)
 
 
 class Linear(NamedTuple):
