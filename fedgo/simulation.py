@@ -273,8 +273,8 @@ def order_of_ties(problem: Problem, learners: int) -> Tensor:
 def largest(index: Tensor, order: Tensor) -> Tensor:
     """Return the arm with the largest ``index`` (S, M, K) of each of M learners in each of S runs, (S, M) int64.
 
-    Of the K arms, those whose index is less than 1e-9·max(1, |m|) below the largest index m tie. Of the tied arms the
-    one with the largest ``order`` (S, M, K) is taken.
+    Of the K arms, those whose index is at most 1e-9·max(1, |m|) below the largest index m tie. Of the tied arms the one
+    with the largest ``order`` (S, M, K) is taken.
 
     Raises:
         ValueError: The index of an arm is NaN.
