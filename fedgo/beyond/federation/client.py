@@ -273,8 +273,8 @@ class Client:
         return earlier and letter.kind != Kind.START
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
-        """Return whether the answer that the server used last, according to ``letter``, is the last
-        one of this client.
+        """Return whether the last answer of this client is the one that the server used last,
+        according to ``letter``.
         """
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:

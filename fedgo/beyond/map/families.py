@@ -122,10 +122,9 @@ def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 
 def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float) -> Problem:
-    """Return a problem with K = ``arms`` uniform arms in [0, 1]^d_x, whose mean rewards are placeholders to be
-    replaced.
+    """Return a problem with K = ``arms`` uniform arms in [0, 1]^d_x, whose mean rewards are placeholders.
 
-    The other arguments are those of `uniform_arms`.
+    The caller replaces the mean rewards. The other arguments are those of `uniform_arms`.
     """
     return uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
 

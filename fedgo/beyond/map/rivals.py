@@ -193,7 +193,9 @@ class FNUCB:
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
-    """Return s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j and arm x, (N, K), with n the client's counts.
+    """Return the squared width s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j at each arm x, (N, K).
+
+    The sum is over the arms with the number n of the client's own pulls, for N clients and K arms.
 
     Args:
         features: The features φ of each arm, (K, d).

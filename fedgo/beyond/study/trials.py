@@ -164,16 +164,18 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
 
 
 def plan_anew(setup: Setup, record: Record) -> Record:
-    """Return the record with which the next request for a trial makes a new plan.
+    """Return ``record`` changed such that the next request for a trial makes a new plan.
 
-    While the first options are tried, the plan stays as it is.
+    While the first options are tried, the record stays as it is.
     """
     until = min(record.until, len(record.told)) if past_first(setup, record) else record.until
     return replace(record, until=until)
 
 
 def past_first(setup: Setup, record: Record) -> bool:
-    """Return whether at least as many rewards are known as the study has first options."""
+    """Return whether at least as many rewards are known as the study has first options, which are
+    tried before any fit.
+    """
     return len(record.told) >= len(setup.first)
 
 

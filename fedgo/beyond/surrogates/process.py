@@ -77,14 +77,18 @@ class PriorCovariance(NamedTuple):
         return self._replace(inputs=self.inputs[places], site=site)
 
     def same(self, other: "PriorCovariance") -> Tensor:
-        """Return whether each of this prior's n points has the site of each of the m points of
-        ``other``, (n, m) bool.
+        """Return whether each of n points and each of m points belong to the same site, (n, m) bool.
+
+        The points are cells (pairs of a site and an arm), n of this prior and m of ``other``.
         """
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
     def covariance(self, other: "PriorCovariance") -> Tensor:
-        """Return the covariance of each of this prior's n points with each of the m points of ``other``, (n, m)."""
+        """Return the prior covariance of each of this prior's n points with each of the m points of ``other``, (n, m).
+
+        The unit is s², with s the spread of the mean rewards.
+        """
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
             return covariance
