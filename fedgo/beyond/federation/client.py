@@ -79,14 +79,14 @@ class Memory(NamedTuple):
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of the client's own pulls that its last answer carries, (2, K)."""
+        """The counts and sums of the client's own pulls that its last answer carries, (2, K) for K arms."""
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
 
     @property
     def own(self) -> Tensor:
-        """The counts and sums of the client's own pulls that are not in ``base``, (2, K)."""
+        """The counts and sums of the client's own pulls that are not in ``base``, (2, K) for K arms."""
         return self.unsent + self.sent + self.used
 
     @property

@@ -24,7 +24,7 @@ Statistic = Callable[..., Any]  # a statistic of samples (…, S), called with t
 
 @until_written
 def evaluations(study: str = "map") -> Mapping[tuple[Regime, str], Any]:
-    """Return the rows of the evaluation of a ``study``, one for each run, by regime and name of the player."""
+    """Return the rows of the evaluation of ``study``, one for each run, by regime and name of the player."""
     played = dict.fromkeys(regime for regime, *_ in known(study).cells)
     return {(regime, name): rows for regime in played for name, rows in evaluated(study, regime).items()}
 

@@ -252,7 +252,8 @@ _EVENT = Event(GO_SETTINGS.gamma)
 
 
 def _variant(model: SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
-    """Return a player that plays the surrogate ``model`` in epochs and chooses κ from four values.
+    """Return a player that plays the surrogate ``model`` in epochs and chooses the weight κ of exploration from four
+    values.
 
     ``until`` is the rule that ends an epoch, and ``how`` are further arguments of `surrogate`.
     """
