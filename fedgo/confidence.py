@@ -35,12 +35,15 @@ class Tally(NamedTuple):
     sums: Tensor
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
-        """Return the tally of both sets of pulls together."""
+        """Return the tally of the pulls of both tallies together: the counts and the sums are added, entry by entry."""
         return Tally(self.counts + other.counts, self.sums + other.sums)
 
     @classmethod
     def blank(cls, *shape: int) -> "Tally":
-        """Return a tally without pulls: zeros of the given ``shape``, whose last number is the number K of arms."""
+        """Return a tally without pulls.
+
+        Its counts and sums are zeros of the given ``shape``, whose last number is the number K of arms.
+        """
         return cls(*(torch.zeros(shape, dtype=torch.float64) for _ in range(2)))
 
     def summed(self) -> "Tally":
@@ -58,7 +61,10 @@ class Tally(NamedTuple):
         return Tally(self.counts[index], self.sums[index])
 
     def for_all(self) -> "Tally":
-        """Return this tally (S, K) of S runs and K arms with an axis for the learners, (S, 1, K), who all know it."""
+        """Return this tally (S, K), of S runs and K arms, with a new axis of length 1 for the learners, (S, 1, K).
+
+        It stands for data that all learners of a run know.
+        """
         return Tally(self.counts.unsqueeze(1), self.sums.unsqueeze(1))
 
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
@@ -77,9 +83,9 @@ class Tally(NamedTuple):
 class Coordinates(NamedTuple):
     """The gradients of K arms in an orthonormal basis of a space that contains them.
 
-    The matrix G (..., K, d_w) with the arms' gradients as rows, of d_w entries each, is ``features`` @ ``basis``ᵀ.
-    ``features`` (..., K, r) has the coordinates of each arm's gradient, and ``basis`` (..., d_w, r) the basis vectors
-    as columns, with r = min(K, d_w).
+    The matrix G (..., K, d_w) with the arms' gradients as rows, one entry for each of d_w parameters, is ``features`` @
+    ``basis``ᵀ. ``features`` (..., K, r) has the coordinates of each arm's gradient, and ``basis`` (..., d_w, r) the
+    basis vectors as columns, with r = min(K, d_w).
     """
 
     features: Tensor
@@ -90,7 +96,8 @@ def compress(gradients: Tensor) -> Coordinates:
     """Return the ``gradients`` (..., K, d_w) of K arms in r = min(K, d_w) coordinates, by a QR factorisation.
 
     With these coordinates in place of the gradients, all norms ‖g‖_{Σ⁻¹} and all log-ratios ln(det Σ/det λI) stay the
-    same, where Σ = λI + Σ_x n_x g_x g_xᵀ for pulls n_x of the arms x with gradients g_x.
+    same, where Σ = λI + Σ_x n_x g_x g_xᵀ for the regularisation weight λ and the pulls n_x of the arms x with gradients
+    g_x.
 
     Returns:
         The coordinates (..., K, r) as ``features`` and the basis (..., d_w, r) as ``basis``.
@@ -104,9 +111,9 @@ class Estimates(Protocol):
 
     `Posterior` and `fedgo.line_three.parameter_space.Columns` have it.
     ``mean`` and ``variance`` are the estimated reward of each arm and the squared width ‖g_x‖²_{Σ⁻¹} of its confidence
-    interval, (..., K) each, with the gradient g_x of the arm x and Σ of the learner's data. ``gain(arm)`` returns ln(1
-    + variance) of the given ``arm`` (...), by which one pull raises ln det Σ. ``of_each(M)`` returns a posterior with
-    an entry for each of M learners of a run, in memory of its own.
+    interval, (..., K) each, with the gradient g_x of the arm x and the matrix Σ of the learner's data. ``gain(arm)``
+    returns ln(1 + variance) of the given ``arm`` (...), by which one pull raises ln det Σ. ``of_each(M)`` returns a
+    posterior with an entry for each of M learners of a run, in memory of its own.
     """
 
     @property
@@ -125,7 +132,7 @@ class Posterior(NamedTuple):
 
     Args:
         covariance: V = GΣ⁻¹Gᵀ, (..., K, K), where the rows of G are the gradients g_x = ∇f_x(ŵ₀) of the arms x, and Σ =
-            λI + Σ_x n_x g_x g_xᵀ after n_x pulls of each arm.
+            λI + Σ_x n_x g_x g_xᵀ with the regularisation weight λ and n_x pulls of each arm.
         mean: The estimate f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) of each arm's mean reward, (..., K), with the ridge estimate ŵ of the
             parameter.
     """
@@ -135,13 +142,17 @@ class Posterior(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each arm x with gradient g_x, (..., K)."""
+        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each of K arms x, (..., K).
+
+        g_x is the gradient of the arm, and Σ the matrix of the learner's data.
+        """
         return self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def gain(self, arm: Tensor) -> Tensor:
         """Return by how much one pull of ``arm`` (...) int64 would raise ln det Σ, (...).
 
-        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x.
+        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x, where Σ is
+        the matrix of the learner's data.
         """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
@@ -246,7 +257,8 @@ def first_order(posterior: Estimates, beta: float) -> Tensor:
     """Return the first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of each of K arms x, (..., K).
 
     It is the posterior mean plus √β standard deviations: the largest value, over the confidence ball, of the network
-    linearised at ŵ₀.
+    linearised at the parameter ŵ₀ of Phase I. g_x is the gradient of the arm x at ŵ₀, Σ the matrix of the data, and ŵ
+    the ridge estimate.
 
     Args:
         posterior: The mean f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) and the variance ‖g_x‖²_{Σ⁻¹} of each arm, (..., K) each.
@@ -271,8 +283,9 @@ class Ball(NamedTuple):
     beta: Tensor | float
 
     def distance(self, w: Tensor) -> Tensor:
-        """Return the squared distance ‖w − ŵ‖²_Σ = (w − ŵ)ᵀΣ(w − ŵ) of the points ``w`` (..., d_w) from the centre ŵ,
-        (...).
+        """Return the squared distance ‖w − ŵ‖²_Σ = (w − ŵ)ᵀΣ(w − ŵ) of points from the centre ŵ of the ball, (...).
+
+        ``w`` (..., d_w) has the points, and Σ is the matrix ``sigma`` of the ball.
         """
         away = (w - self.centre).unsqueeze(-1)
         return (away.mT @ self.sigma @ away).squeeze(-1).squeeze(-1)
@@ -280,7 +293,8 @@ class Ball(NamedTuple):
     def contains(self, w: Tensor) -> Tensor:
         """Return whether each of the points ``w`` (..., d_w) lies in the ball, (...) bool.
 
-        A point whose squared distance exceeds β by a relative 1e-9 or less counts as inside, because of rounding.
+        It does if its squared distance from the centre is at most β(1 + 1e-9), with the squared radius β of the ball;
+        the small share allows for rounding.
         """
         return self.distance(w) <= torch.as_tensor(self.beta, dtype=torch.float64) * (1 + 1e-9)
 
@@ -310,7 +324,7 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
     """Return the confidence ball of the pulls in ``tally``, with the centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
 
-    Σ and b are the statistics of the tally (`statistics`).
+    The matrix Σ and the vector b are the statistics of the tally (`statistics`).
 
     Args:
         gradients: The gradient ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).

@@ -100,8 +100,10 @@ class EventState(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """The data D_{t,i} in the model of each learner, (S, M, K): the server's data and the learner's own pulls
-        since.
+        """The counts and sums of the data D_{t,i} in the model of each learner i, (S, M, K).
+
+        These are the server's data and the learner's own pulls since the last synchronisation, for S runs, M learners
+        and K arms.
         """
         return self.server.for_all() + self.fresh
 
@@ -114,10 +116,11 @@ class EventTriggered:
 
     Args:
         learners: The number M of learners in each run.
-        features: The arms' gradients at ŵ₀, or their r coordinates, (S, M, K, r), or (S, 1, K, r) if all learners share
-            them.
+        features: The arms' gradients at the parameter ŵ₀ of Phase I, or their r coordinates, (S, M, K, r), or
+            (S, 1, K, r) if all learners share them.
         offsets: The values f_x(ŵ₀) of the arms x, (S, M, K), or (S, 1, K) if all learners share them.
-        dimension: The dimension d_w of the matrix and the vector that are sent, which decides their cost.
+        dimension: The number d_w of parameters, the dimension of the matrix and the vector that are sent, which decides
+            their cost.
         settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
         optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
             learner; if it is None, the first-order index is used.
@@ -136,14 +139,17 @@ class EventTriggered:
     def statistics(self, tally: Tally) -> Message[Tally]:
         """Return the message (ΔΣ, Δb), or (Σ, b), of R runs with its cost in scalars.
 
-        The content of the message is the ``tally`` (R, K) or (R, M, K) itself, because its counts and sums determine
-        the matrix and the vector. Its cost, (R,) or (R, M) int64, is that of the form in the settings.
+        The content of the message is the ``tally`` (R, K), or (R, M, K) for M learners, itself, because its counts and
+        sums determine the matrix and the vector. Its cost, (R,) or (R, M) int64, is that of the form in the settings.
+        ΔΣ and Δb are the parts of Σ and b from the pulls since the last synchronisation, of K arms.
         """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> EventState:
-        """Return the state before Phase II, in which no learner has data: Σ = λI, and b = ΔΣ = Δb = 0.
+        """Return the state before Phase II, in which no learner has data.
+
+        Then Σ = λI, with the regularisation weight λ, and b = ΔΣ = Δb = 0 for each learner.
 
         Raises:
             ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
@@ -157,7 +163,8 @@ class EventTriggered:
         ``server`` (S, K) has the counts and sums of these data for S runs and K arms.
 
         Raises:
-            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
+            ValueError: The features are so large, or the regularisation weight λ so small, that rounding would decide
+                which arm is pulled.
         """
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
@@ -186,7 +193,8 @@ class EventTriggered:
         Args:
             state: The state before the pull.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards y, (S, M); the posterior's mean contains the offsets f_x(ŵ₀).
+            reward: The rewards y, (S, M); the posterior's mean contains the offsets f_x(ŵ₀) at the parameter ŵ₀ of
+                Phase I.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         assert isinstance(state.posterior, Posterior)
@@ -195,15 +203,21 @@ class EventTriggered:
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
         """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each of M learners in each of S runs after its pull, (S, M).
 
-        ``state`` is the state before the pull of ``arm`` (S, M). Learners with ``turn`` 0 make no pull and keep their
-        log-ratio.
+        Σ is the matrix of a learner's data and ΔΣ the part of its own pulls since the last synchronisation.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each learner pulls, (S, M) int64.
+            turn: 1 for the learners that make this pull and 0 for the others, which keep their log-ratio, (S, M)
+                float64.
         """
         return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: EventState) -> Tensor:
         """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K) (line 3).
 
-        It is the first-order index, or what ``optimism`` computes if that is given.
+        It is the first-order index, that is the posterior mean plus √β times the width of the arm, or what ``optimism``
+        computes if that is given.
         """
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
@@ -213,7 +227,8 @@ class EventTriggered:
         """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M), (S, M) bool.
 
         It does if the number of its pulls since the last synchronisation, times their log-ratio ln(det Σ/det(Σ − ΔΣ)),
-        exceeds the threshold γ; both include this pull (line 6).
+        exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of a learner's data, and ΔΣ the part
+        of its own pulls since the last synchronisation.
         """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma

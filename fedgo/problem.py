@@ -74,7 +74,9 @@ class Problem:
             require_each(inside, "means", self.means, "Bernoulli means lie in [0, 1]")
 
     def only(self, *positions: int) -> "Problem":
-        """Return a problem with only the runs at the given ``positions`` of the first axis, in the order given."""
+        """Return a problem with only the runs at the given ``positions`` of the first axis, counted from 0, in the
+        order given.
+        """
         pick = list(positions)
         runs = tuple(self.runs[p] for p in pick)
         truth = None if self.truth is None else self.truth[pick]
@@ -84,8 +86,8 @@ class Problem:
         """Return the same problem with rewards (y − ``centre``)/``scale``, for rewards y that are not of order 1.
 
         The oracle of Phase I (Algorithm 2) has a step size and temperatures for rewards of order 1. The regret on the
-        new problem, times ``scale``, is the regret on this one. The new problem has no ``truth``, because w* is the
-        parameter of the old mean rewards.
+        new problem, times ``scale``, is the regret on this one. The new problem has no ``truth``, because the true
+        parameter w* belongs to the old mean rewards.
 
         Raises:
             ValueError: ``centre`` is not finite, ``scale`` is not positive and finite, or the rewards are not Gaussian.
@@ -100,24 +102,25 @@ class Problem:
     def same(self, other: "Problem") -> bool:
         """Return whether ``other`` is the same problem.
 
-        Its arms, means, run numbers, seed, noise level and kind of rewards must be equal.
-        The names and the true parameters w* are not compared.
+        Its arms, means, run numbers, seed, noise level and kind of rewards must be equal. The names and the true
+        parameters w* are not compared.
         """
         names = ("runs", "seed", "sigma", "reward")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
 
     def generators(self, purpose: str) -> list[torch.Generator]:
-        """Return a list with one new random generator for each run.
+        """Return a list with one new random generator for each of the S runs.
 
-        The seed of the problem, the number of the run and the text ``purpose`` determine its numbers.
+        The seed of the problem, the number of the run and the text ``purpose`` determine the generator's numbers.
         """
         return [generator(self.seed, run, purpose) for run in self.runs]
 
     @on_cpu
     def tape(self, steps: int) -> Tensor:
-        """Return the standard normal numbers z from which the noise of the first ``steps`` steps is made,
-        (S, steps).
+        """Return the standard normal numbers from which the noise of the first ``steps`` steps is made, (S, steps).
+
+        Each of the S runs has its own numbers, the same for all algorithms.
         """
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
@@ -142,7 +145,7 @@ class Problem:
     def regret(self, arm: Tensor) -> Tensor:
         """Return the instantaneous regret f(x*) − f(x) ≥ 0 of each pulled ``arm`` x (S, n) int64, (S, n).
 
-        x* is the arm with the largest mean reward in the run.
+        f is the mean reward, and x* the arm with the largest one in the run; there are n pulls in each of S runs.
         """
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)
 

@@ -38,7 +38,9 @@ class Learner(Protocol[LearnerState]):
         """Return the state of the learners of all S runs before Phase II."""
 
     def index(self, state: LearnerState) -> Tensor:
-        """Return a value of each of K arms for each learner, (S, M, K); the learner pulls the arm with the largest one.
+        """Return a value of each of K arms for each of M learners in each of S runs, (S, M, K).
+
+        A learner pulls the arm with the largest value.
 
         The loop may ask several times for one step, because the choices that follow a synchronisation are made again.
         An index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
@@ -248,10 +250,10 @@ def _with_room(name: str, problem: Problem, clients: int, exploration: Explorati
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write values of the pulls for which ``chosen.turn`` is True into arrays, at the steps of these pulls.
+    """Write values of the pulls for which ``chosen.turn`` (S, M) is True into arrays, at the steps of these pulls.
 
-    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) that are written into
-    it.
+    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) of the M learners'
+    pulls in S runs, which are written into it.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]
@@ -271,8 +273,8 @@ def order_of_ties(problem: Problem, learners: int) -> Tensor:
 def largest(index: Tensor, order: Tensor) -> Tensor:
     """Return the arm with the largest ``index`` (S, M, K) of each of M learners in each of S runs, (S, M) int64.
 
-    Arms whose index is less than 1e-9·max(1, |m|) below the largest index m tie. Of these the arm with the largest
-    ``order`` (S, M, K) is taken.
+    Of the K arms, those whose index is at most 1e-9·max(1, |m|) below the largest index m tie. Of the tied arms the one
+    with the largest ``order`` (S, M, K) is taken.
 
     Raises:
         ValueError: The index of an arm is NaN.

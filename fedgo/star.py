@@ -115,7 +115,10 @@ class Star(NamedTuple):
         return self.collect(handler(self.broadcast(message, when)), when)
 
     def at(self, when: When) -> Ask:
-        """Return `ask` as a function of a handler and a message alone, with the scalars counted at ``when``."""
+        """Return a function of a handler and a message that calls `ask` with them and ``when``.
+
+        The scalars of both directions are then counted for the runs and steps of ``when``.
+        """
         return partial(self.ask, when=when)
 
 

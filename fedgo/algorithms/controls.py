@@ -61,7 +61,8 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: ``clients`` or ``steps`` is below 1, or λ is so small that rounding would decide.
+        ValueError: ``clients`` or ``steps`` is below 1, or the regularisation weight λ is so small that rounding would
+            decide.
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
@@ -71,7 +72,10 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
     def ucb1(posterior: Estimates, data: Tally) -> Tensor:
-        """Return the UCB1 index of each of K arms, (S, 1, K), from all pulls; it is ∞ for arms without a pull."""
+        """Return the UCB1 index of each of K arms, (S, 1, K), from all pulls; it is ∞ for arms without a pull.
+
+        ``data`` (S, 1, K) has the counts and the summed rewards of the arms; ``posterior`` is not used.
+        """
         pulls = data.counts.clamp(min=1)
         t = data.counts.sum(-1, keepdim=True).clamp(min=1)
         index = data.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
@@ -97,7 +101,7 @@ def exact_kernel_ucb(
         steps: The number of steps.
         settings: The regularisation λ, the squared weight β of the width, and the form of the messages. A pull costs
             d_x + 1 scalars up, for arms with d_x features, or fewer if this form allows it; and as many down to each of
-            the N clients. γ is not used.
+            the N clients. The threshold γ is not used.
         lengthscale: The length scale of the kernel.
 
     Returns:

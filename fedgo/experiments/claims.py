@@ -105,6 +105,7 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
     """Return the verdict on ``claim`` and the list of the parts that decide it.
 
+    There is one part for each problem, each of the paper's algorithms and each algorithm that they are compared with.
     ``runs`` is a frame with a row for each run, as `outcomes` returns it.
     """
     parts = []

@@ -28,8 +28,8 @@ def hash_of(parts: Iterable[str | bytes]) -> str:
 def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
     """Yield a pair for each name that an import in ``tree`` binds: that name, and the dotted name it stands for.
 
-    ``tree`` is the syntax tree of the module called ``name``. ``import a.b`` yields two pairs, for ``a`` and for
-    ``a.b``.
+    ``tree`` is the syntax tree of the module called ``name``, from which relative imports start. For example, ``from a
+    import b as c`` yields ("c", "a.b"), and ``import a.b`` yields ("a", "a") and ("a.b", "a.b").
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -40,7 +40,7 @@ from fedgo._checks import require
 from fedgo._files import whole
 from fedgo.experiments.halving import Halving, Rung, halve, score_of
 from fedgo.experiments.players import Player
-from fedgo.experiments.traces import LIBRARIES
+from fedgo.experiments.traces import VERSIONED
 from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Setting, World
 from fedgo.messages import Encoding
 
@@ -63,7 +63,7 @@ _cached: list[Any] = []  # the functions that `until_written` decorates
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache of its values that `run` empties when it has written a table.
+    """Return ``function`` with a cache of its values, which `run` empties after it has written a table.
 
     It is for functions whose values depend on the stored tables.
     """
@@ -189,7 +189,8 @@ class Sweep:
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
         """Return how far the player ``name`` has come with choosing one setting for the regimes of ``group``.
 
-        ``known`` has the rows of the table, which decide that.
+        The result has the rankings of the finished rounds of successive halving, and the settings that the next round
+        must play. ``known`` has the rows of the table, which decide that.
         """
 
         def score(setting: Setting, runs: int) -> float | None:
@@ -283,8 +284,9 @@ class Sweep:
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes.
 
-    The player ``name`` plays ``runs(name, regime)`` runs, with each setting of its grid, on each regime of
-    ``listed(name)``. The other fields are those of `Sweep`.
+    ``listed(name)`` returns the regimes of the player ``name``, and ``runs(name, regime)`` the number of runs that it
+    plays on a regime, with each setting of its grid and with the seed `SEED`. The other fields are those of `Sweep`;
+    those about tuning are not used.
     """
 
     listed: Callable[[str], Iterable[Regime]] = lambda name: ()
@@ -310,7 +312,10 @@ class Listing(Sweep):
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
-    """Return the key for the rows of one regime, player, setting and seed in `Known`, with the setting sorted."""
+    """Return the key under which `Known` has the rows of one regime, player, setting and seed.
+
+    It is the tuple of these four, with the setting as a tuple of pairs that is sorted by the name of the parameter.
+    """
     return regime, name, tuple(sorted(setting.items())), seed
 
 
@@ -594,7 +599,7 @@ def _origin() -> dict[str, Any]:
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
         "command": f"{name} {shlex.join(sys.argv[1:])}".strip(),
-        **{name: version(name) for name in LIBRARIES},
+        **{name: version(name) for name in VERSIONED},
     }
 
 

@@ -115,7 +115,7 @@ class Frequency(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of runs that failed."""
+        """The share of the runs that failed: ``failures``/``trials``."""
         return self.failures / self.trials
 
     @property

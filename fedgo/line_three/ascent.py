@@ -28,8 +28,9 @@ _ARMS_AT_ONCE = 512  # few enough that the matrices of these arms stay in the pr
 class Optimum(NamedTuple):
     """The local maxima that the ascent found, one for each of K arms, for a network with H hidden units.
 
-    ``value`` (..., K) is f_x(w) at the maximum of the arm x, and ``u`` (..., K, 2H + 1) is its dual point, with w = ŵ +
-    Σ⁻¹A_xᵀu.
+    ``value`` (..., K) is the largest f_x(w) found for the arm x, and ``u`` (..., K, 2H + 1) is the dual point of its
+    maximum w = ŵ + Σ⁻¹A_xᵀu. Here ŵ is the centre of the confidence ball, Σ the matrix of the learner's data, and A_x
+    the matrix that maps w to the 2H + 1 numbers on which f_x depends.
     """
 
     value: Tensor
@@ -47,7 +48,7 @@ class LineThree:
     synchronisation.
 
     Args:
-        view: The images of ŵ₀ and of the arms' gradients (`fedgo.line_three.images.view`).
+        view: The images of the parameter ŵ₀ of Phase I and of the arms' gradients (`fedgo.line_three.images.view`).
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
     """
@@ -78,8 +79,8 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
     """Maximise f_x(w) over the confidence ball of each learner for each of K arms x, by projected ascent.
 
     Args:
-        view: The images of ŵ₀ and of the gradients for each arm. Its leading dimensions are those of ``tally``, or the
-            last of them is 1 and shared by all learners.
+        view: The images of the parameter ŵ₀ of Phase I and of the gradients for each arm. Its leading dimensions are
+            those of ``tally``, or the last of them is 1 and shared by all learners.
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
         tally: The counts and the summed residuals of the learners' data, (..., K).
@@ -93,9 +94,9 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
 
 
 def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the confidence balls of the learners with the data ``tally`` (..., K), as images for each arm.
+    """Return the confidence balls of the learners with the data ``tally`` (..., K), as images for each of K arms.
 
-    The leading dimensions become two: V views, each with one ŵ₀, and the M learners that share each view.
+    The leading dimensions become two: V views, each with one parameter ŵ₀, and the M learners that share each view.
     """
     lead, arms = tally.counts.shape[:-1], tally.counts.shape[-1]
     shared = view.theta.ndim > 2 and view.theta.shape[-3] == 1

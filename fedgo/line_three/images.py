@@ -17,9 +17,10 @@ from fedgo.network import Network
 
 
 class View(NamedTuple):
-    """The images of ŵ₀ and of all gradients at ŵ₀ for each of K arms, for a network with H hidden units.
+    """The images of the parameter ŵ₀ of Phase I and of all gradients there, for each of K arms.
 
-    The image of the gradient g_k of the arm k for the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
+    The network has H hidden units with inputs zⱼ and output weights W₂ⱼ. The image of the gradient g_k of the arm k for
+    the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
 
     Args:
         theta: The image A_x ŵ₀ of ŵ₀ for each arm x, (..., K, 2H + 1).
@@ -37,7 +38,7 @@ class View(NamedTuple):
 
     @property
     def size(self) -> Tensor:
-        """The number 1 + |x|² of each of K arms x, (..., K)."""
+        """The number 1 + |x|² of each of K arms, (..., K), where x are the arm's features."""
         return self.inner.diagonal(dim1=-2, dim2=-1)
 
 
@@ -62,8 +63,9 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 class Images(NamedTuple):
     """The confidence balls of M learners with each of V views, in terms of the m arms that a learner has pulled.
 
-    With the gradients of these arms as the rows of G (m, d_w), the ball of a learner has the centre ŵ = ŵ₀ +
-    Gᵀ·``centre``. Its image for the arm x (see the module) has the matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
+    With the gradients of these arms, in d_w parameters, as the rows of G (m, d_w), the ball of a learner has the centre
+    ŵ = ŵ₀ + Gᵀ·``centre``, where ŵ₀ is the parameter of Phase I. Its image for the arm x (see the module) has the
+    matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
 
     Args:
         view: The images that depend on ŵ₀ only.
@@ -86,9 +88,10 @@ class Images(NamedTuple):
 class Rows(NamedTuple):
     """The images of the balls for n pairs of a learner and an arm, for a network with H hidden units.
 
-    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β}, with C_x = diag(``scale``) − ``low``ᵀ``heavy``.
-    ``centre`` (n, 2H + 1) is θ̂, ``scale`` (n, 2H + 1) is the diagonal of A_xA_xᵀ/λ, and ``low`` and ``heavy`` are (n,
-    m, 2H + 1) each, for the m arms that a learner has pulled.
+    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β} for the squared radius β, with C_x = diag(``scale``) −
+    ``low``ᵀ``heavy``. ``centre`` (n, 2H + 1) is θ̂, ``scale`` (n, 2H + 1) is the diagonal of A_xA_xᵀ/λ with the
+    regularisation weight λ, and ``low`` and ``heavy`` are (n, m, 2H + 1) each, for the m arms that a learner has
+    pulled.
     """
 
     centre: Tensor
@@ -97,7 +100,9 @@ class Rows(NamedTuple):
     heavy: Tensor
 
     def times(self, h: Tensor) -> Tensor:
-        """Return C_x h, (n, 2H + 1), for the vectors ``h`` (n, 2H + 1), with the matrix C_x of each of the n images."""
+        """Return the products C_x h, (n, 2H + 1), of the matrix C_x of each of the n images with the vectors ``h`` (n,
+        2H + 1).
+        """
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
 
@@ -163,8 +168,9 @@ def value(theta: Tensor) -> Tensor:
 
 
 def slope(theta: Tensor) -> Tensor:
-    """Return the gradient h = ∂f/∂θ = (W₂σ'(z), σ(z), 1), (..., 2H + 1), at θ = (z, W₂, c₂) = ``theta`` (...,
-    2H + 1).
+    """Return the gradient h = ∂f/∂θ of the network's output f at θ = (z, W₂, c₂) = ``theta``, (..., 2H + 1) both.
+
+    It is (W₂σ'(z), σ(z), 1), with the derivative σ' of the sigmoid σ.
     """
     z, w2, c2 = layers(theta)
     unit = torch.sigmoid(z)

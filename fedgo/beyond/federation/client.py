@@ -37,37 +37,56 @@ from fedgo.confidence import Tally
 class Memory(NamedTuple):
     """The state of a client, which is all that its file holds.
 
-    Counts and sums have the shape (2, K). The sums are those of residuals around ŵ₀, or of rewards if the plan has no
-    network. Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until ``NEWS`` or a
-    ``PLAN`` bring it into ``base``.
+    Counts and sums have the shape (2, K) for K arms. The sums are those of residuals around ŵ₀, or of rewards if the
+    plan has no network. Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until
+    ``NEWS`` or a ``PLAN`` bring it into ``base``.
+
+    Args:
+        share: The arms of this client in Phase I or by the last ``PLAN``, (n,) int64.
+        calls: The number of pulls with this share after which the client asks for an exchange.
+        applied: The exchange of the last ``START``, ``NEWS`` or ``PLAN`` that the client applied.
+        start: The number that the client drew when it began without a file; each such start has another number.
+        base: The counts and sums of all clients that this client has received. If the server plans, those of its own
+            pulls that the server used.
+        unsent: The counts and sums of its own pulls that no letter has carried.
+        used: The counts and sums of its own pulls that the server has used, according to the server, though the news of
+            them were lost.
+        retired: Whether each arm is not to be pulled any more, (K,) bool.
+        weights: ŵ₀, (d_w,), empty before it is known.
+        reply: The last answer, until ``START``, ``NEWS`` or a ``PLAN`` follow on it.
+        confirmed: The last exchange of which the client knows that its answer was used.
+        federation: The number that the server drew when it began, or 0 before it is known.
+        pulls: The number of rewards that the client has stored, Phase I included.
+        begun: The number of these before the client received its share.
+        calling: Whether the event has fired or the share is used up, and no letter has come since.
     """
 
-    share: Tensor  # (n,) int64: the arms of this client, in Phase I or by the last PLAN
-    calls: int  # the number of pulls with this share after which the client asks for an exchange
-    applied: Exchange  # the exchange of the last START, NEWS or PLAN that the client applied
-    start: int  # the number drawn when the client began without a file, different for each such start
-    base: Tensor  # the pulls of all clients that were received; if the server plans, the client's own that were used
-    unsent: Tensor  # the client's own pulls that no letter has carried
-    used: Tensor  # the client's own pulls that the server says it has used, though the news of them were lost
-    retired: Tensor  # (K,) bool: the arms that are not to be pulled any more
-    weights: Tensor = torch.zeros(0).double()  # ŵ₀ (d_w,), empty before it is known
-    reply: Letter | None = None  # the last answer, until START, NEWS or a PLAN follow on it
-    confirmed: Exchange = NEVER  # the last exchange of which the client knows that its answer was used
+    share: Tensor
+    calls: int
+    applied: Exchange
+    start: int
+    base: Tensor
+    unsent: Tensor
+    used: Tensor
+    retired: Tensor
+    weights: Tensor = torch.zeros(0).double()
+    reply: Letter | None = None
+    confirmed: Exchange = NEVER
     federation: int = 0
-    pulls: int = 0  # the number of rewards that `tell` stored, Phase I included
-    begun: int = 0  # the number of these before the client received its share
-    calling: bool = False  # whether the event has fired or the share is used up, and no letter has come since
+    pulls: int = 0
+    begun: int = 0
+    calling: bool = False
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of the client's own pulls that its last answer carries, (2, K)."""
+        """The counts and sums of the client's own pulls that its last answer carries, (2, K) for K arms."""
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
 
     @property
     def own(self) -> Tensor:
-        """The counts and sums of the client's own pulls that are not in ``base``, (2, K)."""
+        """The counts and sums of the client's own pulls that are not in ``base``, (2, K) for K arms."""
         return self.unsent + self.sent + self.used
 
     @property
@@ -254,8 +273,8 @@ class Client:
         return earlier and letter.kind != Kind.START
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
-        """Return whether the answer that the server used last, according to ``letter``, is the last
-        one of this client.
+        """Return whether the last answer of this client is the one that the server used last,
+        according to ``letter``.
         """
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:
@@ -265,8 +284,11 @@ class Client:
     def _answer_early(self, letter: Letter) -> Memory:
         """Answer with the counts and sums of Phase I, or with none if others have ended Phase I.
 
+        The result is the memory that contains the answer to ``letter``, a request of the server.
+
         Raises:
-            Refused: This is the first exchange, and this client has not made all its pulls of Phase I.
+            Refused: This is the first exchange, and this client has not made all its pulls of Phase I; or the letter
+                names another last answer of this client than it knows of.
         """
         data = self.memory.unsent
         if letter.exchange.number > 1:
@@ -276,7 +298,13 @@ class Client:
         return self._answered(letter, self.memory, data)
 
     def _answer_since(self, letter: Letter) -> Memory:
-        """Answer with the counts and sums of all pulls that the server has not used (lines 7–8)."""
+        """Answer with the counts and sums of all pulls that the server has not used (lines 7–8).
+
+        The result is the memory that contains the answer to ``letter``, a request of the server.
+
+        Raises:
+            Refused: The letter names another last answer of this client than it knows of.
+        """
         memory = self.memory
         if self._is_of_last_answer(letter):  # the news of this answer were lost
             return self._answered(letter, memory._replace(used=memory.used + memory.sent), memory.unsent)
@@ -307,6 +335,8 @@ class Client:
     def _start(self, letter: Letter) -> Memory:
         """Take over ŵ₀, and sum residuals around ŵ₀ from now on.
 
+        The result is the memory with the ŵ₀ that ``letter`` carries.
+
         Raises:
             Refused: The letter does not have as many numbers as the network has parameters.
         """
@@ -316,11 +346,21 @@ class Client:
         return memory._replace(unsent=torch.zeros_like(memory.unsent))
 
     def _learn(self, letter: Letter) -> Memory:
-        """Add the counts and sums of the others to the model, and keep the pulls since the client's answer."""
+        """Add the counts and sums of the others to the model, and keep the pulls since the client's answer.
+
+        The result is the memory with the counts and sums of all clients that ``letter`` carries.
+
+        Raises:
+            Refused: The numbers are no counts and sums; the letter belongs to another exchange than the one that this
+                client answered last, or builds on another than it applied last; the server used another answer; or the
+                plan has a fitting.
+        """
         return self._informed(letter, wire.unpack(letter.numbers, len(self.plan.arms)))
 
     def _follow(self, letter: Letter) -> Memory:
         """Begin the client's new share of the plan in ``letter``, and keep the pulls since the client's answer.
+
+        The result is the memory with the new share.
 
         Raises:
             Refused: The public plan has no fitting; the letter belongs to another exchange than the one that this

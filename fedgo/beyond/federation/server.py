@@ -38,29 +38,51 @@ _OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """What the server knows of one client. Counts and sums have the shape (2, K)."""
+    """What the server knows of one client. Counts and sums have the shape (2, K) for K arms.
 
-    own: Tensor  # the counts and sums in all answers of the client that were used
-    seen: Exchange  # the last exchange that the client has applied, as far as the server knows
-    offered: Exchange  # the last exchange whose START, NEWS or PLAN the client was offered
-    used: Exchange  # the last exchange in which the client's answer was used
-    offer: Tensor  # the counts and sums that the client was offered, unless the offer is ŵ₀ or a plan
-    later: Tensor  # the counts and sums of all clients that came after that offer
-    checksum: int = 0  # the checksum of the client's answer in the exchange ``used``
-    start: int = 0  # the start of the client (``Letter.start``) in that answer
-    former: tuple[int, ...] = ()  # earlier starts, whose files were lost and whose answers were used
+    Args:
+        own: The counts and sums in all answers of the client that were used.
+        seen: The last exchange that the client has applied, as far as the server knows.
+        offered: The last exchange whose ``START``, ``NEWS`` or ``PLAN`` the client was offered.
+        used: The last exchange in which an answer of the client was used.
+        offer: The counts and sums that the client was offered, unless the offer is ŵ₀ or a plan.
+        later: The counts and sums of all clients that came after that offer.
+        checksum: The checksum of the client's answer in the exchange ``used``.
+        start: The number that the client drew when it began without a file (``Letter.start``), as in that answer.
+        former: The numbers of earlier starts, whose files were lost and whose answers were used.
+    """
+
+    own: Tensor
+    seen: Exchange
+    offered: Exchange
+    used: Exchange
+    offer: Tensor
+    later: Tensor
+    checksum: int = 0
+    start: int = 0
+    former: tuple[int, ...] = ()
 
 
 class Desk(NamedTuple):
-    """The state of a server; its file holds this state and the ledger."""
+    """The state of a server; its file holds this state and the ledger.
 
-    planned: Course  # the plan of the epoch; its weights are those of the last fit, or ŵ₀, empty before they are fitted
-    total: Tensor  # the counts and sums of all clients, (2, K)
-    accounts: tuple[Account, ...]  # what the server knows of each client
-    inbox: dict[int, Letter]  # the answers to the open exchange, by client
-    federation: int  # the number that the server drew when it began
-    exchange: Exchange  # the exchange that is open, or the last one
-    open: bool  # whether an exchange is open
+    Args:
+        planned: The plan of the epoch. Its weights are those of the last fit, or ŵ₀, and empty before they are fitted.
+        total: The counts and sums of all clients, (2, K) for K arms.
+        accounts: What the server knows of each client.
+        inbox: The answers to the open exchange, by client.
+        federation: The number that the server drew when it began.
+        exchange: The exchange that is open, or the last one.
+        open: Whether an exchange is open.
+    """
+
+    planned: Course
+    total: Tensor
+    accounts: tuple[Account, ...]
+    inbox: dict[int, Letter]
+    federation: int
+    exchange: Exchange
+    open: bool
 
 
 class Server:
@@ -127,7 +149,13 @@ class Server:
             self._charge()
 
     def _open(self) -> Desk:
-        """Open an exchange; the letters are requests to all clients."""
+        """Open an exchange; the letters are requests to all clients.
+
+        The result is the state of the server in which the exchange is open.
+
+        Raises:
+            ValueError: The number of the exchange would exceed 2³¹ − 1.
+        """
         require(self.number < 2**31 - 1, "the exchange", self.number, "begin another federation")
         desk = self.desk._replace(open=True, inbox={})
         return desk._replace(exchange=_named(self.number + 1, desk))
@@ -142,7 +170,7 @@ class Server:
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     def _letters(self) -> list[Letter]:
-        """Return the letters that are due, before they are encoded."""
+        """Return the letters that are due, as in `letters` but before they are encoded."""
         desk = self.desk
         due = [client for client, account in enumerate(desk.accounts) if account.offered == desk.exchange]
         if desk.open:
@@ -214,8 +242,12 @@ class Server:
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries as many pulls as its client makes in Phase I.
 
+        Args:
+            letter: The answer.
+            pulls: The number of pulls that it carries.
+
         Raises:
-            Refused: The number of ``pulls`` in ``letter`` is another.
+            Refused: The answer carries another number of pulls.
         """
         share, _ = self.plan.first_share(letter.client)
         must(pulls == len(share), f"wrong shape: {pulls} pulls of Phase I, not {len(share)}")
@@ -223,9 +255,13 @@ class Server:
     def _require_due(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing.
 
+        Args:
+            letter: The answer.
+            pulls: The number of pulls that it carries.
+
         Raises:
-            Refused: There are more ``pulls`` in ``letter``, or any by a client that has no ŵ₀; or the client has lost
-                its file 1,000 times.
+            Refused: The answer carries more pulls, or any by a client that has no ŵ₀; or the client has lost its file
+                1,000 times.
         """
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
@@ -253,7 +289,18 @@ class Server:
         self._charge()
 
     def _fit(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client."""
+        """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client.
+
+        Args:
+            data: The counts and sums in each client's answer, (2, K), by client. They are not used.
+            news: The total of all answers, (2, K).
+
+        Returns:
+            The state of the server in which the exchange is closed and ŵ₀ is known.
+
+        Raises:
+            ValueError: The oracle finds no ŵ₀.
+        """
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
         desk = self.desk._replace(planned=planned, inbox={}, open=False)
         named = _named(self.number, desk)
@@ -261,7 +308,19 @@ class Server:
         return desk._replace(exchange=named, accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Add up the answers (lines 8–10); the letters send news or shares only to the clients that answered."""
+        """Add up the answers (lines 8–10); the letters send news or shares only to the clients that answered.
+
+        Args:
+            data: The counts and sums in each client's answer, (2, K), by client.
+            news: The total of all answers, (2, K).
+
+        Returns:
+            The state of the server in which the exchange is closed, and with a fitting the next epoch is planned.
+
+        Raises:
+            ImportError: A library that the fit of the surrogate needs is missing.
+            MemoryError: That fit needs more memory than there is.
+        """
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
         for client, own in data.items():
@@ -346,6 +405,10 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
 
 
 def _named(number: int, desk: Desk) -> Exchange:
-    """Return the exchange ``number``, with a checksum of what the server knows and of all exchanges before."""
+    """Return the name of exchange ``number``, with a checksum of what the server knows and of all exchanges before.
+
+    ``desk`` is the state of the server, of which ŵ₀ or the last weights, the counts and sums, and the last exchange
+    enter.
+    """
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
     return Exchange(number, zlib.crc32(known, desk.exchange.checksum))
