@@ -93,7 +93,8 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
     if len(kept):
         return kept.drop(columns="study").dropna(axis=1)
-    winner = tuned(name, algorithm, study)  # if the table lacks rows, the error names the command that adds them
+    # If the table lacks rows, this raises an error that names the command that adds them.
+    winner = tuned(name, algorithm, study)
     rungs, rows = ranked(study, algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
