@@ -43,7 +43,7 @@ def ucb1(world: World, setting: Setting) -> Trace:
 
 @known_as(fitted_kernel_ucb)
 def kernel(world: World, setting: Setting) -> Trace:
-    """Play kernel UCB with hyperparameters that are fitted once, after Phase I.
+    """Play kernel UCB in ``world``, with hyperparameters that are fitted once, after Phase I.
 
     The ``setting`` has as "kappa" the weight κ of the posterior standard deviation in the index of an arm.
     """
