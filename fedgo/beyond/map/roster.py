@@ -86,8 +86,10 @@ def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> P
 
 # What the advised setting was chosen from; the last two have one u for all budgets: 3, and 5 as before.
 RULES: tuple[Setting, ...] = (
-    *grid(bold=(0.5, 0.6, 0.7), share=(0.25,)),
-    {"bold": 0.6, "share": 0.35},
+    *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
+    {"bold": 0.55, "share": 0.35},
+    {"bold": 0.6, "share": 0.5},
+    {"bold": 0.7, "share": 0.25},
     {"untried": 3.0, "share": 0.5},
     {"bold": 9.0, "share": 0.5},
 )
