@@ -12,7 +12,7 @@ from fedgo.beyond.map.libraries import measure_library as elsewhere
 from fedgo.beyond.map.players import advised
 from fedgo.beyond.map.private import WAYS, play_regime
 from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY
-from fedgo.beyond.map.sites import HOW, cases_of, measure_sites
+from fedgo.beyond.map.sites import CASES, HOW, JOINED, WARP_TUNING, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Play, Player, grid, play_uniform
@@ -248,13 +248,15 @@ ELSEWHERE = Listing(
     folder=DATA,
 )
 
-DIFFER = Listing(
+DIFFER = Sweep(
     "differ",
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
-    {name: Player(play_uniform) for name in HOW},
+    {name: Player(play_uniform) for name in HOW} | {"differ": Player(play_uniform, grid(warp=(0.0, 1.0)))},
     ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
-    listed=cases_of,
-    runs=lambda name, regime: 10 if regime.arms == 500 or name == "each alone" else 20,
+    chosen_on=lambda name: WARP_TUNING if name == "differ" else (),
+    rungs=lambda name: (Rung(2, 100),),
+    regimes=tuple(CASES),
+    runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
     folder=DATA,
