@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fedgo.beyond.advised import BEFORE, UCB1
+from fedgo.beyond.advised import ADVISED, BEFORE, UCB1
 from fedgo.beyond.epochs import Event, Growing
 from fedgo.beyond.map import players as play
 from fedgo.beyond.map.players import surrogate
@@ -84,19 +84,10 @@ def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> P
     return replace(ALGORITHMS[name], grid=settings, **changes)
 
 
-# What the advised setting was chosen from; the last two have one u for all budgets: 3, and 5 as before.
-RULES: tuple[Setting, ...] = (
-    *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
-    {"bold": 0.55, "share": 0.35},
-    {"bold": 0.6, "share": 0.5},
-    {"bold": 0.7, "share": 0.25},
-    {"untried": 3.0, "share": 0.5},
-    {"bold": 9.0, "share": 0.5},
-)
-
-
 PLAYERS: dict[str, Player] = {
-    "advised": Player(play.advised(), RULES, style=STYLES["advised"]),
+    "advised": Player(
+        play.advised(), grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=STYLES["advised"]
+    ),
     "before": Player(  # the advised setting before it knew its budget
         play.advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h"),
         plays_on=lambda regime: not BEFORE.tries_all(regime.clients * regime.rounds, regime.arms),

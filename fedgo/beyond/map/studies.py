@@ -19,7 +19,7 @@ from fedgo.experiments.players import Play, Player, grid, play_uniform
 from fedgo.experiments.runner import DATA as OF_THE_PAPER
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
-from fedgo.experiments.world import EXPERIMENTS, Regime
+from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 from fedgo.trace import Trace
 
 DATA = Path(__file__).parent / "data"
@@ -96,7 +96,8 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
-# What the advice rests on: fifty runs of each. "advised" chose on `RULE_TUNING`, the others on `ADVICE_TUNING`.
+# What the advice rests on: fifty runs of each. The study `BOLDNESS` decided how "advised" plays; the others chose on
+# `ADVICE_TUNING`.
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
@@ -113,28 +114,6 @@ ADVICE_TUNING = (
 
 
 ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
-
-
-# Where the advised setting chose: 100, 400, 2,000 and 20,000 pulls of families that its tuning saw before, and nowhere
-# all arms are tried first, as all its candidates play alike there.
-RULE_TUNING = (
-    Regime("cosine8", 30, rounds=8, clients=12),
-    Regime("hartmann6", 500, rounds=5),
-    Regime("hartmann6", 200, clients=1),
-    Regime("two ridges", 200, clients=1),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("cosine8", 500, rounds=20),
-    Regime("magic rows", 500, sigma=0.5, rounds=20),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("network 6", 500),
-    Regime("cosine8", 5000),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("cosine8", 500, rounds=1000),
-)
-
-
-RULE_RUNGS = (Rung(9, 20), Rung(5, 100))
 
 
 def map_runs(name: str, regime: Regime) -> int:
@@ -165,14 +144,12 @@ def map_tuning(name: str) -> list[Regimes]:
     if len(PLAYERS[name].grid) == 1:
         return []
     if name in DECIDE:
-        return [RULE_TUNING if name == "advised" else ADVICE_TUNING]
+        return [ADVICE_TUNING]
     return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
 
 
 def map_rungs(name: str) -> tuple[Rung, ...]:
     """Return the rungs of successive halving by which the player ``name`` chooses its setting."""
-    if name == "advised":
-        return RULE_RUNGS
     return ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),)
 
 
@@ -187,6 +164,48 @@ MAP = Sweep(
     runs=map_runs,
     batch=5,
     tail=DECIDE,
+    folder=DATA,
+)
+
+
+# --- How boldly the advised setting plays: candidates on budgets of 100, 400, 2,000 and 20,000 pulls
+
+# The last two candidates have one u for all budgets: 3, and 5 as the advised setting had before.
+RULES: tuple[Setting, ...] = (
+    *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
+    {"bold": 0.55, "share": 0.35},
+    {"bold": 0.6, "share": 0.5},
+    {"bold": 0.7, "share": 0.25},
+    {"untried": 3.0, "share": 0.5},
+    {"bold": 9.0, "share": 0.5},
+)
+
+# Families that the tuning saw before. Nowhere are all arms tried first, as all candidates play alike there.
+RULE_TUNING = (
+    Regime("cosine8", 30, rounds=8, clients=12),
+    Regime("hartmann6", 500, rounds=5),
+    Regime("hartmann6", 200, clients=1),
+    Regime("two ridges", 200, clients=1),
+    Regime("hartmann6", 500, rounds=20),
+    Regime("cosine8", 500, rounds=20),
+    Regime("magic rows", 500, sigma=0.5, rounds=20),
+    Regime("hartmann6", 500),
+    Regime("cosine8", 500),
+    Regime("network 6", 500),
+    Regime("cosine8", 5000),
+    Regime("hartmann6", 500, rounds=1000),
+    Regime("cosine8", 500, rounds=1000),
+)
+
+BOLDNESS = Sweep(
+    "boldness",
+    "how boldly the advised setting plays for which budget: every candidate on the same tuning runs",
+    {"advised": Player(advised(), RULES)},
+    ("regret", "late_regret", "seconds"),
+    chosen_on=lambda name: [RULE_TUNING],
+    rungs=lambda name: (Rung(len(RULES), 100),),
+    batch=20,
+    tail=("advised",),
     folder=DATA,
 )
 
@@ -345,5 +364,6 @@ PRIVATE = Sweep(
 )
 
 STUDIES |= {
-    study.name: study for study in (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+    study.name: study
+    for study in (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
 }
