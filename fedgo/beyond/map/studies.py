@@ -204,7 +204,7 @@ BOLDNESS = Sweep(
     ("regret", "late_regret", "seconds"),
     chosen_on=lambda name: [RULE_TUNING],
     rungs=lambda name: (Rung(len(RULES), 100),),
-    batch=20,
+    batch=5,
     tail=("advised",),
     folder=DATA,
 )
