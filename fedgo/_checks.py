@@ -19,13 +19,14 @@ MOST = 2**53  # counts beyond this are no longer exact in float64, and their pro
 
 
 def require(condition: bool, name: str, received: Any, remedy: str) -> None:
-    """Raise a ``ValueError`` "``name`` is ``received``: ``remedy``" unless ``condition`` holds."""
+    """Raise a ``ValueError`` unless ``condition`` is true; its text is "``name`` is ``received``: ``remedy``"."""
     if not condition:
         raise ValueError(f"{name} is {received!r}: {remedy}")
 
 
 def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None:
-    """Raise a ``TypeError`` "``name`` is ``received`` (its type): ``remedy``" unless ``condition`` holds.
+    """Raise a ``TypeError`` unless ``condition`` is true; its text is "``name`` is ``received`` (its type):
+    ``remedy``".
 
     At most 60 characters of ``received`` are shown.
     """
@@ -34,9 +35,18 @@ def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None
 
 
 def count(name: str, received: Any, remedy: str, least: int = 1, most: float = MOST) -> int:
-    """Return ``received`` as an ``int`` if it is a whole number from ``least`` to ``most``.
+    """Return ``received`` as an ``int``, after a check that it is a whole number in the allowed range.
 
-    A float, a bool and a string are refused with a ``TypeError``, a number out of range with a ``ValueError``.
+    Args:
+        name: What the number is called in an error.
+        received: The value to check.
+        remedy: What an error tells the reader to give instead.
+        least: The smallest number that is allowed.
+        most: The largest number that is allowed; by default 2⁵³, beyond which float64 does not hold every whole number.
+
+    Raises:
+        TypeError: ``received`` is not a whole number; a float, a bool and a string are refused too.
+        ValueError: ``received`` is below ``least`` or above ``most``.
     """
     whole = isinstance(received, numbers.Integral) and not isinstance(received, bool)
     require_kind(whole, name, received, f"give a whole number; {remedy}")
@@ -54,10 +64,20 @@ def number(
     below: float = math.inf,
     infinite: bool = False,
 ) -> float:
-    """Return ``received`` as a ``float`` if it is a number within the given limits.
+    """Return ``received`` as a ``float``, after a check that it is a real number within the given limits.
 
-    NaN, a bool, a string and a tensor are refused. ``infinite`` says whether ∞ is allowed; ``least`` is allowed itself,
-    ``above`` and ``below`` are not.
+    Args:
+        name: What the number is called in an error.
+        received: The value to check.
+        remedy: What an error tells the reader to give instead.
+        least: The smallest number that is allowed.
+        above: A limit that the number must exceed.
+        below: A limit that the number must stay below.
+        infinite: Whether +∞ is allowed although it is not below ``below``.
+
+    Raises:
+        TypeError: ``received`` is a bool, a string, a tensor or anything else that is not a real number.
+        ValueError: ``received`` is NaN or outside the limits.
     """
     real = isinstance(received, numbers.Real) and not isinstance(received, bool)
     require_kind(real, name, received, f"give a number; {remedy}")
@@ -67,9 +87,11 @@ def number(
 
 
 def tensor(name: str, received: Any) -> Tensor:
-    """Return ``received`` if it is a dense float64 tensor on the CPU.
+    """Return ``received`` unchanged, after a check that it is a dense float64 tensor on the CPU.
 
-    Another tensor raises a ``ValueError``, anything else a ``TypeError``; both say what to give instead.
+    Raises:
+        TypeError: ``received`` is not a tensor.
+        ValueError: The tensor has another dtype, is on another device, or is sparse.
     """
     require_kind(isinstance(received, Tensor), name, received, "give torch.as_tensor(…, dtype=torch.float64)")
     values: Tensor = received
@@ -80,7 +102,12 @@ def tensor(name: str, received: Any) -> Tensor:
 
 
 def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> None:
-    """Raise a ``ValueError`` that names the first entry of ``values`` where ``condition`` (of its shape) fails."""
+    """Raise a ``ValueError`` if ``condition`` is false at some entry of ``values``; the error names the first such
+    entry.
+
+    ``condition`` is a boolean tensor of the shape of ``values``, ``name`` is what the values are called in the error,
+    and ``remedy`` says what to give instead.
+    """
     bad = (~condition).nonzero()
     if len(bad):
         where = tuple(bad[0].tolist())
@@ -88,15 +115,16 @@ def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> N
 
 
 def require_finite(name: str, values: Tensor) -> None:
-    """Raise a ``ValueError`` that names the first entry of ``values`` that is NaN or infinite."""
+    """Raise a ``ValueError`` if an entry of the tensor ``values`` is NaN or infinite; it names the first one."""
     require_each(torch.isfinite(values), name, values, "give finite numbers")
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Turn the error of a missing library, imported in this context, into one that says which extra installs it.
+    """Turn the error about a missing library, imported in this context, into one that says how to install it.
 
-    The ``ImportError`` names the library and the command ``pip install 'fedgo[name]'``.
+    The ``ModuleNotFoundError`` becomes an ``ImportError`` that names the library and the command ``pip install
+    'fedgo[name]'``, where ``name`` is the extra of this package that installs the library.
     """
     try:
         yield
@@ -105,7 +133,9 @@ def extra(name: str) -> Iterator[None]:
 
 
 def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` decorated so that its tensors are on the CPU, whatever torch's default device is."""
+    """Return ``function`` decorated so that the tensors it creates are on the CPU, whatever torch's default
+    device is.
+    """
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,4 +1,8 @@
-"""Writing and reading files: written whole or not at all, refused by name if damaged, and never run as code."""
+"""Writing and reading files.
+
+A file is written whole or not at all, a damaged file is refused with an error that names it, and no file is run as
+code.
+"""
 
 import glob
 import json
@@ -28,18 +32,23 @@ _STALE = 3600  # seconds after which no process is still writing its temporary f
 
 @contextmanager
 def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces ``path`` when the context ends; an older file stays whole until then.
+    """Open a temporary file for writing in binary; when the context ends, it replaces the file ``path``.
 
-    A link is followed, and the mode and the group of an older file are kept. Temporary files that killed processes have
-    left behind are removed.
+    Until then an older file at ``path`` stays whole, and it also stays if the context raises an error. A link is
+    followed, and the mode and the group of an older file are kept. Temporary files of the same name that are older than
+    an hour are removed, because the processes that wrote them were killed.
 
     Args:
         path: The file to write.
         what: What the file holds, for the errors.
 
+    Yields:
+        The temporary file.
+
     Raises:
         ValueError: ``path`` is a folder, or its links lead in a circle.
-        OSError: The file cannot be written; the message says whether the new file is in its place.
+        OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk. The
+            message says which of the two has happened.
     """
     target = resolved(path, what)
     try:
@@ -74,7 +83,13 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
 
 
 def resolved(path: str | Path, what: str) -> Path:
-    """Return ``path`` with all links resolved, or raise a ``ValueError`` about ``what`` if they lead in a circle."""
+    """Return ``path`` as an absolute path with all links followed.
+
+    ``what`` says in the error what the file holds.
+
+    Raises:
+        ValueError: The path cannot be resolved, because its links lead in a circle.
+    """
     try:
         return Path(path).resolve()
     except (OSError, RuntimeError) as error:  # RuntimeError before Python 3.13
@@ -83,7 +98,7 @@ def resolved(path: str | Path, what: str) -> Path:
 
 
 def _keep_mode(before: Path, after: Path) -> None:
-    """Give the file ``after`` the mode of the file ``before``, and its owner and group as far as that is allowed."""
+    """Give the file ``after`` the mode of the file ``before``, and its owner and group as far as the system allows."""
     status = before.stat()
     if os.name == "posix":
         for owner in (status.st_uid, -1):
@@ -103,7 +118,10 @@ def _synchronise(folder: Path) -> None:
 
 
 def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
-    """Write ``about`` as JSON and the ``arrays`` by name to the ``.npz`` file ``path``, as `whole` does."""
+    """Write the dictionary ``about`` as JSON and the tensors ``arrays`` by name to the ``.npz`` file ``path``.
+
+    The file is written whole or not at all, with the errors of `whole`, in which ``what`` says what the file holds.
+    """
     with whole(path, what) as file:
         plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
         np.savez_compressed(file, about=np.array(json.dumps(dict(about))), **plain)
@@ -112,10 +130,19 @@ def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: 
 def read_arrays(
     path: str | Path, what: str, needed: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return ``about`` and every array by its name, as `write_arrays` wrote them to ``path``.
+    """Read a file that `write_arrays` wrote.
+
+    Args:
+        path: The ``.npz`` file.
+        what: What the file holds, for the errors.
+        needed: The names of the arrays that the file must have.
+
+    Returns:
+        The dictionary ``about`` and a dictionary of all tensors by name.
 
     Raises:
-        ValueError: One of the ``needed`` arrays is missing, or an array holds pickled objects.
+        ValueError: One of the ``needed`` arrays or ``about`` is missing, or the file holds pickled objects.
+        OSError: The file does not exist or cannot be read.
     """
     with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
         missing = {"about", *needed} - set(file.files)
@@ -127,7 +154,11 @@ def read_arrays(
 
 @contextmanager
 def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
-    """Turn every error about a damaged or foreign file into a ``ValueError`` that names it and says what to give."""
+    """Turn every error that a damaged or foreign file causes in this context into a ``ValueError`` that names the file.
+
+    The error also says that ``path`` should be ``what`` (for instance "the trace") and what to ``give`` instead. An
+    ``OSError``, for instance about a file that does not exist, is passed on as it is.
+    """
     try:
         yield
     except _UNREADABLE as error:

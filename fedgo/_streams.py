@@ -1,4 +1,7 @@
-"""Random numbers: one generator for each seed, run and purpose, so that no result depends on how runs are batched."""
+"""Random numbers: one generator for each seed, run and purpose.
+
+Therefore the result of a run does not depend on the other runs that are computed with it.
+"""
 
 from collections.abc import Iterable
 
@@ -13,24 +16,28 @@ _BLOCK = 16  # torch fills normals in blocks of 16; a whole number of blocks mak
 
 @on_cpu
 def generator(seed: int, run: int, purpose: str) -> torch.Generator:
-    """Return a new generator of the random numbers of one run for one purpose ("arms", "noise", …).
+    """Return a new random generator that is determined by ``seed``, ``run`` and ``purpose``, and by nothing else.
 
-    Equal arguments give generators of equal numbers.
+    ``run`` is the number of the run, and ``purpose`` is a text such as "arms" or "noise". Generators with equal
+    arguments give equal numbers; with different arguments they are independent.
     """
     entropy = np.random.SeedSequence((seed, run, *purpose.encode()))
     return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))
 
 
 def uniform_draws(sources: Iterable[torch.Generator], *size: int) -> Tensor:
-    """Return uniform numbers in [0, 1) of this ``size`` from each of the ``sources``, stacked."""
+    """Return float64 numbers that are uniform in [0, 1), with shape (number of ``sources``, *``size``).
+
+    The entry i of the first axis is drawn from the generator i of ``sources``.
+    """
     return torch.stack([torch.rand(size, generator=source, dtype=torch.float64) for source in sources])
 
 
 @on_cpu
 def normal_tape(source: torch.Generator, steps: int) -> Tensor:
-    """Return the first ``steps`` standard normals of a new ``source``, (steps,).
+    """Return the first ``steps`` standard normal numbers of the new generator ``source``, (steps,) float64.
 
-    A shorter tape is a prefix of a longer one.
+    For equal generators a shorter result is the beginning of a longer one.
     """
     blocks = -(-steps // _BLOCK)
     return torch.randn(blocks * _BLOCK, generator=source, dtype=torch.float64)[:steps]

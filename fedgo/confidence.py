@@ -1,9 +1,11 @@
 """The confidence set of Phase II (eqs. 4–6), linearised at ŵ₀, in parameter space and in arm space.
 
-Data enter as a `Tally`: for each arm the number of pulls n and the sum e of the residuals y − f_x(ŵ₀). With the
-gradients g_x = ∇f_x(ŵ₀) as the rows of G, Σ = λI + Gᵀdiag(n)G, b = Gᵀ(n∘Gŵ₀ + e) and ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹Gᵀe.
-There are finitely many arms and ŵ₀ is fixed. Therefore the means f(ŵ₀) + G(ŵ − ŵ₀) and the matrix V = GΣ⁻¹Gᵀ of the K
-arms decide every pull. One pull is a rank-one update of both, and no d_w × d_w matrix is needed.
+ŵ₀ is the parameter, of dimension d_w, that Phase I has fitted. The data are a `Tally`: for each of K arms x the number
+of pulls n_x and the sum e_x of the residuals y − f_x(ŵ₀) of its rewards y. With the gradients g_x = ∇f_x(ŵ₀) as the
+rows of G (K, d_w) and the regularisation weight λ, the statistics of the paper are Σ = λI + Gᵀdiag(n)G, b = Gᵀ(n∘Gŵ₀ +
+e) and ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹Gᵀe, with ∘ for the product entry by entry. There are finitely many arms and ŵ₀ is
+fixed. Therefore the means f(ŵ₀) + G(ŵ − ŵ₀) and the matrix V = GΣ⁻¹Gᵀ (K, K) of the arms decide every pull. One pull is
+a rank-one update of both, and no d_w × d_w matrix is needed.
 """
 
 import math
@@ -19,10 +21,12 @@ _ROUNDED = 1e-6  # a variance this far below 0 is rounding; an arm pulled n time
 
 
 class Tally(NamedTuple):
-    """The sufficient statistics of a client: how often it pulled each arm, and the sum of what it saw there.
+    """The data of a client in summary: how often it pulled each of K arms, and the sum of what it observed there.
 
-    ``counts`` (..., K) float64 holds the number of pulls n_x of each arm x. ``sums`` (..., K) holds the sum e_x of the
-    residuals y − f_x(ŵ₀) of these pulls, or of the rewards for a model without an offset.
+    Args:
+        counts: The number of pulls n_x of each arm x, (..., K) float64.
+        sums: The sum e_x, over these pulls, of the residuals y − f_x(ŵ₀) of the rewards y, with the parameter ŵ₀ that
+            Phase I has fitted; or of the rewards themselves for a model without offsets f_x(ŵ₀), (..., K) float64.
     """
 
     counts: Tensor
@@ -34,25 +38,34 @@ class Tally(NamedTuple):
 
     @classmethod
     def blank(cls, *shape: int) -> "Tally":
-        """Return a tally without pulls, whose two tensors have the shape ``shape`` (..., K)."""
+        """Return a tally without pulls: zeros of the given ``shape``, whose last number is the number K of arms."""
         return cls(*(torch.zeros(shape, dtype=torch.float64) for _ in range(2)))
 
     def summed(self) -> "Tally":
-        """Return the tally (R, K) of all N clients together, given their tallies (R, N, K)."""
+        """Return the tally (R, K) of all clients together in each of R runs.
+
+        This tally has the shape (R, N, K), for N clients and K arms.
+        """
         return Tally(self.counts.sum(1), self.sums.sum(1))
 
     def of(self, index: Any) -> "Tally":
-        """Return the entries of both tensors at ``index``, for instance of the runs with the numbers (R,) int64."""
+        """Return a tally with the entries of ``counts`` and ``sums`` at ``index``, any index that torch accepts.
+
+        For instance, the numbers of R runs, (R,) int64, select these runs on the first axis.
+        """
         return Tally(self.counts[index], self.sums[index])
 
     def for_all(self) -> "Tally":
-        """Return the tally (S, 1, K) of data (S, K) that all learners of a run know."""
+        """Return this tally (S, K) of S runs and K arms with an axis for the learners, (S, 1, K), who all know it."""
         return Tally(self.counts.unsqueeze(1), self.sums.unsqueeze(1))
 
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
-        """Return the tally after one more pull of ``arm`` (...) with ``residual`` (...), where ``turn`` (...) is 1.
+        """Return the tally after one more pull for each entry of the leading axes (...).
 
-        Where ``turn`` is 0 the tally stays as it is.
+        Args:
+            arm: The arm that is pulled, (...) int64.
+            residual: The residual or reward that is added to the sum of this arm, (...).
+            turn: 1 where the pull is made and 0 where the tally stays as it is, (...) float64.
         """
         place = arm.unsqueeze(-1)
         counts = self.counts.scatter_add(-1, place, turn.unsqueeze(-1))
@@ -60,10 +73,11 @@ class Tally(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """The gradients G in an orthonormal basis of their own span, G = ``features`` @ ``basis``ᵀ.
+    """The gradients of K arms in an orthonormal basis of a space that contains them.
 
-    ``features`` (..., K, r) has the coordinates of each arm's gradient and ``basis`` (..., d_w, r) the basis, with r =
-    min(K, d_w).
+    The matrix G (..., K, d_w) with the arms' gradients as rows, of d_w entries each, is ``features`` @ ``basis``ᵀ.
+    ``features`` (..., K, r) has the coordinates of each arm's gradient, and ``basis`` (..., d_w, r) the basis vectors
+    as columns, with r = min(K, d_w).
     """
 
     features: Tensor
@@ -71,19 +85,26 @@ class Coordinates(NamedTuple):
 
 
 def compress(gradients: Tensor) -> Coordinates:
-    """Return the coordinates of the ``gradients`` (..., K, d_w) in their own span.
+    """Return the ``gradients`` (..., K, d_w) of K arms in r = min(K, d_w) coordinates, by a QR factorisation.
 
-    All norms ‖g‖_{Σ⁻¹} and all log-determinants of Σ are the same in these coordinates.
+    With these coordinates in place of the gradients, all norms ‖g‖_{Σ⁻¹} and all log-ratios ln(det Σ/det λI) stay the
+    same, where Σ = λI + Σ_x n_x g_x g_xᵀ for pulls n_x of the arms x with gradients g_x.
+
+    Returns:
+        The coordinates (..., K, r) as ``features`` and the basis (..., d_w, r) as ``basis``.
     """
     basis, features = torch.linalg.qr(gradients.mT)
     return Coordinates(features.mT, basis)
 
 
 class Estimates(Protocol):
-    """A posterior as a learner uses it: a mean and a variance of each arm, (..., K) both, and the gain of a pull.
+    """The interface of a posterior as a learner uses it, for K arms.
 
-    The classes that have these methods are `Posterior`, which documents them, and
-    `fedgo.line_three.parameter_space.Columns`.
+    `Posterior` and `fedgo.line_three.parameter_space.Columns` have it.
+    ``mean`` and ``variance`` are the estimated reward of each arm and the squared width ‖g_x‖²_{Σ⁻¹} of its confidence
+    interval, (..., K) each, with the gradient g_x of the arm x and Σ of the learner's data. ``gain(arm)`` returns ln(1
+    + variance) of the given ``arm`` (...), by which one pull raises ln det Σ. ``of_each(M)`` returns a posterior with
+    an entry for each of M learners of a run, in memory of its own.
     """
 
     @property
@@ -98,10 +119,13 @@ class Estimates(Protocol):
 
 
 class Posterior(NamedTuple):
-    """The confidence set in arm space: the covariance and the mean of the linearised rewards of all arms.
+    """The confidence set in arm space: the mean and the covariance of the linearised rewards of all K arms.
 
-    ``covariance`` (..., K, K) is V = GΣ⁻¹Gᵀ, with the gradients g_x of the arms as rows of G. ``mean`` (..., K) is
-    f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀).
+    Args:
+        covariance: V = GΣ⁻¹Gᵀ, (..., K, K), where the rows of G are the gradients g_x = ∇f_x(ŵ₀) of the arms x, and Σ =
+            λI + Σ_x n_x g_x g_xᵀ after n_x pulls of each arm.
+        mean: The estimate f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) of each arm's mean reward, (..., K), with the ridge estimate ŵ of the
+            parameter.
     """
 
     covariance: Tensor
@@ -109,21 +133,24 @@ class Posterior(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """‖g_x‖²_{Σ⁻¹} of each arm, (..., K)."""
+        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each arm x with gradient g_x, (..., K)."""
         return self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def gain(self, arm: Tensor) -> Tensor:
-        """Return ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}), (...), for one pull of each ``arm`` (...)."""
+        """Return by how much one pull of ``arm`` (...) int64 would raise ln det Σ, (...).
+
+        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x.
+        """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False) -> "Posterior":
-        """Return the posterior after one pull of ``arm`` (...) with ``reward`` (...), where ``turn`` (...) is 1.
+        """Return the posterior after one more pull of each learner whose turn it is.
 
-        The pull is a rank-one update of covariance and mean.
+        The pull is a rank-one update of the covariance (..., K, K) and of the mean (..., K) of the K arms.
 
         Args:
             arm: The arm that each learner pulls, (...) int64.
-            reward: The residual that it sees, (...) float64.
+            reward: The reward that it observes, or the residual if the mean is one of residuals, (...) float64.
             turn: 1 for the learners that make this pull, 0 for the others, (...) float64.
             in_place: Update the memory of this posterior, which must not be used afterwards.
         """
@@ -139,13 +166,14 @@ class Posterior(NamedTuple):
         return Posterior(covariance, mean.add_(row * surprise))
 
     def copy(self) -> "Posterior":
-        """Return an equal posterior in memory of its own."""
+        """Return an equal posterior whose tensors have contiguous memory of their own."""
         return Posterior(*(tensor.clone(memory_format=torch.contiguous_format) for tensor in self))
 
     def of_each(self, learners: int) -> "Posterior":
-        """Return a posterior with an entry for each of M = ``learners`` learners, (S, M, …), in memory of its own.
+        """Return a posterior with one entry for each of M = ``learners`` learners, in memory of its own.
 
-        This posterior either has one entry for all learners of a run, (S, 1, …), or one for each of them already.
+        This posterior has, for S runs and K arms, a covariance (S, 1, K, K) that all learners of a run share, or
+        (S, M, K, K); the result has (S, M, K, K) and a mean (S, M, K).
         """
         arms = self.mean.shape[-1]
         covariance = self.covariance.expand(-1, learners, arms, arms)
@@ -156,11 +184,11 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
     """Refuse features so large, or a λ so small, that rounding would decide which arm is pulled.
 
     Args:
-        largest: The largest ‖g_x‖² of any arm.
+        largest: The largest squared norm ‖g_x‖² of the features of any arm x.
         lam: The regularisation weight λ.
 
     Raises:
-        ValueError: The prior variance ‖g_x‖²/λ of some arm is 1e13 or more.
+        ValueError: The largest prior variance ‖g_x‖²/λ is 1e13 or more.
     """
     ratio = float(largest) / lam
     remedy = f"scale the arms or features down, or raise λ = {lam}"
@@ -169,10 +197,10 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
 
 
 def width(variance: Tensor) -> Tensor:
-    """Return √``variance`` (...), with variances that rounding left slightly below 0 taken as 0.
+    """Return the square roots of the ``variance`` (...) of arms; variances that rounding has left below 0 count as 0.
 
     Raises:
-        ValueError: A variance is negative beyond rounding.
+        ValueError: A variance is below −1e-6, which is more than rounding.
     """
     least = variance.amin().item()
     remedy = "it is negative beyond rounding: scale the arms or features down, or raise λ"
@@ -181,13 +209,16 @@ def width(variance: Tensor) -> Tensor:
 
 
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
-    """Return the posterior of all arms given all pulls of ``tally``, from one r × r Cholesky factorisation.
+    """Return the posterior of K arms given all pulls of ``tally``, computed from one r × r Cholesky factorisation.
 
     Args:
-        features: The arms' gradients g_x, or their r coordinates (`compress`), (..., K, r).
-        offsets: f_x(ŵ₀) of each arm, (..., K).
+        features: The arms' gradients g_x = ∇f_x(ŵ₀), or their r coordinates (`compress`), (..., K, r).
+        offsets: The value f_x(ŵ₀) of each arm x at the parameter ŵ₀ of Phase I, (..., K).
         lam: The regularisation weight λ.
-        tally: The pulls and their summed residuals, (..., K).
+        tally: The number of pulls of each arm and the sum of their residuals y − f_x(ŵ₀), (..., K) each.
+
+    Returns:
+        The posterior with its covariance (..., K, K) and its mean (..., K).
     """
     factor = precision_factor(features, lam, tally)
     half: Tensor = torch.linalg.solve_triangular(factor, features.mT, upper=False)
@@ -196,7 +227,13 @@ def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Po
 
 
 def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
-    """Return the lower Cholesky factor (..., r, r) of Σ = λI + Σ_x n_x g_x g_xᵀ (eq. 6)."""
+    """Return the lower Cholesky factor (..., r, r) of Σ = λI + Σ_x n_x g_x g_xᵀ (eq. 6).
+
+    Args:
+        features: The gradient g_x of each of K arms x, or its r coordinates, (..., K, r).
+        lam: The regularisation weight λ.
+        tally: The data, of which only the counts n_x (..., K) are used.
+    """
     gram = (features * tally.counts.unsqueeze(-1)).mT @ features
     gram.diagonal(dim1=-2, dim2=-1).add_(lam)
     factor: Tensor = torch.linalg.cholesky(gram)
@@ -204,20 +241,27 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
 
 
 def first_order(posterior: Estimates, beta: float) -> Tensor:
-    """Return the first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of each arm, (..., K).
+    """Return the first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of each of K arms x, (..., K).
+
+    It is the posterior mean plus √β standard deviations: the largest value, over the confidence ball, of the network
+    linearised at ŵ₀.
 
     Args:
-        posterior: Mean and variance of each arm, (..., K).
+        posterior: The mean f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) and the variance ‖g_x‖²_{Σ⁻¹} of each arm, (..., K) each.
         beta: The squared radius β ≥ 0 of the confidence ball.
+
+    Raises:
+        ValueError: β is negative, or a variance is negative beyond rounding.
     """
     require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
     return posterior.mean + math.sqrt(beta) * width(posterior.variance)
 
 
 class Ball(NamedTuple):
-    """The confidence ball {w : ‖w − ŵ‖²_Σ ≤ β} of a client in parameter space (eq. 4).
+    """The confidence ball {w : ‖w − ŵ‖²_Σ ≤ β} of a client in parameter space, of dimension d_w (eq. 4).
 
-    ``centre`` is ŵ (..., d_w), ``sigma`` is Σ (..., d_w, d_w), and ``beta`` is the squared radius β.
+    ``centre`` (..., d_w) is the ridge estimate ŵ, ``sigma`` (..., d_w, d_w) is the matrix Σ of the client's data, and
+    ``beta`` is the squared radius β.
     """
 
     centre: Tensor
@@ -225,25 +269,34 @@ class Ball(NamedTuple):
     beta: Tensor | float
 
     def distance(self, w: Tensor) -> Tensor:
-        """Return ‖w − ŵ‖²_Σ, (...), of the points ``w`` (..., d_w)."""
+        """Return the squared distance ‖w − ŵ‖²_Σ = (w − ŵ)ᵀΣ(w − ŵ) of the points ``w`` (..., d_w) from the centre ŵ,
+        (...).
+        """
         away = (w - self.centre).unsqueeze(-1)
         return (away.mT @ self.sigma @ away).squeeze(-1).squeeze(-1)
 
     def contains(self, w: Tensor) -> Tensor:
-        """Return whether each of the points ``w`` (..., d_w) lies in the ball, up to a relative rounding error
-        of 1e-9.
+        """Return whether each of the points ``w`` (..., d_w) lies in the ball, (...) bool.
+
+        A point whose squared distance exceeds β by a relative 1e-9 or less counts as inside, because of rounding.
         """
         return self.distance(w) <= torch.as_tensor(self.beta, dtype=torch.float64) * (1 + 1e-9)
 
 
 def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple[Tensor, Tensor]:
-    """Return Σ (..., d_w, d_w) and b (..., d_w) of the pulls in ``tally``, as Algorithm 1 keeps them (eq. 6).
+    """Return the statistics Σ and b of a ``tally``, as the clients of Algorithm 1 keep them (eq. 6).
+
+    With the gradients g_x of K arms x, the pulls n_x and the sums e_x of the residuals y − f_x(ŵ₀), Σ = λI + Σ_x n_x
+    g_x g_xᵀ and b = Σ_x g_x(n_x g_xᵀŵ₀ + e_x).
 
     Args:
-        gradients: ∇f_x(ŵ₀) of each arm, (..., K, d_w).
-        w0: ŵ₀, (..., d_w).
+        gradients: The gradients g_x = ∇f_x(ŵ₀), (..., K, d_w).
+        w0: The parameter ŵ₀ of Phase I, (..., d_w).
         lam: The regularisation weight λ.
-        tally: The pulls and their summed residuals, (..., K).
+        tally: The pulls n_x and the sums e_x, (..., K) each.
+
+    Returns:
+        Σ (..., d_w, d_w) and b (..., d_w).
     """
     sigma = (gradients * tally.counts.unsqueeze(-1)).mT @ gradients
     sigma.diagonal(dim1=-2, dim2=-1).add_(lam)
@@ -255,15 +308,17 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
     """Return the confidence ball of the pulls in ``tally``, with the centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
 
+    Σ and b are the statistics of the tally (`statistics`).
+
     Args:
-        gradients: ∇f_x(ŵ₀) of each arm, (..., K, d_w).
-        w0: ŵ₀, (..., d_w).
+        gradients: The gradient ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).
+        w0: The parameter ŵ₀ of Phase I, (..., d_w).
         lam: The regularisation weight λ > 0.
-        beta: The squared radius β.
-        tally: The pulls and their summed residuals, (..., K).
+        beta: The squared radius β of the ball.
+        tally: The pulls of each arm and the sums of their residuals y − f_x(ŵ₀), (..., K) each.
 
     Raises:
-        ValueError: If λ is not positive.
+        ValueError: λ is not positive.
     """
     require(lam > 0, "lam", lam, "give a positive regularisation weight λ")
     sigma, b = statistics(gradients, w0, lam, tally)

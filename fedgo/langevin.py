@@ -1,7 +1,8 @@
-"""The oracle of Phase I: Distributed-GLD-Update (Algorithm 2), gradient Langevin dynamics over the star.
+"""The oracle of Phase I: Distributed-GLD-Update (Algorithm 2), gradient Langevin dynamics over the star of clients.
 
-One round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z with ∇L̂(w) = (1/T₀) Σ_i ∇L̂_i(w). L̂_i is the squared error on the data of
-client i (eq. 2), T₀ the number of all data, τ₁ the step size, τ₂ the inverse temperature, and z standard normal noise.
+One round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z with ∇L̂(w) = (1/T₀) Σ_i ∇L̂_i(w). Here w (d_w,) is the parameter of the
+network, L̂_i is the squared error on the data of client i (eq. 2), T₀ the number of data of all clients, τ₁ the step
+size, τ₂ the inverse temperature, and z (d_w,) standard normal noise.
 """
 
 import math
@@ -23,14 +24,21 @@ _ROUNDS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Langevin:
-    """The settings of Algorithm 2: the number n of rounds, the step size τ₁ and the inverse temperature τ₂.
+    """The settings of Algorithm 2: how many rounds it takes, how far it steps, and how much noise it adds.
 
-    ``rounds`` is n and ``step`` is τ₁. τ₂ grows geometrically from ``hot`` in the first round to ``cold`` in the last.
-    With ``hot == cold`` it is constant, as in the paper.
+    A round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z, with the loss L̂ and standard normal noise z. The inverse temperature τ₂
+    grows geometrically from ``hot`` in the first round to ``cold`` in the last. With ``hot == cold`` it is constant, as
+    in the paper.
+
+    Args:
+        rounds: The number n of rounds, at least 1.
+        step: The step size τ₁ > 0.
+        hot: The inverse temperature τ₂ > 0 in the first round.
+        cold: The inverse temperature τ₂ in the last round, at least ``hot``.
 
     Raises:
         ValueError: A number is out of range.
-        TypeError: An argument is not a number.
+        TypeError: An argument is not a number, or ``rounds`` is not whole.
     """
 
     rounds: int = 2000
@@ -45,7 +53,7 @@ class Langevin:
         number("cold", self.cold, f"give an inverse temperature of at least hot = {hot}", least=hot)
 
     def inverse_temperatures(self) -> list[float]:
-        """Return τ₂ of each of the n rounds."""
+        """Return the inverse temperature τ₂ of each of the n rounds, a list of n numbers that grow geometrically."""
         ratio = self.cold / self.hot
         return [self.hot * ratio ** (k / max(self.rounds - 1, 1)) for k in range(self.rounds)]
 
@@ -53,8 +61,13 @@ class Langevin:
 class Shards(NamedTuple):
     """The data of each of N clients in R systems, padded to m data for each client.
 
-    A system is fitted by itself: one for each run, or one for each client of each run. ``x`` (R, N, m, d_x) has the
-    features, ``y`` (R, N, m) the rewards, and ``mask`` (R, N, m) is 1 for data and 0 for padding.
+    A system is one fit of a parameter: there is one system for each run if the clients fit together, and one for each
+    client of each run if every client fits alone.
+
+    Args:
+        x: The features of the pulled arms, of dimension d_x, (R, N, m, d_x).
+        y: The rewards, (R, N, m).
+        mask: 1 for data and 0 for padding, (R, N, m).
     """
 
     x: Tensor
@@ -63,7 +76,10 @@ class Shards(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """The parameter ``w`` (R, d_w) before a round of Algorithm 2, and its training ``loss`` L̂(w) (R,)."""
+    """The state of Algorithm 2 before a round: the parameter ``w`` (R, d_w) of each of R fits and its training loss.
+
+    ``loss`` (R,) is L̂(w), the mean squared error on all data of the fit.
+    """
 
     w: Tensor
     loss: Tensor
@@ -76,19 +92,26 @@ def langevin_rounds(
     generators: Sequence[torch.Generator],
     ask: Ask,
 ) -> Iterator[Iterate]:
-    """Yield the n + 1 iterates of Algorithm 2 from w = 0, with one exchange over the star for each round.
+    """Yield the n + 1 iterates of Algorithm 2 from w = 0, with one exchange over the star for each of n rounds.
+
+    R fits are made at once: one for each run, or one for each client of each run (`Shards`).
 
     Args:
-        model: The class F.
-        shards: The data of the clients in R systems.
+        model: The parametric class F, with a parameter of dimension d_w.
+        shards: The data of the clients in the R fits.
         langevin: The settings of Algorithm 2, or None for the default ones.
-        generators: The sources of the noise z. Each draws for an equal share of the R systems, which follow each other.
-        ask: Carries w (R, 1, d_w) to the clients and the sum of their gradients back. `fedgo.star.Star.at` returns one
-            that books the scalars, and `fedgo.star.answer` is the one of a server that has the data itself.
+        generators: The sources of the noise z. Each draws for an equal share of the R fits, and fits that share a
+            generator are neighbours.
+        ask: A function that carries w (R, 1, d_w) to the clients and the sum of their gradients back.
+            `fedgo.star.Star.at` returns one that counts the scalars sent, and `fedgo.star.answer` is the one for a
+            server that has the data itself.
+
+    Yields:
+        The parameter w (R, d_w) before each round, and after the last one, with its training loss (R,).
 
     Raises:
-        ValueError: The iterates diverge.
-        TypeError: ``langevin`` is something else.
+        ValueError: The last iterate is not finite, because the iterates diverge.
+        TypeError: ``langevin`` is neither a `Langevin` nor None.
     """
     langevin = Langevin() if langevin is None else langevin
     require_kind(isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None")
@@ -98,9 +121,11 @@ def langevin_rounds(
     noise = langevin_noise(generators, len(w) // len(generators), model.size)
 
     def answers(w: Tensor) -> Message[tuple[Tensor, Tensor]]:
-        """Return the squared errors (R,) and their gradient (R, d_w), summed over all clients.
+        """Return a message with the squared errors (R,) and their gradients (R, d_w) at ``w`` (R, 1, d_w), summed over
+        clients.
 
-        The gradient is what is sent. The errors are for the book's figures only, and cost nothing.
+        Only the d_w scalars of a client's gradient are counted as sent. The errors are for the book's figures and cost
+        nothing.
         """
         return Message(model.squared_loss(w.squeeze(1), x, y, mask), model.size)
 
@@ -116,15 +141,15 @@ def langevin_rounds(
 
 
 def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
-    """Yield the noise z (R, d_w) float32 of one round after the other, without an end.
+    """Yield the Langevin noise z of one round after the other, (R, d_w) float32 each, without an end.
 
-    The order of the draws is public, so that a plain transcription of Algorithm 2 meets the same noise: 64 rounds are
-    drawn at once, and each generator draws in the order round, system, coordinate.
+    The order of the draws is documented, so that another implementation of Algorithm 2 can draw the same noise: each
+    generator draws the noise of 64 rounds at once, as one array with the axes (round, fit, coordinate).
 
     Args:
-        generators: The sources of the noise.
-        share: The number of systems for which each generator draws, R over the number of generators.
-        size: The dimension d_w.
+        generators: The sources of the noise, in the order of the fits.
+        share: The number of fits for which each generator draws, R divided by the number of generators.
+        size: The dimension d_w of the parameter.
     """
     while True:
         shape = (_ROUNDS_AT_ONCE, share, size)
@@ -133,5 +158,5 @@ def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int)
 
 
 def last(iterates: Iterator[Iterate]) -> Iterate:
-    """Run the rounds to their end and return the last iterate: ŵ₀ and its training loss."""
+    """Run Algorithm 2 to its end and return its last iterate: the fitted parameter ŵ₀ and its training loss."""
     return deque(iterates, maxlen=1)[0]

@@ -22,13 +22,17 @@ Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
 
 
 def check_encoding(encoding: str) -> None:
-    """Raise a ``ValueError`` unless ``encoding`` is the name of a form in which statistics can be sent."""
+    """Check that ``encoding`` is the name of a form in which statistics can be sent.
+
+    Raises:
+        ValueError: It is not one of "dense", "triangle", "rows", "counts" and "cheapest".
+    """
     kinds = get_args(Encoding)
     require(encoding in kinds, "encoding", encoding, f"choose one of {kinds}")
 
 
 def names_arms(encoding: Encoding) -> bool:
-    """Return whether a message in the form ``encoding`` may name an arm by its number."""
+    """Return whether messages in the form ``encoding`` may send the number of an arm; "counts" and "cheapest" may."""
     return encoding in ("counts", "cheapest")
 
 
@@ -40,16 +44,18 @@ def scalars(
     vectors: int = 1,
     news: Tensor | None = None,
 ) -> Tensor:
-    """Return the number of scalars that it costs to send a d × d matrix and some vectors, (...) int64.
+    """Return the number of scalars that it costs to send a d × d matrix and some vectors of length d, (...) int64.
+
+    The matrix and the vectors are sums over k pulls of K arms, such as ΔΣ and Δb. The module describes the five forms.
 
     Args:
-        encoding: The form in which they are sent.
+        encoding: The form in which they are sent: "dense", "triangle", "rows", "counts" or "cheapest".
         dimension: The dimension d; it broadcasts with ``pulls``.
         pulls: The number k of pulls that the statistics contain, (...).
         arms: The number K of arms.
         vectors: The number of vectors beside the matrix.
-        news: The number of these pulls that the receiver does not know yet, (...), or None for all. As counts, only
-            these are sent.
+        news: The number of these pulls that the receiver does not know yet, (...), or None for all. In the form of
+            counts only these are sent.
 
     Raises:
         ValueError: The dimension is above 10⁶.

@@ -1,6 +1,7 @@
 """The parametric class F: a two-layer sigmoid network f_x(w) = W₂·σ(W₁x + c₁) + c₂ with H hidden units (Section 6).
 
-The parameter of the network is one flat vector w = (W₁ row by row, c₁, W₂, c₂) of length d_w = H(d_x + 2) + 1.
+σ is the logistic sigmoid, and x an arm with d_x features. The parameter of the network is one flat vector w = (W₁ row
+by row, c₁, W₂, c₂) of length d_w = H(d_x + 2) + 1.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from fedgo._checks import count, require
 class Parametric(Protocol):
     """A parametric class F: the functions f_x(w) that Phase I fits, and whose gradients Phase II uses.
 
-    ``d_x`` is the dimension of the inputs and ``size`` the dimension d_w of w. ``values`` returns f_x(w), ``gradients``
-    its gradient in w, and ``squared_loss`` the loss and its gradient; `Network` gives their arguments and shapes.
+    ``d_x`` is the dimension of the inputs x and ``size`` the dimension d_w of the parameter w. The methods have the
+    arguments and shapes of those of `Network`. ``values`` returns f_x(w) at K points, (..., K), and ``gradients`` its
+    gradients in w, (..., K, d_w). ``squared_loss`` returns the summed squared error (...) on m rewards and its gradient
+    (..., d_w).
     """
 
     @property
@@ -33,9 +36,10 @@ class Parametric(Protocol):
 
 
 class Layers(NamedTuple):
-    """The layers of a network, as views of its flat parameter.
+    """The layers of a network with H hidden units, as views of its flat parameter, so that no memory is copied.
 
-    ``w1`` is W₁ (..., H, d_x), ``c1`` is c₁ (..., H), ``w2`` is W₂ (..., H), and ``c2`` is c₂ (...).
+    ``w1`` is the first weight matrix W₁ (..., H, d_x), ``c1`` the hidden units' biases c₁ (..., H), ``w2`` the output
+    weights W₂ (..., H), and ``c2`` the output's bias c₂ (...).
     """
 
     w1: Tensor
@@ -46,7 +50,18 @@ class Layers(NamedTuple):
 
 @dataclass(frozen=True)
 class Network:
-    """The two-layer network class F, for inputs of dimension ``d_x`` and H = ``hidden`` sigmoid units."""
+    """A two-layer network class F with sigmoid hidden units, f_x(w) = W₂·σ(W₁x + c₁) + c₂.
+
+    The parameter w is one flat vector (W₁ row by row, c₁, W₂, c₂) of d_w = H(d_x + 2) + 1 numbers.
+
+    Args:
+        d_x: The dimension of the inputs x, at least 1.
+        hidden: The number H of hidden units, at least 1.
+
+    Raises:
+        ValueError: A number is below 1.
+        TypeError: A number is not whole.
+    """
 
     d_x: int
     hidden: int = 25
@@ -57,11 +72,15 @@ class Network:
 
     @property
     def size(self) -> int:
-        """The number d_w = H(d_x + 2) + 1 of parameters."""
+        """The number d_w = H(d_x + 2) + 1 of parameters, for H hidden units and inputs of dimension d_x."""
         return self.hidden * (self.d_x + 2) + 1
 
     def split(self, w: Tensor) -> Layers:
-        """Return the layers of flat parameters ``w`` (..., d_w), as views."""
+        """Return the layers W₁, c₁, W₂ and c₂ of the flat parameters ``w`` (..., d_w), as views.
+
+        Raises:
+            ValueError: The last axis of ``w`` does not have the length d_w.
+        """
         shape, remedy = tuple(w.shape), f"give (..., d_w) with d_w = {self.size}"
         require(shape[-1:] == (self.size,), "the shape of w", shape, remedy)
         edge = self.hidden * self.d_x
@@ -69,16 +88,27 @@ class Network:
         return Layers(w1, w[..., edge : edge + self.hidden], w[..., edge + self.hidden : -1], w[..., -1])
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return f_x(w), (..., K), for ``w`` (..., d_w) at the points ``x`` (..., K, d_x)."""
+        """Return the outputs f_x(w) of the network, (..., K).
+
+        Args:
+            w: Parameters, (..., d_w).
+            x: K points of dimension d_x, (..., K, d_x).
+
+        Raises:
+            ValueError: The last axis of ``w`` or ``x`` does not have the length d_w or d_x.
+        """
         layers, unit = self._hidden(w, x)
         return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradients ∇f_x(w) in ``w``, (..., K, d_w), at the points ``x``.
+        """Return the gradients ∇f_x(w) of the network's outputs in the parameter ``w``, (..., K, d_w).
 
         Args:
             w: Parameters, (..., d_w).
-            x: Points, (..., K, d_x).
+            x: K points of dimension d_x, (..., K, d_x).
+
+        Raises:
+            ValueError: The last axis of ``w`` or ``x`` does not have the length d_w or d_x.
         """
         layers, unit = self._hidden(w, x)
         slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)
@@ -87,16 +117,19 @@ class Network:
         return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error Σ (y − f_x(w))² over m points and its gradient in w, by back-propagation.
+        """Return the squared error Σ (y − f_x(w))², summed over m points, and its gradient in w, by back-propagation.
 
         Args:
             w: Parameters, (..., d_w).
-            x: Points, (..., m, d_x).
+            x: Points of dimension d_x, (..., m, d_x).
             y: The rewards at the points, (..., m).
             mask: 1 for the points that count and 0 for the others, (..., m).
 
         Returns:
             The squared error (...) and its gradient (..., d_w).
+
+        Raises:
+            ValueError: The last axis of ``w`` or ``x`` does not have the length d_w or d_x.
         """
         layers, unit = self._hidden(w, x)
         error = ((unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1) - y) * mask
@@ -107,7 +140,12 @@ class Network:
         return error.square().sum(-1), gradient
 
     def _hidden(self, w: Tensor, x: Tensor) -> tuple[Layers, Tensor]:
-        """Return the layers of ``w`` and the outputs σ(W₁x + c₁) of the hidden units at ``x``, (..., K, H)."""
+        """Return the layers of ``w`` (..., d_w) and the outputs σ(W₁x + c₁) of the H hidden units at ``x``
+        (..., K, d_x).
+
+        The outputs have the shape (..., K, H). A ``ValueError`` is raised if the last axis of ``x`` or ``w`` has a
+        wrong length.
+        """
         shape, remedy = tuple(x.shape), f"give (..., d_x) with d_x = {self.d_x}"
         require(shape[-1:] == (self.d_x,), "the shape of x", shape, remedy)
         layers = self.split(w)

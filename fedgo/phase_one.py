@@ -1,6 +1,7 @@
-"""Phase I (Algorithm 1, lines 1–2): the clients make T₀ uniform pulls in turn, and an oracle fits ŵ₀ to them.
+"""Phase I (Algorithm 1, lines 1–2): the clients make T₀ uniform pulls in turn, and an oracle fits the parameter ŵ₀.
 
-The oracle is Algorithm 2 over the star (`fedgo.langevin`). Its result, a `Start`, is what Phase II begins with.
+The oracle is Algorithm 2 over the star of clients (`fedgo.langevin`). The result of Phase I, a `Start`, is what Phase
+II begins with.
 """
 
 import math
@@ -19,13 +20,13 @@ from fedgo.star import Ledger, Message, Star, When, answer
 
 
 def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
-    """Return T₀ = ⌈√(NT)⌉, the length of Phase I in Theorem 1.
+    """Return T₀ = ⌈√(NT)⌉, the number of pulls of Phase I in Theorem 1.
 
     Args:
         clients: The number N of clients.
         rounds: The number T of rounds of Phase II.
-        most: The largest N and T that are accepted. For a bound, which may be evaluated for more clients and rounds
-            than can be played, it is ∞.
+        most: The largest N and T that are accepted. It is ∞ where a bound is evaluated for more clients and rounds than
+            can be played.
 
     Raises:
         ValueError: N or T is below 1 or above ``most``.
@@ -37,10 +38,12 @@ def phase_one_length(clients: int, rounds: int, most: float = MOST) -> int:
 
 
 class Exploration(NamedTuple):
-    """The pulls of Phase I and what they cost.
+    """The T₀ pulls of Phase I in each of S runs, and the scalars that are sent in Phase I.
 
-    ``arm`` (S, T₀) int64 holds the arms that are pulled, ``reward`` (S, T₀) the rewards, and ``ledger`` the scalars
-    that the oracle sends, booked to the T₀ steps.
+    Args:
+        arm: The number of the arm that is pulled at each step, (S, T₀) int64.
+        reward: The reward of each pull, (S, T₀).
+        ledger: The number of scalars sent up and down at each step, (S, T₀) int64 each.
     """
 
     arm: Tensor
@@ -49,23 +52,30 @@ class Exploration(NamedTuple):
 
     @classmethod
     def nothing(cls, runs: int) -> "Exploration":
-        """Return the exploration of an algorithm without Phase I, with T₀ = 0 pulls in each of ``runs`` runs."""
+        """Return the exploration of an algorithm without Phase I: T₀ = 0 pulls in each of ``runs`` runs."""
         blank = torch.zeros(runs, 0, dtype=torch.int64)
         return cls(blank, blank.double(), Ledger.blank(runs, 0))
 
     def shards(self, arms: Tensor, clients: int) -> Shards:
-        """Return the data of each of the N = ``clients`` clients, given the features ``arms`` (S, K, d_x).
+        """Return the data of each of N = ``clients`` clients, where client t mod N has made the pull of step t.
 
-        Client t mod N makes the pull of step t.
+        ``arms`` (S, K, d_x) has the features of the K arms in each of S runs. The result has features (S, N, m, d_x),
+        rewards (S, N, m) and a mask (S, N, m), padded to m = ⌈T₀/N⌉ data for each client.
         """
         x = arms.gather(1, self.arm.unsqueeze(-1).expand(-1, -1, arms.shape[2]))
         return deal(x, self.reward, clients)
 
 
 def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploration:
-    """Return T₀ = ``length`` uniform pulls in each run of ``problem``, with a ledger of zeros.
+    """Pull T₀ = ``length`` uniformly drawn arms in each of the S runs of ``problem``.
 
-    ``purpose`` names the random numbers that choose the arms (`fedgo.problem.Problem.generators`).
+    Args:
+        problem: S runs of a bandit problem.
+        length: The number T₀ of pulls.
+        purpose: The name of the random numbers that draw the arms; equal names give equal arms.
+
+    Returns:
+        The arms and rewards, (S, T₀) each, and a ledger of zeros.
     """
     arms, sources = problem.arms.shape[1], problem.generators(purpose)
     arm = torch.stack([torch.randint(arms, (length,), generator=source) for source in sources])
@@ -76,9 +86,12 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     """Deal the data of R runs out to N = ``clients`` clients in turn, padded to m = ⌈T₀/N⌉ data for each client.
 
     Args:
-        x: The features of the pulled arms, (R, T₀, d_x).
+        x: The features of the T₀ pulled arms, (R, T₀, d_x).
         y: Their rewards, (R, T₀).
         clients: The number N of clients.
+
+    Returns:
+        The features (R, N, m, d_x), the rewards (R, N, m), and a mask (R, N, m) with 1 for data and 0 for padding.
 
     Raises:
         ValueError: A reward is not finite.
@@ -97,10 +110,15 @@ def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
 class Start:
     """The result of Phase I: the fitted parameter ŵ₀, around which Phase II linearises the network.
 
-    ``w0`` is ŵ₀, (S, 1, d_w) if all clients share it and (S, N, d_w) if each has its own. ``loss`` (S, 1 or N) is its
-    training loss, the mean squared error on the data of Phase I. ``exploration`` holds the pulls and the scalars sent.
-    ``problem``, ``network``, ``clients`` (N) and ``rounds`` (T) are the arguments that it was made with, and
-    ``encoding`` is the form in which the messages of Phase I were counted.
+    Args:
+        problem: The problem on which Phase I was run, with S runs.
+        network: The parametric class F, whose parameters have d_w numbers.
+        clients: The number N of clients.
+        rounds: The number T of rounds of Phase II that is planned.
+        exploration: The pulls of Phase I and the scalars that were sent in it.
+        w0: The fitted parameter ŵ₀, (S, 1, d_w) if all clients share it and (S, N, d_w) if each has its own.
+        loss: The training loss of ŵ₀, the mean squared error on the data that it was fitted to, (S, 1) or (S, N).
+        encoding: The form in which the messages of Phase I were counted (`fedgo.messages`).
     """
 
     problem: Problem
@@ -113,16 +131,16 @@ class Start:
     encoding: Encoding = "dense"
 
     def require_for(self, problem: Problem, encoding: Encoding, shared: bool) -> None:
-        """Raise an error if this start does not fit a Phase II.
+        """Check that this start fits a Phase II.
 
         Args:
             problem: The problem of Phase II.
             encoding: The form in which Phase II sends its statistics.
-            shared: Whether Phase II needs one ŵ₀ for all clients.
+            shared: Whether Phase II needs one ŵ₀ for all clients; if not, it needs one for each client.
 
         Raises:
-            ValueError: The start was made on another problem, was counted in another form, or has another number of
-                models.
+            ValueError: The start was made on another problem; one of the two phases sends counts and sums and the other
+                does not; or the number of ŵ₀ does not fit.
         """
         given, begun = ((known.name, known.seed, len(known.runs)) for known in (problem, self.problem))
         same = self.problem.same(problem)
@@ -146,13 +164,14 @@ def shared_start(
 ) -> Start:
     """Run Phase I of Fed-GO-UCB and One-GO-UCB: uniform pulls, and one network fitted by all clients together.
 
-    The scalars of the fit are booked at the last step of Phase I: 2nNd_w for the n rounds of Algorithm 2, and Nd_w for
-    sending ŵ₀ to all clients. If ``encoding`` is "counts" or "cheapest", each client sends its counts and sums once
-    instead, the server runs all rounds alone, and only sending ŵ₀ is added.
+    The scalars of the fit are counted at the last step of Phase I: 2nNd_w for the n rounds of Algorithm 2 with N
+    clients and d_w parameters, and Nd_w for sending the fitted ŵ₀ to all clients. If ``encoding`` is "counts" or
+    "cheapest", each client instead sends its counts and sums once, the server runs all rounds alone, and only sending
+    ŵ₀ is added.
 
     Args:
         problem: S runs of a bandit problem.
-        network: The class F; its d_x has to be that of the arms.
+        network: The parametric class F; its d_x has to be that of the arms.
         clients: The number N of clients.
         rounds: The number T of rounds of Phase II.
         langevin: The settings of Algorithm 2, or None for the default ones.
@@ -160,11 +179,11 @@ def shared_start(
         encoding: The form in which messages are counted (`fedgo.messages`).
 
     Returns:
-        The fitted parameter with the pulls and the scalars sent.
+        The fitted parameter ŵ₀ (S, 1, d_w) with the pulls and the scalars sent.
 
     Raises:
-        ValueError: An argument is out of range, or the fit is no better than a constant because the rewards are not of
-            order 1.
+        ValueError: An argument is out of range, ``encoding`` is unknown, the network's d_x is not that of the arms, the
+            iterates diverge, or the fit is no better than a constant because the rewards are not of order 1.
         TypeError: An argument is of another kind.
     """
     check_encoding(encoding)
@@ -187,7 +206,22 @@ def shared_start(
 def explore_and_deal(
     problem: Problem, network: Parametric, clients: int, rounds: int, length: int | None
 ) -> tuple[Exploration, Shards]:
-    """Return the uniform pulls of Phase I, and the same data dealt out to the clients."""
+    """Make the T₀ uniform pulls of Phase I, and deal their data out to the clients.
+
+    Args:
+        problem: S runs of a bandit problem.
+        network: The parametric class F.
+        clients: The number N of clients.
+        rounds: The number T of rounds of Phase II.
+        length: The number T₀ of pulls, or None for ⌈√(NT)⌉.
+
+    Returns:
+        The pulls (S, T₀), and the same data for each client, padded to ⌈T₀/N⌉ data each.
+
+    Raises:
+        ValueError: A number is out of range, or the network's d_x is not that of the arms.
+        TypeError: An argument is of another kind.
+    """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(hasattr(network, "squared_loss"), "network", network, "give a Network, or a class like it")
     d_x = problem.arms.shape[-1]
@@ -199,11 +233,14 @@ def explore_and_deal(
 
 
 def require_fitted(reward: Tensor, loss: Tensor) -> None:
-    """Raise an error if a fit is no better than a constant because the rewards are not of order 1.
+    """Refuse a fit that is hardly better than a constant because the rewards are not of order 1.
+
+    Rewards count as of order 1 if their standard deviation is from 0.01 to 10 and their mean from −10 to 10; then every
+    fit is accepted.
 
     Args:
-        reward: The rewards of Phase I, (S, T₀).
-        loss: The training losses of ŵ₀, (S, 1 or N).
+        reward: The rewards of the T₀ pulls of Phase I, (S, T₀).
+        loss: The training losses of ŵ₀, (S, 1) for one fit of N clients together or (S, N) for one of each client.
 
     Raises:
         ValueError: The rewards are not of order 1, and the fit leaves 90 % of their variance or more.

@@ -1,9 +1,12 @@
-"""Phase II on features g_x (Algorithm 1, lines 3–10): optimistic arms, ridge statistics, synchronisation by an event.
+"""Phase II on features g_x of the arms (Algorithm 1, lines 3–10): optimism, ridge regression, synchronisation.
 
-Each client keeps Σ and b of the data D_{t,i} that it knows, in arm space. Client i triggers a synchronisation when
-(|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ. Then every client sends its ΔΣ and Δb to the
-server, the server sends the sums to all clients, and every client sets its ΔΣ and Δb to 0. The printed algorithm leaves
-this reset out.
+Each client i keeps the statistics Σ_{t,i} and b_{t,i} of the data D_{t,i} that it knows after step t: all data up to
+the last synchronisation, at step t_last, and its own since. ΔΣ_{t,i} is the part of Σ_{t,i} from its own pulls since
+t_last. The event of line 6 is (|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ: the number of
+these pulls times the log-ratio exceeds the threshold γ. When it occurs at one client, every client sends its ΔΣ and Δb
+to the server, the server sends the sums to all clients, and every client sets its ΔΣ and Δb to 0. The printed algorithm
+leaves this reset out. In this module the statistics are kept in arm space: as counts and sums of each arm, and as a
+posterior of the arms' rewards.
 """
 
 from collections.abc import Callable
@@ -27,11 +30,15 @@ _AFRESH = 100  # pulls after which a posterior is computed from its data again, 
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of Phase II: λ, β, the threshold γ, and the form in which statistics are sent.
+    """The parameters of Phase II.
 
-    ``lam`` is the regularisation weight λ > 0 and ``beta`` the squared radius β ≥ 0 of the confidence ball. ``gamma``
-    is the threshold γ of the event: with 0 every pull synchronises, with ∞ none does. ``encoding`` decides what each
-    message costs and changes no decision; the default is the paper's dense form (`fedgo.messages`).
+    Args:
+        lam: The regularisation weight λ > 0 of the ridge regression.
+        beta: The squared radius β ≥ 0 of the confidence ball.
+        gamma: The threshold γ ≥ 0 of the event that triggers a synchronisation: with 0 every pull synchronises, with ∞
+            none does.
+        encoding: The form in which statistics are sent (`fedgo.messages`). It decides what each message costs and
+            changes no arm; the default is the paper's dense form.
 
     Raises:
         ValueError: A parameter is out of range, or ``encoding`` is not the name of a form.
@@ -54,7 +61,18 @@ _ANY = Settings()
 
 
 def require_run(problem: Problem, clients: int, steps: int, settings: Settings = _ANY) -> None:
-    """Refuse arguments of a wrong kind or out of range, for the algorithms that have no Phase I."""
+    """Check the arguments of an algorithm that has no Phase I.
+
+    Args:
+        problem: The problem, which must be a `fedgo.problem.Problem`.
+        clients: The number N of clients, at least 1.
+        steps: The number of steps, at least 1.
+        settings: The parameters of the algorithm, which must be a `Settings`.
+
+    Raises:
+        TypeError: An argument is of another kind.
+        ValueError: ``clients`` or ``steps`` is below 1.
+    """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
     count("steps", steps, "give at least one step")
@@ -62,11 +80,14 @@ def require_run(problem: Problem, clients: int, steps: int, settings: Settings =
 
 
 class EventState(NamedTuple):
-    """What the learners and the server know at one moment, for S runs with M learners each.
+    """What the M learners of each of S runs and the server know at one moment, about K arms.
 
-    ``posterior`` is each learner's confidence set. ``fresh`` is its own data since the last synchronisation, (S, M, K),
-    and ``gain`` its log-ratio ln(det Σ/det(Σ − ΔΣ)), (S, M). ``server`` is the tally of everything synchronised, (S,
-    K).
+    Args:
+        posterior: Each learner's confidence set: a mean and a variance of each arm, (S, M, K) each.
+        fresh: The counts and sums of each learner's own pulls since the last synchronisation, (S, M, K).
+        gain: The log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner, where ΔΣ is the part of its Σ from these pulls,
+            (S, M).
+        server: The counts and sums of all pulls up to the last synchronisation, (S, K).
     """
 
     posterior: Estimates
@@ -76,20 +97,29 @@ class EventState(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """D_{t,i}: all data in the model of each learner, (S, M, K)."""
+        """The data D_{t,i} in the model of each learner, (S, M, K): the server's data and the learner's own pulls
+        since.
+        """
         return self.server.for_all() + self.fresh
 
 
 @dataclass(frozen=True)
 class EventTriggered:
-    """Learners with a ridge model each that synchronise when the event of Algorithm 1, line 6, fires.
+    """M learners with a ridge model each, which synchronise when the event of Algorithm 1, line 6, occurs.
 
-    ``learners`` is their number M. ``features`` (S, 1 or M, K, r) are the arms' gradients, or their coordinates, and
-    ``offsets`` (S, 1 or M, K) the values f_x(ŵ₀); a learner axis of 1 means that all learners share them.
-    ``dimension`` is the d_w of the statistics that are sent. ``settings`` has λ, β and γ. ``optimism`` computes the
-    index of each arm from the posterior and the data; if it is None, the index is the first-order one. With
-    ``in_place``, `learn` and `synchronise` overwrite the memory of the state that they are given. This suits a caller
-    that keeps the last state only, as `fedgo.simulation.simulate` does.
+    The methods are those that `fedgo.simulation.simulate` calls. There are S runs and K arms.
+
+    Args:
+        learners: The number M of learners in each run.
+        features: The arms' gradients at ŵ₀, or their r coordinates, (S, M, K, r), or (S, 1, K, r) if all learners share
+            them.
+        offsets: The values f_x(ŵ₀) of the arms x, (S, M, K), or (S, 1, K) if all learners share them.
+        dimension: The dimension d_w of the matrix and the vector that are sent, which decides their cost.
+        settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
+        optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
+            learner; if it is None, the first-order index is used.
+        in_place: Whether `learn` and `synchronise` overwrite the memory of the state that they are given. This suits a
+            caller that keeps the last state only, as `fedgo.simulation.simulate` does.
     """
 
     learners: int
@@ -103,18 +133,29 @@ class EventTriggered:
     def statistics(self, tally: Tally) -> Message[Tally]:
         """Return the message (ΔΣ, Δb), or (Σ, b), of R runs with its cost in scalars.
 
-        The receiver uses it as the ``tally`` (R, ..., K), which determines the matrix and the vector.
+        The content of the message is the ``tally`` (R, K) or (R, M, K) itself, because its counts and sums determine
+        the matrix and the vector. Its cost, (R,) or (R, M) int64, is that of the form in the settings.
         """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> EventState:
-        """Return the state before Phase II, without data: Σ = λI and b = ΔΣ = Δb = 0 for each learner."""
+        """Return the state before Phase II, in which no learner has data: Σ = λI, and b = ΔΣ = Δb = 0.
+
+        Raises:
+            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
+        """
         runs, _, arms, _ = self.features.shape
         return self.resume(Tally.blank(runs, arms))
 
     def resume(self, server: Tally) -> EventState:
-        """Return the state of learners that know the data at the ``server`` (S, K) and have pulled nothing since."""
+        """Return the state right after a synchronisation, when all learners know the server's data and no others.
+
+        ``server`` (S, K) has the counts and sums of these data for S runs and K arms.
+
+        Raises:
+            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
+        """
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
         every, fresh = torch.arange(runs), Tally.blank(runs, self.learners, arms)
@@ -123,41 +164,68 @@ class EventTriggered:
         return EventState(posterior, fresh, gain=fresh.sums[..., 0].clone(), server=server.of(every))
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Estimates:
-        """Return the posterior of each learner of the runs ``run``, given the data that it knows.
+        """Return the posterior of the learners of some runs, given the data that they know.
 
         Args:
             run: The numbers of R runs, (R,) int64.
-            tally: The data, (R, 1, K) if all learners of a run know the same, else (R, M, K).
-            before: The state before a synchronisation, which an engine for many arms may reuse.
+            tally: The counts and sums of K arms, (R, 1, K) if all learners of a run know the same, else (R, M, K).
+            before: The state before a synchronisation. This class does not use it;
+                `fedgo.line_three.parameter_space.ParameterSpace` updates its variances.
+
+        Returns:
+            The posterior with a mean and a variance of each arm, (R, 1 or M, K) each.
         """
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
-        """Return the posteriors after the learners with ``turn`` 1 made their pull, given the arguments of `learn`."""
+        """Return the posteriors after one pull of each learner with ``turn`` 1.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
+            reward: The rewards y, (S, M); the posterior's mean contains the offsets f_x(ŵ₀).
+            turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
+        """
         assert isinstance(state.posterior, Posterior)
         return state.posterior.absorb(arm, reward, turn, self.in_place)
 
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
-        """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner after its pull, (S, M)."""
+        """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each of M learners in each of S runs after its pull, (S, M).
+
+        ``state`` is the state before the pull of ``arm`` (S, M). Learners with ``turn`` 0 make no pull and keep their
+        log-ratio.
+        """
         return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: EventState) -> Tensor:
-        """Return the optimistic value of each arm for each learner, (S, M, K) (line 3)."""
+        """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K) (line 3).
+
+        It is the first-order index, or what ``optimism`` computes if that is given.
+        """
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
         return self.optimism(state.posterior, state.known)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return whether pulls times log-ratio exceed γ (line 6) after each learner's ``arm`` (S, M), (S, M) bool."""
+        """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M), (S, M) bool.
+
+        It does if the number of its pulls since the last synchronisation, times their log-ratio ln(det Σ/det(Σ − ΔΣ)),
+        exceeds the threshold γ; both include this pull (line 6).
+        """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
     def learn(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> EventState:
-        """Return the state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, (S, M) each (lines 4
-        and 5).
+        """Return the state after one pull of each learner with ``turn`` 1 (lines 4 and 5).
 
         After every hundredth pull of a learner since the last synchronisation its posterior is computed from all its
-        data again, because rank-one updates drift.
+        data again, because rank-one updates accumulate rounding errors.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
+            reward: The rewards that they observe, (S, M).
+            turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
@@ -168,7 +236,9 @@ class EventTriggered:
         return self._afresh(after, due) if due.any() else after
 
     def _afresh(self, state: EventState, due: Tensor) -> EventState:
-        """Return ``state`` with the posteriors of the learners ``due`` (S, M) computed from all their data."""
+        """Return ``state`` with the posteriors of the learners for which ``due`` (S, M) bool is True computed from all
+        their data.
+        """
         assert isinstance(state.posterior, Posterior)
         learners = due.nonzero(as_tuple=True)
         features = self.features.expand(*due.shape, *self.features.shape[2:])[learners]
@@ -180,9 +250,16 @@ class EventTriggered:
         return state._replace(posterior=posterior)
 
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
-        """Return the state after the runs ``when.run`` synchronised over ``star`` (lines 7 to 10).
+        """Return the state after the runs ``when.run`` have synchronised over ``star`` (lines 7 to 10).
 
-        All ΔΣ, Δb and log-ratios of these runs are 0 then, and their posteriors are computed from the server's data.
+        Every learner of these runs sends its statistics since the last synchronisation, and the server sends the sums
+        to all N clients. Afterwards their ΔΣ, Δb and log-ratios are 0, and their posteriors are those of the server's
+        data.
+
+        Args:
+            state: The state of all S runs before the synchronisation.
+            star: The network by which the messages travel, which counts their scalars.
+            when: The numbers of the R runs that synchronise, and the step of each at which the scalars are counted.
         """
         run = when.run
         fresh = state.fresh.of(run)
@@ -195,12 +272,13 @@ class EventTriggered:
 
 
 def place(state: StateT, run: Tensor, new: StateT, in_place: bool = False) -> StateT:
-    """Return the ``state`` of a learner with the runs ``run`` replaced by ``new``.
+    """Return the ``state`` of a learner in which the entries of some runs are replaced by those of ``new``.
 
     Args:
         state: A tensor with the runs as its first axis, or a tuple of such tensors, which may be nested.
-        run: The numbers of the runs that are replaced, (R,) int64.
-        new: A state of the same kind with first axis R, which is expanded to the other axes of ``state``.
+        run: The numbers of the R runs that are replaced, (R,) int64.
+        new: A state of the same kind whose tensors have R as first axis; they are expanded to the other axes of
+            ``state``.
         in_place: Write into the memory of ``state``, which must not be used afterwards.
     """
     old: Any = state

@@ -1,6 +1,7 @@
 """The bandit problem: finitely many arms x, their mean rewards f(x), and rewards y_t = f(x_t) + η_t with noise (eq. 1).
 
-All tensors have a leading axis of S independent runs. A run with a given seed is the same alone and in any batch.
+All tensors have a leading axis of S independent runs. The results of a run are the same whether it is played alone or
+together with others.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,15 +21,24 @@ Runs = int | Sequence[int]  # the number of runs, which are then numbered from 0
 class Problem:
     """S runs of one bandit problem: the arms, their mean rewards, and the noise.
 
-    ``arms`` (S, K, d_x) float64 are the features and ``means`` (S, K) the mean rewards f(x). ``runs`` are the numbers
-    of the runs, which together with ``seed`` name the noise. With ``reward`` "gaussian" a reward is y = f(x) +
-    ``sigma``·z, with "bernoulli" it is 1 if Φ(z) < f(x) and 0 otherwise. The standard normal z comes from one tape for
-    each run, indexed by the step, so that all algorithms meet the same noise. ``truth`` (S, d_w) is w* of a problem
-    with f = f_{w*} (Assumption 1), and None otherwise.
+    The noise of a run is made from standard normal numbers z, one for each step, which the seed and the number of the
+    run determine. Therefore all algorithms meet the same noise.
+
+    Args:
+        name: What the problem is called.
+        arms: The features x of K arms in each run, (S, K, d_x) float64.
+        means: The mean reward f(x) of each arm, (S, K) float64.
+        runs: The numbers of the S runs, a tuple.
+        seed: The seed, at least 0, which with the number of a run determines its random numbers.
+        sigma: The standard deviation σ ≥ 0 of the noise of Gaussian rewards.
+        reward: "gaussian" for rewards f(x) + σz; "bernoulli" for rewards that are 1 if Φ(z) < f(x) and 0 otherwise,
+            with the standard normal distribution function Φ.
+        truth: The parameter w* (S, d_w) of a problem with f(x) = f_x(w*) (Assumption 1), and None otherwise.
 
     Raises:
         TypeError: An argument is of another kind.
-        ValueError: A shape does not fit, a number is not finite or out of range, or a Bernoulli mean is not in [0, 1].
+        ValueError: A shape does not fit, a number is not finite or out of range, ``reward`` is unknown, or a Bernoulli
+            mean is not in [0, 1].
     """
 
     name: str
@@ -64,20 +74,22 @@ class Problem:
             require_each(inside, "means", self.means, "Bernoulli means lie in [0, 1]")
 
     def only(self, *positions: int) -> "Problem":
-        """Return a problem with the runs at these ``positions`` on the first axis, in this order."""
+        """Return a problem with only the runs at the given ``positions`` of the first axis, in the order given."""
         pick = list(positions)
         runs = tuple(self.runs[p] for p in pick)
         truth = None if self.truth is None else self.truth[pick]
         return replace(self, arms=self.arms[pick], means=self.means[pick], runs=runs, truth=truth)
 
     def rescaled(self, centre: float, scale: float) -> "Problem":
-        """Return the same problem with rewards (y − ``centre``)/``scale``, for rewards that are not of order 1.
+        """Return the same problem with rewards (y − ``centre``)/``scale``, for rewards y that are not of order 1.
 
-        The oracle's step size and temperatures expect rewards of order 1. The regret in the result, times ``scale``, is
-        the regret in this problem. The result has no ``truth``, because w* belongs to the rewards as they were.
+        The oracle of Phase I (Algorithm 2) has a step size and temperatures for rewards of order 1. The regret on the
+        new problem, times ``scale``, is the regret on this one. The new problem has no ``truth``, because w* is the
+        parameter of the old mean rewards.
 
         Raises:
-            ValueError: ``centre`` or ``scale`` is out of range, or the rewards are not Gaussian.
+            ValueError: ``centre`` is not finite, ``scale`` is not positive and finite, or the rewards are not Gaussian.
+            TypeError: ``centre`` or ``scale`` is not a number.
         """
         number("centre", centre, "give a finite number")
         number("scale", scale, "give a positive scale", above=0)
@@ -86,25 +98,40 @@ class Problem:
         return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale, truth=None)
 
     def same(self, other: "Problem") -> bool:
-        """Return whether ``other`` has equal arms, means, run numbers, seed, noise level and kind of rewards."""
+        """Return whether ``other`` is the same problem.
+
+        Its arms, means, run numbers, seed, noise level and kind of rewards must be equal.
+        The names and the true parameters w* are not compared.
+        """
         names = ("runs", "seed", "sigma", "reward")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
 
     def generators(self, purpose: str) -> list[torch.Generator]:
-        """Return one generator of random numbers for each run; equal ``purpose`` gives equal numbers."""
+        """Return a list with one new random generator for each run.
+
+        The seed of the problem, the number of the run and the text ``purpose`` determine its numbers.
+        """
         return [generator(self.seed, run, purpose) for run in self.runs]
 
     @on_cpu
     def tape(self, steps: int) -> Tensor:
-        """Return the standard normals z from which the noise of the first ``steps`` steps of each run is made,
+        """Return the standard normal numbers z from which the noise of the first ``steps`` steps is made,
         (S, steps).
         """
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
     @on_cpu
     def observe(self, arm: Tensor, noise: Tensor) -> Tensor:
-        """Return the rewards y (S, n) of the arms ``arm`` (S, n) int64, given the standard normals ``noise`` (S, n)."""
+        """Return the rewards y of the given arms, (S, n).
+
+        They are f(x) + σz, or 1 if Φ(z) < f(x) and 0 otherwise for Bernoulli rewards, with the standard normal
+        distribution function Φ.
+
+        Args:
+            arm: The arms x that are pulled in each of S runs, (S, n) int64.
+            noise: The standard normal number z of each pull, (S, n).
+        """
         mean = self.means.gather(1, arm)
         if self.reward == "bernoulli":
             share: Tensor = torch.special.ndtr(noise)
@@ -113,7 +140,10 @@ class Problem:
 
     @on_cpu
     def regret(self, arm: Tensor) -> Tensor:
-        """Return the instantaneous regret f(x*) − f(x) ≥ 0 of each ``arm`` (S, n), with the best arm x* of the run."""
+        """Return the instantaneous regret f(x*) − f(x) ≥ 0 of each pulled ``arm`` x (S, n) int64, (S, n).
+
+        x* is the arm with the largest mean reward in the run.
+        """
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)
 
 
@@ -132,12 +162,12 @@ def uniform_arms(
 
     Args:
         name: What the problem is called.
-        mean: Returns f(x), (n,), at points (n, d_x).
-        bounds: The interval of each coordinate.
+        mean: A function that returns the mean rewards f(x), (n,), at n points (n, d_x).
+        bounds: The lower and the upper end of the interval of each coordinate.
         d_x: The dimension of the arms.
-        runs: The number of runs, or their numbers.
+        runs: The number of runs, or a sequence of their numbers.
         arms: The number K of arms.
-        seed: Together with the number of a run, it determines the arms and the noise.
+        seed: The seed, which with the number of a run determines its arms and its noise.
         sigma: The standard deviation σ of the noise.
 
     Raises:
@@ -154,7 +184,7 @@ def uniform_arms(
 
 
 def run_numbers(runs: Runs) -> tuple[int, ...]:
-    """Return the numbers of the runs: 0, 1, … if ``runs`` is their number, and ``runs`` itself if it is a sequence.
+    """Return the numbers of the runs: (0, …, S − 1) if ``runs`` is their number S, else the sequence as a tuple.
 
     Raises:
         ValueError: There is no run, a number is negative, or a run is given twice.

@@ -1,7 +1,8 @@
 """The problems of the paper's experiments (Section 6, appendix D): BoTorch's functions and the clustered data.
 
-MagicTelescope and Shuttle have one arm x_k for each k-means cluster C_k of the scaled rows (section "Real-world
-dataset", after Filippi et al. 2010). The script ``data/uci_arms.py`` of the repository computes the files with them:
+MagicTelescope and Shuttle have one arm x_k for each k-means cluster C_k of the scaled rows of a data set (section
+"Real-world dataset", after Filippi et al. 2010). The script ``data/uci_arms.py`` of the repository computes the files
+with these arms:
 
     x_k = mean of the rows in C_k,   f(x_k) = share of the positive class in C_k,   k = 1, ..., 20
 """
@@ -23,10 +24,22 @@ DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # of UCI's Machin
 
 @on_cpu
 def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
-    """Return Hartmann's function on [0, 1]⁶ as a bandit problem with uniform arms (Section 6, appendix D).
+    """Return Hartmann's function on [0, 1]⁶ as a bandit problem with uniformly drawn arms.
 
-    The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²), in (0, 3.33]. The paper's table of P̄ lacks its
-    factor 1e-4; BoTorch's function has it. The arguments are those of `fedgo.problem.uniform_arms`.
+    The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²), in (0, 3.33], with the constants ᾱ (4), Ā and P̄
+    (4 × 6) of appendix D. The paper's table of P̄ lacks its factor 1e-4; BoTorch's function, which is used here, has
+    it.
+
+    Args:
+        runs: The number of runs, or a sequence of their numbers.
+        arms: The number K of arms, drawn anew for each run.
+        seed: The seed, which with the number of a run determines its arms and its noise.
+        sigma: The standard deviation σ of the Gaussian noise.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
+        ImportError: BoTorch is not installed.
     """
     function = botorch_function("Hartmann", dim=6)
     cube = (0.0, 1.0)
@@ -37,11 +50,22 @@ def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 
 def cosine8(
     runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, negated: bool = True
 ) -> Problem:
-    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem with uniform arms (Section 6, appendix D).
+    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem with uniformly drawn arms (Section 6, appendix D).
 
-    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j², the mean reward is −f₂, as the appendix says, or f₂ if ``negated`` is
-    False. The maximum of f₂ is 0.8 at 0, and −f₂ is largest at the corners of the cube. The other arguments are those
-    of `fedgo.problem.uniform_arms`.
+    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j², the mean reward is −f₂(x), as the appendix says, which is largest at the
+    corners of the cube. If ``negated`` is False it is f₂(x), whose maximum is 0.8 at x = 0.
+
+    Args:
+        runs: The number of runs, or a sequence of their numbers.
+        arms: The number K of arms, drawn anew for each run.
+        seed: The seed, which with the number of a run determines its arms and its noise.
+        sigma: The standard deviation σ of the Gaussian noise.
+        negated: Whether the mean reward is −f₂ or f₂.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
+        ImportError: BoTorch is not installed.
     """
     function = botorch_function("Cosine8")
     name, sign = ("Cosine8", -1.0) if negated else ("Cosine8 as printed", 1.0)
@@ -50,9 +74,10 @@ def cosine8(
 
 
 def botorch_function(name: str, **options: Any) -> Any:
-    """Return BoTorch's test function ``name`` with the given ``options``, in double precision.
+    """Return BoTorch's test function ``name``, made with the keyword arguments ``options``, in double precision.
 
-    BoTorch makes the function's tables in torch's default dtype; in single precision Hartmann's would be wrong by 4e-8.
+    BoTorch makes the function's constants in torch's default dtype; in single precision Hartmann's would be wrong by
+    4e-8. The default dtype is float64 while the function is made, and is set back afterwards.
 
     Raises:
         ImportError: BoTorch is not installed; the message says which extra installs it.
@@ -78,18 +103,18 @@ def clustered(
 ) -> Problem:
     """Return MagicTelescope or Shuttle as a bandit problem with 20 arms in [0, 1]¹⁰.
 
-    An arm is the centroid of a cluster, and its mean reward is the share of the positive class in the cluster
-    (`shipped_arms`). The arms are the same in all runs, so that only the noise differs.
+    An arm is the centroid of a cluster of the data set's rows, and its mean reward is the share of the positive class
+    in the cluster (`shipped_arms`). The arms are the same in all runs, so that only the noise differs.
 
     Args:
         name: "magic" or "shuttle".
-        runs: The number of runs, or their numbers.
-        seed: Together with the number of a run, it determines the noise.
-        sigma: The standard deviation σ of Gaussian rewards.
-        reward: Whether rewards are "gaussian" or "bernoulli".
+        runs: The number of runs, or a sequence of their numbers.
+        seed: The seed, which with the number of a run determines its noise.
+        sigma: The standard deviation σ of the noise of Gaussian rewards.
+        reward: The kind of rewards, "gaussian" or "bernoulli".
 
     Raises:
-        ValueError: An argument is out of range, or the file is damaged.
+        ValueError: An argument is out of range, or the file with the arms is damaged.
         TypeError: An argument is of another kind.
     """
     numbers = run_numbers(runs)
@@ -100,7 +125,11 @@ def clustered(
 
 
 class Arms(NamedTuple):
-    """The arms of a data set, sorted by their features from left to right."""
+    """The arms of a data set, one for each cluster of its rows, sorted by their features, the first feature first.
+
+    ``features`` (clusters, d_x) float64 are the centroids, in [0, 1]; ``means`` (clusters,) float64 are the mean
+    rewards, in [0, 1]; and ``sizes`` (clusters,) int64 are the numbers of rows in the clusters.
+    """
 
     features: NDArray[np.float64]  # (clusters, d_x), in [0, 1]
     means: NDArray[np.float64]  # (clusters,), the mean rewards, in [0, 1]
@@ -111,7 +140,7 @@ def shipped_arms(name: str) -> Arms:
     """Return the 20 arms of "magic" or "shuttle" that the package ships.
 
     Returns:
-        The features (20, 10), the mean rewards (20,) and the sizes (20,) of the clusters.
+        The features (20, 10) and the mean rewards (20,) of the arms, and the number of rows (20,) of each cluster.
 
     Raises:
         ValueError: The name is unknown, or the file is damaged.
@@ -122,10 +151,12 @@ def shipped_arms(name: str) -> Arms:
 
 
 def shipped(path: Path) -> NDArray[np.float64]:
-    """Return the numbers of a file that ``data/uci_arms.py`` wrote.
+    """Return the numbers of the CSV file ``path``, as a float64 matrix with a row for each arm.
+
+    The script ``data/uci_arms.py`` of the repository wrote the file.
 
     Raises:
-        ValueError: The numbers do not have the sha256 that the file states.
+        ValueError: The numbers do not have the sha256 that the file states in its comments.
     """
     text = path.read_text(encoding="utf-8")
     table = np.loadtxt(text.splitlines(), delimiter=",", comments="#", ndmin=2)
@@ -136,5 +167,9 @@ def shipped(path: Path) -> NDArray[np.float64]:
 
 
 def digest(numbers: NDArray[np.float64]) -> str:
-    """Return the sha256 of ``numbers``, row by row as little-endian doubles, whatever the digits in the file."""
+    """Return the sha256 of the matrix ``numbers`` as hexadecimal text.
+
+    It is computed from the numbers as little-endian doubles, row by row, and therefore does not depend on how a file
+    writes them.
+    """
     return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()

@@ -2,8 +2,8 @@
 
 Between two synchronisations the learners do not influence each other. Every pass of the loop therefore lets all
 learners of a run choose at once. If the pull of learner i triggers a synchronisation, the choices of the learners after
-i in that run are dropped, and made again after the synchronisation. The noise is indexed by (run, step), so that the
-result is that of one learner after the other.
+i in that run are dropped, and made again after the synchronisation. The noise of a reward depends on its run and step
+only. Therefore the result is the same as if one learner played after the other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,23 +24,24 @@ LearnerState = TypeVar("LearnerState")
 
 
 class Learner(Protocol[LearnerState]):
-    """A rule of play for M learners in each of S runs, and the way in which they synchronise.
+    """A bandit algorithm for Phase II: the interface that `simulate` expects of M learners in each of S runs.
 
-    Either each of the N clients has a model of its own (M = N), or all clients share one model (M = 1).
+    Either each of the N clients has a model of its own (M = N), or all clients share one model (M = 1). The state of
+    all learners is one object, which the methods receive and return.
     """
 
     @property
     def learners(self) -> int:
-        """The number M of learners; learner t mod M makes the step t of Phase II."""
+        """The number M of learners in each run; learner t mod M makes the pull of step t of Phase II."""
 
     def begin(self) -> LearnerState:
-        """Return the state before Phase II."""
+        """Return the state of the learners of all S runs before Phase II."""
 
     def index(self, state: LearnerState) -> Tensor:
-        """Return the optimistic value of each arm for each learner, (S, M, K).
+        """Return a value of each of K arms for each learner, (S, M, K); the learner pulls the arm with the largest one.
 
-        The loop may ask several times for one step, because it makes the choices after a synchronisation again. An
-        index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
+        The loop may ask several times for one step, because the choices that follow a synchronisation are made again.
+        An index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
         learner.
         """
 
@@ -48,7 +49,14 @@ class Learner(Protocol[LearnerState]):
         """Return whether each learner asks for a synchronisation after it pulls its ``arm`` (S, M), (S, M) bool."""
 
     def learn(self, state: LearnerState, arm: Tensor, reward: Tensor, turn: Tensor) -> LearnerState:
-        """Return the state after the learners with ``turn`` 1 pulled ``arm`` and saw ``reward``, (S, M) each."""
+        """Return the state after one pull of some of the learners.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm of each learner, (S, M) int64.
+            reward: The reward of this arm, (S, M).
+            turn: 1 for the learners that make this pull and 0 for the others, which do not change, (S, M) float64.
+        """
 
     def synchronise(self, state: LearnerState, star: Star, when: When) -> LearnerState:
         """Return the state after the learners of some of the runs have exchanged their data.
@@ -56,33 +64,45 @@ class Learner(Protocol[LearnerState]):
         Args:
             state: The state of the learners of all S runs.
             star: The network by which the learners send their messages. Its methods `Star.collect`, `Star.broadcast`
-                and `Star.ask` add the scalars of each message to its ledger (S, steps), unless it is not ``charged``.
-            when: The R runs that synchronise, and the step of each at which its scalars are counted, (R,) each.
+                and `Star.ask` add the scalars of each message to its ledger (S, steps), unless its field ``charged`` is
+                False.
+            when: The numbers of the R runs that synchronise, and the step of each at which its scalars are counted,
+                (R,) each.
         """
 
 
 @runtime_checkable
 class Samples(Protocol):
-    """A learner whose index depends on the step, for instance a posterior sample drawn with numbers made beforehand."""
+    """An optional interface of a learner whose index depends on the step.
+
+    An example is Thompson sampling, with posterior samples made from random numbers that were drawn beforehand.
+    """
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
-        """Return the index (S, M, K) for each learner's next pull, which is the step ``step`` (S, M) of its run.
+        """Return the index of each of K arms for each of M learners in each of S runs, (S, M, K).
 
-        The loop asks this method in place of `Learner.index`.
+        The loop calls this method in place of `Learner.index`.
+
+        Args:
+            state: The state of the learners.
+            step: The step of each learner's next pull in its run, Phase I included, (S, M) int64.
         """
 
 
 @runtime_checkable
 class Annotates(Protocol):
-    """A learner that adds notes to the trace about each pull, for instance a certificate of its regret."""
+    """An optional interface of a learner that adds notes about each pull to the trace.
+
+    An example is a certificate of the pull's regret.
+    """
 
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on each learner's pull by name, (S, M) each.
+        """Return the notes on each learner's next pull, a tensor (S, M) for each name.
 
         Args:
             state: The state before the pull.
-            index: The index that the arms were chosen by, (S, M, K).
-            arm: The arms that the learners pull, (S, M) int64.
+            index: The index of K arms by which the arms were chosen, (S, M, K).
+            arm: The arms that the M learners of each of S runs pull, (S, M) int64.
         """
 
 
@@ -98,22 +118,28 @@ def simulate(
 ) -> Trace:
     """Run Phase II after ``exploration`` and return the trace of both phases.
 
-    Arms whose index is within rounding of the largest are a tie, and the learner's own seeded order of the arms decides
-    it. Otherwise round-off would decide between arms with equal features, and round-off differs between machines.
+    At each step the learner whose turn it is pulls the arm with the largest index. Indices that differ by rounding only
+    are a tie, which the learner's own random order of the arms decides. Otherwise rounding errors, which differ between
+    machines, would decide between arms with equal features.
 
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
-        learner: The rule of play.
-        exploration: Phase I of the same runs.
+        learner: The algorithm. If it has the method of `Samples` or `Annotates`, that method is used too.
+        exploration: Phase I of the same runs, with T₀ pulls; T₀ is 0 for an algorithm without Phase I.
         clients: The number N of clients.
         steps: The number of steps of Phase II.
-        together: Let a run that fires wait until all runs have fired, and synchronise them in one call. The result is
-            the same. It is faster where a synchronisation costs more than the passes in which other runs play on.
+        together: Whether a run that asks for a synchronisation waits until all other runs have asked for one or have
+            ended, so that one call synchronises all. The result is the same; this is faster where a synchronisation
+            takes longer than the passes of the loop in which other runs play on.
+
+    Returns:
+        The trace of T₀ + ``steps`` steps.
 
     Raises:
-        ValueError: An argument is out of range, ``problem`` and ``exploration`` have different numbers of runs, or an
-            index is NaN.
+        ValueError: ``clients`` or ``steps`` is below 1, ``problem`` and ``exploration`` have different numbers of runs,
+            or an index is NaN.
+        TypeError: ``problem`` is not a `Problem`, or a number is not whole.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     clients = count("clients", clients, "give N, at least one client")
@@ -156,10 +182,14 @@ def simulate(
 
 
 class Choice(NamedTuple):
-    """What the M learners of each of S runs would do in one pass of the loop, with shape (S, M) each.
+    """What the M learners of each of S runs would do in one pass of the loop.
 
-    ``step`` is the step t of each learner, ``indices`` (S, M, K) its index of all arms, ``arm`` its arm, ``turn``
-    whether it makes this pull, and ``fires`` whether the pull fires the event.
+    Args:
+        step: The step of each learner's pull, Phase I included, (S, M) int64.
+        indices: Each learner's index of K arms, (S, M, K).
+        arm: The arm that each learner would pull, (S, M) int64.
+        turn: Whether the learner makes this pull in this pass, (S, M) bool.
+        fires: Whether the pull is made and triggers a synchronisation, (S, M) bool.
     """
 
     step: Tensor
@@ -178,16 +208,16 @@ def _choose(
     first: int,
     total: int,
 ) -> Choice:
-    """Return what the learners of the rest of the round do, up to the first learner of each run whose pull fires.
+    """Return the pulls of the rest of the round, up to the first learner of each run that asks to synchronise.
 
     Args:
-        learner: The rule of play.
-        state: Its state.
+        learner: The algorithm, with M learners in each of S runs.
+        state: The state of the learners.
         position: The next step of each run, (S,).
-        end: The step before which each run plays on, (S, 1).
-        order: The order that decides ties, (S, M, K).
-        first: The number of steps of Phase I.
-        total: The number of all steps.
+        end: The step before which each run plays on, (S, 1); 0 for a run that waits.
+        order: The order in which each learner prefers tied arms, (S, M, K).
+        first: The number T₀ of steps of Phase I.
+        total: The number of steps of both phases.
     """
     seat = torch.arange(learner.learners)
     served = (position - first) % learner.learners
@@ -207,7 +237,7 @@ def _choose(
 
 
 def _with_room(name: str, problem: Problem, clients: int, exploration: Exploration, steps: int) -> Trace:
-    """Return a trace of ``exploration`` that has room for ``steps`` steps of Phase II, all zero so far."""
+    """Return a trace that begins with the T₀ steps of ``exploration`` and has zeros for ``steps`` steps of Phase II."""
     phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
     arm, reward, up, down = (
         torch.cat([values, values.new_zeros(len(values), steps)], 1) for values in phase_one
@@ -217,9 +247,10 @@ def _with_room(name: str, problem: Problem, clients: int, exploration: Explorati
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write the values of the pulls that are made into arrays, at the steps of the pulls.
+    """Write values of the pulls for which ``chosen.turn`` is True into arrays, at the steps of these pulls.
 
-    ``pulled`` has pairs of an array (S, steps) and the values (S, M) that are written into it.
+    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) that are written into
+    it.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]
@@ -228,18 +259,19 @@ def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
-    """Return the order in which each learner prefers arms that tie: a random number in [0, 1) for each, (S, M, K).
+    """Return the fixed random order in which each of M = ``learners`` learners prefers arms with equal indices.
 
-    Of tied arms, `largest` takes the one with the largest number.
+    The order of S runs and K arms is given by uniform numbers in [0, 1), (S, M, K), which the seed of ``problem``
+    determines: of tied arms, `largest` takes the one with the largest number.
     """
     return uniform_draws(problem.generators("order of ties"), learners, problem.arms.shape[1])
 
 
 def largest(index: Tensor, order: Tensor) -> Tensor:
-    """Return each learner's arm with the largest ``index`` (S, M, K), (S, M) int64.
+    """Return the arm with the largest ``index`` (S, M, K) of each of M learners in each of S runs, (S, M) int64.
 
-    Arms whose index is within 1e-9 of the largest, relative to it if it exceeds 1, tie. Of these the arm with the
-    largest ``order`` (S, M, K) is taken.
+    Arms whose index is less than 1e-9·max(1, |m|) below the largest index m tie. Of these the arm with the largest
+    ``order`` (S, M, K) is taken.
 
     Raises:
         ValueError: The index of an arm is NaN.

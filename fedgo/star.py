@@ -1,8 +1,8 @@
-"""The star: N clients around one server; the one place where messages are delivered and their scalars counted.
+"""The star of N clients around one server: the only place where messages are delivered and their scalars counted.
 
-The communication cost C_NT is "the total amount of real numbers being transferred" (Section 3). What crosses the star
-is a `Message`: a content and the number of scalars that it costs to send. The leading axes of a content are runs and
-clients; the client axis of what the server sends to all clients is 1.
+The communication cost C_NT is "the total amount of real numbers being transferred" (Section 3). Whatever a client and
+the server exchange is a `Message`: a content, and the number of scalars that it costs to send. The leading axes of a
+content are runs and clients; the client axis of what the server sends to all clients has length 1.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ Answer = TypeVar("Answer")
 
 
 class Message(NamedTuple, Generic[Content]):
-    """A message with its content and its cost.
+    """A message: what is sent, and how many scalars it costs to send it.
 
     ``content`` has the form in which the receiver uses it, which may differ from the form in which it is sent.
-    ``scalars`` is the number of scalars that are sent: one number for all runs, one for each of R runs (R,), or one for
-    each client of each run (R, N).
+    ``scalars`` is the cost: one number for all runs, one for each of R runs (R,), or one for each of N clients in each
+    run (R, N).
     """
 
     content: Content
@@ -31,8 +31,9 @@ class Message(NamedTuple, Generic[Content]):
 
 
 class When(NamedTuple):
-    """The numbers ``run`` of the R runs that take part in an exchange, and the ``step`` of each at which its scalars
-    are booked, (R,) int64 both.
+    """The runs that take part in an exchange, and the steps at which its scalars are counted.
+
+    ``run`` has the numbers of R runs, and ``step`` a step of each of them, (R,) int64 each.
     """
 
     run: Tensor
@@ -47,22 +48,26 @@ Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 
 
 class Ledger(NamedTuple):
-    """The scalars sent to the server (``up``) and from the server (``down``) at each step, (S, steps) int64."""
+    """The numbers of scalars that the clients and the server of each of S runs send at each step.
+
+    ``up`` counts those that all clients together send to the server and ``down`` those that the server sends to all
+    clients, (S, steps) int64 each.
+    """
 
     up: Tensor
     down: Tensor
 
     @classmethod
     def blank(cls, runs: int, steps: int) -> "Ledger":
-        """Return a ledger of zeros for ``runs`` runs of ``steps`` steps."""
+        """Return a ledger of zeros, (``runs``, ``steps``) int64 in both directions."""
         return cls(*(torch.zeros(runs, steps, dtype=torch.int64) for _ in range(2)))
 
 
 class Star(NamedTuple):
-    """A network without losses between N = ``clients`` clients and a server, which books the scalars that cross it.
+    """A network without losses between a server and N = ``clients`` clients, which counts the scalars sent.
 
-    ``ledger`` is where they are booked. If ``charged`` is False nothing is booked; this is for results that each client
-    can compute from data that it has already.
+    The counts are added to ``ledger``, in place. If ``charged`` is False nothing is counted; this is for results that
+    each client can compute from data that it has already.
     """
 
     clients: int
@@ -70,12 +75,13 @@ class Star(NamedTuple):
     charged: bool = True
 
     def collect(self, message: Message[Content], when: When, senders: int | None = None) -> Content:
-        """Deliver the ``message`` of the clients to the server, book its scalars, and return its content.
+        """Deliver the ``message`` of the clients to the server: count its scalars and return its content.
 
         Args:
-            message: What the clients send. If it has one number of scalars for each run, each sender sends as many.
-            when: The runs that take part, and the step of each.
-            senders: How many clients send in each run; all N if it is None.
+            message: What the clients send. Its scalars are those of each client (R, N), or those of one sender, as one
+                number for all R runs or as (R,); the latter are multiplied by the number of senders.
+            when: The runs that take part, and the step of each at which the scalars are counted.
+            senders: How many of the N clients send in each run; all if it is None.
 
         Raises:
             ValueError: ``senders`` is not from 0 to N.
@@ -91,28 +97,31 @@ class Star(NamedTuple):
         return message.content
 
     def broadcast(self, message: Message[Content], when: When) -> Content:
-        """Deliver the ``message`` of the server to all N clients, book its scalars N times, and return its content."""
+        """Deliver the ``message`` of the server to all N clients: count its scalars N times and return its content.
+
+        ``when`` has the runs that take part, and the step of each at which the scalars are counted.
+        """
         if self.charged:
             sent = self.clients * torch.as_tensor(message.scalars)
             self.ledger.down.index_put_(when, sent, accumulate=True)
         return message.content
 
     def ask(self, handler: Handler[Answer], message: Message[Tensor], when: When) -> Answer:
-        """Broadcast ``message``, call ``handler`` once on its content, and return the answers that are collected.
+        """Send ``message`` to all clients, call ``handler`` once on its content, and return the answer.
 
-        The answers are those of all clients, often summed already. The scalars of both directions are booked to the
-        runs and steps in ``when``.
+        The answer is the content of the message that ``handler`` returns: the answers of all clients, or their sum. The
+        scalars in both directions are counted for the runs and steps of ``when``.
         """
         return self.collect(handler(self.broadcast(message, when)), when)
 
     def at(self, when: When) -> Ask:
-        """Return `ask` with its scalars booked at ``when``."""
+        """Return `ask` as a function of a handler and a message alone, with the scalars counted at ``when``."""
         return partial(self.ask, when=when)
 
 
 def answer(handler: Handler[Answer], message: Message[Tensor]) -> Answer:
-    """Return the answer of ``handler`` to ``message`` for a server that has the data itself, so that nothing is sent.
+    """Return the content of the answer of ``handler`` to the content of ``message``, without counting any scalars.
 
-    It takes the place of `Star.ask`.
+    This takes the place of `Star.ask` for a server that has the clients' data itself, so that nothing is sent.
     """
     return handler(message.content).content

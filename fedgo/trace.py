@@ -1,4 +1,7 @@
-"""The trace of an experiment, step by step, and its file; regret R_t and communication C_t (Section 3) are its sums."""
+"""The trace of an experiment, step by step, and its file.
+
+The regret R_t and the communication C_t of the paper (Section 3) are sums over its steps.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,11 +20,21 @@ from fedgo._checks import count, require, require_each, require_kind
 class Trace:
     """The record of an experiment, step by step, for S runs: first Phase I, then Phase II.
 
-    All arrays have the shape (S, steps), and the first ``phase_one`` = T₀ steps are Phase I. ``arm`` int64 holds the
-    arms that are pulled, ``reward`` the rewards and ``regret`` the instantaneous regrets f(x*) − f(x_t), both float64.
-    ``up`` and ``down`` int64 are the scalars sent to and from the server, and ``sync`` bool says whether a step ends
-    with a synchronisation. ``notes`` holds the learner's notes on each step by name. ``algorithm`` and ``problem`` are
-    names, and ``clients`` is N. Two traces are equal if their names, numbers and all entries of their arrays are.
+    All arrays have the shape (S, steps). Two traces are equal if their names, their numbers and all entries of their
+    arrays are equal.
+
+    Args:
+        algorithm: The name of the algorithm.
+        problem: The name of the problem.
+        clients: The number N of clients.
+        phase_one: The number T₀ of steps of Phase I, which come first.
+        arm: The arm x_t that is pulled at each step t, int64.
+        reward: The reward of the pull, float64.
+        regret: The instantaneous regret f(x*) − f(x_t), with the mean reward f and the best arm x*, float64.
+        up: The number of scalars that all clients send to the server at the step, int64.
+        down: The number of scalars that the server sends to all clients at the step, int64.
+        sync: Whether the step ends with a synchronisation, bool.
+        notes: Further arrays of the shape (S, steps), by the name of the note that the learner made.
 
     Raises:
         TypeError: A field is of another kind.
@@ -66,47 +79,53 @@ class Trace:
         )
 
     def _entries(self) -> dict[str, Any]:
-        """Return every field but the notes by its name, and every note by the name that it has in a file."""
+        """Return all fields but the notes by their names, and every note by the name that it has in a file."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
         return named | {_NOTE + name: values for name, values in self.notes.items()}
 
     @property
     def cumulative_regret(self) -> Tensor:
-        """The cumulative regret R_t, Phase I included, (S, steps)."""
+        """The cumulative regret R_t at each step t, the sum of all regrets so far, Phase I included, (S, steps)."""
         return self.regret.cumsum(1)
 
     @property
     def communication(self) -> Tensor:
-        """The cumulative communication C_t: all scalars sent until step t, Phase I included, (S, steps)."""
+        """The cumulative communication C_t: the scalars sent up and down until step t, Phase I included, (S, steps)."""
         return (self.up + self.down).cumsum(1)
 
     @property
     def failed_fits(self) -> Tensor:
-        """The number of synchronisations in each run that were followed by a failed fit, (S,) int64.
+        """The number of synchronisations in each of S runs after which the model could not be fitted again, (S,) int64.
 
-        The note ``kept_fit`` says at each step whether the learner had to keep an earlier fit, because the last one
-        failed. A trace without this note has 0. A fit after the last step does not count, because no pull follows it.
+        The note ``kept_fit`` of the learner says at each step whether it still used an earlier fit, because the last
+        one failed. A trace without this note has 0. A synchronisation at the last step does not count, because no pull
+        follows it.
         """
         kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
         return (self.sync[:, :-1] & kept[:, 1:]).sum(1)
 
     def first(self, runs: int) -> "Trace":
-        """Return the trace of the first ``runs`` runs."""
+        """Return the trace of the first ``runs`` runs.
+
+        Raises:
+            ValueError: ``runs`` is below 1 or above the number of runs of this trace.
+            TypeError: ``runs`` is not a whole number.
+        """
         available = len(self.arm)
         return self.part(slice(count("runs", runs, f"available are {available}", most=available)))
 
     def part(self, runs: slice) -> "Trace":
-        """Return the trace of the runs in the slice ``runs``."""
+        """Return the trace of those runs that the slice ``runs`` selects."""
         arrays: dict[str, Any] = {name: getattr(self, name)[runs] for name in _ARRAYS}
         return replace(self, **arrays, notes={name: values[runs] for name, values in self.notes.items()})
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":
-        """Return one trace with the runs of several traces of the same experiment, in their order.
+        """Return one trace with the runs of several ``traces`` of the same experiment, in their order.
 
         Raises:
-            ValueError: There is no trace, or the traces differ in a name, in N, in T₀, in the number of steps or in the
-                names of their notes.
+            ValueError: There is no trace, or the traces differ in a name, in the number of clients, in the length of
+                Phase I, in the number of steps or in the names of their notes.
         """
         require(len(traces) >= 1, "traces", traces, "give at least one trace")
         kinds = {
@@ -120,13 +139,18 @@ class Trace:
         return replace(traces[0], **whole, notes=notes)
 
     def to_frame(self) -> Any:
-        """Return a pandas frame with a row for each run.
+        """Return a pandas frame with a row for each run and the results of the run as columns.
 
-        Its columns are the final cumulative ``regret``; ``late_regret``, the mean regret of a step in the last tenth of
-        the steps; ``misses_best``, whether the best arm is never pulled in that tenth; ``scalars``, all scalars sent;
-        ``scalars_phase_two`` and ``scalars_late``, those of Phase II and those of its second half;
-        ``synchronisations``, their number; and `failed_fits`. The last tenth of n steps is ⌈n/10⌉ steps. Further
-        columns are ``problem``, ``algorithm`` and ``run``, the position of the run.
+        Returns:
+            A frame with ``problem``, ``algorithm`` and ``run`` (the position of the run, from 0), and the columns
+
+            - ``regret``: the final cumulative regret, Phase I included;
+            - ``late_regret``: the mean regret of a step in the last tenth of the steps, which is ⌈n/10⌉ of n steps;
+            - ``misses_best``: whether no step of this tenth pulls a best arm;
+            - ``scalars``: the number of all scalars sent;
+            - ``scalars_phase_two`` and ``scalars_late``: those sent in Phase II, and in the second half of Phase II;
+            - ``synchronisations``: the number of synchronisations;
+            - ``failed_fits``: the number of them after which the model could not be fitted again.
         """
         import pandas
 
@@ -150,6 +174,7 @@ class Trace:
         """Write the trace to the ``.npz`` file ``path``; an older file stays whole until the new one is complete.
 
         Raises:
+            ValueError: ``path`` is a folder, or its links lead in a circle.
             OSError: The file cannot be written.
         """
         entries = self._entries()

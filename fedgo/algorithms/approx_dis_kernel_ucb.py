@@ -1,12 +1,15 @@
-"""ApproxDisKernelUCB: kernel UCB on Nyström features (Li, H. Wang, M. Wang and H. Wang, NeurIPS 2022,
-https://arxiv.org/abs/2206.04835).
+"""ApproxDisKernelUCB: kernel UCB on Nyström features.
 
-With the RBF kernel k, a dictionary Z of arms, φ(x) = K_ZZ^{-1/2}k_Z(x) and A = λI + Σ_s φ_sφ_sᵀ, the index of an arm is
-φᵀA⁻¹Σ_s φ_s y_s + √v with v = β·[(k(x, x) − φᵀφ)/λ + φᵀA⁻¹φ]. We call the bracket the variance of the arm. A client
-triggers a synchronisation when the variances that the arms of its own pulls had at the last synchronisation add up to
-more than γ. Then every client draws each of its data for the dictionary with probability min(1, q̄·variance) and sends
-what it drew, the server broadcasts the dictionary, the clients send their statistics in its features, and the server
-sends the sums.
+The algorithm is that of Li, H. Wang, M. Wang and H. Wang, NeurIPS 2022, https://arxiv.org/abs/2206.04835.
+
+k is the RBF kernel, Z a dictionary of some of the K arms, φ(x) = K_ZZ^{-1/2}k_Z(x) the feature vector of an arm x, and
+A = λI + Σ_s φ_sφ_sᵀ the matrix of all pulls s with rewards y_s. The index of an arm is φᵀA⁻¹Σ_s φ_s y_s + √v with v =
+β·[(k(x, x) − φᵀφ)/λ + φᵀA⁻¹φ]. We call the bracket the variance of the arm.
+
+A client triggers a synchronisation when the sum, over its own pulls since the last one, of the variances that their
+arms had right after that synchronisation exceeds the threshold γ. Then every client draws each of its data for the
+dictionary with probability min(1, q̄·variance) and sends what it drew, the server broadcasts the dictionary, the
+clients send their statistics in its features, and the server sends the sums.
 """
 
 import math
@@ -27,7 +30,7 @@ from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
 from fedgo.trace import Trace
 
-_JITTER = 1e-10  # relative to k(x, x) = 1, against arms that nearly coincide
+_JITTER = 1e-10  # added to the diagonal of K_ZZ (k(x, x) = 1), because nearly equal arms make it singular
 
 
 @on_cpu
@@ -39,23 +42,23 @@ def approx_dis_kernel_ucb(
     lengthscale: float = 1.0,
     oversampling: float = 10.0,
 ) -> Trace:
-    """Play ``steps`` steps of ApproxDisKernelUCB, which models the reward by a kernel on a sampled dictionary of arms.
+    """Play ApproxDisKernelUCB, which models the mean reward by a kernel on a sampled dictionary of arms.
 
-    An arm that was pulled n times has a variance of about 1/n. With q̄ near 1 it is absent from about one of three
-    redrawn dictionaries, and looks as if it was never pulled until the next one; the theory of the paper wants q̄ well
-    above 1.
+    An arm that was pulled n times has a variance of about 1/n. With the factor q̄ near 1 it is absent from about one of
+    three redrawn dictionaries, and looks as if it was never pulled until the next one; the theory of the paper wants q̄
+    well above 1.
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps.
-        settings: λ, β, the form of the messages, and as γ the threshold on the sum of variances since the last
-            synchronisation.
-        lengthscale: The length scale ℓ of the kernel.
-        oversampling: The factor q̄ of the probability with which a datum enters the dictionary.
+        settings: The regularisation λ, the squared weight β of the confidence width, the form of the messages, and as γ
+            the threshold on a client's sum of variances since the last synchronisation.
+        lengthscale: The length scale ℓ of the RBF kernel.
+        oversampling: The factor q̄ of the probability min(1, q̄·variance) with which a datum enters the dictionary.
 
     Returns:
-        The trace, without a Phase I.
+        The trace of ``steps`` steps, without a Phase I.
 
     Raises:
         ValueError: An argument is out of range.
@@ -73,10 +76,13 @@ def approx_dis_kernel_ucb(
 class KernelState(NamedTuple):
     """What the N clients of ApproxDisKernelUCB know in each of S runs, about K arms.
 
-    ``posterior`` is that of the rewards in the features φ of the dictionary. ``rest`` (S, N, K) is (k(x, x) − φᵀφ)/λ,
-    the variance that these features leave out. ``own`` (S, N, K) holds the counts and sums of all the client's own
-    pulls. ``before`` (S, N, K) is the variance of each arm right after the last synchronisation. ``spent`` (S, N) is
-    the sum of these variances over the client's pulls since then, and ``fresh`` (S, N) the number of these pulls.
+    Args:
+        posterior: The mean (S, N, K) and covariance (S, N, K, K) of the rewards in the features φ of the dictionary.
+        rest: The variance (k(x, x) − φᵀφ)/λ of each arm x that these features leave out, (S, N, K).
+        before: The variance of each arm right after the last synchronisation, (S, N, K).
+        own: The counts and sums of all pulls of each client itself, (S, N, K).
+        spent: The sum of the variances in ``before`` over the client's pulls since the last synchronisation, (S, N).
+        fresh: The number of these pulls, (S, N).
     """
 
     posterior: Posterior
@@ -89,10 +95,17 @@ class KernelState(NamedTuple):
 
 @dataclass(frozen=True)
 class NystroemKernel:
-    """N = ``learners`` clients with a Nyström approximation of a kernel on the arms of ``problem``.
+    """N clients that model the rewards by a Nyström approximation of a kernel: the learner of ApproxDisKernelUCB.
 
-    ``kernel`` (S, K, K) is the kernel and ``oversampling`` is q̄. Before the first synchronisation the dictionary is
-    empty and all arms have the same index, so that each client's own order of ties decides.
+    Before the first synchronisation the dictionary is empty and all arms have the same index, so that each client's own
+    order of ties decides. There are S runs and K arms.
+
+    Args:
+        learners: The number N of clients.
+        problem: The problem with its arms.
+        kernel: The kernel of all pairs of arms, (S, K, K).
+        settings: The regularisation λ, the squared weight β, the threshold γ, and the form of the messages.
+        oversampling: The factor q̄ of the probability with which a datum enters the dictionary.
     """
 
     learners: int
@@ -102,7 +115,7 @@ class NystroemKernel:
     oversampling: float
 
     def begin(self) -> KernelState:
-        """Return the state without data and with an empty dictionary, where each mean is 0 and each variance 1/λ."""
+        """Return the state without data and with an empty dictionary: each arm has the mean 0 and the variance 1/λ."""
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
@@ -110,15 +123,26 @@ class NystroemKernel:
         return KernelState(posterior, prior, prior, own, spent=own.sums[..., 0], fresh=own.sums[..., 0])
 
     def index(self, state: KernelState) -> Tensor:
-        """Return the upper confidence bound of each arm, (S, N, K)."""
+        """Return the upper confidence bound mean + √(β·variance) of each of K arms for each of N clients, (S, N, K)."""
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
-        """Return whether the sum of variances since the last synchronisation exceeds γ with this pull, (S, N) bool."""
+        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N), (S, N) bool.
+
+        It does if the sum of the variances, at the last synchronisation, of the arms that it has pulled since then
+        exceeds γ. The sum includes this pull.
+        """
         return state.spent + _of_arm(state.before, arm) > self.settings.gamma
 
     def learn(self, state: KernelState, arm: Tensor, reward: Tensor, turn: Tensor) -> KernelState:
-        """Return the state after the pull, in the features of the current dictionary."""
+        """Return the state after one pull of each client with ``turn`` 1, in the features of the current dictionary.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each of N clients pulls in each of S runs, (S, N) int64.
+            reward: The rewards that they observe, (S, N).
+            turn: 1 for the clients that make this pull and 0 for the others, (S, N) float64.
+        """
         return state._replace(
             posterior=state.posterior.absorb(arm, reward, turn),
             own=state.own.record(arm, reward, turn),
@@ -127,9 +151,11 @@ class NystroemKernel:
         )
 
     def synchronise(self, state: KernelState, star: Star, when: When) -> KernelState:
-        """Return the state after the runs ``when.run`` drew a new dictionary and sent their statistics in its features.
+        """Return the state after the runs ``when.run`` drew new dictionaries and shared the statistics in their
+        features.
 
-        Each datum is drawn with the variance of its arm before the synchronisation.
+        Each client draws its data with the variances that its arms have before the synchronisation. The four messages
+        are counted by ``star`` at the steps ``when.step``.
         """
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
@@ -137,9 +163,10 @@ class NystroemKernel:
         return place(state, when.run, self._refit(drawn.any(1), own, when.run))
 
     def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
-        """Return which arms each client draws for the dictionary, (R, N, K) bool.
+        """Return which of K arms each of N clients draws for the dictionary in each of R runs, (R, N, K) bool.
 
-        A client draws each of its ``own`` data with probability min(1, q̄·``variance``).
+        A client draws each of its ``own`` data (R, N, K), with the ``variance`` (R, N, K) of its arm, with probability
+        min(1, q̄·variance). The random numbers depend on the run and the step in ``when``.
         """
         chance = (self.oversampling * variance).clamp(0, 1)
         missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if none of its n data is drawn
@@ -150,15 +177,23 @@ class NystroemKernel:
         return uniform_draws(sources, *missed.shape[1:]) < 1 - missed
 
     def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
-        """Book the four messages of a synchronisation.
+        """Count the scalars of the four messages of a synchronisation of R runs.
 
         The clients send the arms that they drew, the server sends the dictionary, the clients send their statistics in
         its features, and the server sends the sums of these.
+
+        Args:
+            drawn: Which of K arms each of N clients drew, (R, N, K) bool.
+            own: The counts and sums of all pulls of each client, (R, N, K).
+            fresh: The number of each client's pulls since the last synchronisation, (R, N).
+            star: The network that counts the scalars.
+            when: The R runs and the step of each.
         """
         d_x, arms = self.problem.arms.shape[-1], own.counts.shape[-1]
         dictionary = drawn.any(1)
         members = dictionary.sum(1)
-        # who is sent only the news as counts must have been sent all older ones, so that the form cannot change
+        # As counts only the new pulls are sent. The receiver must know all older ones from earlier messages in this
+        # form. Therefore a form that may change from one message to the next is counted as counts too.
         encoding = "counts" if names_arms(self.settings.encoding) else self.settings.encoding
         datum = 1 if encoding == "counts" else d_x
         star.collect(Message(drawn, datum * drawn.sum(2)), when)
@@ -170,8 +205,15 @@ class NystroemKernel:
         star.broadcast(Message(total, down), when)
 
     def _refit(self, dictionary: Tensor, own: Tally, run: Tensor) -> KernelState:
-        """Return the state of R runs after a synchronisation, with the new ``dictionary`` (R, K) and the clients'
-        ``own`` data (R, N, K).
+        """Return the state of R runs after a synchronisation.
+
+        Args:
+            dictionary: Which of K arms are in the new dictionary, (R, K) bool.
+            own: The counts and sums of all pulls of each of N clients, (R, N, K).
+            run: The numbers of the runs, (R,) int64.
+
+        Returns:
+            A state in which the clients share the posterior and the variances, with a client axis of length 1.
         """
         kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
@@ -184,9 +226,15 @@ class NystroemKernel:
 
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
-    """Return the RBF kernel k(x, x') = exp(−|x − x'|²/(2ℓ²)) for all pairs of the ``arms`` (..., K, d_x), (..., K, K).
+    """Return the RBF kernel k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs of arms, (..., K, K).
 
-    ``lengthscale`` is ℓ > 0.
+    Args:
+        arms: The features of K arms, (..., K, d_x).
+        lengthscale: The length scale ℓ > 0.
+
+    Raises:
+        ValueError: The length scale is not positive and finite.
+        TypeError: The length scale is not a number.
     """
     number("lengthscale", lengthscale, "give a positive length scale ℓ", above=0)
     difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
@@ -194,11 +242,14 @@ def rbf(arms: Tensor, lengthscale: float) -> Tensor:
 
 
 def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
-    """Return the Nyström features φ of all arms as rows, (..., K, K), so that φφᵀ = K_XZ K_ZZ⁻¹ K_ZX for a dictionary
-    Z.
+    """Return the Nyström features φ of K arms as rows, (..., K, K), for a dictionary Z of arms.
 
-    ``kernel`` (..., K, K) is the kernel, and ``dictionary`` (..., K) is 1 for the arms in Z and 0 for the others. The
-    columns of arms outside Z are 0. With all arms in Z, φφᵀ is the kernel.
+    They have φφᵀ = K_XZ K_ZZ⁻¹ K_ZX. K_XZ are the columns of the kernel that belong to the arms in Z, and K_ZZ the rows
+    of these. The columns of φ for arms outside Z are 0. With all arms in Z, φφᵀ is the kernel.
+
+    Args:
+        kernel: The kernel of all pairs of arms, (..., K, K).
+        dictionary: 1 for the arms in Z and 0 for the others, (..., K) float64.
     """
     inside = kernel * dictionary.unsqueeze(-1) * dictionary.unsqueeze(-2)
     inside.diagonal(dim1=-2, dim2=-1).add_(1 - dictionary + _JITTER)
@@ -208,10 +259,10 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: KernelState) -> Tensor:
-    """Return each arm's variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ for each client, (S, N, K)."""
+    """Return the variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ of each of K arms x for each of N clients, (S, N, K)."""
     return state.posterior.variance + state.rest
 
 
 def _of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) for each ``arm`` (...)."""
+    """Return the entry of ``values`` (..., K) at each ``arm`` (...) int64, (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

@@ -1,9 +1,10 @@
-"""Controls that the paper does not have: uniform play, UCB1 with counts shared at once, and kernel UCB on all data.
+"""Controls that the paper does not have: uniform play, UCB1 with shared counts, and kernel UCB on all data.
 
 UCB1 pulls the arm with the largest mean + √(2β ln t/n) after n of t pulls (Auer, Cesa-Bianchi and Fischer, Machine
-Learning 2002, https://doi.org/10.1023/A:1013689704352). Kernel UCB pulls the arm with the largest mean +
+Learning 2002, https://doi.org/10.1023/A:1013689704352). Kernel UCB pulls the arm x with the largest mean +
 √β‖φ(x)‖_{Σ⁻¹}, with the mean and the width of kernel ridge regression on features φ of the RBF kernel (Valko et al.,
-UAI 2013, https://arxiv.org/abs/1309.6869). Their states are those of `fedgo.phase_two`.
+UAI 2013, https://arxiv.org/abs/1309.6869). Both share all data after every pull, with the learner
+`fedgo.algorithms.go_ucb.Immediate`.
 """
 
 import torch
@@ -22,7 +23,20 @@ from fedgo.trace import Trace
 
 @on_cpu
 def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
-    """Play a uniformly drawn arm at each of ``steps`` steps, and send nothing; N is ``clients``."""
+    """Play arms that are drawn uniformly at random, without any communication.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients, which is written into the trace.
+        steps: The number of steps.
+
+    Returns:
+        The trace of ``steps`` steps, without a Phase I.
+
+    Raises:
+        ValueError: ``clients`` or ``steps`` is below 1.
+        TypeError: An argument is of another kind.
+    """
     require_run(problem, clients, steps)
     arm, reward, ledger = explore(problem, steps, "uniform")
     regret, sync = problem.regret(arm), torch.zeros_like(arm, dtype=torch.bool)
@@ -31,18 +45,33 @@ def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
 
 @on_cpu
 def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """Play ``steps`` steps of UCB1 on counts and sums that all N = ``clients`` clients share after every pull.
+    """Play UCB1 on the counts and sums of rewards of each arm, which all clients share after every pull.
 
-    It ignores the features. The index of an arm is its mean reward plus √(2β ln t/n), with the β of ``settings``; β = 1
-    is UCB1 for rewards in [0, 1]. A pull is sent as the number of its arm and its reward: 2 scalars up and 2N down.
+    The features of the arms are not used. After n of t pulls, the index of an arm is its mean reward plus √(2β ln t/n);
+    β = 1 is UCB1 for rewards in [0, 1]. An arm that was never pulled comes first. A pull is sent as the number of its
+    arm and its reward: 2 scalars up, and 2 scalars down to each of the N clients.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number of steps.
+        settings: β; the other settings do not change the choices.
+
+    Returns:
+        The trace of ``steps`` steps, without a Phase I.
+
+    Raises:
+        ValueError: ``clients`` or ``steps`` is below 1, or λ is so small that rounding would decide.
+        TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
     runs, arms = problem.means.shape
-    apart = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)  # a feature for each arm
+    # each arm has a feature of its own
+    apart = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)
     offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
     def ucb1(posterior: Estimates, data: Tally) -> Tensor:
-        """Return the index of each arm, which is infinite for arms that were never pulled."""
+        """Return the UCB1 index of each of K arms, (S, 1, K), from all pulls; it is ∞ for arms without a pull."""
         pulls = data.counts.clamp(min=1)
         t = data.counts.sum(-1, keepdim=True).clamp(min=1)
         index = data.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
@@ -56,11 +85,27 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
 def exact_kernel_ucb(
     problem: Problem, clients: int, steps: int, settings: Settings, lengthscale: float = 1.0
 ) -> Trace:
-    """Play ``steps`` steps of kernel UCB with the RBF kernel on all data, which are synchronised after every pull.
+    """Play kernel UCB with the RBF kernel on all data, which all clients share after every pull.
 
-    ``settings`` has λ and β, and ``lengthscale`` is that of the kernel. A pull costs d_x + 1 scalars up, or fewer
-    if the form of the messages allows it, and N = ``clients`` times as many down. Any factor Φ of the kernel ΦΦᵀ serves
-    as features; we use the symmetric eigendecomposition, which also works for arms that are nearly equal.
+    The index of an arm is the mean of kernel ridge regression plus √β widths. Any matrix Φ with ΦΦᵀ equal to the kernel
+    of all pairs of arms serves as features; it comes from the symmetric eigendecomposition, which also works for arms
+    that are nearly equal.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number of steps.
+        settings: The regularisation λ, the squared weight β of the width, and the form of the messages. A pull costs
+            d_x + 1 scalars up, for arms with d_x features, or fewer if this form allows it; and as many down to each of
+            the N clients. γ is not used.
+        lengthscale: The length scale of the kernel.
+
+    Returns:
+        The trace of ``steps`` steps, without a Phase I.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
     require_prior(1.0, settings.lam)

@@ -1,8 +1,10 @@
 """DisLinUCB: LinUCB on the arms themselves (Wang, Hu, Chen and Wang, ICLR 2020, https://arxiv.org/abs/1904.06309).
 
-With A = λI + Σ xxᵀ, b = Σ xy and θ = A⁻¹b, the index of an arm is xᵀθ + √β‖x‖_{A⁻¹}. Client i triggers a
-synchronisation when n_i·ln(det A_i/det(A_i − ΔA_i)) > γ, with its n_i pulls and its ΔA_i since the last one. This costs
-2N(d_x² + d_x) scalars. The learners are those of `fedgo.phase_two`, with the arms as features.
+With A = λI + Σ xxᵀ and b = Σ xy over the pulled arms x (d_x features) and their rewards y, and with θ = A⁻¹b, the index
+of an arm is xᵀθ + √β‖x‖_{A⁻¹}. Client i triggers a synchronisation when n_i·ln(det A_i/det(A_i − ΔA_i)) > γ, where n_i
+is the number of its pulls since the last synchronisation and ΔA_i their part of its A_i. In the dense form a
+synchronisation of N clients costs 2N(d_x² + d_x) scalars. The learners are those of `fedgo.phase_two`, with the arms as
+features.
 """
 
 import torch
@@ -17,7 +19,26 @@ from fedgo.trace import Trace
 
 @on_cpu
 def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
-    """Play ``steps`` steps of DisLinUCB with N = ``clients`` clients and the λ, β and γ of ``settings``."""
+    """Play DisLinUCB, which fits a linear model of the reward on the features of the arms.
+
+    The clients synchronise when the number of a client's pulls since the last synchronisation, times the log-ratio of
+    the determinants of its matrix with and without them, exceeds the threshold γ.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number of steps.
+        settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
+            the messages.
+
+    Returns:
+        The trace of ``steps`` steps, without a Phase I.
+
+    Raises:
+        ValueError: ``clients`` or ``steps`` is below 1, or the arms are so large, or λ so small, that rounding would
+            decide.
+        TypeError: An argument is of another kind.
+    """
     require_run(problem, clients, steps, settings)
     arms = problem.arms.unsqueeze(1)
     d_x = arms.shape[-1]

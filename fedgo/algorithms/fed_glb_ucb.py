@@ -1,9 +1,13 @@
 """Fed-GLB-UCB: a generalised linear model E[y] = μ(xᵀθ) (Li and Wang, NeurIPS 2022, https://arxiv.org/abs/2202.01087).
 
-With A = λI + Σ xxᵀ the index of an arm is xᵀA⁻¹b + √β‖x‖_{A⁻¹}. After a pull a client takes an online Newton step
-θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where c_μ ≤ μ', and adds x·xᵀθ to b, with the θ before the step. On the same event as
-DisLinUCB all clients send ΔA, they fit θ to all data by accelerated gradient descent (2N d_x scalars for each round)
-until the regularised loss per datum is within 1/(Nt)² of its minimum after t steps, and the server sends A,
+y is the reward of an arm x with d_x features, μ the link function, and θ the parameter. With A = λI + Σ xxᵀ over the
+pulls that a client knows, the index of an arm is xᵀA⁻¹b + √β‖x‖_{A⁻¹}. After a pull a client takes an online Newton
+step θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where c_μ is a lower bound on the slope μ', and adds x·xᵀθ to b, with the θ before
+the step.
+
+The event that triggers a synchronisation is that of DisLinUCB (`fedgo.algorithms.dis_lin_ucb`). Then all N clients send
+their new part ΔA of A. They fit θ to all data by accelerated gradient descent, which costs 2N d_x scalars for each
+round, until the regularised loss per datum is within 1/(Nt)² of its minimum after t steps. At last the server sends A,
 b = (A − λI)θ and θ.
 """
 
@@ -25,13 +29,14 @@ from fedgo.simulation import simulate
 from fedgo.star import Ask, Message, Star, When, answer
 from fedgo.trace import Trace
 
-MOST_ROUNDS = 50_000  # of one fit; reaching it is an error, not a silent stop
+MOST_ROUNDS = 50_000  # of gradient descent in one fit; a fit that needs more raises an error
 
 
 class Link(NamedTuple):
-    """A link function μ = ``mean`` with bounds ``least`` ≤ μ' ≤ ``most`` on its slope.
+    """A link function μ, which maps xᵀθ to the mean reward of the arm x, with bounds on its slope μ'.
 
-    The Newton step uses the lower bound c_μ, and the descent the upper one.
+    ``mean`` is μ, a function of a tensor. ``least`` is a lower bound c_μ on μ', which the Newton step uses, and
+    ``most`` an upper bound, which gives the step size of the gradient descent.
     """
 
     mean: Callable[[Tensor], Tensor]
@@ -53,20 +58,21 @@ def fed_glb_ucb(
     settings: Settings,
     link: Literal["identity", "logistic"] = "identity",
 ) -> Trace:
-    """Play ``steps`` steps of Fed-GLB-UCB, which fits a generalised linear model to all rewards.
+    """Play Fed-GLB-UCB, which fits a generalised linear model to the rewards of all clients.
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps.
-        settings: λ, β, γ and the form of the messages.
-        link: The name of the link function μ in `LINKS`.
+        settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
+            the messages.
+        link: The name of the link function μ, "identity" or "logistic".
 
     Returns:
-        The trace, without a Phase I.
+        The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range, or the arms are so large, or λ so small, that rounding would decide.
         TypeError: An argument is of another kind.
         ArithmeticError: A fit did not reach its tolerance.
     """
@@ -75,16 +81,22 @@ def fed_glb_ucb(
     require(link in LINKS, "link", link, f"choose one of {tuple(LINKS)}")
     learner = GeneralisedLinear(clients, problem.arms, settings, LINKS[link])
     nothing = Exploration.nothing(len(problem.runs))
-    # fits of many runs at once take as long as the fit of one
+    # runs wait for each other, because the fits of many runs at once take as long as the fit of one
     return simulate("Fed-GLB-UCB", problem, learner, nothing, clients, steps, together=True)
 
 
 class LinkState(NamedTuple):
-    """What the N clients and the server of Fed-GLB-UCB know in each of S runs.
+    """What the N clients and the server of Fed-GLB-UCB know in each of S runs, about K arms with d_x features.
 
-    A client has ``inverse`` A⁻¹ (S, N, d_x, d_x), ``b`` and ``theta`` θ (S, N, d_x), the counts and sums ``own`` (S, N,
-    K) of all its pulls, the counts ``fresh`` (S, N, K) of its pulls since the last synchronisation, and their log-ratio
-    ``gain`` (S, N). The server has ``gram`` A (S, d_x, d_x) and ``fitted`` θ (S, d_x), from which its next fit starts.
+    Args:
+        inverse: The inverse A⁻¹ of each client's matrix A = λI + Σ xxᵀ, (S, N, d_x, d_x).
+        b: Each client's sum b of x·xᵀθ, (S, N, d_x).
+        theta: Each client's parameter θ, (S, N, d_x).
+        own: The counts and sums of rewards of all pulls of each client itself, (S, N, K).
+        fresh: The counts of each client's pulls since the last synchronisation, (S, N, K).
+        gain: The log-ratio ln(det A/det(A − ΔA)) of each client, with the part ΔA of these pulls, (S, N).
+        gram: The server's matrix A, of all pulls up to the last synchronisation, (S, d_x, d_x).
+        fitted: The θ of the server's last fit, from which its next fit starts, (S, d_x).
     """
 
     inverse: Tensor
@@ -99,9 +111,13 @@ class LinkState(NamedTuple):
 
 @dataclass(frozen=True)
 class GeneralisedLinear:
-    """N = ``learners`` clients with a generalised linear model each, of the rewards of ``arms`` (S, K, d_x).
+    """N clients with a generalised linear model each: the learner of Fed-GLB-UCB.
 
-    ``settings`` has λ, β, γ and the form of the messages, and ``link`` is the link function.
+    Args:
+        learners: The number N of clients.
+        arms: The features of K arms in each of S runs, (S, K, d_x).
+        settings: The regularisation λ, the squared weight β, the threshold γ, and the form of the messages.
+        link: The link function μ with the bounds on its slope.
     """
 
     learners: int
@@ -110,7 +126,7 @@ class GeneralisedLinear:
     link: Link
 
     def begin(self) -> LinkState:
-        """Return the state without data, with A = λI and b = θ = 0."""
+        """Return the state without data, where every matrix A is λI and the vectors b and θ are 0."""
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
         inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
@@ -121,9 +137,9 @@ class GeneralisedLinear:
         return LinkState(inverse, vector, vector, own, own.counts, gain, gram, fitted)
 
     def index(self, state: LinkState) -> Tensor:
-        """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each arm, (S, N, K).
+        """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients, (S, N, K).
 
-        μ increases, so that the arm with the largest index also has the largest optimistic reward.
+        The link function μ increases, so that the arm with the largest index also has the largest optimistic reward.
         """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
@@ -131,13 +147,24 @@ class GeneralisedLinear:
         return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: LinkState, arm: Tensor) -> Tensor:
-        """Return whether the event of DisLinUCB fires after each client pulls its ``arm`` (S, N), (S, N) bool."""
+        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N), (S, N) bool.
+
+        It does if the number of its pulls since the last synchronisation, times their log-ratio ln(det A/det(A − ΔA)),
+        exceeds the threshold γ; both include this pull.
+        """
         _, variance = self._pulled(state, arm)
         pulls = state.fresh.sum(-1) + 1
         return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: LinkState, arm: Tensor, reward: Tensor, turn: Tensor) -> LinkState:
-        """Return the state after the pulls of the clients with ``turn`` 1, which change A, b and θ."""
+        """Return the state after one pull of each client with ``turn`` 1, which changes its A, b and θ.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each of N clients pulls in each of S runs, (S, N) int64.
+            reward: The rewards that they observe, (S, N).
+            turn: 1 for the clients that make this pull and 0 for the others, (S, N) float64.
+        """
         x, variance = self._pulled(state, arm)
         predicted = (x * state.theta).sum(-1)
         seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + variance).sqrt().unsqueeze(-1)
@@ -155,9 +182,15 @@ class GeneralisedLinear:
         )
 
     def synchronise(self, state: LinkState, star: Star, when: When) -> LinkState:
-        """Return the state after the runs ``when.run`` sent ΔA, fitted θ over ``star``, and received A, b and θ.
+        """Return the state after the clients of some runs sent ΔA, fitted θ together, and received A, b and θ.
 
-        With a form of messages that names arms, the clients send counts and sums instead, and the server fits alone.
+        If the form of the messages is "counts" or "cheapest", the clients send the counts and sums of their new pulls
+        instead of ΔA, and the server fits θ alone.
+
+        Args:
+            state: The state of all S runs before the synchronisation.
+            star: The network by which the messages travel, which counts their scalars.
+            when: The numbers of the R runs that synchronise, and the step of each at which the scalars are counted.
         """
         run = when.run
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
@@ -178,41 +211,56 @@ class GeneralisedLinear:
         return place(state, run, common)
 
     def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features x (S, N, d_x) of each ``arm`` (S, N), and ‖x‖²_{A⁻¹} (S, N)."""
+        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N), and its squared width ‖x‖²_{A⁻¹}
+        (S, N).
+        """
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
     def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
-        """Return the θ (R, d_x) that minimises the regularised loss per datum to within 1/(Nt)².
+        """Return the θ (R, d_x) that minimises the regularised loss per datum of R runs to within 1/(Nt)².
 
-        The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2] with m' = μ, over the t data of all clients.
+        The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2], over the t data of all N clients, with the arm x_s and
+        the reward y_s of the pull s, and an antiderivative m of the link function μ.
 
         Args:
-            own: The data of each client, (R, N, K).
-            gram: A, (R, d_x, d_x).
-            theta: Where the descent starts, (R, d_x).
-            ask: Returns, for some of the runs, how a point is sent to the clients and their gradients come back.
-            when: The runs and the step at which the scalars are booked.
+            own: The counts and sums of rewards of the pulls of each client, (R, N, K).
+            gram: A = λI + Σ_s x_s x_sᵀ, (R, d_x, d_x).
+            theta: The point at which the descent starts, (R, d_x).
+            ask: A function that returns, for some of the runs, how a point is sent to the clients and their gradients
+                come back.
+            when: The runs, and the step of each at which the scalars are counted.
+
+        Raises:
+            ArithmeticError: A fit did not reach its tolerance.
         """
         lam, total = self.settings.lam, own.summed()
         pulls = total.counts.sum(-1, keepdim=True)
-        target = (
-            1 / (self.learners * pulls).square()
-        )  # every step so far was the pull of a client: t is their number
+        # t is the number of all pulls so far, because every step is the pull of one client
+        target = 1 / (self.learners * pulls).square()
         size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
 
         def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
-            """Return the gradient of the loss in the runs ``left`` (n,), as a function of points (n, d_x)."""
+            """Return a function that maps points (n, d_x) to the gradients (n, d_x) of the loss in the n runs ``left``
+            (n,).
+            """
             exchange = ask(When(when.run[left], when.step[left]))
             arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
 
             def gradients(point: Tensor) -> Message[Tensor]:
-                """Return the message of the clients, t times the gradient at ``point`` of the loss without λ."""
+                """Return a message with the gradient (n, d_x) at ``point`` (n, d_x) of the loss without λ, summed over
+                all data.
+
+                This sum is t times the gradient of the loss per datum. The cost is the d_x scalars of one client's
+                gradient.
+                """
                 error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
                 return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
 
             def gradient(point: Tensor) -> Tensor:
-                """Return the gradient of the whole loss at ``point``, after one exchange."""
+                """Return the gradient (n, d_x) of the loss per datum at ``point`` (n, d_x), by one exchange with the
+                clients.
+                """
                 summed: Tensor = exchange(gradients, Message(point.unsqueeze(1), point.shape[-1]))
                 return torch.add(summed, point, alpha=lam) / n
 
@@ -225,15 +273,17 @@ class GeneralisedLinear:
 def nesterov(
     objective: Callable[[Tensor], Callable[[Tensor], Tensor]], start: Tensor, size: Tensor, small: Tensor
 ) -> Tensor:
-    """Minimise R functions h at once by Nesterov's accelerated descent, and return their minimisers (R, d).
+    """Minimise R functions h at once by Nesterov's accelerated gradient descent, and return their minimisers (R, d).
 
-    A step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s. If the
-    step points uphill, the momentum starts again with w = 1 (O'Donoghue and Candès 2015).
+    A step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s and a
+    number w that controls the momentum. If the step points uphill, the momentum starts again with w = 1 (O'Donoghue and
+    Candès 2015).
 
     Args:
-        objective: Returns ∇h of the functions with the given numbers, (n,); it is called again when some are finished.
-        start: Where the descent begins, (R, d).
-        size: The step size s, (R, 1).
+        objective: A function that returns ∇h, a function of points (n, d), of the functions h with the given numbers
+            (n,). It is called again whenever some functions are finished.
+        start: The points at which the descent begins, (R, d).
+        size: The step size s of each function, (R, 1).
         small: The value of |∇h|² at which a function is finished, (R,).
 
     Raises:

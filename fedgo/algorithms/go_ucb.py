@@ -1,6 +1,7 @@
 """Fed-GO-UCB and its two extremes (Li, Liu and Wang, ICLR 2024, https://arxiv.org/abs/2311.01695).
 
-Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀) around the oracle's ŵ₀:
+Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀) of the arms x, at the parameter ŵ₀ that the
+oracle of Phase I has fitted. A pull with reward y updates Σ and b as follows, and line 3 chooses the next arm:
 
     Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
 
@@ -33,27 +34,33 @@ from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
 Space = Literal["arms", "parameters"]
-_FITTED_AT_ONCE = 400  # private models: with fewer the calls cost more, with more the data leave the cache
+# Private models that are fitted at once: with fewer the calls cost more time, with more the data leave the cache.
+_FITTED_AT_ONCE = 400
 
 
 @on_cpu
 def fed_go_ucb(
     problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> Trace:
-    """Play Phase II of Fed-GO-UCB: N models around one ŵ₀, which synchronise when the event with threshold γ fires.
+    """Play Phase II of Fed-GO-UCB: N models around one ŵ₀, which synchronise when the event with threshold γ occurs.
+
+    The event of line 6 is that, at some client, the number of its pulls since the last synchronisation, times the
+    log-ratio ln(det Σ/det(Σ − ΔΣ)) of its matrix with and without them, exceeds γ.
 
     Args:
-        problem: S runs of a bandit problem.
-        start: Phase I on the same problem, a `shared_start`.
-        settings: λ, β, γ and the form of the messages.
+        problem: S runs of a bandit problem with K arms.
+        start: Phase I on the same problem with N clients, a `shared_start`.
+        settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
+            the messages.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
         space: "arms" computes with O(NK²) numbers, and "parameters" with O(K(N + d_w)), for many arms.
 
     Returns:
-        The trace of both phases, T₀ + NT steps.
+        The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, or an argument is out of range.
+        ValueError: The start does not fit the problem or the settings, ``argmax`` or ``space`` is unknown, or the
+            gradients are so large, or λ so small, that rounding would decide.
         TypeError: An argument is of another kind.
     """
     return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
@@ -62,7 +69,19 @@ def fed_go_ucb(
 def fed_go_learner(
     problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> EventTriggered:
-    """Return the N models of Fed-GO-UCB before Phase II, for `simulate`; the arguments are those of `fed_go_ucb`."""
+    """Return the N models of Fed-GO-UCB before Phase II, as a learner for `fedgo.simulation.simulate`.
+
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I on the same problem, a `shared_start`.
+        settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
+        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+        space: "arms" for a learner with K × K matrices, "parameters" for one for many arms.
+
+    Raises:
+        ValueError: The start does not fit the problem or the settings, or ``argmax`` or ``space`` is unknown.
+        TypeError: An argument is of another kind.
+    """
     _check(problem, start, settings)
     engines = {"arms": EventTriggered, "parameters": ParameterSpace}
     require(space in engines, "space", space, f"choose one of {tuple(engines)}")
@@ -71,9 +90,22 @@ def fed_go_learner(
 
 @on_cpu
 def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
-    """Play One-GO-UCB: one model that all clients share and that every pull updates at once.
+    """Play Phase II of One-GO-UCB: one model that all N clients share and that every pull updates at once.
 
-    A step costs (N + 1)(d_w² + d_w) scalars. γ is not used. The arguments are those of `fed_go_ucb`.
+    In the dense form a step costs (N + 1)(d_w² + d_w) scalars, for d_w parameters.
+
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I on the same problem, a `shared_start`.
+        settings: The regularisation λ, the squared radius β, and the form of the messages; γ is not used.
+        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+
+    Returns:
+        The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
+
+    Raises:
+        ValueError: The start does not fit the problem or the settings, or ``argmax`` is unknown.
+        TypeError: An argument is of another kind.
     """
     _check(problem, start, settings)
     learner = _linearised(Immediate, 1, problem, start, settings, argmax)
@@ -82,9 +114,20 @@ def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argma
 
 @on_cpu
 def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
-    """Play N-GO-UCB: N models that never communicate, each around its client's own ŵ₀, a `private_start`.
+    """Play Phase II of N-GO-UCB: N models that never communicate, each around the ŵ₀ of its own client.
 
-    γ is not used. The arguments are those of `fed_go_ucb`.
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I on the same problem, a `private_start`.
+        settings: The regularisation λ and the squared radius β; γ and the form of the messages are not used.
+        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+
+    Returns:
+        The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
+
+    Raises:
+        ValueError: The start does not fit the problem, or ``argmax`` is unknown.
+        TypeError: An argument is of another kind.
     """
     _check(problem, start, settings, shared=False)
     alone = Settings(settings.lam, settings.beta, float("inf"))
@@ -103,8 +146,23 @@ def private_start(
 ) -> Start:
     """Run Phase I of N-GO-UCB: each client fits its own ŵ₀ to its own share of the pulls, and nothing is sent.
 
-    The oracle of a client without data (T₀ < N) follows the Langevin noise alone from w = 0. The arguments are those of
-    `fedgo.phase_one.shared_start`.
+    If T₀ < N some clients have no data; their oracle follows the Langevin noise alone from w = 0.
+
+    Args:
+        problem: S runs of a bandit problem.
+        network: The parametric class F, with d_w parameters; its d_x has to be that of the arms.
+        clients: The number N of clients.
+        rounds: The number T of rounds of Phase II.
+        langevin: The settings of Algorithm 2, or None for the default ones.
+        length: The number T₀ of pulls of all clients together, or None for ⌈√(NT)⌉.
+
+    Returns:
+        The fitted parameters ŵ₀ (S, N, d_w), with the pulls.
+
+    Raises:
+        ValueError: An argument is out of range, the network's d_x is not that of the arms, the iterates diverge, or the
+            fits are no better than constants because the rewards are not of order 1.
+        TypeError: An argument is of another kind.
     """
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
@@ -124,32 +182,38 @@ def private_start(
 class Immediate(EventTriggered):
     """One model that all N clients share, and that every pull updates at once.
 
-    The client that pulled sends its ΔΣ and Δb, d_w² + d_w scalars, and all N clients receive Σ and b. This makes
-    (N + 1)(d_w² + d_w) scalars for each step. Algorithm 1 with γ = 0 makes the same choices and sends 2N(d_w² + d_w)
-    scalars, because there all N clients send. If ``datum`` is given, the pull itself is sent instead of its statistics:
-    ``datum`` scalars, or 2, the number of the arm and the reward, if the form of the messages allows it and it is less.
+    The client that pulled sends its ΔΣ and Δb, d_w² + d_w scalars in the dense form, and all N clients receive Σ and b.
+    This makes (N + 1)(d_w² + d_w) scalars for each step. Algorithm 1 with γ = 0 makes the same choices and sends
+    2N(d_w² + d_w) scalars, because there all N clients send. The fields are those of `fedgo.phase_two.EventTriggered`,
+    with M = 1 learner, and ``datum``. If ``datum`` is given, the pull itself may be sent instead of its statistics, at
+    a cost of ``datum`` scalars: always in the dense form, and in another form if this costs less than the statistics in
+    that form.
     """
 
     datum: int | None = None
 
     @cached_property
     def cost(self) -> Tensor:
-        """The number of scalars that the client sends after a pull."""
+        """The number of scalars that the client sends after a pull, a tensor with one int64."""
         cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
         if self.datum is None:
             return cost
         return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return True for each learner, in the shape of ``arm``, because every pull synchronises."""
+        """Return True for each learner, (S, 1) bool as ``arm`` (S, 1), because every pull synchronises."""
         return torch.ones_like(arm, dtype=torch.bool)
 
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
-        """Return 0 for each learner, because nothing is left to synchronise."""
+        """Return the log-ratio of ``state`` unchanged, which is 0, (S, 1), because nothing is left to synchronise."""
         return state.gain
 
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
-        """Charge one message up and N messages down; the shared model is up to date already."""
+        """Count the scalars of a synchronisation, and return ``state`` unchanged, because it is up to date already.
+
+        For each run in ``when`` one client sends a message to the server, and the server sends one to each of the N
+        clients.
+        """
         message = Message(None, self.cost)
         star.collect(message, when, senders=1)
         star.broadcast(message, when)
@@ -157,11 +221,22 @@ class Immediate(EventTriggered):
 
 
 def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:
-    """Raise an error if the start or the settings do not fit the problem."""
+    """Check that the start and the settings fit the problem.
+
+    Args:
+        problem: The problem of Phase II.
+        start: The result of Phase I.
+        settings: The parameters of Phase II.
+        shared: Whether Phase II needs one ŵ₀ for all clients; if not, it needs one for each.
+
+    Raises:
+        TypeError: An argument is of another kind.
+        ValueError: The start was made on another problem, for another form of messages, or has another number of ŵ₀.
+    """
     require_kind(isinstance(start, Start), "start", start, "give the Start that Phase I leaves")
     require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
-    # N-GO-UCB sends nothing in either phase, so that the form of the messages does not matter
+    # N-GO-UCB, which has a private start, sends nothing in either phase; the form of the messages does not matter
     start.require_for(problem, settings.encoding if shared else start.encoding, shared)
 
 
@@ -173,7 +248,19 @@ def _linearised(
     settings: Settings,
     argmax: Argmax,
 ) -> EventTriggered:
-    """Return M = ``learners`` learners of the class ``kind`` on the gradients at ŵ₀, with the offsets f_x(ŵ₀)."""
+    """Return learners for Phase II on the gradients of the network at ŵ₀.
+
+    Args:
+        kind: The class of the learners.
+        learners: The number M of learners in each of the S runs.
+        problem: The problem, with K arms x.
+        start: Phase I, with the network and its fitted parameter ŵ₀; f_x(ŵ₀) are the learners' offsets.
+        settings: The parameters of Phase II.
+        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+
+    Raises:
+        ValueError: ``argmax`` is unknown, or it is "ascent" and the parametric class is not a `fedgo.network.Network`.
+    """
     kinds = ("first-order", "ascent")
     require(argmax in kinds, "argmax", argmax, f"choose one of {kinds}")
     arms = problem.arms.unsqueeze(1)
@@ -188,6 +275,6 @@ def _linearised(
 
 
 def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
-    """Return the trace of ``learner`` after the Phase I of ``start``, for NT steps."""
+    """Return the trace of both phases: the Phase I of ``start``, and NT steps of ``learner`` (N clients, T rounds)."""
     learner = replace(learner, in_place=True)
     return simulate(name, problem, learner, start.exploration, start.clients, start.clients * start.rounds)

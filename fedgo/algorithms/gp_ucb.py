@@ -1,5 +1,6 @@
-"""GP-UCB with BoTorch's Gaussian process on the data of all clients, for comparison (Srinivas et al., ICML 2010,
-https://arxiv.org/abs/0912.3995).
+"""GP-UCB with BoTorch's Gaussian process on the data of all clients, for comparison.
+
+The algorithm is that of Srinivas et al., ICML 2010, https://arxiv.org/abs/0912.3995.
 """
 
 import torch
@@ -15,21 +16,22 @@ from fedgo.trace import Trace
 def gp_ucb(
     problem: Problem, clients: int, steps: int, beta: float, first: int = 10, refit: int = 25
 ) -> Trace:
-    """Play GP-UCB with BoTorch's SingleTaskGP on all data: the arm with the largest mean + √β·standard deviation.
+    """Play GP-UCB, which pulls the arm with the largest mean + √β·standard deviation of a Gaussian process on all data.
 
-    It is slow, because the Gaussian process conditions on each datum, and is meant for few runs and steps. A pull costs
-    d_x + 1 scalars up and N times as many down, as in `fedgo.algorithms.controls.exact_kernel_ucb`.
+    The process is BoTorch's SingleTaskGP. It is slow, because it is conditioned on each datum, and is meant for few
+    runs and steps. A pull costs d_x + 1 scalars up, for arms with d_x features, and as many down to each of the N
+    clients. While all rewards of a run so far are equal, its arms are drawn uniformly.
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps.
         beta: The squared weight β of the standard deviation.
-        first: The number of uniform pulls at the beginning.
+        first: The number of uniformly drawn pulls at the beginning.
         refit: The number of steps between two fits of the hyperparameters.
 
     Returns:
-        The trace, without a Phase I.
+        The trace of ``steps`` steps, without a Phase I.
 
     Raises:
         ValueError: An argument is out of range.
@@ -49,16 +51,16 @@ def gp_ucb(
     runs, d_x = len(problem.runs), problem.arms.shape[-1]
     tape = problem.tape(steps)
     low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
-    cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)  # as BoTorch's priors expect
-    pulled, reward, _ = explore(
-        problem, steps, "botorch"
-    )  # those after ``first`` are replaced by chosen ones
+    # BoTorch's priors expect inputs in [0, 1]
+    cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)
+    # all pulls are drawn uniformly here, and those after the first ones are replaced by chosen arms below
+    pulled, reward, _ = explore(problem, steps, "botorch")
     for run in range(runs):
         x, state = cube[run], None
         for t in range(first, steps):
             past = pulled[run, :t]
             if (reward[run, :t] == reward[run, 0]).all():
-                continue  # equal rewards have no scale, and the uniform pull stays
+                continue  # equal rewards cannot be standardised, so that the uniform pull stays
             model = SingleTaskGP(x[past], reward[run, :t, None], outcome_transform=Standardize(1))
             if state is None or (t - first) % refit == 0:
                 fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))

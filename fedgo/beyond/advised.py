@@ -1,8 +1,9 @@
-"""What this book advises to play: a warped Gaussian process in growing epochs, planned jointly, distinct arms first.
+"""The method that this book recommends: a warped Gaussian process that plans one growing epoch after the other.
 
-First T₀ distinct arms are pulled once. Then `surrogate_ucb` plays to the end of the same budget, ⌈√(NT)⌉ + NT. How
-boldly it plays follows from the budget NT and the number of arms K. The chapter "Should I use it?" says how
-the setting was chosen and what to expect of it.
+First T₀ distinct arms are pulled once each. Then `surrogate_ucb` plays until ⌈√(NT)⌉ + NT pulls have been made, the
+budget of the paper's method, with N clients and T rounds. In each epoch one plan for all clients decides the pulls. How
+strongly it prefers arms that nobody has pulled follows from the budget NT and the number K of arms. The chapter "Should
+I use it?" says how the setting was chosen and what to expect of it.
 """
 
 import math
@@ -26,56 +27,67 @@ _NUMBERS = ("kappa", "untried", "share", "few", "bold")
 
 @dataclass(frozen=True)
 class Advised:
-    """What to play: a model, and how boldly for a budget of NT pulls of K arms.
+    """A method to play: a surrogate, and how strongly it explores with a budget of NT pulls of K arms.
 
-    If K ≤ ``few``·√(NT), each arm is pulled once before the first fit, otherwise ⌈``share``·√(NT)⌉ distinct arms. In a
-    plan an arm that was pulled has κ standard deviations of optimism, and one that nobody has pulled has
+    If K ≤ ``few``·√(NT), each arm is pulled once before the first fit of the surrogate. Otherwise ⌈``share``·√(NT)⌉
+    distinct arms are, but at least 2. A joint plan then pulls the arms with the largest posterior mean + κ·(posterior
+    standard deviation). For an arm that nobody has pulled, u takes the place of κ:
 
-        u = min(``untried``, max(κ, ``bold``·ln(NT))),
+        u = min(``untried``, max(κ, ``bold``·ln(NT))).
 
-    as the model alone speaks of it, and a longer run pays more for an optimum that it misses.
+    The prediction for such an arm rests on the model alone, and a longer run loses more if it misses the best arm.
+    Therefore u grows with NT.
 
     Args:
-        surrogate: The model.
-        kappa: κ, at least 0.
-        untried: The most that u is, at least 0.
-        share: By how much T₀ grows with √(NT), above 0.
-        few: Up to how many arms for each √(NT) all are pulled before the first fit, at least 0.
-        until: When an epoch ends.
-        bold: By how much u grows with ln(NT), at least 0; None means u = ``untried`` for every budget.
+        surrogate: The model that is fitted to counts and sums of rewards.
+        kappa: κ ≥ 0, the weight of the standard deviation for an arm that has been pulled.
+        untried: The largest value of u, at least 0.
+        share: The number T₀ of pulls before the first fit, divided by √(NT), above 0. It applies to K > ``few``·√(NT).
+        few: The largest number of arms, divided by √(NT), for which each arm is pulled once before the first fit, at
+            least 0.
+        until: The rule that decides how many pulls an epoch has.
+        bold: The growth of u with ln(NT), at least 0; None means u = ``untried`` for every budget.
 
     Raises:
-        ValueError: A number is out of its range; a ``TypeError`` if it is no number.
+        ValueError: κ, ``untried``, ``few`` or ``bold`` is negative or not finite, or ``share`` is not positive and
+            finite.
+        TypeError: One of these is not a number.
     """
 
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
     kappa: float = 3.0
     untried: float = 5.0
-    share: float = 0.25
+    share: float = 0.35
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
-    # left out of a plan's fingerprint where it is None, as plans of an earlier fedgo have no such field
-    bold: float | None = field(default=0.5, metadata={"later": True})
+    # If it is None, the fingerprint of a federation's plan leaves it out, because plans that an earlier version of
+    # fedgo wrote do not have this field.
+    bold: float | None = field(default=0.55, metadata={"later": True})
 
     def __post_init__(self) -> None:
         Optimism(self.kappa, self.untried)
-        number("share", self.share, "give T₀ over √(NT), above 0", above=0)
-        number(
-            "few", self.few, "give the most arms for each √(NT) of which all are tried, at least 0", least=0
-        )
+        number("share", self.share, "give the first pulls T₀ divided by √(NT), above 0", above=0)
+        number("few", self.few, "give the largest K/√(NT) for pulling every arm first, at least 0", least=0)
         if self.bold is not None:
-            number("bold", self.bold, "give by how much u grows with ln(NT), at least 0", least=0)
+            number("bold", self.bold, "give the growth of u with ln(NT), at least 0", least=0)
 
     @property
     def setting(self) -> dict[str, Any]:
-        """The numbers of the setting by their names, without the model, as a file of JSON holds them."""
+        """The numbers of the method by name, without the surrogate, so that they can be written to a JSON file.
+
+        They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, and as ``growth`` the factor of ``until``.
+        """
         return {name: getattr(self, name) for name in _NUMBERS} | {"growth": self.until.factor}
 
     def set(self, setting: Mapping[str, Any]) -> "Advised":
-        """Return the same with another ``setting``, as the property gives it.
+        """Return this method with other numbers.
+
+        Args:
+            setting: The numbers by name, with all names that the property `setting` has.
 
         Raises:
             ValueError: A name is missing or unknown, or a number is out of its range.
+            TypeError: A value is not a number.
         """
         names = [*_NUMBERS, "growth"]
         fits = isinstance(setting, Mapping) and set(setting) == set(names)
@@ -84,7 +96,17 @@ class Advised:
         return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 
     def first(self, clients: int, arms: int, rounds: int) -> int:
-        """Return T₀ ≤ K = ``arms``, the pulls before the first fit, of N = ``clients`` and T = ``rounds``."""
+        """Return T₀, the number of distinct arms that are pulled once each before the first fit, at most K.
+
+        Args:
+            clients: The number N of clients.
+            arms: The number K of arms.
+            rounds: The number T of rounds.
+
+        Raises:
+            ValueError: N, K or T is below 1.
+            TypeError: N, K or T is not a whole number.
+        """
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
             count(name, value, "give N, K and T, each at least 1")
         budget = clients * rounds
@@ -93,29 +115,44 @@ class Advised:
         return min(arms, max(2, math.ceil(self.share * math.sqrt(budget))))
 
     def tries_all(self, budget: int, arms: int) -> bool:
-        """Return whether each of K = ``arms`` arms is pulled once before the first fit, with NT = ``budget``."""
+        """Return whether each arm is pulled once before the first fit, which is so if K ≤ ``few``·√(NT).
+
+        Args:
+            budget: The number NT of pulls.
+            arms: The number K of arms.
+        """
         return arms <= self.few * math.sqrt(budget)
 
     def optimism(self, budget: int, sigma: float | None = None) -> Optimism:
-        """Return κ and u of a plan with NT = ``budget`` pulls, and σ = ``sigma``."""
+        """Return the weights κ and u that a plan gives to the standard deviation of pulled and unpulled arms.
+
+        Args:
+            budget: The number NT of pulls, at least 1, from which u follows.
+            sigma: The standard deviation σ of a reward's noise; None means the σ of the problem that is played.
+        """
         untried = self.untried
         if self.bold is not None:
             untried = min(untried, max(self.kappa, self.bold * math.log(budget)))
         return Optimism(self.kappa, untried, sigma)
 
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
-        """Play T₀ distinct arms, and then rounds until ⌈√(NT)⌉ + NT pulls are made, as many as Fed-GO-UCB makes.
+        """Play this method on a problem with N clients for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls.
 
-        All clients take turns, so that there are less than N pulls more.
+        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up. The last
+        round is completed, so that up to N − 1 more pulls may be made.
 
         Args:
-            problem: The arms and rewards of S runs.
-            clients: N.
-            rounds: T.
-            sigma: σ, the standard deviation of a reward; the problem's unless given.
+            problem: S runs of a bandit problem with K arms.
+            clients: The number N of clients.
+            rounds: The number T of rounds.
+            sigma: The standard deviation σ of a reward's noise; None means the σ of the problem.
 
         Returns:
-            The trace of all pulls.
+            The trace of all pulls. The T₀ pulls before the first fit are its Phase I.
+
+        Raises:
+            ValueError: N or T is below 1, σ is not positive and finite, or the first fit of a run fails.
+            TypeError: N or T is not a whole number, or σ is not a number.
         """
         arms, budget = problem.means.shape[1], clients * rounds
         first = self.first(clients, arms, rounds)
@@ -139,22 +176,25 @@ class Advised:
         turn: int = 0,
         budget: int = 0,
     ) -> Tensor:
-        """Return the arms of the next epoch, (L,) int64, planned as if the pulls of ``begun`` were observed.
+        """Return the arms of the next epoch, (L,) int64, given a fit and the pulls that have been made.
 
-        If the ``fit`` is of the cells of N = ``sites``, cells are returned, the first of the site ``turn`` and the
-        others in cyclic order of the sites, one of each site at least; those of ``begun`` are cells, too.
+        The plan is made as if the rewards of the pulls in ``begun`` had been observed. If the ``fit`` is on cells, the
+        pairs of one of N sites and an arm, the plan consists of cells too. The first of them belongs to the site
+        ``turn``, the next ones to the following sites in cyclic order, and each site has at least one.
 
         Args:
-            fit: The posterior on the K arms, or on the cells.
-            counts: How often each arm was pulled, (K,).
-            sigma: σ of a reward.
-            order: Decides ties, (K,).
-            begun: The arms of pulls whose rewards are not known yet.
-            retired: The arms that are not to be pulled, (K,) bool.
-            most: The most pulls that the epoch may have.
-            sites: N, if the clients differ.
-            turn: The site that is first.
-            budget: The NT pulls that were announced; if more are made already, those that are made.
+            fit: The posterior of the K arms' mean rewards, or of those of the N·K cells; cell i·K + x is arm x at site
+                i.
+            counts: The number of pulls of each arm, at all sites together, (K,).
+            sigma: The standard deviation σ of a reward's noise.
+            order: The order in which ties are broken, (K,); of tied arms the one with the largest number is pulled.
+            begun: The arms, or cells, of pulls that have been started but whose rewards are not known yet.
+            retired: The arms that must not be pulled any more, (K,) bool; None means that all may be pulled.
+            most: The largest number of pulls of the epoch, except that each site has at least one; None means no limit.
+            sites: The number N of sites if their mean rewards differ and ``fit`` is on cells; otherwise 1.
+            turn: The number of the site that pulls first, from 0.
+            budget: The number NT of pulls that is planned in total. If more pulls have been made already, their number
+                is used instead.
         """
         pulls = int(counts.sum())
         length = self.until.length(pulls)
@@ -169,10 +209,10 @@ class Advised:
 
 
 ADVISED = Advised()
-# The advised setting before it knew its budget, with which go on the studies that were begun with it.
+# The recommended numbers before they depended on the budget. Studies that were begun with them continue with them.
 BEFORE = Advised(share=0.5, bold=None)
 UCB1 = replace(BEFORE, surrogate=IndependentArms(), kappa=2.0, untried=2.0)
-# By the names that a study and its command line know.
+# The methods by the names that a study and its command line accept.
 METHODS: Mapping[str, Advised] = {
     "advised": ADVISED,
     "ucb1": UCB1,

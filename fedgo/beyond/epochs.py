@@ -1,16 +1,18 @@
 """Play any surrogate in epochs: all clients fit it to the shared counts and sums, pull arms, and share them again.
 
-Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all have grown by
-a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ over a client's own pulls (`Event`). Its
-pulls are planned
+Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all clients have
+grown by a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ for the n_i pulls of a client i
+since the last synchronisation (`Event`). The pulls of an epoch are planned in one of two ways:
 
-- "joint", as GP-BUCB does: argmax of mean + κ√variance, the mean as fitted, the variance as if the pulls planned
-  before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402), or
-- "own", by each client for itself, whose mean and variance are conditioned on what it pulls.
+- "joint": One plan for all clients, as GP-BUCB makes it. Each pull has the arm with the largest mean + κ√variance. The
+  mean stays as fitted, and the variance is updated as if the rewards of the pulls planned before had been observed
+  (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402).
+- "own": Each client plans for itself, and its mean and variance are conditioned on its own pulls.
 
-A joint plan is common knowledge, and so is who pulls which arm: only sums are sent, one scalar for every arm that a
-client touched, and down for every arm that anybody did. The fits have to agree to the last digit for this, as they do
-on machines that are alike.
+All clients and the server can compute a joint plan, so that they know who pulls which arm. Therefore only sums are
+sent: one scalar to the server for each arm that the client pulled, and one scalar to each client for each arm that
+anybody pulled. This requires that the fits of all clients agree to the last digit, as they do on machines of the same
+kind.
 """
 
 import math
@@ -41,14 +43,15 @@ Planning = Literal["joint", "own"]
 
 @dataclass(frozen=True)
 class Growing:
-    """An end of epochs by growth: an epoch that follows n pulls has max(⌈n(factor − 1)⌉, least) pulls.
+    """A rule that ends an epoch by growth: the epoch after n pulls has max(⌈n(factor − 1)⌉, least) pulls.
 
     Args:
-        factor: The factor above 1 by which the pulls of all clients grow in an epoch.
+        factor: The factor by which the number of pulls of all clients grows in an epoch, above 1.
         least: The smallest number of pulls of an epoch, at least 1.
 
     Raises:
-        ValueError: ``factor`` is not above 1, or ``least`` is below 1.
+        ValueError: ``factor`` is not above 1 or not finite, or ``least`` is below 1.
+        TypeError: ``factor`` is not a number, or ``least`` is not a whole number.
     """
 
     factor: float = 1.3
@@ -60,22 +63,23 @@ class Growing:
         count("least", self.least, "give the least pulls of an epoch, at least 1")
 
     def length(self, pulls: int) -> int:
-        """Return the number of pulls of the epoch that follows ``pulls`` pulls of all clients together."""
+        """Return the number of pulls of the epoch that follows ``pulls`` pulls by all clients together."""
         return max(self.least, math.ceil(pulls * (self.factor - 1)))
 
 
 @dataclass(frozen=True)
 class Event:
-    """An end of epochs by the paper's event: n_i·Σ ln(1 + variance/σ²) > γ for some client i.
+    """A rule that ends an epoch by the paper's event: n_i·Σ ln(1 + variance/σ²) > γ for some client i.
 
-    n_i is the number of client i's pulls since the last synchronisation, and the sum runs over these pulls, with the
-    posterior variance of each pulled arm before the pull.
+    n_i is the number of client i's pulls since the last synchronisation. The sum runs over these pulls, with the
+    posterior variance of each pulled arm before its pull and the variance σ² of a reward's noise.
 
     Args:
-        gamma: The threshold γ.
+        gamma: The threshold γ, at least 0. It may be infinite, so that no epoch ends.
 
     Raises:
-        ValueError: γ is refused by `check_event`.
+        ValueError: γ is negative or NaN.
+        TypeError: γ is not a number.
     """
 
     gamma: float = 1.0
@@ -86,15 +90,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Optimism:
-    """The weight κ of the exploration in the index mean + κ·(posterior standard deviation) of an arm.
+    """The weight κ of exploration: the index of an arm is its posterior mean + κ·(its posterior standard deviation).
 
     Args:
-        kappa: κ of an arm that has been pulled, and of every arm if each client plans for itself.
-        untried: κ of an arm that nobody has pulled, in a joint plan. None means ``kappa``.
-        sigma: The standard deviation σ of a reward that the surrogate is given. None means the σ of the problem.
+        kappa: κ ≥ 0 of an arm that has been pulled, and of every arm if each client plans for itself.
+        untried: κ ≥ 0 of an arm that nobody has pulled, in a joint plan. None means ``kappa``.
+        sigma: The standard deviation σ > 0 of a reward's noise that the surrogate is given. None means the σ of the
+            problem.
 
     Raises:
-        ValueError: κ is negative or not finite, or σ is not positive.
+        ValueError: κ is negative or not finite, or σ is not positive and finite.
+        TypeError: κ or σ is not a number.
     """
 
     kappa: float = 3.0
@@ -110,27 +116,27 @@ class Optimism:
             number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
 
     def of_arms(self, counts: Tensor) -> Tensor:
-        """Return κ of every arm in a joint plan, (…, K): ``kappa`` if the arm has been pulled, otherwise ``untried``.
+        """Return the κ of every arm in a joint plan, (…, K): ``kappa`` if the arm has been pulled, otherwise
+        ``untried``.
 
         Args:
-            counts: How often each arm has been pulled, (…, K).
+            counts: The number of pulls of each arm, (…, K).
         """
         return torch.where(counts > 0, self.kappa, self.kappa if self.untried is None else self.untried)
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The pulls before the first fit: the Phase I of a ``start``, or those of an ``exploration``, for instance
-    `each_arm`.
+    """The pulls before the first fit, and how they are shared.
 
-    If neither is given, Phase I has ⌈√(NT)⌉ uniform pulls.
+    If neither ``start`` nor ``exploration`` is given, they are ⌈√(NT)⌉ uniform pulls, with N clients and T rounds.
 
     Args:
-        start: The Phase I of the paper, with the fitted parameters ŵ₀ of its network.
-        exploration: Other pulls.
-        informed: Whether the surrogate sees the data of Phase I.
-        foretold: Whether all clients and the server know from a common seed which arms the ``exploration`` pulls. Then
-            only the sums of its rewards are sent, without counts.
+        start: The paper's Phase I, with the fitted parameters ŵ₀ of its network.
+        exploration: Other pulls, for instance those of `each_arm`.
+        informed: Whether the surrogate is fitted to the data of these pulls too.
+        foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
+            only the sums of the rewards are sent, without counts.
 
     Raises:
         ValueError: Both ``start`` and ``exploration`` are given.
@@ -147,12 +153,12 @@ class Beginning:
 
 
 class Own(NamedTuple):
-    """The model of each client if every client plans for itself.
+    """The models of N clients in S runs if each client plans for itself.
 
     Args:
-        posterior: The posterior of each client on the arms, with mean (S, N, K) and covariance (S, N, K, K) in units of
-            σ².
-        gain: Σ ln(1 + variance/σ²) over the client's pulls since the last synchronisation, (S, N).
+        posterior: The posterior of each client on the K arms, with the mean (S, N, K) in units of the rewards and the
+            covariance (S, N, K, K) in units of σ², the variance of a reward's noise.
+        gain: Σ ln(1 + variance/σ²) over each client's pulls since the last synchronisation, (S, N).
     """
 
     posterior: Posterior
@@ -160,17 +166,17 @@ class Own(NamedTuple):
 
 
 class EpochState(NamedTuple):
-    """The state of S runs of `Epochs` with N clients.
+    """The state of S runs of `Epochs` with N clients and K arms.
 
     Args:
-        fresh: The counts and sums of each client since the last synchronisation, (S, N, K).
-        server: The counts and sums of all clients up to the last synchronisation, (S, K).
+        fresh: The counts and sums of each client's pulls since the last synchronisation, (S, N, K) each.
+        server: The counts and sums of all clients up to the last synchronisation, (S, K) each.
         place: The number of pulls of the epoch that come before each client's next pull, (S, N).
         length: The number of pulls of the epoch, (S,).
-        fits: The fit of every run.
+        fits: The fit of each run, which is a posterior on its K arms.
         kept: Whether a run uses the fit of an earlier epoch because a newer one failed, (S,) bool.
-        plan: In a joint plan the arms of the epoch, (S, NT) int64, of which the first are planned and the rest are 0.
-            If each client plans for itself, the models `Own`.
+        plan: In a joint plan, the arms of the epoch's pulls, (S, NT) int64, with zeros after the planned ones. If each
+            client plans for itself, the models of the clients.
     """
 
     fresh: Tally
@@ -184,19 +190,20 @@ class EpochState(NamedTuple):
 
 @dataclass(frozen=True)
 class Epochs:
-    """A learner of N clients that fits a surrogate at every synchronisation and plans the pulls up to the next one.
+    """A `Learner` of N clients that fits a surrogate at every synchronisation and plans the pulls up to the next one.
 
     Args:
         learners: The number N of clients.
-        arms: The features of the arms, (S, K, d_x).
-        runs: The number of each of the S runs.
+        arms: The features of the K arms, (S, K, d_x).
+        runs: The numbers of the S runs, which errors name.
         surrogates: The surrogate of each run.
-        first: The counts and sums that everybody knows before the first fit, (S, K).
-        order: The order in which ties of a joint plan are broken, (S, 1, K).
-        sigma: The standard deviation σ of a reward that the surrogates are given.
-        optimism: κ of every arm.
-        until: When an epoch ends.
-        planning: "joint", one plan for all clients, or "own", each client for itself.
+        first: The counts and sums that everybody knows before the first fit, (S, K) each.
+        order: The order in which ties of a joint plan are broken, (S, 1, K); of tied arms the one with the largest
+            number is pulled.
+        sigma: The standard deviation σ of a reward's noise that the surrogates are given.
+        optimism: The weight κ of the standard deviation in the index of each arm.
+        until: The rule that ends an epoch.
+        planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
         steps: The number NT of pulls of Phase II.
         begun: The number T₀ of pulls before Phase II.
     """
@@ -215,7 +222,7 @@ class Epochs:
     begun: int
 
     def begin(self) -> EpochState:
-        """Return the state after the first fit, to the counts and sums that everybody knows.
+        """Return the state after the first fit, to the counts and sums in ``first``.
 
         Raises:
             ValueError: The first fit of a run failed.
@@ -224,11 +231,15 @@ class Epochs:
         return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
 
     def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> EpochState:
-        """Return the state of the R runs ``run`` (R,) at the beginning of an epoch, in which client ``turn`` (R,) pulls
-        first.
+        """Fit the surrogates of R runs, plan the next epoch, and return the state at its beginning.
 
-        Each surrogate is fitted to the counts and sums at the ``server`` (R, K) and may begin from its fit ``before``.
-        If a fit fails, the run keeps the fit before; a ``ValueError`` is raised if it has none.
+        If a fit fails, the run keeps the fit before it; a ``ValueError`` is raised if there is none.
+
+        Args:
+            run: The positions of the R runs among all S runs, (R,) int64.
+            server: The counts and sums of all clients, to which the surrogates are fitted, (R, K) each.
+            turn: The number of the client that makes the first pull of the epoch, (R,).
+            before: The last fit of each of the R runs, from which the new fit may begin; None if there is none.
         """
         fits: list[Fitted] = []
         kept = torch.zeros(len(run), dtype=torch.bool)
@@ -256,33 +267,37 @@ class Epochs:
         return EpochState(fresh, server, seat, length, tuple(fits), kept, plan)
 
     def notes(self, state: EpochState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the note ``kept_fit`` (shape of ``arm``, bool), whether the pull follows a fit of an earlier epoch
-        because a newer one failed. The result is empty if no run keeps such a fit now.
+        """Return the note ``kept_fit`` on each client's pull of ``arm`` (S, N), or no note if no run keeps an earlier
+        fit now.
+
+        The note (S, N) bool says whether the pull follows a fit of an earlier epoch because a newer fit failed.
         """
         return {"kept_fit": state.kept.unsqueeze(1).expand_as(arm)} if bool(state.kept.any()) else {}
 
     def index(self, state: EpochState) -> Tensor:
-        """Return the index of every arm: in a joint plan 1 for the planned arm and 0 for the others, (S, N, K). If each
-        client plans for itself, the index is mean + κ√variance of the client's own posterior, (S, N, K).
+        """Return the index of every arm for each client's next pull, (S, N, K).
+
+        In a joint plan it is 1 for the planned arm and 0 for the others. If each client plans for itself, it is mean +
+        κ√variance of the client's own posterior.
         """
         plan = state.plan
         if isinstance(plan, Own):
             return plan.posterior.mean + self.optimism.kappa * self.sigma * width(plan.posterior.variance)
-        # whoever else synchronises, a guard, may be late: then the plan begins again
+        # a guard decides on its own when to synchronise; if the plan ends before that, it begins again
         arm = plan.gather(1, state.place % state.length.clamp(max=plan.shape[1]).unsqueeze(1))
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
 
     def fires(self, state: EpochState, arm: Tensor) -> Tensor:
-        """Return whether the pull of ``arm`` (S, N) would be the last of its epoch, (S, N) bool."""
+        """Return whether each client's pull of ``arm`` (S, N) would end the epoch, (S, N) bool."""
         if isinstance(state.plan, Own) and isinstance(self.until, Event):
             gain = state.plan.gain + state.plan.posterior.gain(arm)
             return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
-        return state.place + 1 >= state.length.unsqueeze(1)  # above it only where clients do not take turns
+        return state.place + 1 >= state.length.unsqueeze(
+            1
+        )  # it exceeds the length only if clients do not take turns
 
     def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
-        """Return the state after the clients in ``turn`` (S, N) bool have pulled ``arm`` and received ``reward``, (S,
-        N) each.
-        """
+        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each."""
         plan = state.plan
         if isinstance(plan, Own):
             gain = plan.gain + turn * plan.posterior.gain(arm)
@@ -291,8 +306,10 @@ class Epochs:
         return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place, plan=plan)
 
     def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
-        """Return the state after a synchronisation of the runs in ``when``: every client sends its new counts and sums,
-        the server broadcasts their totals, and all fit again and plan the next epoch.
+        """Return the state after a synchronisation of the runs in ``when`` over ``star``.
+
+        Every client sends its new counts and sums, or its new sums alone, and the server broadcasts their totals. Then
+        all clients fit the surrogate again and plan the next epoch.
         """
         run, fits = when.run, list(state.fits)
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
@@ -304,16 +321,20 @@ class Epochs:
         return place(state._replace(fits=()), run, new._replace(fits=()))._replace(fits=tuple(fits))
 
     def _message(self, tally: Tally) -> Message[Tally]:
-        """Return the message with ``tally`` (R, …, K): counts and sums if each client plans for itself, and sums alone
-        if the counts are known from a joint plan.
+        """Return the message with ``tally`` (R, …, K) and its cost in scalars.
+
+        It contains counts and sums if each client plans for itself, and sums alone if the counts are known from a joint
+        plan.
         """
         if self.planning == "own":
             return counts_and_sums(tally)
         return sums_alone(tally)
 
     def _length(self, pulls: Tensor) -> Tensor:
-        """Return the length (R,) of the epoch that follows ``pulls`` (R,); with an event this is 4N, a first guess of
-        how many pulls have to be planned.
+        """Return the number of pulls (R,) that are planned for the epoch after ``pulls`` (R,) pulls of all clients.
+
+        If epochs end on an event, this is 4N, a first guess with N clients, because the event decides how many are
+        made.
         """
         if isinstance(self.until, Event):
             return torch.full(pulls.shape, 4 * self.learners)
@@ -322,8 +343,16 @@ class Epochs:
     def _plan(
         self, run: Tensor, fits: Sequence[Fitted], length: Tensor, counts: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the lengths (R,) and the arms (R, NT) of an epoch for the runs ``run`` (R,). With an event the guess
-        ``length`` (R,) is doubled until the event fires within the plan of every run or the plan has NT pulls.
+        """Return the lengths (R,) and the arms (R, NT) of the joint plan of an epoch for R runs.
+
+        If epochs end on an event, the guess ``length`` is doubled until the event fires within the plan of every run,
+        or the plan has NT pulls. The arms after the plan are 0.
+
+        Args:
+            run: The positions of the R runs among all S runs, (R,) int64.
+            fits: The fit of each of the R runs.
+            length: The number of pulls of the epoch, or the first guess of it, (R,).
+            counts: The number of pulls of each arm so far, (R, K).
         """
         kappa, order = self.optimism.of_arms(counts), self.order[run].squeeze(1)
         while True:
@@ -339,8 +368,9 @@ class Epochs:
         return length, torch.nn.functional.pad(arm, (0, self.steps - pulls))
 
     def _fired(self, variance: Tensor) -> Tensor:
-        """Return whether some client's event would fire at each of the L pulls of a plan, (R, L) bool, given the
-        ``variance`` (R, L) of each pulled arm before its pull.
+        """Return whether the event of the client that pulls would fire at each of the L pulls of a plan, (R, L) bool.
+
+        ``variance`` (R, L) is the posterior variance of each pulled arm before its pull.
         """
         assert isinstance(self.until, Event)
         pulls, clients = variance.shape[1], self.learners
@@ -351,8 +381,9 @@ class Epochs:
 
 
 def sums_alone(tally: Tally) -> Message[Tally]:
-    """Return a message with the sums of ``tally`` (R, …, K) for a receiver that knows the counts; it is charged one
-    scalar for each arm with a pull.
+    """Return the message with the sums of ``tally`` (R, …, K), for a receiver that knows the counts.
+
+    It costs one scalar for each arm with a pull.
     """
     return Message(tally, (tally.counts > 0).sum(-1))
 
@@ -362,17 +393,23 @@ def require_epochs(
 ) -> None:
     """Check that surrogates can be played in epochs with these arguments.
 
+    Args:
+        surrogates: The surrogate of each run.
+        rounds: The number T of rounds.
+        until: The rule that ends an epoch.
+        optimism: The weights of exploration.
+
     Raises:
-        TypeError: A surrogate has no ``fit``, ``until`` is neither `Growing` nor `Event`, or ``optimism`` is no
-            `Optimism`.
-        ValueError: T = ``rounds`` is below 1.
+        TypeError: A surrogate has no ``fit``, ``until`` is neither `Growing` nor `Event`, ``optimism`` is not an
+            `Optimism`, or T is not a whole number.
+        ValueError: T is below 1.
         ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
     for surrogate in surrogates:
         remedy = "give a Surrogate, GaussianProcess() for instance"
         require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
         if isinstance(surrogate, GaussianProcess):
-            with extra("study"):  # said now, not at the first fit
+            with extra("study"):  # refuse now and not at the first fit
                 import scipy.optimize  # noqa: F401
     count("rounds", rounds, "give T, at least one round")
     require_kind(isinstance(until, Growing | Event), "until", until, "give Growing or Event")
@@ -381,12 +418,17 @@ def require_epochs(
 
 @on_cpu
 def each_arm(problem: Problem, length: int) -> Exploration:
-    """Return T₀ = ``length`` exploratory pulls that go through all K arms in a random order before they repeat one.
+    """Return T₀ exploratory pulls in each run that go through all K arms in a random order before an arm is repeated.
 
-    If T₀ is K, each arm is pulled once. The scalars sent are not charged yet.
+    If T₀ ≤ K, the pulled arms are distinct. The scalars for sharing the data are not charged yet.
+
+    Args:
+        problem: S runs of a bandit problem with K arms.
+        length: The number T₀ of pulls.
 
     Raises:
-        ValueError: ``length`` is below 1.
+        ValueError: T₀ is below 1.
+        TypeError: T₀ is not a whole number.
     """
     count("length", length, "give T₀, at least one exploratory pull")
     arms = problem.means.shape[1]
@@ -395,12 +437,11 @@ def each_arm(problem: Problem, length: int) -> Exploration:
 
 
 def distinct(arms: int, length: int, source: torch.Generator) -> Tensor:
-    """Return ``length`` arms in a random order, (length,) int64, such that each block of K = ``arms`` pulls has every
-    arm once.
+    """Return ``length`` arms, (length,) int64, such that each block of K pulls has every arm once, in a random order.
 
     Args:
         arms: The number K of arms.
-        length: The number of pulls. The last block is cut off after it.
+        length: The number of pulls. The last block may be incomplete.
         source: The generator of the random orders.
     """
     orders = [torch.randperm(arms, generator=source) for _ in range(-(-length // arms))]
@@ -420,26 +461,29 @@ def surrogate_ucb(
     begins: Beginning = Beginning(),
     guarantee: Guarantee | None = None,
 ) -> Trace:
-    """Play T₀ pulls of Phase I and then T = ``rounds`` rounds in epochs, each planned by a fit of a surrogate.
+    """Play T₀ pulls of Phase I and then T rounds in epochs, each of which is planned with a new fit of a surrogate.
 
     Args:
-        problem: The arms and rewards of S runs.
-        surrogate: One surrogate for all runs, or one for each.
-        clients: N.
-        rounds: T, so that Phase II has NT pulls.
-        until: When an epoch ends, `Growing` or `Event`; ``Growing()`` unless given.
-        planning: "joint", one plan for all clients, or "own", each client for itself.
-        optimism: κ and σ.
+        problem: S runs of a bandit problem with K arms.
+        surrogate: One surrogate for all runs, or a sequence with one for each run.
+        clients: The number N of clients.
+        rounds: The number T of rounds, so that Phase II has NT pulls.
+        until: The rule that ends an epoch, `Growing` or `Event`; None means ``Growing()``.
+        planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
+        optimism: The weight κ of the posterior standard deviation in the index of an arm, and σ.
         begins: The pulls before the first fit.
-        guarantee: With one, the plan is the proposal of a guard, whose event ends the epochs.
+        guarantee: The numbers of a guard. If it is given, the planned arms are the proposals of this guard (`guarded`),
+            and its event ends the epochs.
 
     Returns:
-        The trace of both phases.
+        The trace of both phases. If a later fit of a run fails, the run keeps its last fit, and the note ``kept_fit``
+        says at which pulls. With a guard the trace also has the notes of `guarded`.
 
     Raises:
-        TypeError: An argument is of another kind than stated.
-        ValueError: A value is out of range, the number of surrogates is neither 1 nor S, the start does not fit the
-            problem, or the first fit of a run fails.
+        TypeError: ``problem``, a surrogate, ``until``, ``optimism`` or ``begins`` is of another kind, or N or T is not
+            a whole number.
+        ValueError: N or T is below 1, ``planning`` is unknown, the number of surrogates is neither 1 nor S, the start
+            does not fit the problem, or the first fit of a run fails.
         ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")

@@ -1,5 +1,8 @@
-"""A joint plan of many pulls, as GP-BUCB makes it: argmax of mean + κ√variance, the mean as fitted, the variance as if
-the pulls planned before were observed (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402)."""
+"""A joint plan of many pulls, as GP-BUCB makes it (Desautels, Krause and Burdick, JMLR 2014).
+
+Each pull has the arm with the largest mean + κ√variance. The mean stays as fitted, and the variance is updated as if
+the rewards of the pulls planned before had been observed. Source: https://arxiv.org/abs/1206.6402.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -9,13 +12,9 @@ from torch import Tensor
 from fedgo.beyond.surrogates.models import ByColumns, Fitted
 from fedgo.simulation import largest
 
-_DENSE = 1000  # rivals up to which the covariance of all is made, whatever the fit
-
-
-_BLOCK = 1024  # pulls of a plan for which memory is taken at once
-
-
-_LOOK = 16  # pulls of a plan between two looks at the rivals
+_DENSE = 1000  # for up to this many rivals the whole covariance is computed at once
+_BLOCK = 1024  # memory is allocated for this many pulls of a plan at a time
+_LOOK = 16  # after every so many pulls of a plan it is checked whether a single rival is left
 
 
 def plan(
@@ -29,26 +28,28 @@ def plan(
     sites: int = 1,
     turn: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Return a joint plan of L = ``pulls`` pulls for R runs; each pull has the arm with the largest mean + κ√variance.
+    """Plan L pulls for each of R runs, each with the arm of the largest mean + κ√variance at that point of the plan.
 
     After each pull the variances are updated as if its reward had been observed, while the means stay as fitted. Only
-    the C `rivals` of each run are considered. A pull costs O(C) for each pull planned before it, but for at most
-    about 2C + 1,024 of them. If one rival is left in every run and N is 1, it gets all further pulls.
+    the C arms of each run that can be planned at all are considered (`rivals`). A pull costs O(C) operations for each
+    pull planned before it, but for at most about 2C + 1,024 of them. If a single arm is left in every run and N is 1,
+    it gets all further pulls.
 
     Args:
-        fits: The fit of each run, on K arms.
-        kappa: κ of each arm, (R, K).
-        order: The order in which ties are broken, (R, K).
-        sigma: The standard deviation σ of the noise of a reward.
-        pulls: L.
-        begun: Arms whose pulls are already decided; the plan begins with them in every run.
-        retired: Whether an arm may not be planned any more, (K,) bool. None means that all may.
-        sites: The number N of sites. If N is above 1, the K arms are the cells of `fedgo.beyond.surrogates.sites`, K/N
-            of each site, and each pull after ``begun`` takes a cell of the site whose turn it is, in cyclic order.
-        turn: The site whose turn comes first after ``begun``.
+        fits: The fit of each run, a posterior on K arms.
+        kappa: The weight κ of each arm's standard deviation, (R, K).
+        order: The order in which ties are broken, (R, K); of tied arms the one with the largest number is pulled.
+        sigma: The standard deviation σ of a reward's noise.
+        pulls: The number L of pulls, those in ``begun`` included.
+        begun: Arms of pulls that are already decided. The plan begins with them in every run.
+        retired: Whether an arm must not be planned any more, (K,) bool; None means that all arms may be planned.
+        sites: The number N of sites. If it is above 1, the K arms are cells, the pairs of a site and an arm, with K/N
+            consecutive cells for each site. Each pull after ``begun`` then has a cell of the site whose turn it is, in
+            cyclic order.
+        turn: The number of the site whose turn comes first after ``begun``.
 
     Returns:
-        The arms, (R, L) int64, and the variance of each when it is pulled, (R, L).
+        The arms, (R, L) int64, and the posterior variance of each when it is pulled, (R, L), in this order.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     mean = torch.stack([fit.mean for fit in fits])
@@ -75,7 +76,7 @@ def plan(
             variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
             break
         if used == vectors.shape[1]:
-            if used > 2 * mean.shape[1]:  # C vectors say of the covariance what all do
+            if used > 2 * mean.shape[1]:  # C vectors suffice to describe the change of the covariance
                 vectors = torch.linalg.qr(vectors, mode="r").R
                 used = vectors.shape[1]
             vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _BLOCK)))
@@ -89,18 +90,18 @@ def plan(
 
 
 def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1) -> Tensor:
-    """Return the arms that a joint plan may pull, (R, C) int64, in ascending order.
+    """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
 
-    Variances only shrink during a plan. An arm is therefore left out if its mean + κ√variance is below the largest mean
-    of its site. C is the number of arms that remain in the run with the most; the other runs are filled up to C with
-    their next best arms.
+    Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is below the largest mean
+    of its site. C is the number of remaining arms in the run with the most of them; the other runs are filled up to C
+    with their next best arms.
 
     Args:
         mean: The posterior mean of each arm, (R, K).
         variance: The posterior variance of each arm, (R, K).
-        kappa: κ of each arm, (R, K).
-        opened: Arms that are kept in any case, (B,).
-        sites: The number N of sites; the K arms are K/N of each site in turn.
+        kappa: The weight κ of each arm's standard deviation, (R, K).
+        opened: The numbers of arms that are kept in any case, (B,) int64.
+        sites: The number N of sites, with K/N consecutive arms for each site.
     """
     upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
     top = mean.unflatten(1, (sites, -1)).amax(-1, keepdim=True)
@@ -113,17 +114,25 @@ def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites:
 def _moments(
     fits: Sequence[Fitted], among: Tensor, variance: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return the variances (R, C) of the arms ``among`` (R, C), and a function that gives covariances (R, C) with all
-    of them.
+    """Return the posterior variances (R, C) of the C arms of each run, and a function that computes their covariances.
 
-    The function takes one arm for each run, (R,). If C is at most 1,000, or if some of the ``fits`` cannot give single
-    columns, the whole covariance is computed at once, and the variances are its diagonal. Otherwise the variances are
-    those given, and columns are computed on demand.
+    The function takes one arm of the C for each run, as its position (R,) among them, and returns its covariance with
+    all C arms, (R, C). If C is at most 1,000, or if some fit cannot give single columns, the whole covariance is
+    computed at once, and the variances are its diagonal. Otherwise the variances are those given, and columns are
+    computed on demand.
+
+    Args:
+        fits: The fit of each run.
+        among: The numbers of the C arms of each run, (R, C) int64.
+        variance: The posterior variances of these arms, (R, C).
     """
     by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
     if among.shape[1] > _DENSE and len(by_columns) == len(fits):
 
         def columns(arm: Tensor) -> Tensor:
+            """Return the covariance of one arm of each run, at the position ``arm`` (R,) among the C arms, with all C,
+            (R, C).
+            """
             each = zip(by_columns, among, arm, strict=True)
             return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
 
@@ -134,8 +143,10 @@ def _moments(
 
 
 def _decided(mean: Tensor, index: Tensor) -> Tensor:
-    """Return whether at most one arm of each run has an ``index`` (R, C) that reaches the largest ``mean`` (R, C), (R,)
-    bool. As indices only fall, no other arm can then be planned.
+    """Return for each run whether at most one of its arms can be planned from now on, (R,) bool.
+
+    Indices only fall during a plan. Therefore an arm cannot be planned if its ``index`` (R, C) is below the largest
+    ``mean`` (R, C) of the run.
     """
     top = mean.amax(-1, keepdim=True)
     return (index >= top - 1e-6 * top.abs().clamp(min=1.0)).sum(-1) <= 1

@@ -1,9 +1,10 @@
 """Line 3 of Algorithm 1 as printed: the arm x with the largest max f_x(w) over w ∈ Ball, by projected ascent.
 
-In the coordinates θ = A_x w of `fedgo.line_three.images`, a step u ← Π(u + ``step``·√β h/‖h‖_{C_x}) with h = ∂f/∂θ is
-exactly the projected step w ← Π(w + ``step``·√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹}) of parameter space. Π scales a point outside the ball
-back to its sphere. The ascent of an arm ends when its ``step`` is small. It ends in a local maximum, so that the value
-found is a lower bound on the arm's largest value.
+Ball is the confidence ball {w : ‖w − ŵ‖²_Σ ≤ β}. In the coordinates θ = A_x w of `fedgo.line_three.images`, 2H + 1
+numbers for a network with H hidden units, a point of the ball's image is θ̂ + C_x u with a dual point u. A step u ← Π(u
++ η·√β h/‖h‖_{C_x}), with h = ∂f/∂θ and the step size η, is exactly the projected step w ← Π(w + η·√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹})
+of parameter space. Π scales a point outside the ball back to its sphere. The ascent of an arm ends when its η is small.
+It ends in a local maximum, so that the value found is a lower bound on the arm's largest value.
 """
 
 import math
@@ -18,16 +19,17 @@ from fedgo.line_three.images import Images, Rows, View, images, rows, slope, val
 # The size of the first step; a step that improves the value doubles it, and any other divides it by eight.
 FIRST_STEP = 1.0
 LAST_STEP = 1e-3  # the ascent of an arm ends when its step is smaller than this
-MOST_STEPS = 200
-RELATIVE_GAIN = 1e-9  # a smaller relative improvement counts as none
-_STRIDE = 2  # steps from one removal of finished arms to the next
-_ARMS_AT_ONCE = 512  # so many that the matrices of these arms stay in a cache
+MOST_STEPS = 200  # of the ascent of one arm
+RELATIVE_GAIN = 1e-9  # a step with a smaller relative improvement counts as one without improvement
+_STRIDE = 2  # after this number of steps the arms whose ascent has ended are removed from the batch
+_ARMS_AT_ONCE = 512  # few enough that the matrices of these arms stay in the processor's cache
 
 
 class Optimum(NamedTuple):
-    """The local maxima that the ascent found, one for each arm.
+    """The local maxima that the ascent found, one for each of K arms, for a network with H hidden units.
 
-    ``value`` (..., K) is f_x(w) there, and ``u`` (..., K, 2H + 1) the dual point, with w = ŵ + Σ⁻¹A_xᵀu.
+    ``value`` (..., K) is f_x(w) at the maximum of the arm x, and ``u`` (..., K, 2H + 1) is its dual point, with w = ŵ +
+    Σ⁻¹A_xᵀu.
     """
 
     value: Tensor
@@ -35,28 +37,33 @@ class Optimum(NamedTuple):
 
 
 class LineThree:
-    """The `Index` of line 3 of Algorithm 1: the largest f_x(w) over the confidence ball, found by projected ascent.
+    """The index of line 3 of Algorithm 1: the largest f_x(w) over the confidence ball, found by projected ascent.
 
-    When a learner with new data asks for its index, all its arms are ascended to the end, each from the higher of two
-    points: the solution of the linearised problem, and the arm's previous maximum for that learner, scaled to the
-    sphere of the new ball. A learner without new data keeps its values. In wide balls f_x has many local maxima.
-    Therefore a value depends on when the learner asked before: `fedgo.simulation.simulate` asks for all learners at the
-    beginning of a round and after every synchronisation.
+    It can be the ``optimism`` of `fedgo.phase_two.EventTriggered`. When a learner with new data asks for its index, the
+    ascents of all its arms run to the end, each from the higher of two points: the solution of the linearised problem,
+    and the arm's previous maximum for that learner, scaled to the sphere of the new ball. A learner without new data
+    keeps its values. In wide balls f_x has many local maxima. Therefore a value depends on when the learner asked
+    before: `fedgo.simulation.simulate` asks for all learners at the beginning of a round and after every
+    synchronisation.
 
     Args:
-        view: The images of ŵ₀ and of the gradients (`fedgo.line_three.images.view`).
+        view: The images of ŵ₀ and of the arms' gradients (`fedgo.line_three.images.view`).
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
     """
 
     def __init__(self, view: View, lam: float, beta: float) -> None:
-        """Begin without data, when no arm has a maximum yet."""
+        """Store the arguments; there are no data yet, and no arm has a maximum."""
         self.view, self.lam, self.beta = view, lam, beta
         self.known: Tally | None = None
         self.optimum: Optimum | None = None
 
     def __call__(self, posterior: Estimates, known: Tally) -> Tensor:
-        """Return the optimistic values (S, M, K) of the learners that have the data ``known`` (S, M, K)."""
+        """Return the optimistic values of K arms for each of M learners in each of S runs, (S, M, K).
+
+        ``known`` (S, M, K) has the counts and the summed residuals of the learners' data, which determine the balls.
+        ``posterior`` is not used.
+        """
         balls = _images(self.view, self.lam, self.beta, known)
         if self.known is None or self.optimum is None:
             self.optimum = _ascended(balls, _unknown(balls))
@@ -68,17 +75,17 @@ class LineThree:
 
 
 def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
-    """Maximise f_x(w) over the ball of each learner for each arm, by projected ascent.
+    """Maximise f_x(w) over the confidence ball of each learner for each of K arms x, by projected ascent.
 
     Args:
-        view: The images of ŵ₀ and of the gradients. Its leading dimensions are those of ``tally``, or the last of them
-            is 1 and shared by all learners.
+        view: The images of ŵ₀ and of the gradients for each arm. Its leading dimensions are those of ``tally``, or the
+            last of them is 1 and shared by all learners.
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
-        tally: The data of the learners, (..., K).
+        tally: The counts and the summed residuals of the learners' data, (..., K).
 
     Returns:
-        The local maxima, `Optimum` with the leading dimensions of ``tally``.
+        The local maxima: their values (..., K) and dual points (..., K, 2H + 1), for H hidden units.
     """
     balls = _images(view, lam, beta, tally)
     optimum, lead = _ascended(balls, _unknown(balls)), tally.counts.shape[:-1]
@@ -86,8 +93,9 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
 
 
 def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the balls of ``tally`` (..., K) with its leading dimensions as two, of V views and of the M learners of
-    each.
+    """Return the confidence balls of the learners with the data ``tally`` (..., K), as images for each arm.
+
+    The leading dimensions become two: V views, each with one ŵ₀, and the M learners that share each view.
     """
     lead, arms = tally.counts.shape[:-1], tally.counts.shape[-1]
     shared = view.theta.ndim > 2 and view.theta.shape[-3] == 1
@@ -98,7 +106,10 @@ def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 
 
 def _unknown(balls: Images) -> Optimum:
-    """Return the optimum (V, M, K) before any ascent, with the values −∞ and with u = 0 for "no earlier maximum"."""
+    """Return the optimum of V views, M learners and K arms before any ascent.
+
+    Its values (V, M, K) are −∞ and its dual points u are 0, which stands for "no earlier maximum".
+    """
     views, learners, _ = balls.pulled.shape
     _, arms, width = balls.view.theta.shape
     u = balls.view.theta.new_zeros(views, learners, arms, width)
@@ -106,9 +117,10 @@ def _unknown(balls: Images) -> Optimum:
 
 
 def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> Optimum:
-    """Return the optimum ``before`` with all arms of the learners ``chosen`` (V, M) ascended again.
+    """Return the optimum ``before`` in which the arms of some learners have been ascended again.
 
-    If ``chosen`` is None, the arms of all learners are.
+    ``chosen`` (V, M) bool says which of the M learners of each of V views; if it is None, all are. Each arm begins at
+    the higher of the linearised solution and its maximum in ``before``.
     """
     values, u, root = before.value.clone(), before.u.clone(), math.sqrt(balls.beta)
     wanted = torch.ones_like(values, dtype=torch.bool)
@@ -117,7 +129,7 @@ def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> O
     for chunk in wanted.nonzero().split(_ARMS_AT_ONCE):
         at = tuple(chunk.T)
         below = rows(balls, at)
-        # f linearised at A_xŵ₀ is largest at u = √β h/‖h‖_{C_x}, with its gradient h in θ
+        # on the ball, f linearised at A_xŵ₀ is largest at u = √β h/‖h‖_{C_x}, where h is its gradient in θ
         climb = _on_sphere(below, slope(balls.view.theta[at[0], at[2]]), root)
         earlier = u[at]
         if bool(earlier.any()):
@@ -128,10 +140,10 @@ def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> O
 
 
 class Climb(NamedTuple):
-    """The state of n ascents.
+    """The state of n ascents, each for one arm of one learner, for a network with H hidden units.
 
-    ``value`` (n,) is f_x, ``u`` (n, 2H + 1) the dual point, ``moved`` (n, 2H + 1) is C_x u, and ``step`` (n,) the size
-    of the next step.
+    ``value`` (n,) is the value f_x reached, ``u`` (n, 2H + 1) the dual point, ``moved`` (n, 2H + 1) is C_x u, and
+    ``step`` (n,) the size of the next step.
     """
 
     value: Tensor
@@ -141,8 +153,9 @@ class Climb(NamedTuple):
 
 
 def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
-    """Return the ascents of n arms that begin at the dual points ``u`` (n, 2H + 1), scaled to the spheres of the balls
-    with the radius √β = ``root``.
+    """Return n ascents that begin at the dual points ``u`` (n, 2H + 1), scaled to the spheres of the balls.
+
+    ``below`` has the images of the balls, and ``root`` is their radius √β.
     """
     moved = below.times(u)
     scale = root / (u * moved).sum(-1, keepdim=True).clamp(min=1e-300).sqrt()
@@ -151,14 +164,18 @@ def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
 
 
 def _where(better: Tensor, new: Climb, old: Climb) -> Climb:
-    """Return the ascents ``new`` where they are ``better`` (n,) bool, and ``old`` elsewhere."""
+    """Return n ascents that are those of ``new`` where ``better`` (n,) bool is True, and those of ``old`` elsewhere."""
     wide = better.unsqueeze(-1)
     value, step = torch.where(better, new.value, old.value), torch.where(better, new.step, old.step)
     return Climb(value, torch.where(wide, new.u, old.u), torch.where(wide, new.moved, old.moved), step)
 
 
 def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
-    """Continue n ascents to their ends, and return the values (n,) and the dual points (n, 2H + 1) there."""
+    """Continue n ascents to their ends, and return the values (n,) and the dual points (n, 2H + 1) there.
+
+    ``below`` has the images of the balls, ``climb`` the n ascents so far, and ``root`` is the radius √β. An ascent ends
+    when its step is below `LAST_STEP`, or after `MOST_STEPS` steps.
+    """
     values, u = climb.value.clone(), climb.u.clone()
     left = torch.arange(len(values))
     for _ in range(MOST_STEPS // _STRIDE):
@@ -176,7 +193,10 @@ def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
 
 
 def _step(below: Rows, climb: Climb, root: float) -> Climb:
-    """Return n ascents after one step each; an ascent that the step does not improve stays, with a smaller step."""
+    """Return n ascents after one step each, in balls with the images ``below`` and the radius √β = ``root``.
+
+    An ascent that the step does not improve stays where it is, and its next step is eight times smaller.
+    """
     h = slope(below.centre + climb.moved)
     ch = below.times(h)
     rate = (climb.step * root / (h * ch).sum(-1).sqrt()).unsqueeze(-1)

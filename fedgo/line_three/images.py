@@ -1,9 +1,10 @@
 """The image θ = A_x w of the parameter on which the value of one arm x depends, and the image of the ball (eq. 4).
 
-f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ depends on w only through θ = A_x w = (z, W₂, c₂), 2H + 1 numbers with zⱼ = W₁ⱼ·x + c₁ⱼ. A_x
-maps the ball onto {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ; we call u the dual point. The rank
-of C_x − A_xA_xᵀ/λ is at most the number m of arms pulled so far, which is small. Only the images A_x g_k of the
-gradients of these arms and their Gram matrix are needed.
+f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ with zⱼ = W₁ⱼ·x + c₁ⱼ depends on the parameter w of a network with H hidden units only
+through θ = A_x w = (z, W₂, c₂), which has 2H + 1 numbers. The matrix A_x maps the ball {w : ‖w − ŵ‖²_Σ ≤ β} onto {θ̂ +
+C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ; we call u the dual point. The rank of C_x − A_xA_xᵀ/λ is at
+most the number m of arms pulled so far, which is small. Only the images A_x g_k of the gradients g_k of these arms and
+their Gram matrix are needed.
 """
 
 from typing import NamedTuple
@@ -16,11 +17,16 @@ from fedgo.network import Network
 
 
 class View(NamedTuple):
-    """The images of ŵ₀ and of all gradients at ŵ₀ for each arm.
+    """The images of ŵ₀ and of all gradients at ŵ₀ for each of K arms, for a network with H hidden units.
 
-    ``theta`` (..., K, 2H + 1) is A_x ŵ₀. The image of the gradient of arm k is A_x g_k = (inner_xk·slope_k, unit_k, 1).
-    Here ``slope`` (..., K, H) holds W₂ⱼσ'(zⱼ), ``unit`` (..., K, H) holds σ(zⱼ), and ``inner`` (..., K, K) holds the
-    inner products 1 + x·x_k. ``gram`` (..., K, K) is GGᵀ.
+    The image of the gradient g_k of the arm k for the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
+
+    Args:
+        theta: The image A_x ŵ₀ of ŵ₀ for each arm x, (..., K, 2H + 1).
+        slope: W₂ⱼσ'(zⱼ) for each arm and hidden unit j, (..., K, H).
+        unit: σ(zⱼ) for each arm and hidden unit j, (..., K, H).
+        inner: The numbers 1 + x·x_k for each pair of arms, (..., K, K).
+        gram: The inner products GGᵀ of the arms' gradients, (..., K, K).
     """
 
     theta: Tensor
@@ -31,12 +37,18 @@ class View(NamedTuple):
 
     @property
     def size(self) -> Tensor:
-        """1 + |x|² of each arm, (..., K)."""
+        """The number 1 + |x|² of each of K arms x, (..., K)."""
         return self.inner.diagonal(dim1=-2, dim2=-1)
 
 
 def view(network: Network, w0: Tensor, arms: Tensor) -> View:
-    """Return the view of ``arms`` (..., K, d_x) at ŵ₀ = ``w0`` (..., d_w), which stays the same during Phase II."""
+    """Return the images of ŵ₀ and of the gradients there, which stay the same during Phase II.
+
+    Args:
+        network: The two-layer network, with d_w parameters.
+        w0: The parameter ŵ₀ of Phase I, (..., d_w).
+        arms: The features of K arms, (..., K, d_x).
+    """
     layers = network.split(w0)
     z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
     outer = torch.cat([layers.w2, layers.c2.unsqueeze(-1)], -1).unsqueeze(-2)
@@ -50,10 +62,17 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 class Images(NamedTuple):
     """The confidence balls of M learners with each of V views, in terms of the m arms that a learner has pulled.
 
-    ``view`` holds what depends on ŵ₀ only, and A_x is the map of the module's equation. With the gradients of the arms
-    ``pulled`` (V, M, m) as rows of G, the ball of a learner has the centre ŵ = ŵ₀ + Gᵀ·``centre``, with ``centre``
-    (V, M, m). Its image for the arm x has the matrix C_x = A_xA_xᵀ/λ −
-    A_xGᵀ·``weight``·GA_xᵀ, with ``weight`` (V, M, m, m). ``lam`` is λ and ``beta`` is β.
+    With the gradients of these arms as the rows of G (m, d_w), the ball of a learner has the centre ŵ = ŵ₀ +
+    Gᵀ·``centre``. Its image for the arm x (see the module) has the matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
+
+    Args:
+        view: The images that depend on ŵ₀ only.
+        lam: The regularisation weight λ.
+        beta: The squared radius β of the balls.
+        pulled: The numbers of the pulled arms, (V, M, m) int64; a learner that has pulled fewer arms than another has
+            arms without pulls here too, whose weights are 0.
+        weight: The matrix of the equation above, (V, M, m, m).
+        centre: The vector of the equation above, (V, M, m).
     """
 
     view: View
@@ -65,10 +84,11 @@ class Images(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The images of the balls for n pairs of a learner and an arm.
+    """The images of the balls for n pairs of a learner and an arm, for a network with H hidden units.
 
-    ``centre`` (n, 2H + 1) is θ̂ and ``scale`` (n, 2H + 1) the diagonal of A_xA_xᵀ/λ. With ``low`` and ``heavy``, both
-    (n, m, 2H + 1), the matrix of the image is C_x = diag(scale) − lowᵀheavy.
+    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β}, with C_x = diag(``scale``) − ``low``ᵀ``heavy``.
+    ``centre`` (n, 2H + 1) is θ̂, ``scale`` (n, 2H + 1) is the diagonal of A_xA_xᵀ/λ, and ``low`` and ``heavy`` are (n,
+    m, 2H + 1) each, for the m arms that a learner has pulled.
     """
 
     centre: Tensor
@@ -77,20 +97,21 @@ class Rows(NamedTuple):
     heavy: Tensor
 
     def times(self, h: Tensor) -> Tensor:
-        """Return C_x h, (n, 2H + 1), for ``h`` (n, 2H + 1)."""
+        """Return C_x h, (n, 2H + 1), for the vectors ``h`` (n, 2H + 1), with the matrix C_x of each of the n images."""
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
 
 def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the confidence balls of the learners with the data ``tally`` (V, M, K).
+    """Return the confidence balls of M learners with each of V views, in the form that `rows` needs.
 
-    They take one m × m Cholesky factorisation of I + √n GGᵀ√n/λ for each learner, with the counts n of its arms.
+    They take one m × m Cholesky factorisation of I + √n GGᵀ√n/λ for each learner, with the counts n and the gradients G
+    of its m pulled arms.
 
     Args:
-        view: The V views.
+        view: The V views of K arms.
         lam: The regularisation weight λ.
-        beta: The squared radius β.
-        tally: The data.
+        beta: The squared radius β of the balls.
+        tally: The counts and the summed residuals of the learners' data, (V, M, K).
     """
     pulled = tally.counts > 0
     most = max(1, int(pulled.sum(-1).max()))
@@ -109,7 +130,10 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 
 
 def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
-    """Return the images of the balls for n pairs; ``at`` has the numbers of the views, the learners and the arms."""
+    """Return the images of the balls for n pairs of a learner and an arm.
+
+    ``at`` has three tensors (n,) int64: the numbers of the views, of the learners and of the arms.
+    """
     owner, learner, arm = at
     view, index = images.view, images.pulled[owner, learner]
     which = owner.unsqueeze(-1)
@@ -123,19 +147,25 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the parts z (..., H), W₂ (..., H) and c₂ (...) of θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1)."""
+    """Return the parts of θ = (z, W₂, c₂), the argument ``theta`` (..., 2H + 1), for H hidden units.
+
+    Returns:
+        The inputs z (..., H) of the hidden units, the output weights W₂ (..., H), and the output's bias c₂ (...).
+    """
     hidden = theta.shape[-1] // 2
     return theta[..., :hidden], theta[..., hidden:-1], theta[..., -1]
 
 
 def value(theta: Tensor) -> Tensor:
-    """Return f = Σ_j W₂ⱼσ(zⱼ) + c₂, (...), at ``theta`` (..., 2H + 1)."""
+    """Return the network's output f = Σ_j W₂ⱼσ(zⱼ) + c₂, (...), at θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1)."""
     z, w2, c2 = layers(theta)
     return (w2 * torch.sigmoid(z)).sum(-1) + c2
 
 
 def slope(theta: Tensor) -> Tensor:
-    """Return h = ∂f/∂θ = (W₂σ'(z), σ(z), 1), (..., 2H + 1), at ``theta`` (..., 2H + 1)."""
+    """Return the gradient h = ∂f/∂θ = (W₂σ'(z), σ(z), 1), (..., 2H + 1), at θ = (z, W₂, c₂) = ``theta`` (...,
+    2H + 1).
+    """
     z, w2, c2 = layers(theta)
     unit = torch.sigmoid(z)
     return torch.cat([w2 * unit * (1 - unit), unit, torch.ones_like(c2).unsqueeze(-1)], -1)

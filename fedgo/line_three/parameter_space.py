@@ -1,9 +1,10 @@
-"""Phase II for many arms: the same learner without a K × K matrix, with O(K d_w) operations for a pull.
+"""Phase II for many arms: the same learners without a K × K matrix, with O(K d_w) operations for a pull.
 
-With v = Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), a pull of the arm x with residual or reward y subtracts (gᵀv)² from the variance
-‖g‖²_{Σ⁻¹} of every arm and adds gᵀv·(y − mean of x)/√(1 + ‖g_x‖²_{Σ⁻¹}) to its mean. A learner therefore needs the
-mean and the variance of each arm, the Cholesky factor of Σ₀, which is Σ at the last synchronisation and common to all
-learners, and the vectors v_j of its own pulls since then:
+A pull of the arm x, with gradient g_x and reward y, changes the variance ‖g‖²_{Σ⁻¹} and the mean of every arm with
+gradient g. With v = Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), it subtracts (gᵀv)² from the variance and adds gᵀv·(y − mean of x)/√(1
++ ‖g_x‖²_{Σ⁻¹}) to the mean. A learner therefore needs the mean and the variance of each of the K arms, the Cholesky
+factor of Σ₀, which is Σ at the last synchronisation and common to all learners, and the vectors v_j of its own pulls j
+since then:
 
     Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j (v_jᵀg)
 
@@ -21,19 +22,26 @@ from torch import Tensor
 from fedgo.confidence import Tally, precision_factor
 from fedgo.phase_two import EventState, EventTriggered
 
-_SOLVED_AT_ONCE = 2**22  # numbers of a triangular solve that are held at once
-_UPDATES = 8  # synchronisations after which the variances are computed afresh: subtracting leaves rounding
-_STEEP = 1e3  # a variance above this falls by so much that rounding would show: it is not updated
+_SOLVED_AT_ONCE = 2**22  # numbers that one triangular solve computes at once, which bounds the memory
+_UPDATES = 8  # updates after which the variances are computed afresh, because each one adds rounding errors
+_STEEP = 1e3  # variances above this are computed afresh: an update may cancel nearly all of their digits
 
 
 class Columns(NamedTuple):
-    """The posterior of all arms without a K × K matrix, for many arms.
+    """The posterior of K arms without a K × K matrix, for many arms, of M learners in each of S runs.
 
-    ``mean`` and ``variance`` (S, M, K) are those of `fedgo.confidence.Posterior`. ``base`` (S, 1, K) is the variance at
-    the last synchronisation, and ``age`` (S, 1) the number of synchronisations since it was last computed afresh.
-    ``factor`` is the lower Cholesky factor of Σ₀, (S, 1, r, r) if all learners of a run share it and (S, M, r, r)
-    otherwise. ``vectors`` has room for the v_j of each learner's pulls since then, (S, M, room, r), of which the first
-    ``taken`` (S, M) are in use; the others are 0. M is 1 right after a synchronisation, when all know the same data.
+    Right after a synchronisation all learners know the same data, and M is 1.
+
+    Args:
+        mean: The estimated reward of each arm, (S, M, K).
+        variance: The squared width ‖g_x‖²_{Σ⁻¹} of each arm x with gradient g_x, (S, M, K).
+        base: The variances at the last synchronisation, (S, 1, K).
+        age: The number of synchronisations since they were last computed afresh, (S, 1) int64.
+        factor: The lower Cholesky factor of Σ₀, which is Σ at the last synchronisation, (S, 1, r, r) if all learners of
+            a run share it and (S, M, r, r) otherwise, for gradients in r coordinates.
+        vectors: The vectors v_j of each learner's pulls since then (see the module), (S, M, room, r); the rest of the
+            room is 0.
+        taken: The number of vectors that are in use, (S, M) int64.
     """
 
     mean: Tensor
@@ -45,13 +53,13 @@ class Columns(NamedTuple):
     taken: Tensor
 
     def gain(self, arm: Tensor) -> Tensor:
-        """Return ln(1 + ‖g_x‖²_{Σ⁻¹}) for a pull of ``arm`` (S, M)."""
+        """Return ln(1 + ‖g_x‖²_{Σ⁻¹}), (S, M), by which a pull of the ``arm`` x (S, M) int64 raises ln det Σ."""
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def of_each(self, learners: int) -> "Columns":
-        """Return columns with an entry for each of M = ``learners`` learners, (S, M, …), in memory of its own.
+        """Return columns with one entry for each of M = ``learners`` learners, (S, M, …), in memory of its own.
 
-        The learners go on sharing ``base``, ``age`` and ``factor``.
+        These columns have the learner axis 1 or M. The learners go on sharing ``base``, ``age`` and ``factor``.
         """
         own = ("mean", "variance", "vectors", "taken")
         shared = ((name, getattr(self, name)) for name in own)
@@ -64,9 +72,9 @@ class Columns(NamedTuple):
         """Return the columns after one pull of each learner with ``turn`` 1.
 
         Args:
-            features: The gradients of the arms, or their coordinates, (S, 1, K, r).
-            arm: The arm that each learner pulls, (S, M) int64.
-            reward: The reward that it sees, (S, M).
+            features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
+            arm: The arm that each of M learners pulls, (S, M) int64.
+            reward: The reward that it observes, (S, M).
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
             in_place: Overwrite the memory of these columns, which must not be used afterwards.
         """
@@ -105,16 +113,16 @@ def columns(
     tally: Tally,
     before: tuple[Columns, Tally] | None = None,
 ) -> Columns:
-    """Return the posterior of learners that all know the same data.
+    """Return the posterior of learners that all know the same data, as columns with the learner axis 1.
 
     The variances are updated from those ``before`` if that is cheaper and accurate, and computed afresh otherwise.
 
     Args:
-        features: The gradients of the arms, or their coordinates, (S, 1, K, r).
-        offsets: f_x(ŵ₀) of each arm, (S, 1, K).
+        features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
+        offsets: The value f_x(ŵ₀) of each arm x, (S, 1, K).
         lam: The regularisation weight λ.
-        tally: The data, (S, K).
-        before: The columns at the last synchronisation with the data (S, K) that they rest on, if there are any.
+        tally: The counts and the summed residuals of all data, (S, K).
+        before: The columns at the last synchronisation, and the data (S, K) that they rest on; or None.
     """
     runs, size = len(features), features.shape[-1]
     pulled, rows = _pulled(features, tally)
@@ -142,9 +150,10 @@ def _can_be_updated(last: Columns) -> bool:
 
 
 def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
-    """Return the ``tally`` (S, k) and the ``features`` (S, k, r) of the k arms that were pulled.
+    """Return the tally (S, k) and the features (S, k, r) of the k arms that were pulled, out of K arms.
 
-    A run in which fewer arms were pulled than in another one is padded with arms whose count is 0.
+    ``features`` (S, 1, K, r) and ``tally`` (S, K) are those of all arms; k is the largest number of arms pulled in any
+    of the S runs. A run in which fewer arms were pulled is padded with arms whose count is 0.
     """
     most = int((tally.counts > 0).sum(-1).max())
     at = tally.counts.topk(most, -1).indices
@@ -154,10 +163,12 @@ def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
 
 
 def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor | None:
-    """Return the variances (S, 1, K) after the pulls by which ``new`` differs from ``old``, from those of ``last``.
+    """Return the variances (S, 1, K) of all arms after further pulls, computed from those of ``last``, or None.
 
-    With U = diag(√n)G of the k arms that were pulled n times, (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W = L⁻¹UΣ₀⁻¹ and the
-    Cholesky factor L of I + UΣ₀⁻¹Uᵀ. The result is None if k is so large that a triangular solve costs no more.
+    The further pulls are those of the k arms whose counts in ``new`` (S, K) exceed those in ``old`` (S, K), n times
+    each. With U = diag(√n)G and the gradients of these arms as the rows of G, (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W =
+    L⁻¹UΣ₀⁻¹ and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the gradients of all arms. The
+    result is None if k is more than half of r, because a triangular solve then costs no more.
     """
     news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
     if 2 * rows.shape[1] > features.shape[-1]:
@@ -172,14 +183,21 @@ def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor 
 
 @dataclass(frozen=True)
 class ParameterSpace(EventTriggered):
-    """`EventTriggered` with `Columns` in place of K × K matrices, for many arms.
+    """The learners of `fedgo.phase_two.EventTriggered` with `Columns` in place of K × K matrices, for many arms.
 
-    ``features`` and ``offsets`` are shared by the learners, (S, 1, …). Arms, messages and synchronisations are the
-    same, up to rounding.
+    The fields are the same, but all learners share the gradients ``features`` (S, 1, K, r) and the values ``offsets``
+    (S, 1, K) of K arms in S runs. The arms pulled, the messages and the synchronisations are the same, up to rounding.
     """
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Columns:
-        """Return the columns that all learners of the runs ``run`` share after a synchronisation."""
+        """Return the columns (R, 1, K) that all learners of R runs share after a synchronisation.
+
+        Args:
+            run: The numbers of the runs, (R,) int64.
+            tally: The counts and the summed residuals of the data that all learners know, (R, 1, K).
+            before: The state of all S runs before the synchronisation, from which the variances may be updated; or
+                None.
+        """
         features, offsets = self.features, self.offsets
         if len(run) < len(features):
             features, offsets = features[run], offsets[run]
@@ -189,13 +207,21 @@ class ParameterSpace(EventTriggered):
         return columns(features, offsets, self.settings.lam, tally.of((slice(None), 0)), last)
 
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Columns:
-        """Return the columns after a pull of each learner with ``turn`` 1; the arguments are those of `learn`."""
+        """Return the columns after one pull of each learner with ``turn`` 1.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
+            reward: The rewards that they observe, (S, M).
+            turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
+        """
         return _columns(state).absorb(self.features, arm, reward, turn, self.in_place)
 
     def _afresh(self, state: EventState, due: Tensor) -> EventState:
-        """Return ``state`` with the columns of the learners ``due`` (S, M) computed from all their data.
+        """Return ``state`` with the columns of the learners for which ``due`` (S, M) bool is True computed from all
+        their data.
 
-        Every learner has a factor of its own afterwards.
+        Every learner has a Cholesky factor of its own afterwards.
         """
         shared, known = _columns(state), state.known
         factor = shared.factor.expand(-1, self.learners, -1, -1)
@@ -210,6 +236,6 @@ class ParameterSpace(EventTriggered):
 
 
 def _columns(state: EventState) -> Columns:
-    """Return the posterior of ``state`` as the columns that it is."""
+    """Return the posterior of ``state``, after an assertion that it is one of `Columns`."""
     assert isinstance(state.posterior, Columns)
     return state.posterior

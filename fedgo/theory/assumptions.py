@@ -8,11 +8,20 @@ from fedgo._checks import require
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The constants that Assumptions 1 to 3 provide.
+    """The constants of Assumptions 1 to 3, from which the bounds of the paper are computed.
 
-    ``dimension`` is d_w. ``value`` is F ≥ |f_x|, ``slope`` is C_g ≥ ‖∇f_x‖, ``curvature`` is C_h ≥ ‖∇²f_x‖, and
-    ``noise`` is σ. The growth condition is min{μr²/2, τr^χ/2} ≤ L(w) for the loss L and the distance r of w from its
-    zeros, with μ = ``growth``, τ = ``tail`` and χ = ``exponent``, which the paper calls γ in Assumption 3.
+    The growth condition of Assumption 3 is min{μr²/2, τr^χ/2} ≤ L(w), where L(w) = E(f_x(w) − f_x(w*))² is the loss
+    over uniformly drawn arms x, and r the distance of the parameter w from the zeros of L.
+
+    Args:
+        dimension: The dimension d_w of w, at least 1.
+        value: The bound F > 0 on |f_x(w)|.
+        slope: The bound C_g > 0 on the norm of the gradient ∇f_x(w) in w.
+        curvature: The bound C_h ≥ 0 on the norm of the second derivative ∇²f_x(w) in w.
+        noise: The standard deviation σ ≥ 0 of a reward's noise.
+        growth: The constant μ > 0 of the growth condition.
+        tail: The constant τ > 0 of the growth condition; with ∞ the growth is quadratic everywhere.
+        exponent: The exponent χ of the growth condition, between 0 and 2, which the paper calls γ in Assumption 3.
 
     Raises:
         ValueError: A constant is out of range.
@@ -41,22 +50,27 @@ class Assumptions:
 
 
 def check_probability(delta: float) -> None:
-    """Raise a ``ValueError`` unless δ lies in (0, 1)."""
+    """Raise a ``ValueError`` unless the failure probability δ = ``delta`` lies strictly between 0 and 1."""
     require(0 < delta < 1, "delta", delta, "give a failure probability δ in (0, 1)")
 
 
 def check_sample(size: int, data: int, delta: float) -> None:
-    """Raise a ``ValueError`` unless there is at least one function and one datum, and δ lies in (0, 1)."""
+    """Check the size of a class of functions, the number of data and the failure probability of a risk bound.
+
+    Raises:
+        ValueError: ``size``, the number |F| of functions, or ``data``, their number t, is below 1, or ``delta``, the
+            probability δ, does not lie strictly between 0 and 1.
+    """
     check_probability(delta)
     require(size >= 1, "size", size, "give |F|, at least one function")
     require(data >= 1, "data", data, "give t, at least one datum")
 
 
 def check_threshold(gamma: float) -> None:
-    """Raise a ``ValueError`` unless the threshold γ is positive."""
+    """Raise a ``ValueError`` unless the threshold γ = ``gamma`` of the synchronisation event is positive."""
     require(gamma > 0, "gamma", gamma, "give γ > 0; with γ = 0 every step synchronises, and P = NT")
 
 
 def check_regularisation(lam: float) -> None:
-    """Raise a ``ValueError`` unless the regularisation weight λ is positive."""
+    """Raise a ``ValueError`` unless the regularisation weight λ = ``lam`` is positive."""
     require(lam > 0, "lam", lam, "give λ > 0; Σ must be positive definite")

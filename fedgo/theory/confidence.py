@@ -1,6 +1,7 @@
-"""The analysis of the confidence set: log-determinants, the squared radius β_{t,i} as repaired, and as printed.
+"""The analysis of the confidence set: log-determinants, and the squared radius β_{t,i} as printed and as repaired.
 
-A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book.
+A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book. Σ =
+λI + Σ_s g_s g_sᵀ is the matrix of a client's pulls s with gradients g_s, and its log-ratio is Λ = ln(det Σ/det λI).
 """
 
 import math
@@ -18,10 +19,14 @@ def information_bound(dimension: int, pulls: float, slope: float, lam: float) ->
     """Return R = d ln(1 + nC_g²/(dλ)), an upper bound on the log-ratio Λ = ln(det Σ/det λI) (lemma "log-det").
 
     Args:
-        dimension: The dimension d, min(K, d_w) with K arms.
-        pulls: The number n of pulls.
+        dimension: The dimension d of the space that the gradients span, at most min(K, d_w) for K arms and d_w
+            parameters.
+        pulls: The number n of pulls in Σ.
         slope: The bound C_g on the norm of each gradient.
         lam: The regularisation weight λ.
+
+    Raises:
+        ValueError: λ is not positive.
     """
     check_regularisation(lam)
     return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
@@ -30,18 +35,23 @@ def information_bound(dimension: int, pulls: float, slope: float, lam: float) ->
 def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
     """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio of det(I + diag n) and det(I + diag n⁰).
 
-    After NT pulls of Phase II it is at most K ln(1 + NT/K).
+    This is the log-ratio of a model with one feature for each of K arms x and λ = 1. After NT pulls of Phase II, by N
+    clients in T rounds, it is at most K ln(1 + NT/K).
 
     Args:
-        counts: The pulls n_x of each arm, (..., K).
-        known: The pulls n⁰_x that were made before Phase II, (..., K), or one number for all arms.
+        counts: The number of pulls n_x of each arm, those before Phase II included, (..., K).
+        known: The number of pulls n⁰_x that were made before Phase II, (..., K), or one number for all arms.
     """
     before = torch.as_tensor(known, dtype=torch.float64)
     return ((1 + counts) / (1 + before)).log().sum(-1)
 
 
 class Terms(NamedTuple):
-    """The three terms of a squared radius β: of the noise, of the regularisation, and of the linearisation."""
+    """The three terms of a squared radius β, which add up to it.
+
+    ``noise`` is the term of the rewards' noise, ``regularisation`` that of the weight λ, and ``linearisation`` that of
+    the second derivatives.
+    """
 
     noise: float
     regularisation: float
@@ -51,19 +61,22 @@ class Terms(NamedTuple):
 def radius_printed(
     a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float
 ) -> Terms:
-    """Return the squared radius β_t of the printed confidence lemma, with the constants of its proof.
+    """Return the three terms of the squared radius β_t of the printed confidence lemma, with its proof's constants.
 
-    Its three terms are 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ₀² and C_h²ρ₀⁴ n d_wι″, with the printed
-    bound on ρ₀² (`squared_distance_printed`) and ι″ = 2 ln(1 + nC_g²/(d_wλ)). They contain the factor 2 of ln(1/δ_t²),
-    which the proof loses.
+    They are 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ₀² and C_h²ρ₀⁴ n d_wι″, with the printed bound on the
+    squared distance ρ₀² = ‖ŵ₀ − w*‖² (`squared_distance_printed`) and ι″ = 2 ln(1 + nC_g²/(d_wλ)). They contain the
+    factor 2 of ln(1/δ_t²), which the proof loses.
 
     Args:
-        a: The constants of the assumptions.
+        a: The constants of the assumptions: d_w, C_g, C_h, σ and others.
         lam: The regularisation weight λ.
         pulls: The number n of pulls in the client's model.
         step: The step t.
         exploration: The number T₀ of pulls of Phase I.
         delta: The failure probability δ.
+
+    Raises:
+        ValueError: δ or λ is out of range, or T₀C_h² ≤ 1.
     """
     check_probability(delta)
     rho2 = squared_distance_printed(a, exploration, delta)
@@ -79,21 +92,28 @@ def radius_printed(
 def noise_radius(
     information: Tensor, syncs: Tensor | int | None, *, members: int, sigma: float, delta: float
 ) -> Tensor:
-    """Return σ√(Λ + 2 ln(π²m(p + 1)²/(6δ))), a bound on all self-normalised sums of the noise with probability 1 − δ.
+    """Return a bound on the self-normalised sums of the noise that holds for all of them with probability 1 − δ, (...).
+
+    It is σ√(Λ + 2 ln(π²m(p + 1)²/(6δ))), and σ√(Λ + 2 ln(m/δ)) if the number p of synchronisations is None.
 
     Args:
         information: The log-ratio Λ of each sum, (...).
         syncs: The number p of synchronisations before the step, an int or int64 (...); the union bound is over p. With
-            None each member has one sum of all its data, and the result is σ√(Λ + 2 ln(m/δ)).
-        members: The number m of sums at each step: N for one sum of each client, NK for one of each arm and client.
-        sigma: The standard deviation σ of the noise.
+            None each member has one sum, of all its data.
+        members: The number m of sums at each step: N for one sum of each of N clients, NK for one of each of K arms and
+            each client.
+        sigma: The standard deviation σ of a reward's noise.
         delta: The failure probability δ.
+
+    Raises:
+        ValueError: δ does not lie strictly between 0 and 1.
     """
     check_probability(delta)
     if syncs is None:
         return sigma * (information + 2 * math.log(members / delta)).sqrt()
     union = 2 * math.log(math.pi**2 * members / (6 * delta))
-    epoch = torch.as_tensor(syncs + 1, dtype=torch.float64)  # the logarithm of an int64 would be a float32
+    # torch would take the logarithm of an int64 in float32
+    epoch = torch.as_tensor(syncs + 1, dtype=torch.float64)
     return sigma * (information + (union + 4 * epoch.log())).sqrt()
 
 
@@ -109,19 +129,19 @@ def radius(
     curvature: Tensor | float,
     delta: float,
 ) -> Tensor:
-    """Return the squared radius β_{t,i} of the repaired confidence lemma, (...).
+    """Return the squared radius β_{t,i} of the repaired confidence lemma at step t for client i, (...).
 
-    With probability 1 − δ/2, w* ∈ Ball_{t,i} for all t and i if
-    √β = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D_{t,i}|.
+    With probability 1 − δ/2 the true parameter w* lies in the confidence ball of every client i at every step t if
+    √β_{t,i} = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D_{t,i}|.
 
     Args:
-        information: The log-ratio ln(det Σ/det λI), (...).
+        information: The log-ratio ln(det Σ/det λI) of the client's matrix Σ, (...).
         pulls: The number |D_{t,i}| of pulls in the client's model, (...).
         syncs: The number p of synchronisations before the step, (...).
         clients: The number N of clients.
         lam: The regularisation weight λ.
-        sigma: The standard deviation σ of the noise.
-        distance: ρ₀ = ‖ŵ₀ − w*‖, which only a simulation knows.
+        sigma: The standard deviation σ of a reward's noise.
+        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the start of Phase II, which only a simulation knows.
         curvature: The bound C_h on the second derivatives.
         delta: The failure probability δ.
 

@@ -1,8 +1,8 @@
 """A parameter w* of Assumption 1 for finitely many arms: f_x(w*) equals the mean reward of every arm x.
 
 With fewer arms than parameters there are many. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + D)⁻¹ e from ŵ₀ find one of
-them near ŵ₀, with the gradients at w as the rows of J, the mean rewards minus f_x(w) as e, and a multiple D of the
-identity as the damping.
+them near ŵ₀. Here J has the gradients at w as rows, e is the vector of the mean rewards minus f_x(w), and D is a
+multiple of the identity, the damping.
 """
 
 import torch
@@ -17,19 +17,20 @@ _MOST_STEPS = 1000
 def interpolate(
     model: Parametric, start: Tensor, arms: Tensor, means: Tensor, tolerance: float = 1e-10
 ) -> Tensor:
-    """Return a parameter w* (S, d_w) near ``start`` with |f_x(w*) − ``means``| ≤ ``tolerance`` on all arms.
+    """Return a parameter w* (S, d_w) near ``start`` at which the network fits the mean rewards of all arms.
 
-    It need not be the nearest such parameter.
+    For each of S runs and each arm x, |f_x(w*) − ``means``| ≤ ``tolerance``. w* need not be the nearest such parameter.
 
     Args:
-        model: The class F.
-        start: Where the search begins, (S, d_w).
-        arms: The arms, (S, K, d_x).
+        model: The parametric class F, with d_w parameters.
+        start: The parameter at which the search begins, (S, d_w).
+        arms: The features of K arms, (S, K, d_x).
         means: The mean rewards of the arms, (S, K).
         tolerance: The largest difference that is accepted.
 
     Raises:
-        ArithmeticError: No such parameter is found, for instance because there are more arms than parameters.
+        ArithmeticError: No such parameter is found in 1000 steps, for instance because there are more arms than
+            parameters.
         ValueError: A mean or ``start`` is not finite.
     """
     w, missing = start, means - model.values(start, arms)

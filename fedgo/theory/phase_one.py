@@ -1,6 +1,7 @@
 """The analysis of Phase I: the oracle's risk (Lemma 1), the distance to w* (Lemma 2), and the T₀ that they need.
 
-A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book.
+A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book. T₀ is
+the number of pulls of Phase I, and ŵ₀ the parameter that the oracle fits to them.
 """
 
 import math
@@ -8,20 +9,25 @@ import math
 from fedgo._checks import require
 from fedgo.theory.assumptions import Assumptions, check_probability, check_sample
 
-# C″, C′ and C of Lemmas 1 and 2 for α = ½: 8 covers 3·2·ln 2, 4 (with ln(4/δ) ≤ 2 ln(2/δ)) and 2; C′ = 2C″, C = 2C′.
+# The constants C″, C′ and C of Lemmas 1 and 2 for α = ½. C″ = 8 is at least each factor in the proof: 3·2·ln 2, 4 (with
+# ln(4/δ) ≤ 2 ln(2/δ)) and 2. C′ = 2C″ and C = 2C′.
 C_NET, C_RISK, C_DISTANCE = 8.0, 16.0, 32.0
 
 
 def finite_risk_printed(size: int, data: int, delta: float, value: float) -> float:
     """Return the printed bound on the risk E(f̃ − f*)² of a minimiser f̃ over a finite class (lemma "Risk bounds").
 
-    It is the bound for α = ½. It is invalid: the noise level does not appear in it, and F² is missing before ln(2/δ).
+    It is (6F² ln 2 · ln|F| + 4 ln(2/δ))/t, the bound for α = ½, with the number |F| of functions and the number t of
+    data. It is invalid: the noise level does not appear in it, and F² is missing before ln(2/δ).
 
     Args:
-        size: The number of functions in the class, f* among them.
-        data: The number of data.
+        size: The number |F| of functions in the class, the true function f* among them.
+        data: The number t of data.
         delta: The failure probability δ.
-        value: The bound F on the functions.
+        value: The bound F on the absolute values of the functions.
+
+    Raises:
+        ValueError: ``size`` or ``data`` is below 1, or δ does not lie strictly between 0 and 1.
     """
     check_sample(size, data, delta)
     return (6 * value**2 * math.log(size) * math.log(2) + 4 * math.log(2 / delta)) / data
@@ -30,20 +36,35 @@ def finite_risk_printed(size: int, data: int, delta: float, value: float) -> flo
 def finite_risk(
     size: int, data: int, delta: float, value: float, noise: float, epsilon: float = 0.0
 ) -> float:
-    """Return (16σ² + 32F²) ln(2·size/δ)/data + 4ϵ, the repaired bound on the risk E(f̃ − f*)² with probability 1 − δ.
+    """Return the repaired bound on the risk E(f̃ − f*)² of an approximate minimiser f̃ over a finite class.
 
-    The data have independent uniform inputs. The arguments are those of `finite_risk_printed`, with σ = ``noise`` and
-    the optimisation error ϵ = ``epsilon``.
+    It is (16σ² + 32F²) ln(2|F|/δ)/t + 4ϵ, and holds with probability 1 − δ for data with independent uniform inputs.
+
+    Args:
+        size: The number |F| of functions in the class, the true function f* among them.
+        data: The number t of data.
+        delta: The failure probability δ.
+        value: The bound F on the absolute values of the functions.
+        noise: The standard deviation σ of a reward's noise.
+        epsilon: The optimisation error ϵ of f̃.
+
+    Raises:
+        ValueError: ``size`` or ``data`` is below 1, or δ does not lie strictly between 0 and 1.
     """
     check_sample(size, data, delta)
     return (16 * noise**2 + 32 * value**2) * math.log(2 * size / delta) / data + 4 * epsilon
 
 
 def iota(a: Assumptions, exploration: int, delta: float) -> float:
-    """Return ι = ln(T₀C_h²) + ln(2/δ), the logarithmic term of Lemma 1 at the end of its proof; T₀ is ``exploration``.
+    """Return ι = ln(T₀C_h²) + ln(2/δ), the logarithmic term of Lemma 1 at the end of its proof.
+
+    Args:
+        a: The constants of the assumptions, with the bound C_h on the second derivatives.
+        exploration: The number T₀ of pulls of Phase I.
+        delta: The failure probability δ.
 
     Raises:
-        ValueError: T₀C_h² is at most 1, so that the proof does not hold.
+        ValueError: T₀C_h² is at most 1, so that the proof does not hold, or δ does not lie strictly between 0 and 1.
     """
     check_probability(delta)
     product = exploration * a.curvature**2
@@ -53,15 +74,30 @@ def iota(a: Assumptions, exploration: int, delta: float) -> float:
 
 
 def regression_risk_printed(a: Assumptions, exploration: int, delta: float) -> float:
-    """Return C′d_wF²ι/T₀, the printed bound on the risk E(f_x(ŵ₀) − f_x(w*))² (Lemma 1), with T₀ = ``exploration``.
+    """Return C′d_wF²ι/T₀, the printed bound on the risk E(f_x(ŵ₀) − f_x(w*))² of the fitted parameter ŵ₀ (Lemma 1).
 
-    It needs an optimisation error of at most 1/(C′T₀).
+    C′ is a constant of the proof (`C_RISK`), and ι the logarithm `iota`. The lemma needs an optimisation error of at
+    most 1/(C′T₀).
+
+    Args:
+        a: The constants of the assumptions: d_w, F and C_h.
+        exploration: The number T₀ of pulls of Phase I.
+        delta: The failure probability δ.
+
+    Raises:
+        ValueError: T₀C_h² is at most 1, or δ does not lie strictly between 0 and 1.
     """
     return C_RISK * a.dimension * a.value**2 * iota(a, exploration, delta) / exploration
 
 
 def optimisation_error(exploration: int) -> float:
-    """Return 1/(C′T₀), the largest optimisation error of the oracle for Lemmas 1 and 2; T₀ is ``exploration``."""
+    """Return 1/(C′T₀), the largest optimisation error of the oracle that Lemmas 1 and 2 allow.
+
+    ``exploration`` is the number T₀ of pulls of Phase I, and C′ a constant of the proof (`C_RISK`).
+
+    Raises:
+        ValueError: T₀ is below 1.
+    """
     require(exploration >= 1, "exploration", exploration, "give T₀, at least one pull")
     return 1 / (C_RISK * exploration)
 
@@ -69,8 +105,14 @@ def optimisation_error(exploration: int) -> float:
 def covering(dimension: int, radius: float) -> float:
     """Return d ln⌈√d/(2ε)⌉, the logarithm of the size of an ℓ₂-net of [0, 1]^d, made of cubes of side 2ε/√d.
 
-    The paper's d ln(1/ε) belongs to an ℓ_∞-net, while C_g is a Lipschitz constant in ℓ₂. ``dimension`` is d and
-    ``radius`` is the distance ε of the net.
+    The paper's d ln(1/ε) belongs to an ℓ_∞-net, while C_g is a Lipschitz constant in ℓ₂.
+
+    Args:
+        dimension: The dimension d.
+        radius: The distance ε > 0 within which every point of the cube has a point of the net.
+
+    Raises:
+        ValueError: ε is not positive.
     """
     require(radius > 0, "radius", radius, "give the distance ε > 0 of the net")
     return dimension * math.log(math.ceil(math.sqrt(dimension) / (2 * radius)))
@@ -79,17 +121,20 @@ def covering(dimension: int, radius: float) -> float:
 def regression_risk(
     a: Assumptions, exploration: int, delta: float, epsilon: float = 0.0, radius: float | None = None
 ) -> float:
-    """Return the repaired bound on the risk E(f_x(ŵ₀) − f_x(w*))², with probability 1 − δ/2 (Lemma 1).
+    """Return the repaired bound on the risk E(f_x(ŵ₀) − f_x(w*))² of the fitted ŵ₀, with probability 1 − δ/2 (Lemma 1).
 
-    The bound is (25σ² + 40F²)A + 12.5C_gεσ(1 + √(2u/T₀) + √(2A)) + 6.25ϵ + 17.5C_g²ε², with u = ln(6/δ) and
-    A = (u + d_w ln⌈√d_w/(2ε)⌉)/T₀. It holds for all ŵ₀ in W = [0, 1]^d_w with L̂(ŵ₀) ≤ min L̂ + ϵ.
+    The bound is (25σ² + 40F²)A + 12.5C_gεσ(1 + √(2u/T₀) + √(2A)) + 6.25ϵ + 17.5C_g²ε², with u = ln(6/δ) and A = (u +
+    d_w ln⌈√d_w/(2ε)⌉)/T₀. It holds for all ŵ₀ in W = [0, 1]^d_w whose training loss L̂(ŵ₀) is at most min L̂ + ϵ.
 
     Args:
-        a: The constants of the assumptions.
+        a: The constants of the assumptions: d_w, F, C_g and σ.
         exploration: The number T₀ of pulls of Phase I.
         delta: The failure probability δ.
         epsilon: The optimisation error ϵ of the oracle.
         radius: The distance ε of the net; 1/(C_gT₀) if it is None.
+
+    Raises:
+        ValueError: T₀ is below 1, ε is not positive, or δ does not lie strictly between 0 and 1.
     """
     check_probability(delta)
     require(exploration >= 1, "exploration", exploration, "give T₀, at least one pull")
@@ -106,15 +151,22 @@ def regression_risk(
 
 
 def growth_limit(a: Assumptions) -> float:
-    """Return τ^{2/(2−χ)}μ^{−χ/(2−χ)}/2, the loss below which the growth is quadratic (proof of Lemma 2)."""
+    """Return τ^{2/(2−χ)}μ^{−χ/(2−χ)}/2, the loss below which the growth of the loss is quadratic (proof of Lemma 2).
+
+    The constants μ, τ and χ are those of the growth condition in ``a`` (Assumption 3).
+    """
     power = 2 - a.exponent
     return math.pow(a.tail, 2 / power) * math.pow(a.growth, -a.exponent / power) / 2
 
 
 def squared_distance(a: Assumptions, risk: float) -> float:
-    """Return 2·risk/μ, the repaired bound on ρ₀² = ‖ŵ₀ − w*‖² if L(ŵ₀) ≤ ``risk`` (Lemma 2).
+    """Return 2·risk/μ, the repaired bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖² (Lemma 2).
 
-    w* is the zero of L that is nearest to ŵ₀.
+    w* is the zero of the loss L that is nearest to the fitted parameter ŵ₀.
+
+    Args:
+        a: The constants of the assumptions, with the growth constants μ, τ and χ.
+        risk: A bound on the loss L(ŵ₀).
 
     Raises:
         ValueError: The risk is not below `growth_limit`, so that the growth need not be quadratic.
@@ -126,22 +178,44 @@ def squared_distance(a: Assumptions, risk: float) -> float:
 
 
 def squared_distance_printed(a: Assumptions, exploration: int, delta: float) -> float:
-    """Return C d_wF²ι/(μT₀), the printed bound on ρ₀² = ‖ŵ₀ − w*‖² (Lemma 2), with T₀ = ``exploration``."""
+    """Return C d_wF²ι/(μT₀), the printed bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖² (Lemma 2).
+
+    C is a constant of the proof (`C_DISTANCE`), and ι the logarithm `iota`.
+
+    Args:
+        a: The constants of the assumptions: d_w, F, C_h and μ.
+        exploration: The number T₀ of pulls of Phase I.
+        delta: The failure probability δ.
+
+    Raises:
+        ValueError: T₀C_h² is at most 1, or δ does not lie strictly between 0 and 1.
+    """
     return C_DISTANCE * a.dimension * a.value**2 * iota(a, exploration, delta) / (a.growth * exploration)
 
 
 def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concordance: float = 1.0) -> float:
-    """Return C d_wF²ι max{μ^{χ/(2−χ)}/τ^{2/(2−χ)}, ζ/(μc²)}, the least T₀ of Lemma 2.
+    """Return C d_wF²ι max{μ^{χ/(2−χ)}/τ^{2/(2−χ)}, ζ/(μc²)}, the least number T₀ of pulls of Phase I for Lemma 2.
 
-    The part with ζ is not needed; ζ = 0 leaves it out. ``iota_`` is ι, ``zeta`` is ζ and ``concordance`` is c.
+    C is a constant of the proof (`C_DISTANCE`). The part with ζ is not needed; ζ = 0 leaves it out.
+
+    Args:
+        a: The constants of the assumptions: d_w, F, and μ, τ and χ of the growth condition.
+        iota_: The logarithm ι (`iota`).
+        zeta: The largest eigenvalue ζ of the Hessian of the loss at w*.
+        concordance: The constant c of the self-concordance condition in Assumption 3.
     """
     growth = 1 / (2 * growth_limit(a))
     return C_DISTANCE * a.dimension * a.value**2 * iota_ * max(growth, zeta / (a.growth * concordance**2))
 
 
 def phase_one_scalars(rounds: int, clients: int, dimension: int) -> int:
-    """Return C_phaseI = (2n + 1)Nd_w, the scalars of Phase I: n gradients up, and w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀ down.
+    """Return C_phaseI = (2n + 1)Nd_w, the scalars sent in Phase I: n gradients up, and w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀ down.
 
-    ``rounds`` is the oracle's n, ``clients`` is N and ``dimension`` is d_w. If all clients know w⁽⁰⁾ it is 2nNd_w.
+    If all clients know w⁽⁰⁾ it is 2nNd_w.
+
+    Args:
+        rounds: The number n of rounds of the oracle (Algorithm 2).
+        clients: The number N of clients.
+        dimension: The number d_w of parameters.
     """
     return (2 * rounds + 1) * clients * dimension

@@ -1,8 +1,8 @@
 """The quantities of the analysis of Phase II, computed from a trace: widths, log-determinants and epochs of each step.
 
-The counts that each client knew (`knowledge`) give its Σ_{t−1,i} and the width of the arm that it pulled. Those of the
-analysis' imaginary agent, who sees every pull, give Σ_{t−1}. The log-determinants are running sums of
-ln(det(Σ + ggᵀ)/det Σ) = ln(1 + gᵀΣ⁻¹g).
+The pulls that each client i knew before step t (`knowledge`) give its matrix Σ_{t−1,i} and the width of the arm that it
+pulled. The pulls of all clients before t give the matrix Σ_{t−1} of an imaginary agent who sees every pull. The
+log-determinants are running sums of ln(det(Σ + ggᵀ)/det Σ) = ln(1 + gᵀΣ⁻¹g) over the gradients g of the pulls.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,21 @@ from fedgo.trace import Trace
 
 
 class Replay(NamedTuple):
-    """The quantities of the analysis at each step t of Phase II, (S, NT), for the client i = i_t that makes the pull.
+    """The quantities of the analysis at each step t of Phase II, for the client i that makes the pull.
 
-    ``local`` is ‖g_t‖² in Σ_{t−1,i}⁻¹ and ``central`` is ‖g_t‖² in Σ_{t−1}⁻¹. ``gain`` is the log-ratio
-    ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), and ``since`` the number of the client's pulls since the last
-    synchronisation, both with this pull. ``information`` is ln(det Σ_{t,i}/det λI) and ``total`` is ln(det Σ_t/det λI).
-    ``epoch`` int64 is the number p of synchronisations before t. ``known`` (S, NT, K) is the tally of D_{t,i}, the data
-    in the client's model after the pull, with sums of the residuals y − f_x(ŵ₀).
+    There are S runs of NT steps (N clients, T rounds) with K arms; g_t is the gradient of the pulled arm.
+
+    Args:
+        local: The squared width ‖g_t‖² of the pull in Σ_{t−1,i}⁻¹, the matrix of the client's data, (S, NT).
+        central: The squared width ‖g_t‖² of the pull in Σ_{t−1}⁻¹, the matrix of all pulls, (S, NT).
+        gain: The log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), with the part ΔΣ_{t,i} of the client's own pulls
+            since the last synchronisation, this pull included, (S, NT).
+        since: The number of these pulls, (S, NT).
+        information: ln(det Σ_{t,i}/det λI), (S, NT).
+        total: ln(det Σ_t/det λI), (S, NT).
+        epoch: The number p of synchronisations before t, (S, NT) int64.
+        known: The counts and the sums of the residuals y − f_x(ŵ₀) of D_{t,i}, the data in the client's model after the
+            pull, (S, NT, K).
     """
 
     local: Tensor
@@ -40,7 +48,8 @@ class Replay(NamedTuple):
     def by_epoch(self, values: Tensor) -> Tensor:
         """Return the sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1).
 
-        P is the largest number of synchronisations of any run; the epochs that a run does not have are 0.
+        An epoch lasts from one synchronisation to the next, and P is the largest number of synchronisations of any of
+        the S runs. An epoch that a run does not have gets 0.
         """
         out = values.new_zeros(len(values), int(self.epoch.max()) + 1)
         return out.scatter_add(1, self.epoch, values)
@@ -52,13 +61,13 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     The synchronisations are those of the trace, whatever event caused them.
 
     Args:
-        start: The result of Phase I from which the trace was made, a `shared_start`.
+        start: The result of Phase I from which the trace was made, a `fedgo.phase_one.shared_start`.
         arms: The arms of its problem, (S, K, d_x).
-        trace: The trace.
-        lam: The λ that the trace was made with.
+        trace: The trace, of S runs.
+        lam: The regularisation weight λ that the trace was made with.
 
     Raises:
-        ValueError: The start has several ŵ₀, the arms are not those of the start, or λ is not positive.
+        ValueError: The start has several ŵ₀ in a run, the arms are not those of the start, or λ is not positive.
     """
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
@@ -82,13 +91,18 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
         gain[:, step] = _since_sync(local[:, step].log1p(), before.syncs)
         since[:, step] = _since_sync(torch.ones_like(local[:, step]), before.syncs)
     epoch, total = sync.cumsum(1) - sync.long(), central.log1p().cumsum(1)
-    reached = torch.where(sync, total, 0.0).cummax(1).values  # the server's at the last synchronisation
+    # ln(det Σ/det λI) of the server's matrix Σ at the last synchronisation
+    reached = torch.where(sync, total, 0.0).cummax(1).values
     information = gain + torch.nn.functional.pad(reached, (1, 0))[:, :-1]
     return Replay(local, central, gain, since, information, total, epoch, known)
 
 
 def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
-    """Return ‖g‖²_{Σ⁻¹} of each ``arm`` (S, n), (S, n), for Σ of ``counts`` (S, n, K) on ``features`` (S, K, r)."""
+    """Return the squared width ‖g‖²_{Σ⁻¹} of each arm of ``arm`` (S, n), (S, n), with its gradient g.
+
+    Σ is λI plus the sum of g gᵀ over the pulls in ``counts`` (S, n, K), where ``features`` (S, K, r) has the gradients
+    of K arms in r coordinates.
+    """
     factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
     rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])
     half = torch.linalg.solve_triangular(factor, features.gather(1, rows).unsqueeze(-1), upper=False)
@@ -97,18 +111,23 @@ def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor
 
 
 def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
-    """Return running sums of one client's ``values`` ≥ 0 (S, n), begun again wherever its ``syncs`` (S, n) increase."""
+    """Return running sums of one client's ``values`` (S, n), none negative, which start again at every synchronisation.
+
+    A sum starts again where ``syncs`` (S, n), the number of synchronisations before the client's pull, has increased.
+    """
     sums = values.cumsum(1)
     new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
     return sums - torch.where(new, sums - values, 0.0).cummax(1).values
 
 
 class Knowledge(NamedTuple):
-    """What one client knew before each of its n pulls of Phase II.
+    """What one client knew before each of its n pulls of Phase II, in each of S runs with K arms.
 
-    ``step`` (n,) are the steps of these pulls in the trace. ``tally`` (S, n, K) has the pulls and the summed rewards
-    that the client knew, ``syncs`` (S, n) the number p of synchronisations so far, and ``shared`` (S, n, K) the data
-    that all clients knew after the last one.
+    Args:
+        step: The steps of these pulls in the trace, (n,) int64.
+        tally: The counts and the summed rewards of the pulls that the client knew, (S, n, K).
+        syncs: The number p of synchronisations before the pull, (S, n) int64.
+        shared: The counts and the summed rewards that all clients knew after the last synchronisation, (S, n, K).
     """
 
     step: Tensor
@@ -124,7 +143,7 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
     that the trace may be of any algorithm.
 
     Args:
-        trace: The trace.
+        trace: The trace, of S runs.
         arms: The number K of arms.
         phase_one: Whether all clients also know the data of Phase I.
     """
@@ -132,7 +151,8 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
     hit = torch.nn.functional.one_hot(trace.arm, arms).double()
     data = torch.stack([hit, hit * trace.reward.unsqueeze(-1)])
     data[:, :, :first] *= phase_one
-    everybody = torch.nn.functional.pad(data.cumsum(2), (0, 0, 1, 0))  # at t: the data of all steps before t
+    # entry t has the data of all steps before t
+    everybody = torch.nn.functional.pad(data.cumsum(2), (0, 0, 1, 0))
     fired = torch.nn.functional.pad(trace.sync, (1, 0))
     syncs = fired.cumsum(1)
     # the step after the last synchronisation

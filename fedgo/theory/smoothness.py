@@ -1,9 +1,10 @@
 """The constants of Assumptions 2 and 3 for the two-layer network, in closed form: F, C_g, C_h, ζ and μ.
 
-For a supremum over a set of parameters we need of each hidden unit j only the interval of its input z = W₁ⱼ·x + c₁ⱼ and
-a bound B ≥ |W₂ⱼ|. With its output s = σ(z) and r² = 1 + |x|², its share of ‖∇f_x‖² is s² + B²r²s²(1 − s)². With
-v = |1 − 2s|, its block of ∇²f_x has the norm (1 − v²)/8·(Br²v + √(B²r⁴v² + 4r²)). Both are maximised exactly; nothing
-is sampled.
+F, C_g and C_h bound |f_x|, ‖∇f_x‖ and ‖∇²f_x‖; ζ and μ are the largest and the smallest eigenvalue of the Hessian of
+the loss. For a supremum over a set of parameters we need of each hidden unit j only the interval of its input z = W₁ⱼ·x
++ c₁ⱼ and a bound B ≥ |W₂ⱼ|. With its output s = σ(z) and r² = 1 + |x|², its share of ‖∇f_x‖² is s² + B²r²s²(1 − s)².
+With v = |1 − 2s|, its block of ∇²f_x has the norm (1 − v²)/8·(Br²v + √(B²r⁴v² + 4r²)). Both are maximised exactly;
+nothing is sampled.
 """
 
 from typing import NamedTuple
@@ -17,15 +18,20 @@ from fedgo.theory.assumptions import Assumptions
 
 Ends = tuple[Tensor, Tensor]  # the lower and the upper ends of intervals
 
-_PIECES_AT_ONCE = 40  # of a line, few enough to keep the memory small
+_PIECES_AT_ONCE = 40  # parts of a line whose bounds are computed at once, which bounds the memory
 
 
 class Region(NamedTuple):
-    """A set of parameters, described by bounds on the inputs and weights of the hidden units at each arm.
+    """A set of parameters, described by bounds on the inputs and weights of H hidden units at each of K arms x.
 
-    ``low`` and ``high`` (..., K, H) bound zⱼ, ``outer`` (..., H) bounds |W₂ⱼ|, ``values`` (..., K, 2) has the ends of
-    an interval that contains f_x, and ``reach`` (..., K) is r² = 1 + |x|². The parameters of a `box` attain the bounds;
-    those of a `segment` need not.
+    The parameters of a `box` attain the bounds; those of a `segment` need not.
+
+    Args:
+        low: Lower bounds on the inputs zⱼ of the hidden units j, (..., K, H).
+        high: Upper bounds on them, (..., K, H).
+        outer: Bounds on the absolute output weights |W₂ⱼ|, (..., H).
+        values: The two ends of an interval that contains f_x, (..., K, 2).
+        reach: 1 + |x|² of each arm, (..., K).
     """
 
     low: Tensor
@@ -36,9 +42,13 @@ class Region(NamedTuple):
 
 
 def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
-    """Return the region of the box ``low`` ≤ w ≤ ``high`` (..., d_w) at ``arms`` (..., K, d_x).
+    """Return the region of the box of parameters w with ``low`` ≤ w ≤ ``high``, for instance W = [0, 1]^d_w.
 
-    An example is W = [0, 1]^d_w.
+    Args:
+        network: The two-layer network, with d_w parameters.
+        low: The lower corner of the box, (..., d_w).
+        high: The upper corner of the box, (..., d_w).
+        arms: The features of K arms, (..., K, d_x).
 
     Raises:
         ValueError: An entry of ``low`` is above that of ``high``.
@@ -53,9 +63,15 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
 
 
 def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Region:
-    """Return the region of the line from ``start`` to ``end`` (..., d_w) at ``arms`` (..., K, d_x).
+    """Return the region of the line between two parameters.
 
-    On the line each zⱼ and W₂ⱼ lies between its values at both ends.
+    On the line each input zⱼ and each output weight W₂ⱼ of a hidden unit j lies between its values at both ends.
+
+    Args:
+        network: The two-layer network, with d_w parameters.
+        start: The first end of the line, (..., d_w).
+        end: The last end of the line, (..., d_w).
+        arms: The features of K arms, (..., K, d_x).
     """
     first, last = network.split(start), network.split(end)
     inputs = (arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in (first, last))
@@ -63,12 +79,19 @@ def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Regio
 
 
 def _span(first: Tensor, last: Tensor) -> Ends:
-    """Return the smaller and the larger of the values at both ends of a line."""
+    """Return the smaller and the larger of the values ``first`` and ``last``, entry by entry, in the shape of each."""
     return torch.minimum(first, last), torch.maximum(first, last)
 
 
 def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
-    """Return the region of all parameters with z in ``inner``, W₂ in ``outer`` and c₂ in ``level`` at ``arms``."""
+    """Return the region of all parameters whose parts lie in the given intervals.
+
+    Args:
+        inner: The lower and the upper ends of the inputs z of H hidden units at K arms, (..., K, H) each.
+        outer: The lower and the upper ends of the output weights W₂, (..., H) each.
+        level: The lower and the upper end of the output's bias c₂, (...) each.
+        arms: The features of the arms, (..., K, d_x).
+    """
     # W₂σ(z) lies between the least and the largest of the products of the intervals' ends
     products = torch.stack([weight.unsqueeze(-2) * z.sigmoid() for weight in outer for z in inner])
     ends = (products.amin(0), products.amax(0))
@@ -78,14 +101,18 @@ def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
 
 
 def value_bound(region: Region) -> Tensor:
-    """Return F = sup |f_x(w)| over the region and the arms, (...) (Assumption 2)."""
+    """Return F, the largest |f_x(w)| over the parameters w of the region and the arms x, (...) (Assumption 2).
+
+    It is an upper bound if no parameter attains the bounds of the region.
+    """
     return region.values.abs().amax((-2, -1))
 
 
 def gradient_bound(region: Region) -> Tensor:
-    """Return C_g = sup ‖∇f_x(w)‖₂ over the region and the arms, (...) (Assumption 2).
+    """Return C_g, the largest ‖∇f_x(w)‖₂ over the parameters w of the region and the arms x, (...) (Assumption 2).
 
-    The share s² + qs²(1 − s)² of a unit with q = B²r² is stationary at s = (3 ± √(1 − 8/q))/4, if anywhere.
+    It is an upper bound if no parameter attains the bounds of the region. With q = B²r² (see the module), the share s²
+    + qs²(1 − s)² of a hidden unit with output s is stationary at s = (3 ± √(1 − 8/q))/4, if anywhere.
     """
     q = (region.outer.square().unsqueeze(-2) * region.reach.unsqueeze(-1)).clamp(min=1e-300)
     ends = (region.low.sigmoid(), region.high.sigmoid())
@@ -98,10 +125,12 @@ def gradient_bound(region: Region) -> Tensor:
 
 
 def curvature_bound(region: Region) -> Tensor:
-    """Return C_h = sup ‖∇²f_x(w)‖_op over the region and the arms, (...) (Assumption 2).
+    """Return C_h, the largest norm of ∇²f_x(w) over the parameters w of the region and the arms x, (...) (Assumption
+    2).
 
-    The Hessian has one block for each unit. In v = |1 − 2σ(z)| the norm of a block has a single maximum on [0, 1),
-    where 3q²v⁴ + (2q² + 16r²)v² = q² with q = Br².
+    It is an upper bound if no parameter attains the bounds of the region. The Hessian has one block for each hidden
+    unit. In v = |1 − 2σ(z)|, with the unit's input z, the norm of a block has a single maximum on [0, 1), where 3q²v⁴ +
+    (2q² + 16r²)v² = q² with q = Br² (see the module).
     """
     reach = region.reach.unsqueeze(-1)
     q2 = (region.outer.unsqueeze(-2) * reach).square()
@@ -117,17 +146,25 @@ def curvature_bound(region: Region) -> Tensor:
 def suprema(
     network: Network, start: Tensor, end: Tensor, arms: Tensor, pieces: int = 400
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return upper bounds on F, C_g and C_h over the line from ``start`` to ``end``, (...) each.
+    """Return upper bounds on F, C_g and C_h over the line between two parameters, (...) each.
 
-    The bounds of a `segment` let all units vary independently, which no single w does. On each of many short parts of
-    the line this makes little difference, and the largest bound of a part tends to the supremum from above.
+    The bounds of a `segment` let all hidden units vary independently, which no single parameter does. On each of many
+    short parts of the line this makes little difference, and the largest bound of a part tends to the supremum from
+    above.
 
     Args:
-        network: The class F.
+        network: The two-layer network, with d_w parameters.
         start: The first end of the line, (..., d_w).
         end: The last end of the line, (..., d_w).
-        arms: The arms, (..., K, d_x).
-        pieces: The number of equal parts.
+        arms: The features of K arms, (..., K, d_x).
+        pieces: The number of equal parts of the line.
+
+    Returns:
+        Bounds on |f_x|, on ‖∇f_x‖ and on ‖∇²f_x‖, in this order, each the largest of all arms x.
+
+    Raises:
+        ValueError: ``pieces`` is below 1.
+        TypeError: ``pieces`` is not a whole number.
     """
     count("pieces", pieces, "give the number of parts, at least one")
     share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
@@ -141,10 +178,11 @@ def suprema(
 
 
 class LossCurvature(NamedTuple):
-    """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))², (...) each.
+    """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))² over uniformly drawn arms x, (...)
+    each.
 
-    ``mu`` is the smallest eigenvalue μ, ``zeta`` the largest one ζ, and ``mu_plus`` the smallest one μ₊ on the span of
-    the gradients.
+    ``mu`` is the smallest eigenvalue μ, ``mu_plus`` the smallest one μ₊ on the span of the arms' gradients, and
+    ``zeta`` the largest one ζ.
     """
 
     mu: Tensor
@@ -153,10 +191,11 @@ class LossCurvature(NamedTuple):
 
 
 def loss_curvature(gradients: Tensor) -> LossCurvature:
-    """Return μ, μ₊ and ζ of Assumption 3 from the ``gradients`` (..., K, d_w) at w*.
+    """Return the eigenvalues μ, μ₊ and ζ of the Hessian of the loss at w*, (...) each (Assumption 3).
 
-    With the gradients as the rows of J, ∇²L(w*) = (2/K)JᵀJ. If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square
-    of the least singular value of J, which is positive if J has full row rank.
+    ``gradients`` (..., K, d_w) are those of K arms at w*. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ. If K < d_w, μ
+    is exactly 0, and μ₊ is 2/K times the square of the least singular value of J, which is positive if J has full row
+    rank.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT
@@ -168,19 +207,26 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
 def measured(
     network: Network, start: Tensor, end: Tensor, arms: Tensor, noise: float
 ) -> list[tuple[Assumptions, float]]:
-    """Return for each of S runs a pair: the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ of Lemma 2.
+    """Return the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ of Lemma 2, for each of S runs.
 
-    μ₊ takes the place of μ, because the true μ is 0 with fewer arms than parameters. F, C_g and C_h are the `suprema`
-    on the line from ŵ₀ to w*, which lies in every convex parameter set W that contains both. Assumption 1 needs W in
-    the unit cube. Therefore lengths are in units of the side of the smallest centred cube that contains ŵ₀ and w*: C_g
-    is multiplied by the side, and C_h, μ₊ and ζ by its square.
+    The smallest eigenvalue μ₊ of the loss's Hessian on the span of the gradients takes the place of μ, because the true
+    μ is 0 with fewer arms than parameters. F, C_g and C_h are the `suprema` on the line from ŵ₀ to w*, which lies in
+    every convex parameter set W that contains both. Assumption 1 needs W in the unit cube. Therefore lengths are in
+    units of the side of the smallest centred cube that contains ŵ₀ and w*: C_g is multiplied by the side, and C_h, μ₊
+    and ζ by its square.
 
     Args:
-        network: The class F.
-        start: ŵ₀, (S, d_w).
-        end: w*, (S, d_w).
-        arms: The arms, (S, K, d_x).
-        noise: The standard deviation σ of the noise.
+        network: The two-layer network, with d_w parameters.
+        start: The fitted parameters ŵ₀, (S, d_w).
+        end: The true parameters w*, (S, d_w).
+        arms: The features of K arms, (S, K, d_x).
+        noise: The standard deviation σ of a reward's noise.
+
+    Returns:
+        A list of S pairs of the constants and ζ.
+
+    Raises:
+        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
     value, slope, curvature = suprema(network, start, end, arms)

@@ -1,5 +1,6 @@
-"""Theorem 1 as printed and as repaired: bounds on the regret R_phaseI + R_good + R_bad and the communication
-C_phaseI + C_phaseII.
+"""Theorem 1 as printed and as repaired: bounds on the regret and the communication of both phases.
+
+The regret is R_phaseI + R_good + R_bad, and the communication C_phaseI + C_phaseII.
 """
 
 import math
@@ -19,13 +20,17 @@ from fedgo.theory.confidence import information_bound, radius, radius_printed
 
 @dataclass(frozen=True)
 class Premises:
-    """The premises of the theorem: the constants of Assumptions 1 to 3, N, T, δ and K.
+    """The premises of the theorem: the constants of the assumptions, and the size of the problem.
 
-    ``a`` has the constants, ``clients`` is N, ``rounds`` is T and ``delta`` is δ. ``arms`` is K, or None if there may
-    be infinitely many arms.
+    Args:
+        a: The constants of Assumptions 1 to 3.
+        clients: The number N of clients.
+        rounds: The number T of rounds.
+        delta: The failure probability δ.
+        arms: The number K of arms, or None if there may be infinitely many.
 
     Raises:
-        ValueError: A number is out of range.
+        ValueError: N or T is below 1, or δ does not lie strictly between 0 and 1.
         TypeError: N or T is not a whole number.
     """
 
@@ -42,22 +47,33 @@ class Premises:
 
     @property
     def steps(self) -> int:
-        """The number NT of steps of Phase II."""
+        """The number NT of steps of Phase II, for N clients and T rounds."""
         return self.clients * self.rounds
 
     @property
     def exploration(self) -> int:
-        """The number T₀ = ⌈√(NT)⌉ of pulls of Phase I."""
+        """The number T₀ = ⌈√(NT)⌉ of pulls of Phase I, for N clients and T rounds."""
         return phase_one_length(self.clients, self.rounds, math.inf)
 
     def information(self, lam: float) -> float:
-        """Return the bound R on Λ after NT pulls with λ = ``lam``, for the dimension min(K, d_w)."""
+        """Return the bound R on the log-ratio Λ = ln(det Σ/det λI) after NT pulls.
+
+        ``lam`` is the regularisation weight λ. The gradients span at most min(K, d_w) dimensions, for K arms and d_w
+        parameters.
+
+        Raises:
+            ValueError: λ is not positive.
+        """
         dimension = self.a.dimension if self.arms is None else min(self.arms, self.a.dimension)
         return information_bound(dimension, self.steps, self.a.slope, lam)
 
 
 class TheoremSetting(NamedTuple):
-    """The T₀ (``exploration``), λ and γ that a theorem prescribes."""
+    """The parameters that a theorem prescribes.
+
+    ``exploration`` is the number T₀ of pulls of Phase I, ``lam`` the regularisation weight λ, and ``gamma`` the
+    threshold γ of the event.
+    """
 
     exploration: int
     lam: float
@@ -65,7 +81,11 @@ class TheoremSetting(NamedTuple):
 
 
 def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremSetting:
-    """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as printed in Theorem 1; ``lam_scale`` is C_λ."""
+    """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as printed in Theorem 1.
+
+    ``given`` has the numbers N of clients and T of rounds and the constants d_w, F and μ of the assumptions, and
+    ``lam_scale`` is C_λ.
+    """
     a = given.a
     gamma = a.dimension * a.value**4 * given.rounds / (a.growth**2 * given.clients)
     return TheoremSetting(given.exploration, lam_scale * math.sqrt(given.steps), gamma)
@@ -74,7 +94,11 @@ def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremS
 def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting:
     """Return T₀ = ⌈√(NT)⌉, λ and γ = T/(NR) of the repaired theorem, which a learner can compute beforehand.
 
-    ``lam`` is λ; if it is None, λ = C_g².
+    ``given`` has the numbers N of clients and T of rounds and the bound R on the log-ratio Λ. ``lam`` is λ; if it is
+    None, λ is C_g², the square of the bound on the gradients.
+
+    Raises:
+        ValueError: λ is not positive.
     """
     lam = given.a.slope**2 if lam is None else lam
     gamma = given.rounds / (given.clients * given.information(lam))
@@ -82,9 +106,10 @@ def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting
 
 
 class WorstCase(NamedTuple):
-    """Bounds that hold in every run of Phase II with the given λ and γ.
+    """Bounds that hold in every run of Phase II with the given regularisation weight λ and threshold γ.
 
-    ``information`` is the bound R on Λ, ``syncs`` the bound P̄ on P, and ``beta`` the bound β̄ on all β_{t,i}.
+    ``information`` is the bound R on the log-ratio Λ, ``syncs`` the bound P̄ on the number P of synchronisations,
+    ``lam`` is λ, ``beta`` the bound β̄ on all squared radii β_{t,i}, and ``gamma`` is γ.
     """
 
     information: float
@@ -95,7 +120,7 @@ class WorstCase(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """λ, β̄ and γ as the settings of Phase II."""
+        """The regularisation weight λ, the squared radius β̄ and the threshold γ as the settings of Phase II."""
         return Settings(self.lam, self.beta, self.gamma)
 
 
@@ -106,16 +131,20 @@ def worst_case(
     *,
     curvature: Tensor | float | None = None,
 ) -> WorstCase:
-    """Return the bounds of `WorstCase` on Λ, P and β after the NT pulls of Phase II.
+    """Return bounds on the log-ratio Λ, the number P of synchronisations and the squared radius β after all pulls.
 
-    R bounds Λ, and P̄ bounds the number P of synchronisations. β̄ is the `radius` of the confidence lemma after NT pulls
-    with Λ = R and p = P̄.
+    R bounds Λ = ln(det Σ/det λI) after the NT pulls of N clients in T rounds, and P̄ bounds P. β̄ is the `radius` of
+    the repaired confidence lemma after NT pulls with Λ = R and p = P̄.
 
     Args:
         given: The premises.
-        distance: ρ₀ = ‖ŵ₀ − w*‖, one number or one for each run; β̄ is the largest over the runs.
-        setting: λ and γ (its T₀ is not used); `theorem_setting` if it is None.
-        curvature: C_h, one number or one for each run; that of the assumptions if it is None.
+        distance: The distance ρ₀ = ‖ŵ₀ − w*‖, one number or one for each run; β̄ is the largest over the runs.
+        setting: The regularisation weight λ and the threshold γ (its T₀ is not used); `theorem_setting` if it is None.
+        curvature: The bound C_h on the second derivatives, one number or one for each run; that of the assumptions if
+            it is None.
+
+    Raises:
+        ValueError: λ or γ is not positive, or ``distance`` or ``curvature`` is negative.
     """
     setting = theorem_setting(given) if setting is None else setting
     information = given.information(setting.lam)
@@ -136,8 +165,10 @@ def worst_case(
 
 
 class Totals(NamedTuple):
-    """Bounds on the regret of ``phase_one`` and of ``phase_two``, on the number P of ``syncs``, and on the ``scalars``
-    that are sent.
+    """The bounds of a theorem on regret and communication.
+
+    ``phase_one`` and ``phase_two`` bound the regret of the two phases, ``syncs`` bounds the number P of
+    synchronisations, and ``scalars`` the number of scalars that are sent in both phases.
     """
 
     phase_one: float
@@ -152,12 +183,20 @@ class Totals(NamedTuple):
 
 
 def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0) -> Totals:
-    """Return the bounds of Theorem 1 as printed, with the constants of its own proof and its T₀, λ and γ.
+    """Return the bounds of Theorem 1 as printed, with the constants of its own proof.
+
+    The number T₀ of pulls of Phase I, λ and γ are those that it prescribes (`theorem_setting_printed`).
 
     Args:
         given: The premises.
         oracle_rounds: The number n of rounds of Algorithm 2.
-        lam_scale: The factor C_λ in λ = C_λ√(NT).
+        lam_scale: The factor C_λ in λ = C_λ√(NT), for N clients and T rounds.
+
+    Returns:
+        The bounds on the regret of both phases, on the number of synchronisations, and on the scalars sent.
+
+    Raises:
+        ValueError: λ or γ is not positive, or T₀C_h² ≤ 1, so that the proof of Lemma 1 does not hold.
     """
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
@@ -182,16 +221,20 @@ def theorem(
 ) -> Totals:
     """Return the bounds of the repaired theorem, which hold with probability 1 − δ.
 
-    The regret of Phase II is that of item 3 (`fedgo.theory.phase_two.regret_phase_two_clipped`), for any λ > 0: a width
-    above F/√β̄ counts as F/√β̄, and no width is above C_g/√λ.
+    The regret of Phase II is that of item 3 (`fedgo.theory.phase_two.regret_phase_two_clipped`), for any regularisation
+    weight λ > 0: a width above F/√β̄ counts as F/√β̄, and no width is above C_g/√λ.
 
     Args:
         given: The premises.
         oracle_rounds: The number n of rounds of Algorithm 2.
-        rho2: A bound on ρ₀² = ‖ŵ₀ − w*‖². If it is None, it is computed from `fedgo.theory.phase_one.regression_risk`.
-        setting: T₀, λ and γ; `theorem_setting` if it is None.
+        rho2: A bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖². If it is None, it is computed from
+            `fedgo.theory.phase_one.regression_risk`.
+        setting: The number T₀ of pulls of Phase I, λ and γ; `theorem_setting` if it is None.
         epsilon: The optimisation error ϵ of the oracle.
         line_three: Whether the index is line 3 over Ball ∩ W; if not, it is the first-order index.
+
+    Returns:
+        The bounds on the regret of both phases, on the number of synchronisations, and on the scalars sent.
 
     Raises:
         ValueError: An argument is out of range, or the risk is too large for Lemma 2.

@@ -1,4 +1,4 @@
-"""Realizable problems (Assumption 1), on which the theory can be checked because their w* is known.
+"""Realizable problems (Assumption 1), on which the theory can be checked because their true parameter w* is known.
 
 They are problems of any network, and of a single unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, for which all constants of
 the assumptions have a closed form.
@@ -20,11 +20,17 @@ from fedgo.theory.assumptions import Assumptions
 
 @dataclass(frozen=True)
 class SingleUnit:
-    """The parametric class F with f_x(w) = tanh(wᵀx) and d_w = d_x, so small that the bounds of the paper are not
-    vacuous.
+    """The parametric class F of a single unit, f_x(w) = tanh(wᵀx), with as many parameters as an arm x has features.
 
-    For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤ 4|x|²/(3√3). The mean rewards of d_x linearly independent arms
-    determine w*.
+    It is so small that the bounds of the paper are not vacuous. For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤
+    4|x|²/(3√3). The mean rewards of d_x linearly independent arms determine w*.
+
+    Args:
+        d_x: The dimension of the arms and of w, at least 1.
+
+    Raises:
+        ValueError: ``d_x`` is below 1.
+        TypeError: ``d_x`` is not a whole number.
     """
 
     d_x: int
@@ -34,21 +40,30 @@ class SingleUnit:
 
     @property
     def size(self) -> int:
-        """The dimension d_w = d_x of the parameter."""
+        """The dimension d_w = d_x of the parameter w."""
         return self.d_x
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return f_x(w), (..., K), for ``w`` (..., d_x) at the points ``x`` (..., K, d_x)."""
+        """Return f_x(w) = tanh(wᵀx), (..., K), for the parameters ``w`` (..., d_x) at K points ``x`` (..., K, d_x)."""
         return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradient ∇f_x(w) = (1 − tanh²(wᵀx))x, (..., K, d_x), at the points ``x`` (..., K, d_x)."""
+        """Return the gradient ∇f_x(w) = (1 − tanh²(wᵀx))x in ``w`` (..., d_x) at K points ``x`` (..., K, d_x),
+        (..., K, d_x).
+        """
         return (1 - self.values(w, x).square()).unsqueeze(-1) * x
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the summed squared error (...) and its gradient in ``w`` (..., d_w).
+        """Return the squared error Σ (y − f_x(w))², summed over m points, and its gradient in w.
 
-        The arguments are those of `fedgo.network.Network.squared_loss`.
+        Args:
+            w: Parameters, (..., d_x).
+            x: Points, (..., m, d_x).
+            y: The rewards at the points, (..., m).
+            mask: 1 for the points that count and 0 for the others, (..., m).
+
+        Returns:
+            The squared error (...) and its gradient (..., d_x).
         """
         value = self.values(w, x)
         error = (value - y) * mask
@@ -66,18 +81,18 @@ def single_unit(
     scale: float = 1.0,
     source: torch.Generator | None = None,
 ) -> Problem:
-    """Return a realizable problem with f = f_{w*} of `SingleUnit`.
+    """Return a problem whose mean reward is f_x(w*) = tanh(w*ᵀx), with the true parameter w* in its field ``truth``.
 
     The arms are uniform in ``scale``·[−½, ½]^d_x, so that they have both signs. w* is uniform in [0.2, 0.8]^d_w, which
-    lies in the interior of W.
+    lies in the interior of W = [0, 1]^d_w.
 
     Args:
-        runs: The number of runs, or their numbers.
-        dimension: The dimension d_w = d_x.
+        runs: The number of runs, or a sequence of their numbers.
+        dimension: The dimension d_w = d_x of the parameter and the arms.
         arms: The number K of arms.
-        seed: Together with the number of a run, it determines the random numbers of the run.
-        sigma: The standard deviation σ of the noise.
-        scale: The scale of the arms.
+        seed: The seed, which with the number of a run determines the random numbers of the run.
+        sigma: The standard deviation σ of a reward's noise.
+        scale: The side of the cube of the arms.
         source: A generator that draws the w* of all runs in turn; if it is None each run has its own generator.
 
     Raises:
@@ -94,12 +109,16 @@ def single_unit(
 
 
 def single_unit_assumptions(problem: Problem) -> Assumptions:
-    """Return the constants of Assumptions 2 and 3 for `SingleUnit` on the arms of ``problem``, the worst of its runs.
+    """Return constants of Assumptions 2 and 3 for `SingleUnit` that hold in all runs of ``problem`` with W = [0,
+    1]^d_w.
 
     With r_x = max |wᵀx| over W, F = max_x tanh r_x is attained at a corner of W, C_g = max_x |x| is attained at w = 0,
-    and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem, |f_x(w) − f_x(w*)| ≥
-    (1 − tanh² r_x)|(w − w*)ᵀx|. Therefore L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, where μ is twice the least
-    eigenvalue of Σ_x (1 − tanh² r_x)²xxᵀ/K. The growth is quadratic everywhere, τ = ∞.
+    and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem, |f_x(w) − f_x(w*)| ≥ (1 −
+    tanh² r_x)|(w − w*)ᵀx|. Therefore the loss satisfies L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, where μ is
+    twice the least eigenvalue of Σ_x (1 − tanh² r_x)²xxᵀ/K. The growth is quadratic everywhere, so that τ = ∞.
+
+    Raises:
+        ValueError: A constant is 0; for instance μ, if the arms of a run do not span the space.
     """
     x = problem.arms
     reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
@@ -120,10 +139,18 @@ def realizable(
     sigma: float = 0.1,
     scale: float = 1.0,
 ) -> Problem:
-    """Return a problem with f = f_{w*} of ``network`` and uniform arms in [0, 1]^d_x, so that Assumption 1 holds
-    exactly.
+    """Return a problem whose mean reward is f_x(w*) of ``network``, so that Assumption 1 holds exactly.
 
-    w* is drawn from N(0, ``scale``²I). The other arguments are those of `single_unit`.
+    The arms are uniform in [0, 1]^d_x, and the true parameter w* (S, d_w), in the field ``truth``, is drawn from
+    N(0, ``scale``²I) for each of S runs.
+
+    Args:
+        network: The parametric class F.
+        runs: The number of runs, or a sequence of their numbers.
+        arms: The number K of arms.
+        seed: The seed, which with the number of a run determines the random numbers of the run.
+        sigma: The standard deviation σ of a reward's noise.
+        scale: The standard deviation of the entries of w*.
 
     Raises:
         ValueError: An argument is out of range.

@@ -1,4 +1,4 @@
-"""A federation on clients of your own: a client and a server without a transport, and letters that are bytes."""
+"""A federation of your own clients: a client and a server without a transport, whose messages (letters) are bytes."""
 
 from pathlib import Path
 

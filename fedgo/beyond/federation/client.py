@@ -1,17 +1,19 @@
-"""One client of Algorithm 1, without a transport: ask for an arm, tell its reward, answer the server's letters.
+"""One client of a federation, without a transport. It proposes an arm, is given its reward, and answers the server.
 
-In the order of a step::
+The methods are called in this order::
 
     arm = client.ask()                       # line 3, or a pull of Phase I
     if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
     reply = client.answer(letter)            # lines 7–10
 
 A client holds its own rewards, and never a true mean. It plays the paper's algorithm by a
-`fedgo.beyond.federation.model.ClientModel`. In Phase I, and where the server plans, it plays its share of a public
-plan; once the share is used up, it goes on from the beginning of the share.
-Save the client before an answer leaves: a client from an older file is refused by name, as its pulls would be counted
-twice. If the file is lost, ``Client(plan, me)`` begins anew, at any moment: the server gives it all that is known. The
-pulls that only the file knew, which no answer had carried, are lost, and a warning says so.
+`fedgo.beyond.federation.model.ClientModel`. In Phase I, and if the server plans, it plays its share of a public plan;
+once the share is used up, it goes on from the beginning of the share.
+
+Save the client before its answer is sent. The server refuses a client that was restored from an older file, because its
+pulls would be counted twice. If the file is lost, ``Client(plan, me)`` can begin anew at any moment, and the server
+sends it all that is known. The pulls that only the file had, which no answer had carried, are then lost, and a warning
+says so.
 """
 
 import secrets
@@ -33,38 +35,39 @@ from fedgo.confidence import Tally
 
 
 class Memory(NamedTuple):
-    """All that a client's file holds. Counts and sums are (2, K), of residuals around ŵ₀, without a network of rewards.
+    """The state of a client, which is all that its file holds.
 
-    Each of the client's own pulls is within ``unsent``, ``reply`` or ``used``, until ``NEWS`` or a ``PLAN`` bring it
-    within ``base``.
+    Counts and sums have the shape (2, K). The sums are those of residuals around ŵ₀, or of rewards if the plan has no
+    network. Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until ``NEWS`` or a
+    ``PLAN`` bring it into ``base``.
     """
 
-    share: Tensor  # (n,) int64: its arms, in Phase I or by the last PLAN
-    calls: int  # after how many pulls with this share it calls
-    applied: Exchange  # that of the last START, NEWS or PLAN
-    start: int  # the number drawn when it began without a file, which no other start of this client has
-    base: Tensor  # what it has been sent, the pulls of all; where the server plans, its own that were used
-    unsent: Tensor  # its own that no letter has carried
-    used: Tensor  # its own that the server says it has used, while the news of them were lost
-    retired: Tensor  # (K,) bool
+    share: Tensor  # (n,) int64: the arms of this client, in Phase I or by the last PLAN
+    calls: int  # the number of pulls with this share after which the client asks for an exchange
+    applied: Exchange  # the exchange of the last START, NEWS or PLAN that the client applied
+    start: int  # the number drawn when the client began without a file, different for each such start
+    base: Tensor  # the pulls of all clients that were received; if the server plans, the client's own that were used
+    unsent: Tensor  # the client's own pulls that no letter has carried
+    used: Tensor  # the client's own pulls that the server says it has used, though the news of them were lost
+    retired: Tensor  # (K,) bool: the arms that are not to be pulled any more
     weights: Tensor = torch.zeros(0).double()  # ŵ₀ (d_w,), empty before it is known
-    reply: Letter | None = None  # its last answer, until START, NEWS or a PLAN follow on it
-    confirmed: Exchange = NEVER  # the last one of which it knows that its answer was used
+    reply: Letter | None = None  # the last answer, until START, NEWS or a PLAN follow on it
+    confirmed: Exchange = NEVER  # the last exchange of which the client knows that its answer was used
     federation: int = 0
-    pulls: int = 0  # rewards that it was told, Phase I included
-    begun: int = 0  # of these, those before it got its share
-    calling: bool = False  # whether the event has fired, or the share is used up, and no letter came since
+    pulls: int = 0  # the number of rewards that `tell` stored, Phase I included
+    begun: int = 0  # the number of these before the client received its share
+    calling: bool = False  # whether the event has fired or the share is used up, and no letter has come since
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of the client's own pulls that its last answer carries."""
+        """The counts and sums of the client's own pulls that its last answer carries, (2, K)."""
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
 
     @property
     def own(self) -> Tensor:
-        """The counts and sums of the client's own pulls that are not in ``base``."""
+        """The counts and sums of the client's own pulls that are not in ``base``, (2, K)."""
         return self.unsent + self.sent + self.used
 
     @property
@@ -81,15 +84,15 @@ class Client:
     """The client number ``me`` of a federation: it proposes arms, learns rewards and answers the server's letters.
 
     Args:
-        plan: The public plan.
+        plan: The public plan of the federation.
         me: The number of this client, 0 to N − 1.
 
     Raises:
-        TypeError: ``plan`` is no `Plan`, or ``me`` is no whole number.
+        TypeError: ``plan`` is not a `Plan`, or ``me`` is not a whole number.
         ValueError: ``me`` is not from 0 to N − 1.
     """
 
-    _model: ClientModel | None = None  # in Phase I there is none, and none where the server plans
+    _model: ClientModel | None = None  # there is none in Phase I, and none if the server plans
 
     @on_cpu
     def __init__(self, plan: Plan, me: int = 0) -> None:
@@ -104,19 +107,19 @@ class Client:
 
     @property
     def state(self) -> ClientState:
-        """The state of this client, which decides what it makes of a letter (`CLIENT`)."""
+        """The state of this client, by which it looks up what to do with a letter (`CLIENT`)."""
         if self.plan.network is not None and len(self.memory.weights) == 0:
             return ClientState.EXPLORING
         return ClientState.PULLING if self.memory.reply is None else ClientState.ANSWERED
 
     @property
     def exploring(self) -> bool:
-        """Whether this client is in Phase I, which ends when it gets ŵ₀ or its first share of a plan."""
+        """Whether this client is in Phase I, which ends when it receives ŵ₀ or its first share of a plan."""
         return self.memory.applied == self.plan.known_exchange
 
     @property
     def calling(self) -> bool:
-        """Whether this client waits for the server to begin an exchange."""
+        """Whether this client asks the server to begin an exchange, and has received no letter since."""
         return self.memory.calling
 
     @property
@@ -126,7 +129,7 @@ class Client:
 
     @on_cpu
     def ask(self) -> int:
-        """Return the arm to pull next; it stays the same until ``tell`` is called.
+        """Return the number of the arm to pull next; it stays the same until `tell` is called.
 
         Raises:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
@@ -144,20 +147,21 @@ class Client:
     def tell(self, arm: int, reward: float) -> bool:
         """Store the ``reward`` of a pull of ``arm``, and return whether to ask the server for an exchange.
 
-        With the paper's network, it is true after a pull that fulfils the condition of line 6 of Algorithm 1, or that
-        completes Phase I. With a share of a plan, it is true once this client has made its pulls of the epoch, and from
-        then on. The arm may be another than the one that `ask` returned, except in Phase I with a network, whose arms
-        are drawn uniformly.
+        With the paper's network, the result is true after a pull that fulfils the condition of line 6 of Algorithm 1,
+        or that completes Phase I. With a share of a plan, it is true once this client has made its pulls of the epoch,
+        and from then on. The arm may be another than the one that `ask` returned, except in Phase I with a network,
+        whose arms are drawn uniformly.
 
         Args:
             arm: The number of the arm, 0 to K − 1.
             reward: Its reward, within ±10¹⁰⁰.
 
         Raises:
-            TypeError: ``arm`` is no whole number, or ``reward`` is no number.
+            TypeError: ``arm`` is not a whole number, or ``reward`` is not a number.
             ValueError: The reward is not finite or beyond ±10¹⁰⁰; the arm does not exist, or is not the one that `ask`
-                returned in Phase I with a network; or the server has not used so many pulls of this client that no
+                returned in Phase I with a network; or so many pulls of this client are waiting for the server that no
                 answer may carry one more.
+            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
         """
         self._require_arm(arm)
         remedy = f"give a finite number, within ±{HUGE:g}"
@@ -182,7 +186,7 @@ class Client:
         """Exclude ``arm`` from what `ask` returns, or include it again if ``retired`` is False.
 
         Raises:
-            TypeError: ``arm`` is no whole number.
+            TypeError: ``arm`` is not a whole number.
             ValueError: The arm does not exist, or no arm would remain.
         """
         self._require_arm(arm)
@@ -199,16 +203,26 @@ class Client:
 
     @on_cpu
     def answer(self, received: bytes) -> bytes | None:
-        """Return the answer to a letter of the server, or None if the letter wants none.
+        """Return the answer to a letter of the server, or None if the letter needs none.
 
-        A letter that comes twice gets the same answer again and changes nothing. So does a plan, or news, for an
-        earlier start of this client, whose file is lost. What follows on all others is in the table `CLIENT`.
+        The same letter again gets the same answer and changes nothing. A plan or news for an earlier start of this
+        client, whose file is lost, changes nothing either. The table `CLIENT` says which method handles any other
+        letter.
+
+        Args:
+            received: The letter, as bytes.
+
+        Returns:
+            The answer as bytes, to be sent to the server.
 
         Raises:
             Refused: The letter is damaged, or of another plan or federation; it is for another client, or is itself a
                 client's answer; it does not follow in this state (`CLIENT`) or on the last exchange, for instance
-                because it or this client is from an older file; or the handler of its kind refuses its numbers. Then
-                nothing has changed.
+                because the server or this client was restored from an older file; or the method that handles it refuses
+                its numbers. Then nothing has changed.
+
+        Warns:
+            UserWarning: This client has begun anew after it lost its file.
         """
         memory, plan, answered = self.memory, self.plan, self.memory.answered
         letter = wire.decode(received, plan.fingerprint, memory.federation)
@@ -230,7 +244,9 @@ class Client:
         return None if memory.reply is None else plan.encoded(memory.reply)
 
     def _is_over(self, letter: Letter) -> bool:
-        """Return whether ``START``, ``NEWS`` or a ``PLAN`` came before, or is for an earlier start of this client."""
+        """Return whether ``letter`` (``START``, ``NEWS`` or ``PLAN``) came before or is for an earlier start of this
+        client.
+        """
         memory, exchange = self.memory, letter.exchange
         if exchange == memory.applied or exchange.number < memory.applied.number:
             return True
@@ -238,14 +254,20 @@ class Client:
         return earlier and letter.kind != Kind.START
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
-        """Return whether the answer that the server used last, as ``letter`` says, is the last one of this client."""
+        """Return whether the answer that the server used last, according to ``letter``, is the last
+        one of this client.
+        """
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:
             return False
         return letter.used == wire.checksum(self.plan.encoded(reply))
 
     def _answer_early(self, letter: Letter) -> Memory:
-        """Answer with the counts and sums of Phase I, or with none if others have ended Phase I."""
+        """Answer with the counts and sums of Phase I, or with none if others have ended Phase I.
+
+        Raises:
+            Refused: This is the first exchange, and this client has not made all its pulls of Phase I.
+        """
         data = self.memory.unsent
         if letter.exchange.number > 1:
             data = torch.zeros_like(data)
@@ -256,18 +278,18 @@ class Client:
     def _answer_since(self, letter: Letter) -> Memory:
         """Answer with the counts and sums of all pulls that the server has not used (lines 7–8)."""
         memory = self.memory
-        if self._is_of_last_answer(letter):  # and the news of it were lost
+        if self._is_of_last_answer(letter):  # the news of this answer were lost
             return self._answered(letter, memory._replace(used=memory.used + memory.sent), memory.unsent)
         return self._answered(letter, memory, memory.unsent + memory.sent)
 
     def _answered(self, letter: Letter, memory: Memory, data: Tensor) -> Memory:
-        """Return ``memory`` with ``data`` (2, K) as the answer to ``letter``.
+        """Return the memory in which ``data`` (2, K) is the answer to ``letter``.
 
-        If the server used answers of an earlier start of this client, and this start has none confirmed, then the
-        earlier file is lost: a warning says so.
+        If the server used answers of an earlier start of this client, and has confirmed none of this start, then the
+        earlier file is lost, and a warning says so.
 
         Raises:
-            Refused: If the server used another last answer than this client knows of.
+            Refused: The last answer that the server used is another than this client knows of.
         """
         me, confirmed = f"client {self.me}", letter.since
         agreed = letter.since == memory.confirmed or self._is_of_last_answer(letter)
@@ -283,7 +305,11 @@ class Client:
         return memory._replace(reply=reply, unsent=nothing, confirmed=confirmed)
 
     def _start(self, letter: Letter) -> Memory:
-        """Take over ŵ₀, and sum residuals around ŵ₀ from now on."""
+        """Take over ŵ₀, and sum residuals around ŵ₀ from now on.
+
+        Raises:
+            Refused: The letter does not have as many numbers as the network has parameters.
+        """
         size, weights = len(letter.numbers), getattr(self.plan.network, "size", 0)
         must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
         memory = self.memory._replace(weights=letter.numbers, reply=None, applied=letter.exchange)
@@ -297,10 +323,10 @@ class Client:
         """Begin the client's new share of the plan in ``letter``, and keep the pulls since the client's answer.
 
         Raises:
-            Refused: If the public plan has no fitting; if the letter belongs to another exchange than the one that this
-                client answered last, builds on another than it applied last, or follows on another answer than its last
-                (`_informed`); if the share has no arm or more than the plan's ``due``; if an entry is not a whole
-                number from 0 on; if an arm is not below K; or if the number of pulls is not at least 1.
+            Refused: The public plan has no fitting; the letter belongs to another exchange than the one that this
+                client answered last, builds on another than it applied last, or follows on another answer than its
+                last; the share has no arm or more than the plan's ``due``; an entry is not a whole number from 0 on; an
+                arm is not below K; or the number of pulls is not at least 1.
         """
         memory, numbers, arms = self.memory, letter.numbers, len(self.plan.arms)
         informed = self._informed(letter, memory.used + memory.sent)
@@ -311,7 +337,14 @@ class Client:
         return informed._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
 
     def _informed(self, letter: Letter, news: Tensor) -> Memory:
-        """Return the memory with the ``news`` (2, K) of an exchange, if this client's last answer was used in it."""
+        """Return the memory that has learned the ``news`` (2, K) of an exchange in which the server used this client's
+        last answer.
+
+        Raises:
+            Refused: The letter is of a kind that this plan does not have; it belongs to another exchange than the one
+                that this client answered last, or builds on another than it applied last; or the server used another
+                answer.
+        """
         memory, exchange = self.memory, letter.exchange
         other = (letter.kind == Kind.PLAN) != (self.plan.fitting is not None)
         must(not other, f"kind {letter.kind.name}: this plan has the other of NEWS and PLAN")
@@ -326,16 +359,22 @@ class Client:
     # the file
 
     def save(self, path: str | Path) -> None:
-        """Write all that this client knows to one file, whole or not at all."""
+        """Write all that this client knows to the file ``path``, whole or not at all.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
 
     @classmethod
     @on_cpu
     def load(cls, path: str | Path, plan: Plan) -> "Client":
-        """Return the client of ``plan`` that ``save`` wrote.
+        """Return the client of ``plan`` that `save` wrote to the file ``path``.
 
         Raises:
-            ValueError: If the file is damaged, an earlier fedgo's, a server's, or of another plan; it names the file.
+            ValueError: The file is damaged, from an earlier version of fedgo, a server's, or of another plan. The
+                message names the file.
+            OSError: The file does not exist or cannot be read.
         """
         me, memory = files.kept(path, "the client", plan, [Memory])
         client = cls(plan, me)
@@ -343,7 +382,11 @@ class Client:
         return client
 
     def _model_of(self, memory: Memory) -> ClientModel | None:
-        """Return the model that follows from ``memory``, or None before ŵ₀ is known."""
+        """Return the model that follows from ``memory``, or None before ŵ₀ is known or if the plan has no network.
+
+        Raises:
+            Refused: The numbers of ``memory`` allow no model.
+        """
         if len(memory.weights) == 0:
             return None
         try:

@@ -1,4 +1,4 @@
-"""The file of a client and of a server: one archive of ``torch.save``, whose content is never run, and its CRC-32."""
+"""The file of a client and of a server: an archive of ``torch.save``, whose content is never run, and its CRC-32."""
 
 import zipfile
 import zlib
@@ -16,9 +16,18 @@ from fedgo.beyond.federation.wire import Exchange, Kind, Letter
 
 
 def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
-    """Write the ``content``, tuples of tensors and numbers, that belongs to the plan with the fingerprint ``plan``.
+    """Write the state of a client or of a server to a file, whole or not at all.
 
-    The file is one of ``torch.save``, and the CRC-32 of it: torch does not look at the checksums within.
+    The file is an archive of ``torch.save`` followed by its CRC-32, because torch does not check the checksums within.
+
+    Args:
+        path: The file to write.
+        what: What the file holds, "the client" or "the server".
+        plan: The fingerprint of the plan.
+        content: The state, which consists of tuples of tensors and numbers.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     with whole(path, what) as file:
         archive = BytesIO()
@@ -28,11 +37,18 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
 
 
 def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
-    """Return what ``keep`` wrote for ``plan``, of tuples of these ``kinds``, of letters and exchanges.
+    """Return the state that `keep` wrote.
+
+    Args:
+        path: The file to read.
+        what: What the file has to hold, "the client" or "the server".
+        plan: The plan to which the file has to belong.
+        kinds: The classes of tuples that the state may contain besides `Letter`, `Exchange` and `Kind`.
 
     Raises:
-        ValueError: If the file is damaged, larger than a file of this plan can be, an earlier fedgo's, of something
-            else or of another plan.
+        ValueError: The file is damaged, larger than a file of this plan can be, from an earlier version of fedgo, holds
+            something else, or belongs to another plan.
+        OSError: The file does not exist or cannot be read.
     """
     with refused_by_name(path, what, f"a saved file of {what} with this plan"):
         with zipfile.ZipFile(path) as archive:

@@ -1,11 +1,11 @@
-"""The same objects over NVFlare (https://nvflare.readthedocs.io, extra ``federation``): an adapter without algorithm.
+"""A federation over NVFlare (https://nvflare.readthedocs.io, extra ``federation``): an adapter that has no algorithm.
 
-A ``Site`` is a client with its rewards in a process of its own, a ``Hub`` the server; both make the same plan from the
-same public description, and letters go through NVFlare's Collab API, with mutual TLS where it is provisioned.
+A `Site` is a client with its rewards in a process of its own, and a `Hub` is the server. Both make the same plan from
+the same public description. NVFlare's Collab API carries the letters, with mutual TLS if it is provisioned.
 
-Who submits a job names a function and a folder. Each machine decides for itself what of this it allows, by two
-environment variables: ``FEDGO_MAKES`` has the functions, "module:function" with commas between, and ``FEDGO_FOLDER``
-the folder below which a job may write. A job that names anything else is refused, and nothing of it is imported.
+Whoever submits a job names a function and a folder. Each machine decides for itself what it allows, by two environment
+variables. ``FEDGO_MAKES`` lists the functions as "module:function", separated by commas. ``FEDGO_FOLDER`` is the folder
+below which a job may write. A job that names anything else is refused, and nothing of it is imported.
 """
 
 import json
@@ -28,7 +28,7 @@ from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.server import Server
 from fedgo.beyond.federation.wire import Refused, must
 
-Reward = Callable[[int, int], float]  # of an arm at a step
+Reward = Callable[[int, int], float]  # the reward of an arm at a step
 
 
 def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
@@ -55,7 +55,7 @@ def writable(folder: str) -> Path:
     """Return the path of ``folder``, which is relative to the folder in which this machine lets jobs write.
 
     Raises:
-        ValueError: ``FEDGO_FOLDER`` is not set on this machine, or ``folder`` is not below it.
+        ValueError: The environment variable ``FEDGO_FOLDER`` is not set on this machine, or ``folder`` is not below it.
     """
     allowed = os.environ.get("FEDGO_FOLDER", "")
     path = (Path(allowed) / folder).resolve()
@@ -65,25 +65,35 @@ def writable(folder: str) -> Path:
 
 
 def client_number(site: str) -> int:
-    """Return the number of the client at ``site``: 2 at "site-3"."""
+    """Return the number of the client at the site with the name ``site``, for instance 2 at "site-3"."""
     return int(site.rpartition("-")[2]) - 1
 
 
 def loopback() -> int:
-    """Return how many bytes the loopback interface has carried since this machine began, whoever sent them."""
+    """Return how many bytes the loopback interface has received since this machine started, from any process."""
     interfaces = psutil.net_io_counters(pernic=True)
     return sum(each.bytes_recv for name, each in interfaces.items() if name.startswith("lo"))
 
 
 class Site:
-    """A client in a process at its site, which writes each pull and its reward to a file in ``folder`` on this site."""
+    """A client in a process at its site, which writes each pull and its reward to a file on this site.
+
+    Args:
+        make: The name "module:function" of the function that returns the plan and the rewards (`made`).
+        options: The keyword arguments of that function.
+        folder: The folder of the file, which this machine has to allow (`writable`).
+    """
 
     def __init__(self, make: str, options: dict[str, Any], folder: str) -> None:
         self.make, self.options, self.folder = make, options, folder
 
     @collab.init  # type: ignore[untyped-decorator]
     def begin(self) -> None:
-        """Make the client; NVFlare calls this once, before all else."""
+        """Make the client; NVFlare calls this method once, before all others.
+
+        Raises:
+            ValueError: This machine does not allow the function or the folder of the job.
+        """
         me = client_number(collab.site_name)
         plan, self.reward = made(self.make, self.options)
         self.client, self.lock = Client(plan, me), Lock()
@@ -106,7 +116,9 @@ class Site:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, letter: bytes) -> bytes | str:
-        """Return the client's answer to ``letter``: bytes, empty if it has none, or a text that says why it refuses."""
+        """Return the client's answer to ``letter``: bytes, empty if it needs none, or a text that says why the client
+        refuses it.
+        """
         with self.lock:
             try:
                 return self.client.answer(letter) or b""
@@ -115,11 +127,15 @@ class Site:
 
 
 class Remote:
-    """A proxy by which the server calls a site; each call has a time ``limit`` in seconds.
+    """A proxy by which the server calls a site, with a time limit for each call.
 
     If a call of a site fails or exceeds the limit, the server does not call that site for ten times the limit. The
     proxy counts the ``letters`` in both directions and their ``bytes``, and keeps the ``seconds`` that each answer
     took.
+
+    Args:
+        proxy: NVFlare's proxy of the site.
+        limit: The time limit of a call in seconds.
     """
 
     def __init__(self, proxy: Any, limit: float) -> None:
@@ -130,8 +146,8 @@ class Remote:
     def call(self, name: str, argument: Any) -> Any:
         """Return what the site's method ``name`` returns for ``argument``.
 
-        If the call fails, a text says why. If the site failed a short time before, it is not called, and None is
-        returned.
+        If the call fails, the result is a text that says why. If the site failed a short time before, it is not called,
+        and the result is None.
         """
         if time.monotonic() < self.again:
             return None
@@ -142,7 +158,7 @@ class Remote:
             return f"no answer: {error}"
 
     def answer(self, letter: bytes) -> bytes | None:
-        """Return the site's answer to ``letter``, or None if it has none or is not called.
+        """Return the site's answer to ``letter``, or None if the letter needs none or the site is not called.
 
         Raises:
             Refused: The site refused the letter, or the call failed; the message is the text that says why.
@@ -157,7 +173,7 @@ class Remote:
 
 
 class Hub:
-    """The server's process, which runs Phase I and then ``steps`` pulls of Phase II.
+    """The server's process, which runs Phase I and then the pulls of Phase II.
 
     A synchronisation goes on without a site that refuses, or does not answer in time. The counts of letters, bytes and
     seconds are written to the file ``server.json``.
@@ -171,8 +187,8 @@ class Hub:
         limit: The seconds within which a site has to answer a call.
 
     Raises:
-        TypeError: ``steps`` is no whole number, or ``limit`` is no number.
-        ValueError: ``steps`` is below 1, or ``limit`` is not positive.
+        TypeError: ``steps`` is not a whole number, or ``limit`` is not a number.
+        ValueError: ``steps`` is below 1, or ``limit`` is not positive and finite.
     """
 
     def __init__(
@@ -184,7 +200,7 @@ class Hub:
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """Make the whole run; NVFlare calls this when all sites are there."""
+        """Run both phases and write the file; NVFlare calls this method when all sites are connected."""
         plan, _ = made(self.make, self.options)
         file = writable(self.folder) / "server.json"
         sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))
@@ -194,7 +210,7 @@ class Hub:
         with ThreadPoolExecutor(plan.clients) as pool:
             while t < plan.length + self.steps:
                 exploring = t < plan.length
-                step = t if exploring else t - plan.length  # of its phase
+                step = t if exploring else t - plan.length  # the step within its phase
                 together = 1 if exploring or not self.together else plan.clients
                 turns = [(step + k) % plan.clients for k in range(together)]
                 calls = list(pool.map(lambda i, s: remotes[i].call("turn", s), turns, range(t, t + together)))
@@ -213,9 +229,13 @@ class Hub:
 
 
 def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> CollabRecipe:
-    """Return NVFlare's job called ``name``, of ``hub`` and ``clients`` sites.
+    """Return a job for NVFlare, with ``hub`` as its server and a `Site` for each client.
 
-    ``needed`` is the least number of sites with which NVFlare runs the job; all of them if it is None.
+    Args:
+        name: The name of the job.
+        hub: The server's process.
+        clients: The number N of sites.
+        needed: The smallest number of sites with which NVFlare runs the job; None means all.
     """
     site = Site(hub.make, hub.options, hub.folder)
     return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

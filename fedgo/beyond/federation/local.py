@@ -1,4 +1,6 @@
-"""The driver in one process: clients in turn, and the letters handed over; whole runs of it are traces."""
+"""A federation in one process: the clients pull in turn, and their letters are handed over; a whole
+run gives a trace.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -20,28 +22,33 @@ Silence = Callable[[int, int], bool]
 
 
 class Answers(Protocol):
-    """A client, wherever it is."""
+    """Anything that answers letters as a `Client` does, wherever it is."""
 
     def answer(self, received: bytes) -> bytes | None:
-        """Return the answer to the letter ``received``, or None if there is none."""
+        """Return the answer to the letter ``received``, as bytes, or None if the letter needs none."""
         ...
 
 
 def at_random(share: float, seed: int = 0) -> Silence:
-    """Return a rule by which each client is silent in each exchange with the probability ``share``.
+    """Return a rule by which each client is silent in each exchange with a given probability.
 
-    The draws are independent; the same ``seed`` gives the same draws.
+    The draws are independent, and the same ``seed`` gives the same draws.
+
+    Args:
+        share: The probability, from 0 to 1.
+        seed: The seed of the draws.
 
     Returns:
         A function of the client's number and the exchange's number, which returns whether the client is silent.
 
     Raises:
-        TypeError: ``share`` is no number.
+        TypeError: ``share`` is not a number.
         ValueError: ``share`` is not from 0 to 1.
     """
     number("share", share, "give a probability", least=0, below=1 + 1e-12)
 
     def silent(client: int, exchange: int) -> bool:
+        """Return whether ``client`` is silent in the exchange with the number ``exchange``."""
         draw = generator(seed, exchange, f"silence of client {client}")
         return float(torch.rand((), generator=draw, dtype=torch.float64)) < share
 
@@ -53,17 +60,20 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
 
     Args:
         server: The server, which begins the exchange and merges the answers.
-        clients: The clients 0 to N − 1, or whatever answers letters as they do.
-        silent: ``silent(client, number)`` says whether a client does not answer in the exchange ``number``; it gets no
-            letter in it either. Nobody is silent if it is None.
+        clients: The clients 0 to N − 1, or anything that answers letters as they do.
+        silent: ``silent(client, number)`` returns whether a client does not answer in the exchange ``number``; it
+            receives no letter in it either. None means that all clients answer.
 
     Returns:
-        The words of each refusal, by client. A client that refuses a letter, or whose answer is refused, is silent, and
-        the others go on. If nobody answers in Phase I, Phase I goes on.
+        The reason of each refusal, by client. If a client refuses a letter, or its answer is refused, it counts as
+        silent, and the others go on. If no client answers in Phase I, Phase I goes on.
+
+    Raises:
+        ValueError: The number of ``clients`` is not N, or the oracle finds no ŵ₀ at the end of Phase I.
     """
     server.begin()
     words = deliver(server, clients, silent)
-    if server.started or server.desk.inbox:  # else nobody is there: Phase I waits
+    if server.started or server.desk.inbox:  # if no client answered, Phase I goes on
         server.merge()
         words |= deliver(server, clients, silent)
     return words
@@ -72,11 +82,17 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
 def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
     """Hand the letters that are due to the clients, and their answers to the server.
 
+    Args:
+        server: The server.
+        clients: The clients 0 to N − 1, or anything that answers letters as they do.
+        silent: ``silent(client, number)`` returns whether a client receives no letter in the exchange ``number``. None
+            means that all clients receive theirs.
+
     Returns:
-        The words of each refusal, by client, as in `converse`.
+        The reason of each refusal, by client.
 
     Raises:
-        ValueError: The number of ``clients`` is not that of the plan.
+        ValueError: The number of ``clients`` is not N.
     """
     require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
     words = {}
@@ -107,18 +123,20 @@ def play(
 
     Args:
         problem: A problem of one run. If the clients differ, N problems with the same arms and the same noise, one for
-            each client; the regret of a pull is then against the best arm of the client that makes it.
-        plan: The plan, made with the problem's arms.
+            each client; the regret of a pull then counts from the best arm of the client that makes it.
+        plan: The public plan, made with the problem's arms.
         steps: The number of steps of Phase II, which follow on the T₀ steps of Phase I.
-        turns: The client whose turn each step of Phase II is, (steps,) int64; round robin if it is None.
-        silent: Who does not answer in Phase II, as in `converse`.
+        turns: The number of the client that makes each step of Phase II, (steps,) int64; None means round robin.
+        silent: ``silent(client, number)`` returns whether a client does not answer in the exchange ``number`` of Phase
+            II. None means that all clients answer.
         together: Whether all clients of a round pull before any of them learns. They synchronise at the end of a round
             in which any of them asks for an exchange (`Client.tell`).
 
     Raises:
-        TypeError: A problem is no `Problem`, ``turns`` is not int64, or ``steps`` is no whole number.
+        TypeError: A problem is not a `Problem`, ``turns`` is not an int64 tensor, or ``steps`` is not a whole number.
         ValueError: The number of problems is not 1 or N; a problem has several runs or other arms than the plan; the
-            problems differ in run or seed; ``steps`` is below 1; or ``turns`` has another shape or names no client.
+            problems differ in run or seed; ``steps`` is below 1; or ``turns`` has another shape or contains a number
+            that is not from 0 to N − 1.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
     number_given = len(problems)
@@ -127,7 +145,7 @@ def play(
         require_kind(isinstance(one, Problem), "problem", one, "give a Problem, or one for each client")
         require(len(one.runs) == 1, "the number of runs", len(one.runs), "give one: problem.only(0)")
         require(torch.equal(one.arms[0], plan.arms), "the arms", "others", "give the plan of this problem")
-        named = (one.runs, one.seed)  # the noise
+        named = (one.runs, one.seed)  # they determine the noise
         same = named == (problems[0].runs, problems[0].seed)
         require(same, "the run and seed", named, "give all problems the same")
     count("steps", steps, "give at least one step of Phase II")

@@ -1,4 +1,4 @@
-"""What is played by: the paper's model of a client, and the public plan that a server makes for all."""
+"""The models by which a federation plays: the paper's model of one client, and the plan that a server makes for all."""
 
 import warnings
 from collections.abc import Sequence
@@ -34,7 +34,12 @@ class ClientModel:
 
     @classmethod
     def around(cls, plan: Plan, w0: Tensor) -> "ClientModel":
-        """Return the model without data, linearised at ŵ₀ = ``w0`` (d_w,), with compressed gradients as features."""
+        """Return the model without data, linearised at ŵ₀.
+
+        Args:
+            plan: The public plan, which has a network.
+            w0: The parameters ŵ₀ of the network, (d_w,).
+        """
         assert plan.network is not None
         features = compress(plan.network.gradients(w0, plan.arms)).features
         offsets, size = plan.network.values(w0, plan.arms), plan.network.size
@@ -69,11 +74,13 @@ class ClientModel:
         return int(largest(index.masked_fill(retired, -torch.inf), order))
 
     def fires(self, arm: Tensor) -> bool:
-        """Return whether a pull of ``arm`` () int64 fulfils the condition of line 6, which asks to synchronise."""
+        """Return whether a pull of ``arm`` () int64 fulfils the condition of line 6 of Algorithm 1, which asks to
+        synchronise.
+        """
         return bool(self.learner.fires(self.state, arm.view(1, 1)))
 
     def learned(self, arm: Tensor, reward: Tensor) -> "ClientModel":
-        """Return the model after one more pull of ``arm`` (), which gave ``reward`` ()."""
+        """Return the model after one more pull of ``arm`` () int64, which gave ``reward`` ()."""
         turn = torch.ones(1, 1, dtype=torch.float64)
         return replace(self, state=self.learner.learn(self.state, arm.view(1, 1), reward.view(1, 1), turn))
 
@@ -84,8 +91,9 @@ class Course(NamedTuple):
     Args:
         arms: The L arms to pull, (L,) int64; the clients take them in turn.
         length: The number of pulls by all clients after which the epoch ends.
-        turn: The client that takes the first arm.
-        weights: The weights ŵ of the last fit of a network, (d_w,), from which the next fit begins; else (0,).
+        turn: The number of the client that takes the first arm.
+        weights: The weights ŵ of the last fit of a network, (d_w,), from which the next fit begins; (0,) for any other
+            surrogate.
     """
 
     arms: Tensor
@@ -99,7 +107,8 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
 
     If the fit fails, a warning says why, and independent arms are fitted instead. If there are no data, or if the
     second fit fails too, the arms of Phase I are planned again. A plan made from a fit is never longer than what is
-    left of the T₀ + NT pulls; if nothing is left, it has at most N arms.
+    left of the T₀ + NT pulls of the federation (T₀ in Phase I, and T for each of the N clients); if nothing is left, it
+    has at most N arms.
 
     Args:
         plan: The public plan of the federation, with a fitting.
@@ -111,6 +120,9 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     Raises:
         ImportError: A library that the fit needs is missing.
         MemoryError: The fit needs more memory than there is.
+
+    Warns:
+        UserWarning: A fit fails.
     """
     assert plan.fitting is not None
     how, pulls, sigma = plan.fitting.how, int(total[0].sum()), plan.fitting.sigma

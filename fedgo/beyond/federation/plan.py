@@ -1,4 +1,4 @@
-"""What server and clients agree on before anything is sent: the arms, the algorithm with its settings, and seeds."""
+"""The public plan on which server and clients agree before they send anything: arms, algorithm, settings and seeds."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ from fedgo.phase_one import deal, require_fitted
 from fedgo.phase_two import Settings
 from fedgo.star import answer
 
-MOST_PULLS = 10**8  # of one client in a federation: one pull each second for three years
+MOST_PULLS = 10**8  # the most pulls of one client in a federation: one pull each second for three years
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,20 @@ class Fitting:
 
     The clients pull the same arms as with `fedgo.beyond.epochs.surrogate_ucb`. Each client sends the counts and the
     sums of its rewards, and the server sends each client its share of the plan. The fit of a network begins at the last
-    ŵ.
+    fitted weights.
 
     Args:
         sigma: The standard deviation σ of the noise of one reward.
         rounds: The number T of pulls of each client in Phase II.
-        how: The surrogate and the rules of play; what this book advises unless given.
+        how: The surrogate and the rules of play; by default the method that this book recommends.
         differ: Whether the clients have different reward functions. If so, the server fits one function for each client
             (`fedgo.beyond.surrogates.sites.Sites`) and plans for each client by its own.
 
     Raises:
-        TypeError: ``how`` is no `Advised`, ``differ`` is no bool, or ``sigma`` or ``rounds`` is no number.
+        TypeError: ``how`` is not an `Advised`, ``differ`` is not a bool, or ``sigma`` or ``rounds`` is not a number.
         ValueError: ``sigma`` is not positive, ``rounds`` is out of range, or ``differ`` is given with another surrogate
-            than the advised one.
+            than the recommended one.
+        ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
 
     sigma: float
@@ -55,7 +56,7 @@ class Fitting:
 
     @property
     def surrogate(self) -> Surrogate:
-        """The surrogate that the server fits: `Sites` if the clients differ, else that of ``how``."""
+        """The surrogate that the server fits: `Sites` if the clients differ, otherwise that of ``how``."""
         return Sites() if self.differ else self.how.surrogate
 
     def __post_init__(self) -> None:
@@ -83,11 +84,11 @@ class Plan:
         clients: The number N of clients.
         network: The class F of reward functions, for the paper's algorithm.
         length: The number T₀ of pulls in Phase I, dealt to the clients in turn. With a fitting, 0 stands for as many as
-            this book advises.
+            this book recommends.
         langevin: The settings of the oracle that fits ŵ₀ (Algorithm 2).
         seed: The seed of all random numbers. Equal plans draw equal numbers.
         run: The number of the run, which together with the seed names the random numbers.
-        fitting: The surrogate and how it is played.
+        fitting: The surrogate and the rules of play with it.
 
     Raises:
         TypeError: An argument is of another kind than listed.
@@ -137,43 +138,52 @@ class Plan:
             d_x = self.arms.shape[1]
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
             _require_memory(len(self.arms))
-        self.fingerprint  # noqa: B018, so that what has none is refused here
+        self.fingerprint  # noqa: B018, so that a plan without a fingerprint is refused here
 
     @property
     def known_exchange(self) -> Exchange:
-        """The exchange that server and clients take as done at the start: number 1 with a fitting, else ``NEVER``."""
+        """The exchange that server and clients take as done at the start: number 1 with a fitting,
+        otherwise ``NEVER``.
+        """
         return NEVER if self.network is not None else Exchange(1)
 
     @property
     def due(self) -> int:
-        """The most pulls that an answer may contain: 10⁸, and with a fitting at most T₀ + NT, those of all clients."""
+        """The largest number of pulls that an answer may contain.
+
+        It is 10⁸, and with a fitting at most T₀ + NT, the number of pulls of all N clients in Phase I and in T rounds.
+        """
         if self.fitting is None:
             return MOST_PULLS
         return min(MOST_PULLS, self.length + self.clients * self.fitting.rounds)
 
     @property
     def file_size(self) -> int:
-        """The most bytes that a file of a client or of a server has unpacked: 10⁷ and what grows with N, K, T₀, NT."""
+        """The largest size in bytes, unpacked, that the file of a client or of a server may have.
+
+        It is 10⁷ plus a part that grows with the numbers of clients, arms and pulls.
+        """
         pulls = self.length if self.fitting is None else self.due
         return 10**7 + (self.clients + 1) * (10**4 + 100 * len(self.arms)) + 16 * pulls
 
     @cached_property
     def fingerprint(self) -> int:
-        """64 bits that two plans share only if they are the same."""
+        """A number of 64 bits that is equal for equal plans and almost surely differs for different plans."""
         names = ("settings", "clients", "network", "length", "langevin", "seed", "run", "fitting", "arms")
         words = _in_words([getattr(self, name) for name in names])
         return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
 
     @cached_property
     def first(self) -> Tensor:
-        """The arms of Phase I, (T₀,)."""
+        """The arms of the T₀ pulls of Phase I, (T₀,) int64."""
         arms, length = len(self.arms), self.length
         if self.fitting is not None:
             return distinct(arms, length, generator(self.seed, self.run, "each arm"))
         return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
 
     def first_share(self, client: int) -> tuple[Tensor, int]:
-        """Return the arms (n,) of ``client`` in Phase I, and after how many of its pulls it asks for an exchange.
+        """Return the arms (n,) of ``client`` in Phase I, and the number of its pulls after which it asks for an
+        exchange.
 
         With a network this number is n.
         """
@@ -183,10 +193,11 @@ class Plan:
         return own, len(own)
 
     def foretold(self, letter: Letter) -> Tensor:
-        """Return the counts that an answer ``letter`` has if its client made its pulls of Phase I and no others, (K,).
+        """Return the counts (K,) that the answer ``letter`` has if its client has made its pulls of Phase I and no
+        others.
 
-        They follow from the common seed, so that the first answer need not say them. They are 0 for a later answer, and
-        for any with a network, whose clients answer with residuals.
+        They follow from the common seed, so that the first answer need not contain them. They are 0 for a later answer,
+        and for every answer with a network, whose clients answer with residuals.
         """
         first, _ = self.first_share(letter.client)
         if self.fitting is None or letter.since != self.known_exchange:
@@ -194,18 +205,19 @@ class Plan:
         return torch.bincount(first, minlength=len(self.arms)).double()
 
     def encoded(self, letter: Letter) -> bytes:
-        """Return the bytes of ``letter``, without the counts that both sides know from the common seed."""
+        """Return ``letter`` as bytes, without the counts that both sides know from the common seed."""
         return without_counts(letter, self.foretold(letter)).encode(self.fingerprint)
 
     def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
-        """Return the arms (n,) of ``client`` in a plan, n ≥ 1, and after how many of its pulls it asks for an exchange.
+        """Return the arms (n,) of ``client`` in a plan, n ≥ 1, and the number of its pulls after which it asks for an
+        exchange.
 
         Args:
-            client: The client, 0 to N − 1.
+            client: The number of the client, 0 to N − 1.
             planned: The arms (L,) of the plan; the clients take them in turn.
             length: The number of pulls of all clients in the epoch. If all take turns, the client asks for an exchange
-                when this many pulls are made.
-            turn: The client that takes the first of the ``planned`` arms.
+                when this many pulls have been made.
+            turn: The number of the client that takes the first of the ``planned`` arms.
         """
         seat = (client - turn) % self.clients
         own = planned[seat :: self.clients] if seat < len(planned) else planned[[seat % len(planned)]]
@@ -219,8 +231,8 @@ class Plan:
                 reward of its arm, because single rewards are not sent.
 
         Raises:
-            ValueError: The fit is no better than a constant. The message gives the mean m and the standard deviation s
-                of the rewards y, and advises to begin anew with (y − m)/s.
+            ValueError: The fit is no better than a constant, because the rewards y are not of order 1. The message
+                gives their mean m and standard deviation s, and the remedy to begin anew with (y − m)/s.
         """
         assert self.network is not None
         counts, sums = data
@@ -229,7 +241,7 @@ class Plan:
         noise = [generator(self.seed, self.run, "langevin")]
         shards = deal(self.arms[arm].unsqueeze(0), rewards, 1)
         fit = last(langevin_rounds(self.network, shards, self.langevin, noise, answer))
-        if len(arm) >= 10 or float(rewards.abs().amax()) > 10:  # a few may be alike by chance
+        if len(arm) >= 10 or float(rewards.abs().amax()) > 10:  # fewer rewards may be alike by chance
             try:
                 require_fitted(rewards, fit.loss)
             except ValueError as error:
@@ -240,18 +252,21 @@ class Plan:
 
     @cached_property
     def order_of_ties(self) -> Tensor:
-        """The order in which each client prefers arms that tie, (N, K): it takes the arm with the largest number."""
+        """The order in which each of the N clients prefers arms that tie, (N, K): it takes the arm with the largest
+        number.
+        """
         source = generator(self.seed, self.run, "order of ties")
         return torch.rand(self.clients, len(self.arms), generator=source, dtype=torch.float64)
 
 
 def _require_memory(arms: int) -> None:
-    """Raise a ``ValueError`` if the matrices of a client of the paper's algorithm do not fit into this machine.
+    """Raise a ``ValueError`` if the matrices of a client of the paper's algorithm do not fit into this machine's
+    memory.
 
-    Besides the covariance of K = ``arms`` arms, K² numbers of 8 bytes, each update needs room for another.
+    The covariance of K = ``arms`` arms takes K² numbers of 8 bytes, and each update needs room for another matrix.
     """
     needed = 2 * 8 * arms**2
-    if hasattr(os, "sysconf"):  # not on Windows, where the size of the memory is not known here
+    if hasattr(os, "sysconf"):  # Windows does not tell the size of the memory in this way
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         remedy = f"a client needs {needed:,} bytes, more than {memory:,}: give fewer arms, or a Fitting"
         require(needed <= memory, "the number of arms", arms, remedy)
@@ -260,8 +275,8 @@ def _require_memory(arms: int) -> None:
 def _in_words(content: Any) -> str:
     """Return ``content`` as text that is the same in every process, from which the plan's fingerprint is computed.
 
-    Functions appear by name, tensors by their bytes, and equal numbers alike. Content without such a text, for instance
-    a lambda, raises a ``ValueError``.
+    Functions appear by name, tensors by their bytes, and equal numbers have equal texts. Content without such a text,
+    for instance a lambda, raises a ``ValueError``.
     """
     if isinstance(content, Tensor):
         return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"

@@ -1,15 +1,15 @@
-"""The server of Algorithm 1, without a transport: it begins exchanges, accepts answers, and merges what came.
+"""The server of a federation, without a transport: it begins exchanges, accepts answers and merges them.
 
-In the order of an exchange::
+The methods are called in this order::
 
     server.begin()  # the end of Phase I, or a synchronisation that a client called for
     for me, letter in server.letters().items():
         server.accept(...)  # what client me answers, if it does
     server.merge()  # goes on without who was silent; letters() are the next ones
 
-What the server holds determines its letters, so that they can be sent again; save it before they are: clients refuse a
-server from an older file. A client that was silent keeps its data, and gets at its next synchronisation all that it has
-missed, or its share of the plan of the day.
+The state of the server determines its letters, so that they can be sent again. Save the server before its letters are
+sent, because clients refuse a server that was restored from an older file. A client that has not answered keeps its
+data. At its next synchronisation it receives all that it has missed, or its share of the current plan.
 """
 
 import secrets
@@ -31,41 +31,48 @@ from fedgo.beyond.federation.wire import NEVER, Exchange, Kind, Letter, Refused,
 from fedgo.confidence import Tally
 from fedgo.star import Ledger, Message, Star, When
 
-_BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))  # all at one place
-_STARTS = 1000  # of one client, which may lose its file that often
+# all scalars are booked at the same place of the ledger
+_BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+_STARTS = 1000  # the number of times that a client may lose its file
 _OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """What the server knows of one client. Counts and sums are (2, K)."""
+    """What the server knows of one client. Counts and sums have the shape (2, K)."""
 
-    own: Tensor  # the counts and sums in all of its answers that were used
-    seen: Exchange  # the last one that the server knows the client to have applied
-    offered: Exchange  # the last one whose START, NEWS or PLAN it was offered
-    used: Exchange  # the last one in which its answer was used
-    offer: Tensor  # the counts and sums that it was offered, unless the offer is ŵ₀ or a plan
-    later: Tensor  # the counts and sums of all that came after that offer
-    checksum: int = 0  # that of the answer in ``used``
-    start: int = 0  # that of the answer in ``used``
-    former: tuple[int, ...] = ()  # the starts before, whose files were lost and whose answers were used
+    own: Tensor  # the counts and sums in all answers of the client that were used
+    seen: Exchange  # the last exchange that the client has applied, as far as the server knows
+    offered: Exchange  # the last exchange whose START, NEWS or PLAN the client was offered
+    used: Exchange  # the last exchange in which the client's answer was used
+    offer: Tensor  # the counts and sums that the client was offered, unless the offer is ŵ₀ or a plan
+    later: Tensor  # the counts and sums of all clients that came after that offer
+    checksum: int = 0  # the checksum of the client's answer in the exchange ``used``
+    start: int = 0  # the start of the client (``Letter.start``) in that answer
+    former: tuple[int, ...] = ()  # earlier starts, whose files were lost and whose answers were used
 
 
 class Desk(NamedTuple):
-    """All that a server knows; its file holds this and the ledger."""
+    """The state of a server; its file holds this state and the ledger."""
 
-    planned: Course  # with its weights, or ŵ₀, empty before they are fitted
-    total: Tensor  # everybody's counts and sums (2, K)
-    accounts: tuple[Account, ...]  # one for each client
-    inbox: dict[int, Letter]  # by client, the answers to the exchange that is open
-    federation: int
-    exchange: Exchange  # the one that is open, or was last
-    open: bool
+    planned: Course  # the plan of the epoch; its weights are those of the last fit, or ŵ₀, empty before they are fitted
+    total: Tensor  # the counts and sums of all clients, (2, K)
+    accounts: tuple[Account, ...]  # what the server knows of each client
+    inbox: dict[int, Letter]  # the answers to the open exchange, by client
+    federation: int  # the number that the server drew when it began
+    exchange: Exchange  # the exchange that is open, or the last one
+    open: bool  # whether an exchange is open
 
 
 class Server:
     """The server of the federation of ``plan``: it opens exchanges, takes the clients' answers and merges them.
 
-    Its ``ledger`` counts all scalars sent so far.
+    Its ``ledger`` counts all scalars sent so far, to the server (``up``) and to the clients (``down``).
+
+    Args:
+        plan: The public plan of the federation.
+
+    Raises:
+        TypeError: ``plan`` is not a `Plan`.
     """
 
     @on_cpu
@@ -80,14 +87,14 @@ class Server:
 
     @property
     def state(self) -> ServerState:
-        """The state of this server, which decides what it makes of an answer (`fedgo.beyond.federation.states`)."""
+        """The state of this server, by which it looks up what to do with an answer or a call (`SERVER`)."""
         if self.plan.network is not None and not self.started:
             return ServerState.FITTING if self.desk.open else ServerState.EXPLORING
         return ServerState.OPEN if self.desk.open else ServerState.CLOSED
 
     @property
     def number(self) -> int:
-        """The number of the exchange that is open, or was last."""
+        """The number of the exchange that is open, or of the last one."""
         return self.desk.exchange.number
 
     @property
@@ -97,12 +104,14 @@ class Server:
 
     @property
     def known(self) -> Tally:
-        """The pulls of every arm by all clients and the sums of their rewards (residuals with a network), (K,) each."""
+        """The number of pulls of every arm by all clients, and the sums of their rewards (residuals with a network),
+        (K,) each.
+        """
         return Tally(*self.desk.total)
 
     @property
     def scalars(self) -> tuple[int, int]:
-        """The numbers of scalars received and sent, each letter counted once."""
+        """The number of scalars received, and the number of scalars sent; each letter is counted once."""
         return int(self.ledger.up), int(self.ledger.down)
 
     @on_cpu
@@ -127,13 +136,13 @@ class Server:
     def letters(self) -> dict[int, bytes]:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
 
-        While an exchange is open, they are requests to the clients that have not answered. Otherwise they are ŵ₀, the
-        news or the shares of the plan that the last `merge` made.
+        While an exchange is open, they are requests to the clients that have not answered. Otherwise they contain ŵ₀,
+        the news or the shares of the plan that the last `merge` made.
         """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     def _letters(self) -> list[Letter]:
-        """Return the letters that are due, before they are bytes."""
+        """Return the letters that are due, before they are encoded."""
         desk = self.desk
         due = [client for client, account in enumerate(desk.accounts) if account.offered == desk.exchange]
         if desk.open:
@@ -156,25 +165,25 @@ class Server:
         return letter._replace(used=account.checksum, start=account.start)
 
     def _charge(self) -> None:
-        """Book the scalars of ``letters``, each of which goes to one client."""
+        """Book the scalars of all letters that are due in the ledger."""
         for letter in self._letters():
             Star(1, self.ledger).broadcast(Message(letter, len(letter.numbers)), _BOOKED)
 
     @on_cpu
     def accept(self, received: bytes, sender: int | None = None) -> bool:
-        """Take an answer to the open exchange and return True, or False if the server has it already.
+        """Take an answer to the open exchange, and return True, or False if the server has it already.
 
         Args:
-            received: The letter.
-            sender: The client that the transport says the letter came from, if it says so. A letter that names
-                another client is refused.
+            received: The letter, as bytes.
+            sender: The number of the client that the transport says the letter came from, or None if it does not say
+                so. A letter that names another client is refused.
 
         Raises:
             Refused: The letter is damaged, or has another version, kind, length, plan or federation than expected; it
-                names an unknown client, or another than ``sender``; it answers another exchange than the open one; it,
-                or the server, is from an older file; it carries more pulls than there can be, or in Phase I another
-                number than the client's share; or the client has begun without its file 1,000 times. Then nothing has
-                changed.
+                names an unknown client, or another than ``sender``; it answers another exchange than the open one; it
+                or the server was restored from an older file; it carries more pulls than there can be, or in Phase I
+                another number than the client's share; or the client has begun without its file 1,000 times. Then
+                nothing has changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
         letter = wire.with_counts(sent, self.plan.foretold(sent))
@@ -186,9 +195,9 @@ class Server:
         return True
 
     def _check(self, letter: Letter, sender: int | None = None) -> None:
-        """Raise ``Refused`` unless ``letter`` answers the open exchange, and comes from ``sender`` if that is known.
+        """Raise `Refused` unless ``letter`` answers the open exchange, and comes from ``sender`` if that is known.
 
-        It is called before an answer is stored, and again on a stored one that is read from a file.
+        It is called before an answer is stored, and again on a stored answer that is read from a file.
         """
         plan, me, number = self.plan, f"client {letter.client}", letter.exchange.number
         must(letter.client < plan.clients, f"unknown {me}: there are N = {plan.clients}")
@@ -203,12 +212,21 @@ class Server:
         step.handler(self, letter, int(wire.unpack(letter.numbers, len(plan.arms))[0].sum()))
 
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
-        """Keep an answer that carries as many pulls as its client makes in Phase I."""
+        """Keep an answer that carries as many pulls as its client makes in Phase I.
+
+        Raises:
+            Refused: The number of ``pulls`` in ``letter`` is another.
+        """
         share, _ = self.plan.first_share(letter.client)
         must(pulls == len(share), f"wrong shape: {pulls} pulls of Phase I, not {len(share)}")
 
     def _require_due(self, letter: Letter, pulls: int) -> None:
-        """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing."""
+        """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing.
+
+        Raises:
+            Refused: There are more ``pulls`` in ``letter``, or any by a client that has no ŵ₀; or the client has lost
+                its file 1,000 times.
+        """
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
         due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
@@ -217,19 +235,19 @@ class Server:
 
     @on_cpu
     def merge(self) -> None:
-        """Close the open exchange, merge the answers that came, and make the letters that follow.
+        """Close the open exchange, merge the answers that have come, and make the letters that follow.
 
         Raises:
             ImportError: A library that the fit of the surrogate needs is missing.
             MemoryError: That fit needs more memory than there is.
-            ValueError: No exchange is open, no client has answered in Phase I, or the oracle fits no ŵ₀.
+            ValueError: No exchange is open, no client has answered in Phase I, or the oracle finds no ŵ₀.
         """
         step, inbox = SERVER.get((self.state, Call.MERGE)), self.desk.inbox
         if step is None:
             raise ValueError(f"the exchange is {self.state}: begin one")
         heard = self.started or len(inbox) > 0
         require(heard, "the answers", 0, "no client answered: send the letters again")
-        # one order of sums, whatever comes first
+        # the sums are added in the order of the clients, whichever answer came first
         data = {client: wire.unpack(inbox[client].numbers, len(self.plan.arms)) for client in sorted(inbox)}
         self.desk = step.handler(self, data, sum(data.values(), torch.zeros_like(self.desk.total)))
         self._charge()
@@ -243,7 +261,7 @@ class Server:
         return desk._replace(exchange=named, accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Add up the answers (lines 8–10); the letters send news or shares to those who answered, and to no other."""
+        """Add up the answers (lines 8–10); the letters send news or shares only to the clients that answered."""
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
         for client, own in data.items():
@@ -260,18 +278,27 @@ class Server:
     # the file
 
     def save(self, path: str | Path) -> None:
-        """Write all that the server knows to one file, whole or not at all."""
+        """Write all that the server knows to the file ``path``, whole or not at all.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
 
     @classmethod
     @on_cpu
     def load(cls, path: str | Path, plan: Plan) -> "Server":
-        """Return the server of ``plan`` that ``save`` wrote.
+        """Return the server of ``plan`` that `save` wrote to the file ``path``.
 
-        An answer in the file that the server would refuse now is dropped, and a warning says why.
+        An answer in the file that the server would refuse now is dropped.
 
         Raises:
-            ValueError: If the file is damaged, an earlier fedgo's, a client's, or of another plan; it names the file.
+            ValueError: The file is damaged, from an earlier version of fedgo, a client's, or of another plan. The
+                message names the file.
+            OSError: The file does not exist or cannot be read.
+
+        Warns:
+            UserWarning: A stored answer is dropped; the message says why.
         """
         server = cls(plan)
         server.desk, server.ledger = files.kept(path, "the server", plan, [Account, Course, Desk, Ledger])
@@ -295,10 +322,18 @@ SERVER: Mapping[tuple[ServerState, Kind | Call], Step] = {
 
 
 def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, total: Tensor) -> Account:
-    """Return the ``account`` of a client whose ``answer`` was used in the exchange ``named``, which led to ``total``.
+    """Return the ``account`` of a client after its ``answer`` was used in the exchange ``named``, which led to
+    ``total``.
 
-    A client without ŵ₀ is offered ŵ₀. One that begins, or begins anew, is offered the ``total``; another is offered
-    what came later than the last offer, with that offer if the client has not got it.
+    A client without ŵ₀ is offered ŵ₀. A client that begins, or begins anew, is offered the ``total``. Any other client
+    is offered what came after the last offer, together with that offer if it has not received it.
+
+    Args:
+        account: The account before.
+        answer: The client's answer.
+        checksum: The checksum of the encoded answer.
+        named: The exchange in which the answer was used.
+        total: The counts and sums of all clients after it, (2, K).
     """
     nothing, former, since = torch.zeros_like(total), account.former, answer.since
     if since == NEVER:

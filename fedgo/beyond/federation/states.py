@@ -1,8 +1,8 @@
 """The states of a client and of a server, and the form of the two tables that say what follows in each.
 
-The tables are `fedgo.beyond.federation.client.CLIENT` and `fedgo.beyond.federation.server.SERVER`. Client and server
-look up in them which of their methods follows on a letter or a call. A pair of a state and a letter that is in no table
-is refused in words. The page on twelve sites draws and shows both tables.
+The tables are `fedgo.beyond.federation.client.CLIENT` and `fedgo.beyond.federation.server.SERVER`. When a letter (a
+message) or a call comes, client and server look up in them which of their methods handles it. A pair of a state and a
+letter that is in no table is refused with a reason. The page on twelve sites draws and shows both tables.
 """
 
 import inspect
@@ -12,15 +12,23 @@ from typing import Any, NamedTuple
 
 
 class ClientState(StrEnum):
-    """What a client has done last; only with a network does it begin as ``EXPLORING``, else as ``PULLING``."""
+    """What a client has done last.
 
-    EXPLORING = "exploring"  # it makes its pulls of Phase I, or waits for ŵ₀
-    PULLING = "pulling"  # it plays by ŵ₀ and the news, or in its share of the plan
-    ANSWERED = "answered"  # the same, and the news of its last answer, or a new share, have not come
+    With the paper's network a client begins as ``EXPLORING``, with a surrogate as ``PULLING``.
+    """
+
+    EXPLORING = "exploring"  # the client makes its pulls of Phase I, or waits for ŵ₀
+    PULLING = "pulling"  # the client plays by ŵ₀ and the news, or in its share of the plan
+    ANSWERED = (
+        "answered"  # the client plays on, but has not received the news or the share after its last answer
+    )
 
 
 class ServerState(StrEnum):
-    """Whether an exchange of the server is open; only with a network it begins as ``EXPLORING``, else as ``CLOSED``."""
+    """Whether an exchange of letters is open at a server.
+
+    With the paper's network a server begins as ``EXPLORING``, with a surrogate as ``CLOSED``.
+    """
 
     EXPLORING = "closed, before ŵ₀ is fitted"
     FITTING = "open, before ŵ₀ is fitted"
@@ -29,23 +37,32 @@ class ServerState(StrEnum):
 
 
 class Call(StrEnum):
-    """What the server's user calls for, beside the letters that come."""
+    """The calls by the server's user that change its state: ``BEGIN`` opens an exchange, and ``MERGE`` closes it."""
 
     BEGIN = "begin"
     MERGE = "merge"
 
 
 class Step(NamedTuple):
-    """What follows in a state: the method ``handler``, whose docstring says what it does, and the state after it."""
+    """What follows in a state when a letter or a call comes.
+
+    Args:
+        handler: The method that handles it; the first line of its docstring says what it does.
+        leads_to: The state after it.
+    """
 
     handler: Callable[..., Any]
     leads_to: ClientState | ServerState
 
 
 def described(steps: Mapping[Any, Step]) -> list[list[str]]:
-    """Return a row for each of the ``steps``: the state, what comes, the state after it, and what follows.
+    """Return a row of four texts for each of the ``steps``, to be shown as a table.
 
-    What follows is the first sentence of the docstring of the step's handler.
+    They are the state, the name of the letter or call that comes, the state after it, and what follows, which is the
+    first line of the docstring of the handler.
+
+    Args:
+        steps: The steps by state and kind of letter or call, as in `fedgo.beyond.federation.client.CLIENT`.
     """
     return [
         [state, event.name, step.leads_to, (inspect.getdoc(step.handler) or "").partition("\n")[0]]

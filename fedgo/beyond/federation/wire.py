@@ -1,21 +1,22 @@
-"""Letters as bytes: 60 bytes of header, the numbers as little-endian float64, a CRC-32 of both.
+"""The letters, which are the messages between server and clients, as bytes: a header, numbers and a CRC-32 of both.
 
-In their order, by their bytes:
+The fields of a letter, in their order and with their number of bytes, are:
 
 - 4: ``FDGO``; 2: the version of this layout; 2: the kind of letter;
 - 4: the client that the letter goes to or comes from; 8: the fingerprint of the plan that both sides hold;
-- 8: the federation, a number that its server drew when it began, so that yesterday's letters are refused;
+- 8: the federation, a number that its server drew when it began, so that letters of an earlier federation are refused;
 - 8: the start of the client, a number that the client drew when it began without a file (see ``Letter.start``);
 - 4 and 4: the number of the letter's exchange, from 1 on, and a checksum of what the server knew when it opened or
-  closed the exchange, which an older file of a server gets wrong;
+  closed the exchange, by which a server that was restored from an older file is recognised;
 - 4 and 4: the number and the checksum of the exchange on which the letter builds (see ``Letter.since``);
-- 4: the checksum of the client's answer that the server used last; 4: how many numbers follow;
-- 8 each: the numbers, the scalars of Section 3, and nothing else is charged;
-- 4: the CRC-32 of all that stands before it.
+- 4: the checksum of the client's answer that the server used last; 4: the count of numbers that follow;
+- 8 each: the numbers, as little-endian float64. They are the scalars of Section 3, and only they are charged;
+- 4: the CRC-32 of everything before it.
 
-The numbers are ŵ₀, a client's share of a plan, or counts and sums: how often every arm was pulled, and the sum of its
-residuals y − f_x(ŵ₀) or of its rewards (`pack`). Checksums find damage and older files, not forgery: a stranger who may
-speak can have rewards believed that nobody earned, or shut a client out, so the transport has to say who may speak.
+The numbers are ŵ₀, a client's share of a plan, or counts and sums: the number of pulls of every arm, and the sum of its
+residuals y − f_x(ŵ₀) or of its rewards y (`pack`). The checksums detect damage and older files, but no forgery: a
+stranger who can send letters can report rewards that nobody received, or shut a client out. The transport therefore has
+to authenticate the senders.
 """
 
 import struct
@@ -32,34 +33,42 @@ from fedgo._checks import MOST
 VERSION = 3
 _HEADER = struct.Struct("<4sHHIQQQIIIIII")
 _CHECK = struct.Struct("<I")
-OVERHEAD = _HEADER.size + _CHECK.size  # bytes of a letter without its numbers
-HUGE = 1e100  # of a reward, so that no sum of them leaves float64
+OVERHEAD = _HEADER.size + _CHECK.size  # the bytes of a letter without its numbers
+HUGE = 1e100  # the largest size of a reward, so that no sum of rewards overflows float64
 
 
 class Refused(ValueError):
-    """The error for a letter that does not fit; the state of the side that refuses it is unchanged."""
+    """The error for a letter that does not fit. The side that refuses a letter keeps its state."""
 
 
 def must(condition: bool, reason: str) -> None:
-    """Raise ``Refused`` with ``reason`` unless ``condition`` holds."""
+    """Raise `Refused` with ``reason`` unless ``condition`` holds."""
     if not condition:
         raise Refused(reason)
 
 
 class Kind(IntEnum):
-    """What a letter is: ``SYNCHRONISE`` asks, ``STATISTICS`` or ``SUMS`` answer, and the others want no answer."""
+    """The kinds of letters.
 
-    # 1 to 4 were of earlier versions
-    SYNCHRONISE, STATISTICS = 5, 6  # a request, and the counts and sums since the last one
-    START, NEWS = 7, 8  # ŵ₀, and the counts and sums that this client has not got; no answer
-    PLAN = 9  # this client's arms in their order, and after how many of its own pulls it calls; no answer
-    SUMS = 10  # STATISTICS whose counts both sides know from the plan: the sums of the arms with pulls alone
+    ``SYNCHRONISE`` is a request of the server, which a client answers by ``STATISTICS`` or ``SUMS``. ``START``,
+    ``NEWS`` and ``PLAN`` come from the server and need no answer.
+    """
+
+    # the numbers 1 to 4 belonged to earlier versions
+    SYNCHRONISE, STATISTICS = 5, 6  # a request, and the client's counts and sums since the last one
+    START, NEWS = 7, 8  # ŵ₀, and the counts and sums that this client has not received
+    PLAN = 9  # this client's arms in their order, and the number of its pulls after which it asks for an exchange
+    SUMS = 10  # an answer whose counts both sides know from the plan: only the sums of the arms with pulls
 
 
 class Exchange(NamedTuple):
-    """An exchange: its ``number``, from 1 on, and a ``checksum`` of what the server knew and of all exchanges before.
+    """The name of an exchange of letters between the server and its clients.
 
-    ``NEVER``, with the number 0, stands where there has been no exchange.
+    ``NEVER``, whose number is 0, stands for no exchange.
+
+    Args:
+        number: The number of the exchange, from 1 on.
+        checksum: A checksum of what the server knew then and of all exchanges before.
     """
 
     number: int = 0
@@ -70,16 +79,23 @@ NEVER = Exchange()
 
 
 class Letter(NamedTuple):
-    """A letter of ``kind`` in an ``exchange``, to or from ``client``, with ``numbers`` (n,) float64.
+    """A message between the server and one client.
 
-    By the other fields each side recognises what the other side knows.
+    By the fields ``since``, ``used`` and ``start`` each side recognises what the other side knows.
 
-    In an answer, ``since`` is the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last, ``start`` is
-    the number that the client drew when it began without a file, and ``used`` is 0.
-
-    In a letter of the server, ``used`` and ``start`` are the checksum and the ``start`` of the client's answer that the
-    server used last, or 0. In ``NEWS`` and ``PLAN``, ``since`` repeats the ``since`` of that answer. In a request and
-    in ``START``, it is the exchange in which that answer was used.
+    Args:
+        kind: The kind of the letter.
+        client: The number of the client that the letter goes to or comes from.
+        exchange: The exchange to which the letter belongs.
+        since: In an answer, the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last. In ``NEWS`` and
+            ``PLAN``, the ``since`` of the client's answer that the server used last. In a request and in ``START``, the
+            exchange in which the server used that answer.
+        numbers: The numbers that the letter carries, (n,) float64.
+        federation: The number that the server drew when it began.
+        used: In a letter of the server, the checksum of the client's answer that it used last, or 0 if there is none.
+            In an answer, 0.
+        start: In an answer, the number that the client drew when it began without a file. In a letter of the server,
+            the ``start`` of the client's answer that it used last, or 0 if there is none.
     """
 
     kind: Kind
@@ -92,7 +108,7 @@ class Letter(NamedTuple):
     start: int = 0
 
     def encode(self, fingerprint: int) -> bytes:
-        """Return the bytes of this letter under the plan with ``fingerprint``."""
+        """Return this letter as bytes, with the ``fingerprint`` of the plan that both sides hold."""
         head = _HEADER.pack(
             *(b"FDGO", VERSION, self.kind, self.client, fingerprint, self.federation, self.start),
             *(self.exchange.number, self.exchange.checksum, self.since.number, self.since.checksum),
@@ -103,16 +119,21 @@ class Letter(NamedTuple):
 
 
 def checksum(letter: bytes) -> int:
-    """Return the checksum at the end of a ``letter``; 0 for no bytes."""
+    """Return the checksum at the end of an encoded ``letter``, or 0 if there are no bytes."""
     return int.from_bytes(letter[-_CHECK.size :], "little")
 
 
 def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
     """Return the letter that the bytes ``received`` encode.
 
+    Args:
+        received: The bytes.
+        fingerprint: The fingerprint of the plan, which the letter has to have.
+        federation: The number of the federation, which the letter has to have; 0 accepts any.
+
     Raises:
-        Refused: If ``received`` is damaged or not bytes, if a number is too large or not finite, or if the version,
-            kind, length, ``fingerprint`` of the plan or ``federation`` (0 accepts any) is not the expected one.
+        Refused: ``received`` is not bytes or is damaged; its version, kind, length, fingerprint or federation is not
+            the expected one; or one of its numbers is not finite or too large.
     """
     must(isinstance(received, bytes), f"a letter is {type(received).__name__}: give bytes")
     body, version = received[: -_CHECK.size], int.from_bytes(received[4:6], "little")
@@ -134,7 +155,8 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
 
 
 def pack(data: Tensor) -> Tensor:
-    """Return the numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) for k pulls of K arms.
+    """Return the numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) numbers for k pulls of K
+    arms.
 
     If k < K they are k arms and k sums: an arm occurs once for each of its pulls, with its sum at the first and 0 at
     the others. Otherwise they are the K counts and then the K sums.
@@ -148,10 +170,14 @@ def pack(data: Tensor) -> Tensor:
 
 
 def unpack(numbers: Tensor, arms: int) -> Tensor:
-    """Return the counts and sums (2, K) on K = ``arms`` that ``pack`` made ``numbers`` of, bit by bit.
+    """Return the counts and sums (2, K) from which `pack` made ``numbers``, bit by bit.
+
+    Args:
+        numbers: The numbers, (n,).
+        arms: The number K of arms.
 
     Raises:
-        Refused: If ``pack`` cannot have made these ``numbers``, or if a sum is larger than its pulls allow.
+        Refused: `pack` cannot have made these ``numbers``, or a sum is larger than its number of pulls allows.
     """
     size = len(numbers)
     fits = size % 2 == 0 and size <= 2 * arms
@@ -167,14 +193,18 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
         counts = data[0]
         must(float(counts.sum()) <= MOST, "no statistics: more pulls than can be counted")
         must(bool(((counts >= 0) & (counts == counts.floor())).all()), "no statistics: a count is not whole")
-    # a reward is within ±HUGE, and so is the prior mean that is taken from it
+    # a reward is within ±HUGE, and so is the prior mean that is subtracted from it
     fits = bool((data[1].abs() <= 2 * HUGE * data[0]).all())
     must(fits, f"no statistics: a sum is beyond {2 * HUGE:g} for each pull, or of an arm without pulls")
     return data
 
 
 def without_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return ``letter``, or if it is an answer with exactly these ``counts`` (K,), the shorter one of kind ``SUMS``."""
+    """Return ``letter``, or a shorter letter of kind ``SUMS`` if it is an answer with exactly these ``counts`` (K,).
+
+    The shorter letter carries only the sums of the arms that have pulls. A letter of another kind or with other counts
+    is returned as it is, and so is every letter if all ``counts`` are 0.
+    """
     if letter.kind != Kind.STATISTICS or not counts.any():
         return letter
     own, sums = unpack(letter.numbers, len(counts))
@@ -182,10 +212,14 @@ def without_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def with_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return the answer from which `without_counts` made ``letter``.
+    """Return the answer with counts and sums from which `without_counts` made ``letter``.
+
+    Args:
+        letter: The letter. If it is not of kind ``SUMS``, it is returned as it is.
+        counts: The number of pulls of each arm that the answer has, (K,).
 
     Raises:
-        Refused: If there are not as many sums as arms with ``counts`` (K,) above 0.
+        Refused: The letter does not have as many sums as there are arms with pulls, or there are none.
     """
     if letter.kind != Kind.SUMS:
         return letter
@@ -196,5 +230,7 @@ def with_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def each_pull(counts: Tensor) -> Tensor:
-    """Return the arm of each of k pulls, (k,), in the order of the arms; ``counts`` (K,) are the pulls of each arm."""
+    """Return the arm of each of k pulls, (k,) int64, sorted by arm; ``counts`` (K,) has the number of pulls of each
+    arm.
+    """
     return torch.arange(len(counts)).repeat_interleave(counts.long())

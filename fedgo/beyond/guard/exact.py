@@ -1,15 +1,15 @@
 """Theorem S: on finitely many arms the linearisation at ŵ₀ is exact, so Phase II is a linear bandit without remainder.
 
 Let the rows g_x of G be the K gradients ∇f_x(ŵ₀), and let G have rank K. Then the parameter w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) has
-f_x(ŵ₀) + g_xᵀ(w̃ − ŵ₀) = f(x) for every arm x. In the space of arms Q = GGᵀ/λ is the prior covariance of f,
-A = Q⁻¹ + diag(n) the precision after n pulls, V = A⁻¹ the covariance, and m the mean. With N clients, σ-sub-Gaussian
-noise and p synchronisations so far,
+f_x(ŵ₀) + g_xᵀ(w̃ − ŵ₀) = f(x) for every arm x. In the space of arms Q = GGᵀ/λ is the prior covariance of f. After n
+pulls of each arm, A = Q⁻¹ + diag(n) is the precision, V = A⁻¹ the covariance, and m the mean of the posterior. With N
+clients, σ-sub-Gaussian noise and p synchronisations so far,
 
     |m − f|_A ≤ √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
 
-for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not Σ: each row
-of A has the size of its own pivot, so that λ may be as small as 1e-12. It refuses gradients whose rank is below K, for
-instance if K > d_w.
+for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not Σ, because
+each row of A has the size of its own pivot, so that λ may be as small as 1e-12. The code refuses gradients whose rank
+is below K, as it must be if K > d_w.
 """
 
 from dataclasses import dataclass, field
@@ -30,18 +30,18 @@ _RANK = 1e-8  # of the largest singular value: gradients whose least is below it
 
 
 def exact_parameter(gradients: Tensor, w0: Tensor, offsets: Tensor, means: Tensor) -> Tensor:
-    """Return w̃ = ŵ₀ + G⁺(f − f(ŵ₀)), (..., d_w), the parameter at which the linearised model equals f on all arms.
+    """Return w̃ = ŵ₀ + G⁺(f − f(ŵ₀)), (..., d_w), the parameter at which the linearised model equals f on all K arms.
 
-    Only a simulation can compute it, since it depends on f.
+    Only a simulation can compute it, because it depends on f.
 
     Args:
-        gradients: The gradients G at ŵ₀, (..., K, d_w).
-        w0: ŵ₀, (..., d_w).
-        offsets: f(ŵ₀) of each arm, (..., K).
-        means: f of each arm, (..., K).
+        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
+        w0: The parameter ŵ₀ at which the network is linearised, (..., d_w).
+        offsets: The network's value f(ŵ₀) at each arm, (..., K).
+        means: The mean reward f of each arm, (..., K).
 
     Raises:
-        ValueError: If G does not have rank K.
+        ValueError: G does not have rank K.
     """
     least_singular(gradients)
     factor, basis = compress(gradients)
@@ -51,10 +51,14 @@ def exact_parameter(gradients: Tensor, w0: Tensor, offsets: Tensor, means: Tenso
 
 
 def least_singular(gradients: Tensor) -> Tensor:
-    """Return σ_min(G), (...), the least singular value of the ``gradients`` G (..., K, d_w).
+    """Return σ_min(G), (...), the least singular value of the K gradients G.
+
+    Args:
+        gradients: The gradients G, one row for each arm, (..., K, d_w).
 
     Raises:
-        ValueError: If the rank of G is below K, up to rounding.
+        ValueError: The rank of G is below K, that is, K > d_w or σ_min(G) is at most 1e-8 of the largest singular
+            value.
     """
     values: Tensor = torch.linalg.svdvals(gradients)
     least, most = values[..., -1], values[..., 0]
@@ -66,28 +70,33 @@ def least_singular(gradients: Tensor) -> Tensor:
 
 
 def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
-    """Return a λ for which √λ|w̃ − ŵ₀| ≤ σ, computed from what a client knows, (...).
+    """Return a regularisation weight λ with √λ‖w̃ − ŵ₀‖ ≤ σ that a client can compute, (...).
 
-    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², where |f| ≤ F.
+    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). The parameter w̃ is that of
+    `exact_parameter`.
 
     Args:
-        gradients: G, (..., K, d_w).
-        offsets: f(ŵ₀) of each arm, (..., K).
-        value: F > 0.
-        sigma: σ > 0.
+        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
+        offsets: The network's value f(ŵ₀) at each arm, (..., K).
+        value: F > 0, a bound on |f(x)| for every arm x.
+        sigma: σ > 0, such that the noise of a reward is σ-sub-Gaussian.
 
     Raises:
-        ValueError: If G does not have rank K.
+        ValueError: G does not have rank K.
     """
     farthest: Tensor = (value + offsets.abs()).norm(dim=-1)
     return (sigma * least_singular(gradients) / farthest).square()
 
 
 class Belief(NamedTuple):
-    """The posterior of the arms' mean rewards after some pulls.
+    """The Gaussian posterior of the K arms' mean rewards after some pulls.
 
-    ``mean`` (..., K) is m, ``width`` (..., K) is w_x = √V_xx, ``precision`` (..., K, K) is the lower Cholesky factor of
-    A, and ``information`` (...) is ln det QA.
+    Args:
+        mean: The posterior mean m of each arm, (..., K).
+        width: The width w_x = √V_xx of each arm, (..., K), with the posterior covariance V = A⁻¹.
+        precision: The lower Cholesky factor of the precision A = Q⁻¹ + diag(n), (..., K, K), with the prior covariance
+            Q and the pulls n of each arm.
+        information: The log-determinant ln det QA, (...).
     """
 
     mean: Tensor
@@ -96,15 +105,19 @@ class Belief(NamedTuple):
     information: Tensor
 
     def distance(self, means: Tensor) -> Tensor:
-        """Return the distance |m − f|_A, (...), from the posterior mean m to f = ``means`` (..., K)."""
+        """Return |m − f|_A, the distance from the posterior mean m to f = ``means`` (..., K) in the norm of the
+        precision, (...).
+        """
         away: Tensor = (self.precision.mT @ (means - self.mean).unsqueeze(-1)).squeeze(-1).norm(dim=-1)
         return away
 
 
 class Prior(NamedTuple):
-    """The Gaussian prior of the arms' mean rewards, with mean f₀ and covariance Q = LLᵀ.
+    """The Gaussian prior of the K arms' mean rewards, with mean f₀ and covariance Q.
 
-    ``factor`` (..., K, K) is the lower triangular L, and ``offsets`` (..., K) are f₀.
+    Args:
+        factor: The lower triangular factor L of Q = LLᵀ, (..., K, K).
+        offsets: The prior mean f₀ of each arm, (..., K).
     """
 
     factor: Tensor
@@ -116,13 +129,16 @@ class Prior(NamedTuple):
         return self.factor.square().sum(-1)
 
     def bias(self, means: Tensor) -> Tensor:
-        """Return |f − f₀|_{Q⁻¹}, (...), the distance from f₀ to f = ``means`` (..., K), known to a simulation only."""
+        """Return |f − f₀|_{Q⁻¹}, (...), the distance from the prior mean f₀ to f with the norm of the inverse Q⁻¹.
+
+        Q is the prior covariance. ``means`` (..., K) is f, which only a simulation knows.
+        """
         away = (means - self.offsets).unsqueeze(-1)
         bias: Tensor = torch.linalg.solve_triangular(self.factor, away, upper=False).squeeze(-1).norm(dim=-1)
         return bias
 
     def after(self, tally: Tally) -> "Belief":
-        """Return the posterior given the pulls and summed rewards of each arm, ``tally`` (..., K)."""
+        """Return the posterior given the pulls and the summed rewards of each arm, ``tally`` (..., K) each."""
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
         half = torch.linalg.solve_triangular(self.factor, eye, upper=False)
         factor: Tensor = torch.linalg.cholesky(half.mT @ half + torch.diag_embed(tally.counts))
@@ -134,15 +150,15 @@ class Prior(NamedTuple):
 
 
 def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> Prior:
-    """Return the prior with mean f₀ = ``offsets`` (..., K) and covariance Q = GGᵀ/λ, from a QR decomposition of G/√λ.
+    """Return the Gaussian prior of the arms with mean f₀ and covariance Q = GGᵀ/λ, from a QR decomposition of G/√λ.
 
     Args:
-        gradients: G, (..., K, d_w).
-        offsets: f₀, (..., K).
-        lam: λ, (...).
+        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
+        offsets: The prior mean f₀ of each arm, (..., K).
+        lam: The regularisation weight λ > 0, a number or (...).
 
     Raises:
-        ValueError: If λ is not positive, or G does not have rank K.
+        ValueError: λ is not positive, or G does not have rank K.
     """
     lam = torch.as_tensor(lam, dtype=torch.float64)
     require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
@@ -152,25 +168,38 @@ def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> Prior:
 
 @dataclass(frozen=True)
 class ExactIntervals(Bounds):
-    """The rule of Theorem S, the intervals m ± √β w within [−F, F] around the one ŵ₀ of Phase I, for S runs.
+    """The rule of Theorem S, which gives the intervals m ± √β w, cut to [−F, F], for S runs with one ŵ₀ for all
+    clients.
+
+    The posterior has the mean m and the width w of each arm. √β is the radius of Theorem S, the sum of a part for the
+    noise and of the ``bias``.
 
     Args:
-        clients: N.
-        sigma: σ of the noise.
+        clients: The number N of clients.
+        sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
         value: F, a bound on |f(x)| for every arm x.
-        delta: δ.
-        prior: The prior when Phase II begins, of S runs with K arms. Only data of Phase II may update it, because ŵ₀
-            depends on those of Phase I.
-        bias: A bound on |f − f(ŵ₀)|_{Q⁻¹}, (S,).
+        delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
+        prior: The prior of the K arms when Phase II begins, one for each of S runs. Only data of Phase II may update
+            it, because ŵ₀ depends on those of Phase I.
+        bias: A bound on |f − f(ŵ₀)|_{Q⁻¹}, the distance from the prior mean to f in the norm of the inverse prior
+            covariance, (S,).
+
+    Raises:
+        ValueError: N is below 1, σ or F is not positive and finite, or δ is not in (0, 1).
+        TypeError: N is not a whole number, or σ, F or δ is not a number.
     """
 
     prior: Prior = field(kw_only=True)
     bias: Tensor = field(kw_only=True)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of every arm as `Intervals.after` does, from the data of Phase II in ``known`` alone.
+        """Return the interval of each arm, (R, L, K), for L clients of R runs, from the data of Phase II in ``known``.
 
-        ``shared`` is not used.
+        Args:
+            known: The pulls and summed rewards of Phase II that each client knows, (R, L, K) each.
+            syncs: The number p of synchronisations so far, (R, L) or (R, 1).
+            run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
+            shared: Not used.
         """
         chosen = slice(None) if run is None else run
         belief = Prior(*(part[chosen].unsqueeze(1) for part in self.prior)).after(known)
@@ -183,18 +212,21 @@ class ExactIntervals(Bounds):
 def exact_intervals(
     problem: Problem, start: Start, value: float, sigma: float | None = None, delta: float = 0.1
 ) -> ExactIntervals:
-    """Return the intervals of Theorem S at the ŵ₀ of ``start``, with `computable_lam` as λ and σ as bound on the bias.
+    """Return the intervals of Theorem S around the ŵ₀ of ``start``.
+
+    They use the regularisation weight λ of `computable_lam`, for which σ bounds the bias of the prior.
 
     Args:
         problem: S runs of a bandit problem.
         start: Phase I, with one ŵ₀ for all clients.
-        value: F, a bound on |f|.
-        sigma: σ of the noise; None means that of the problem.
-        delta: δ; the intervals hold with probability at least 1 − δ.
+        value: F, a bound on |f(x)| for every arm x.
+        sigma: σ, such that the noise of a reward is σ-sub-Gaussian; None means the σ of the problem.
+        delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
 
     Raises:
-        ValueError: If F, σ or δ is out of its range, if the gradients have a rank below K, or if the clients have
-            several ŵ₀.
+        ValueError: F, σ or δ is out of its range, the gradients at ŵ₀ have a rank below K, or each client has a ŵ₀ of
+            its own.
+        TypeError: F, σ or δ is not a number.
     """
     require(start.w0.shape[1] == 1, "the shape of w0", tuple(start.w0.shape), "give a shared_start")
     w0, sigma = start.w0[:, 0], problem.sigma if sigma is None else sigma
@@ -206,14 +238,18 @@ def exact_intervals(
 
 
 def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
-    """Return, for each run, the bound on the regret of Phase II if every client plays the arm of the largest U.
+    """Return for each run the bound on the regret of Phase II if every client plays the arm with the largest U.
 
-    It is item 3 of the repaired theorem with κ = 0 and Λ = R = K ln(1 + NT max_x Q_xx/K).
+    The bound is item 3 of the repaired theorem with the second-order part 0 and Λ = R = K ln(1 + NT max_x Q_xx/K),
+    where Q is the prior covariance of the K arms.
 
     Args:
-        intervals: The intervals by which the clients play.
-        rounds: T.
-        gamma: γ, the threshold of the event.
+        intervals: The intervals by which the N clients play.
+        rounds: The number T of rounds, so that Phase II has NT steps.
+        gamma: γ > 0, the threshold of the event.
+
+    Raises:
+        ValueError: γ is not positive.
     """
     regrets, clients, arms = [], intervals.clients, intervals.prior.offsets.shape[-1]
     widths = intervals.prior.variance.amax(-1).sqrt().tolist()

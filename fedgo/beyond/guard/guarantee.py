@@ -1,4 +1,4 @@
-"""Theorems G and G′: a guard that plays a proposed arm if counts and sums certify it, and the largest U if not.
+"""Theorems G and G′: a guard plays a proposed arm if counts and sums certify it, and the arm with the largest U if not.
 
 The reward of step t is y_t = f(x_t) + η_t, in Phase I too. For each arm, every client knows the number n and the sum Y
 of the rewards up to the last synchronisation (Phase I included) and of its own pulls since. Let |f| ≤ F on all K arms,
@@ -8,8 +8,8 @@ intervals
     U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))     (G)
 
 contain f(x) for all arms, clients and steps with probability 1 − δ. If all clients synchronise at the same step, each
-interval may be intersected with that of all data up to the last synchronisation, both at δ′ = δ/2. A single client has
-the latter alone, at δ′ = δ:
+interval may be intersected with that of all data up to the last synchronisation, both at δ′ = δ/2. A single client uses
+only the interval of all data, at δ′ = δ. The interval of all data has
 
     h² = σ²(ln(1 + n) + 2 ln(K/δ′)).                                                                    (G′)
 
@@ -18,20 +18,20 @@ or missing, the last step whose data have arrived differs from client to client.
 rewards, the intervals (G) and r_t ≤ q_t still hold, since it is known before the noise of a step whether a client has
 that step's data after p synchronisations. `guard_regret` assumes that all clients answer at once.
 
-The guard plays a proposed arm a if q(a) ≤ κ(U(a) − L(a)), and otherwise the arm of the largest U. A client
-synchronises when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last synchronisation. Then counts and
-sums go up, and the server sends down what is new in them. If the proposal depends only on the past and on coins that
-are independent of the noise, then with probability 1 − δ
+The guard plays a proposed arm a if q(a) ≤ κ(U(a) − L(a)), with the price κ ≥ 1, and otherwise the arm with the largest
+U. A client synchronises when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last synchronisation. Then
+all clients send their counts and sums to the server, and the server sends all clients what is new in them. If the
+proposal depends only on the past and on random numbers that are independent of the noise, then with probability 1 − δ
 
     r_t ≤ q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},   Σ r_t ≤ Σ q_t ≤ `guard_regret`,
 
 where r_t = max f − f(x_t) is the regret of step t. If the intervals that a client has seen so far have an empty
 intersection for some arm, its bounds are refuted, and its certificate is 2F from then on.
 
-The guard has limits. The arms are finite and public, and each has to be pulled, so that nothing is certified for
-K ≫ NT. σ and F have to be bounds; the theorem allows F = max|f|, but an experiment should not use it, since it gives
-the optimum away. Nobody may choose an arm, report a reward or be late because of something that they know about a
-reward beyond f. The guard does not say whether the proposal is any good.
+The guard has limits. The arms are finite and public, and each has to be pulled, so that nothing is certified for K ≫
+NT. σ and F have to be bounds; the theorem allows F = max|f|, but an experiment should not use it, since it gives the
+optimum away. Nobody may choose an arm, report a reward or be late because of something that they know about a reward
+beyond f. The guard does not say whether the proposal is any good.
 """
 
 import math
@@ -65,17 +65,20 @@ class Guarantee:
 
     Args:
         value: F, a bound on |f(x)| for every arm x.
-        sigma: σ, such that the noise is σ-sub-Gaussian.
-        delta: δ; the certificates hold with probability at least 1 − δ.
-        kappa: κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its interval.
-        gamma: γ, the threshold of the event. None means T/(NR) with R = K ln(1 + NT/K), for which the guard has to know
-            the number T of rounds.
+        sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
+        delta: The failure probability δ; the certificates hold with probability at least 1 − δ.
+        kappa: The price κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its
+            interval.
+        gamma: γ, the threshold of the event that starts a synchronisation. None means T/(NR) with R = K ln(1 + NT/K),
+            for N clients, K arms and T rounds.
         simultaneous: Whether all clients take part in every synchronisation at one and the same step, as they do in the
             simulator. If True, the shorter intervals of Theorem G′ are used. If False, several clients have those of
             Theorem G, and a single client has those of Theorem G′.
 
     Raises:
-        ValueError: If F, σ, δ, κ or γ is out of its range.
+        ValueError: F or σ is not positive and finite, δ is not in (0, 1), κ is below 1 or not finite, or γ is negative
+            or NaN.
+        TypeError: F, σ, δ, κ or γ is not a number.
     """
 
     value: float
@@ -91,35 +94,54 @@ class Guarantee:
         check_event(0.0 if self.gamma is None else self.gamma)
 
     def threshold(self, arms: int, clients: int, rounds: int) -> float:
-        """Return γ, which is T/(NR) if none was given, for K = ``arms``, N = ``clients`` and T = ``rounds``."""
+        """Return the threshold γ of the event, which is T/(NR) with R = K ln(1 + NT/K) if none was given.
+
+        Args:
+            arms: The number K of arms.
+            clients: The number N of clients.
+            rounds: The number T of rounds.
+        """
         if self.gamma is not None:
             return self.gamma
         return rounds / (clients * information_bound(arms, clients * rounds, 1.0, 1.0))
 
     def intervals(self, clients: int) -> "TabularIntervals":
-        """Return the intervals by which N = ``clients`` clients play."""
+        """Return the rule by which N = ``clients`` clients compute their intervals."""
         return TabularIntervals(clients, self.sigma, self.value, self.delta, self.simultaneous)
 
 
 @dataclass(frozen=True)
 class TabularIntervals(Bounds):
-    """The rule of Theorems G and G′ for the interval of each arm, from the counts and sums of that arm.
+    """The rule of Theorems G and G′, which computes the interval of each arm from the counts and sums of that arm
+    alone.
 
     Args:
-        clients: N.
-        sigma: σ, such that the noise is σ-sub-Gaussian.
+        clients: The number N of clients.
+        sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
         value: F, a bound on |f(x)| for every arm x.
-        delta: δ.
+        delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
         simultaneous: Whether all clients take part in every synchronisation at one and the same step. If True, the
-            rewards that all know form one sequence for each arm, which needs no union over clients and
+            rewards that all know form one sequence for each arm, which needs no union bound over clients and
             synchronisations, and the rule is that of Theorem G′. All that a single client knows is such a sequence too,
             so that N = 1 has the rule of Theorem G′ in either case.
+
+    Raises:
+        ValueError: N is below 1, σ or F is not positive and finite, or δ is not in (0, 1).
+        TypeError: N is not a whole number, or σ, F or δ is not a number.
     """
 
     simultaneous: bool = False
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of every arm as `Intervals.after` does; all runs have the same F, σ and δ."""
+        """Return the interval of each arm, (R, L, K), for L clients (or L steps of one client) of R runs.
+
+        Args:
+            known: The pulls and summed rewards of each arm that each client knows, (R, L, K) each.
+            syncs: The number p of synchronisations so far, (R, L) or (R, 1). A single client does not need it.
+            run: Not used, because all runs have the same F, σ and δ.
+            shared: The pulls and summed rewards that all clients knew after the last synchronisation,
+                (R, L or 1, K) each. They are used if there are several clients and ``simultaneous`` is True.
+        """
         if self.clients == 1:
             return self._around(known, None, self.delta)
         epoch = syncs.unsqueeze(-1)
@@ -128,10 +150,12 @@ class TabularIntervals(Bounds):
         return self._around(known, epoch, self.delta / 2).within(self._around(shared, None, self.delta / 2))
 
     def _around(self, data: Tally, syncs: Tensor | None, delta: float) -> Interval:
-        """Return the intervals Y/n ± h√(n + 1)/n within [−F, F], which hold with probability 1 − δ.
+        """Return the intervals Y/n ± h√(n + 1)/n, cut to [−F, F], (..., K), which hold with probability 1 − δ.
 
-        ``data`` (..., K) are the counts n and sums Y of each arm, and δ is ``delta``. ``syncs`` is the number p of
-        synchronisations in the radius h of Theorem G; None means the h of Theorem G′.
+        Args:
+            data: The counts n and sums Y of each arm, (..., K) each.
+            syncs: The number p of synchronisations in the radius h of Theorem G; None means the h of Theorem G′.
+            delta: The failure probability δ.
         """
         n = data.counts
         members = n.shape[-1] * (1 if syncs is None else self.clients)
@@ -141,7 +165,12 @@ class TabularIntervals(Bounds):
 
 
 class GuardState(NamedTuple):
-    """The state of a `Guard`: what its optimist has counted, and the state of the learner that proposes."""
+    """The state of a `Guard`.
+
+    Args:
+        counted: What the clients have counted, and their intervals.
+        proposer: The state of the learner that proposes arms.
+    """
 
     counted: Counted
     proposer: Any
@@ -149,15 +178,17 @@ class GuardState(NamedTuple):
 
 @dataclass(frozen=True)
 class Guard:
-    """A `Learner` whose N clients play the arms of another learner if their intervals allow it.
+    """A `Learner` whose N clients play the arms that another learner proposes, if their intervals allow it.
 
     Args:
-        optimist: The clients' counts, intervals and event.
+        optimist: The learner that holds the clients' counts, sums and intervals, and decides when they synchronise.
         proposal: The learner that proposes an arm for each client. Its choices have to be a function of counts, sums
-            and public random numbers. It is synchronised when the guard is, not on its own event, and its own messages
+            and public random numbers. It is synchronised when the guard is, and its own event is ignored. Its messages
             are not sent, because counts and sums determine what they contain.
-        kappa: κ, the price that a proposal may cost.
-        order: The order in which each client breaks ties, (S, N, K).
+        kappa: The price κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its
+            interval.
+        order: The order in which each client breaks ties, (S, N, K); of tied arms it plays the one with the largest
+            number.
     """
 
     optimist: Optimist
@@ -177,9 +208,9 @@ class Guard:
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
         """Return each client's arm, (S, N) int64, and whether it is the proposed one, (S, N) bool.
 
-        The proposed arm a is played if q(a) ≤ κ(U(a) − L(a)), with [L, U] its interval and q the certificate
-        (`Interval.price`). If that does not hold, or if the proposal's index is NaN for any arm, the arm of the largest
-        U is played.
+        The proposed arm a has the largest index of the proposal. It is played if q(a) ≤ κ(U(a) − L(a)), with [L, U] its
+        interval and q its certificate (`Interval.price`). If that does not hold, or if the proposal's index is NaN for
+        any arm, the client plays the arm with the largest U.
         """
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
@@ -192,26 +223,39 @@ class Guard:
         return torch.where(accepted, proposed, fallback), accepted
 
     def index(self, state: GuardState) -> Tensor:
-        """Return 2 for a played arm that was proposed, 1 for one that was not, 0 for all others, (S, N, K)."""
+        """Return each client's index of each arm, (S, N, K), whose largest entry is the arm that `choose` returns.
+
+        It is 2 for a played arm that was proposed, 1 for a played arm that was not proposed, and 0 for all other arms.
+        """
         arm, proposed = self.choose(state)
         blank = torch.zeros_like(state.counted.interval.upper)
         return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
     def notes(self, state: GuardState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes of the optimist, and under ``proposed`` whether the arm was proposed, (S, N) bool."""
+        """Return the notes on each client's pull of ``arm`` (S, N), which `index` chose.
+
+        They are ``certificate`` (S, N), the bound on the regret of the pull; ``refuted`` (S, N) bool, whether the
+        client's bounds are refuted; and ``proposed`` (S, N) bool, whether the arm is the proposed one.
+        """
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: GuardState, arm: Tensor) -> Tensor:
-        """Return whether the pull of ``arm`` (S, N) makes the event of each client fire, (S, N) bool."""
+        """Return whether each client's pull of ``arm`` (S, N) would make the event of the guard fire, (S, N) bool."""
         return self.optimist.fires(state.counted, arm)
 
     def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
-        """Return the state in which the optimist and the proposal have counted the pull and its reward."""
+        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each.
+
+        Both the guard and the learner that proposes count the pull.
+        """
         counted = self.optimist.learn(state.counted, arm, reward, turn)
         return GuardState(counted, self.proposal.learn(state.proposer, arm, reward, turn))
 
     def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
-        """Return the state after the clients exchanged counts and sums; the proposal's own messages cost nothing."""
+        """Return the state after the runs in ``when`` exchanged counts and sums over ``star``.
+
+        The learner that proposes synchronises too, but its own messages are not charged.
+        """
         counted = self.optimist.synchronise(state.counted, star, when)
         return GuardState(
             counted, self.proposal.synchronise(state.proposer, star._replace(charged=False), when)
@@ -234,12 +278,13 @@ def guarded(
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
-        proposal: The learner that proposes arms.
-        exploration: Phase I. At its end its counts and sums are exchanged.
+        proposal: The learner that proposes arms. It has to have N learners.
+        exploration: Phase I. At its end the clients exchange its counts and sums, and the cost is charged to its last
+            step.
         clients: The number N of clients.
         rounds: The number T of rounds.
-        guarantee: F, σ, δ, κ and γ.
-        told: Whether the server knows the counts and sums of Phase I already, so that they only come down.
+        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
+        told: Whether the server knows the counts and sums of Phase I already, so that only the server sends them.
 
     Returns:
         The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether
@@ -247,7 +292,8 @@ def guarded(
         then on.
 
     Raises:
-        ValueError: If N or T is below 1, or if the proposal does not have N learners.
+        ValueError: N or T is below 1, or the proposal does not have N learners.
+        TypeError: ``problem`` is not a `Problem`, ``guarantee`` is not a `Guarantee`, or N or T is not a whole number.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
@@ -271,7 +317,8 @@ class InformedByPhaseOne(EventTriggered):
     proposal that had not seen these data would propose the same arm for ever.
 
     Args:
-        first: The counts of Phase I and its summed rewards less n times the offset, by arm, (S, K).
+        first: The counts n of Phase I for each arm, and the sums of its rewards less n times the offset of the arm,
+            (S, K) each.
     """
 
     first: Tally = field(kw_only=True)
@@ -287,12 +334,19 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
 
     Args:
         problem: S runs of a bandit problem.
-        start: Phase I, with ŵ₀, the number N of clients and the number T of rounds.
-        settings: λ and β of Fed-GO-UCB. Its threshold γ is not used, since the guard decides when to synchronise.
-        guarantee: F, σ, δ, κ and γ of the guard.
+        start: Phase I, with the fitted parameter ŵ₀, the number N of clients and the number T of rounds.
+        settings: The regularisation weight λ and the squared radius β of Fed-GO-UCB. The threshold γ in it is not used,
+            because the guard decides when to synchronise.
+        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
 
     Returns:
-        The trace of both phases, with the notes of `guarded`.
+        The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether
+        the arm was ``proposed``; and whether the client's bounds are ``refuted``, which makes its certificate 2F from
+        then on.
+
+    Raises:
+        ValueError: ``start`` does not fit ``problem`` and ``settings``.
+        TypeError: ``problem`` or ``guarantee`` is of another kind.
     """
     learner = fed_go_learner(problem, start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
@@ -311,9 +365,12 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
-    """Return the counts and summed rewards of ``exploration`` by client and arm, (S, N, K).
+    """Return the counts and summed rewards of Phase I by client and arm, (S, N, K) each.
 
-    Pull t of Phase I belongs to client t mod N, with N = ``clients`` and K = ``arms``.
+    Args:
+        exploration: The pulls and rewards of Phase I. Client t mod N makes pull t.
+        clients: The number N of clients.
+        arms: The number K of arms.
     """
     turn = torch.arange(exploration.arm.shape[1]).remainder(clients)
     client = torch.nn.functional.one_hot(turn, clients).double().T
@@ -328,11 +385,17 @@ def exchange(
     told: bool,
     message: Callable[[Tally], Message[Tally]] = counts_and_sums,
 ) -> tuple[Exploration, Tally]:
-    """Return Phase I with the cost of exchanging its counts and sums, and their totals over all clients, (S, K).
+    """Return Phase I charged with an exchange of its counts and sums, and their totals over all clients, (S, K) each.
 
-    Each client sends its counts and sums to the server, unless ``told`` says that the server knows them already. The
-    server sends the totals to all N = ``clients`` clients. ``message`` encodes both. The last step of ``exploration``
-    is charged with the cost.
+    Each client sends its counts and sums to the server, and the server sends the totals to all clients. The cost is
+    charged to the last step of Phase I, in a copy. If Phase I has no pulls, nothing is charged.
+
+    Args:
+        exploration: The pulls and rewards of Phase I.
+        clients: The number N of clients.
+        arms: The number K of arms.
+        told: Whether the server knows the counts and sums already, so that only the server sends them.
+        message: Makes the message from counts and sums, with its cost in scalars.
     """
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
@@ -355,18 +418,20 @@ def guard_regret(
 ) -> PhaseTwoRegret:
     """Return item 3 of Theorem G, the bound 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) on the sum of certificates in Phase II.
 
-    Here √β = max(2κh̄, F) with h̄ the largest h of the run, and φ is that of `regret_phase_two_clipped`. The bound holds
-    on every run in which no client finds its bounds refuted, for every proposal that the theorem admits.
+    Here √β = max(2κh̄, F) with h̄ the largest h of the run, and φ is that of `regret_phase_two_clipped`. The bound
+    holds on every run in which no client finds its bounds refuted, for every proposal that the theorem admits.
 
     Args:
-        guarantee: F, σ, δ, κ and γ. If it is ``simultaneous`` and there are several clients, h̄ is that of δ/2.
-        arms: K.
-        clients: N.
-        rounds: T, so that Phase II has NT steps.
-        exploration: T₀, the pulls of Phase I.
+        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ. If it is
+            ``simultaneous`` and there are several clients, h̄ is computed with δ/2.
+        arms: The number K of arms.
+        clients: The number N of clients.
+        rounds: The number T of rounds, so that Phase II has NT steps.
+        exploration: The number T₀ of pulls in Phase I.
         information: Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)) of the run, with n_x the pulls of arm x at the end and n⁰_x those
-            at the end of Phase I (`tabular_information`); or None for its bound R = K ln(1 + NT/K).
-        syncs: P of the run, or None for its bound Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if that is less or γ is 0.
+            at the end of Phase I (`tabular_information`). None means its bound R = K ln(1 + NT/K).
+        syncs: The number P of synchronisations of the run. None means its bound Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if
+            that is less or γ is 0.
     """
     steps, gamma = clients * rounds, guarantee.threshold(arms, clients, rounds)
     information = information_bound(arms, steps, 1.0, 1.0) if information is None else information

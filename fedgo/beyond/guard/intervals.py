@@ -1,7 +1,7 @@
-"""Intervals that contain f(x) for every arm, client and step at once, and the certificate that follows from them.
+"""Confidence intervals that contain f(x) for every arm, client and step at once, and the certificates they give.
 
-A client computes the interval [L(x), U(x)] of each arm x from counts and sums of rewards. If L ≤ f ≤ U, then the regret
-r_t = max f − f(x_t) of any pull x_t is at most its certificate
+A client computes the interval [L(x), U(x)] of each arm x from the counts and sums of rewards that it knows. If
+L ≤ f ≤ U for all arms, then the regret r_t = max f − f(x_t) of any pull x_t is at most its certificate
 
     q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},
 
@@ -26,9 +26,14 @@ _ROUNDING = 1e-9
 class Interval(NamedTuple):
     """The confidence interval [L, U] for the mean reward f(x) of each of K arms.
 
-    ``lower`` is L, ``upper`` is U, and ``gain`` is the log-ratio of determinants that the next pull of the arm adds to
-    the client's sum, which triggers a synchronisation, (..., K) each. If L > U, the interval is empty, and the bounds
-    on f and on the noise from which it was computed are refuted.
+    If L > U for some arm, its interval is empty, and the bounds on f and on the noise from which it was computed are
+    refuted.
+
+    Args:
+        lower: The lower end L of each arm, (..., K).
+        upper: The upper end U of each arm, (..., K).
+        gain: The log-ratio of determinants that the next pull of each arm would add, (..., K). A client sums these
+            log-ratios over its own pulls, and the sum decides when it asks for a synchronisation.
     """
 
     lower: Tensor
@@ -37,18 +42,18 @@ class Interval(NamedTuple):
 
     @property
     def price(self) -> Tensor:
-        """The certificate q(x) = max{0, max_{y ≠ x} U(y) − L(x)} of pulling each arm x, (..., K)."""
+        """The certificate q(x) = max{0, max_{y ≠ x} U(y) − L(x)}, which bounds the regret of each arm x, (..., K)."""
         best, leader = self.upper.max(-1, keepdim=True)
         second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
         return (best.expand_as(self.upper).scatter(-1, leader, second) - self.lower).clamp(min=0)
 
     def certificate(self, arm: Tensor) -> Tensor:
-        """Return the certificate q of pulling ``arm`` (...), which is the `price` of that arm, (...)."""
+        """Return the certificate q of pulling ``arm`` (...) int64, a bound on the regret of this pull, (...)."""
         return self.price.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
     @property
     def refuted(self) -> Tensor:
-        """Whether the interval of some arm is empty by more than rounding explains, (...) bool."""
+        """Whether L > U for some arm by more than a relative rounding error of 1e-9, (...) bool."""
         rounding = _ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
         return (self.lower - self.upper > rounding).any(-1)
 
@@ -59,16 +64,20 @@ class Interval(NamedTuple):
 
 
 class Intervals(Protocol):
-    """A rule that turns counts and sums into intervals that hold for all clients and steps with probability 1 − δ."""
+    """A rule that computes an interval for each arm from counts and sums of rewards.
+
+    With probability 1 − δ its intervals hold for all clients and steps.
+    """
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of each arm, (R, L, K), for L clients (or L steps) of R runs.
+        """Return the interval of each arm, (R, L, K), for L clients (or L steps of one client) of R runs with K arms.
 
         Args:
-            known: The pulls and summed rewards of each arm that each client knows, (R, L, K).
-            syncs: The number p of synchronisations so far, (R, L).
-            run: The numbers of the R runs among all S runs, (R,); None means all of them.
-            shared: The pulls and summed rewards that all clients knew after the last synchronisation, (R, L or 1, K).
+            known: The number of pulls and the sum of rewards of each arm that each client knows, (R, L, K) each.
+            syncs: The number p of synchronisations so far, (R, L), or (R, 1) if it is the same for all L.
+            run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
+            shared: The pulls and summed rewards that all clients knew after the last synchronisation,
+                (R, L or 1, K) each.
         """
         ...
 
@@ -78,13 +87,14 @@ class Bounds:
     """The numbers that every rule for intervals needs.
 
     Args:
-        clients: N.
-        sigma: σ, such that the noise is σ-sub-Gaussian.
+        clients: The number N of clients.
+        sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
         value: F, a bound on |f(x)| for every arm x.
-        delta: δ; the intervals hold with probability at least 1 − δ.
+        delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
 
     Raises:
-        ValueError: If N is below 1, σ or F is not positive, or δ is not in (0, 1).
+        ValueError: N is below 1, σ or F is not positive and finite, or δ is not in (0, 1).
+        TypeError: N is not a whole number, or σ, F or δ is not a number.
     """
 
     clients: int
@@ -100,19 +110,27 @@ class Bounds:
 
 
 def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interval:
-    """Return [m − c, m + c] within [−F, F] for each arm; m is ``mean``, c is ``radius``, (..., K), F is ``value``."""
+    """Return the intervals [m − c, m + c], cut to [−F, F], for each arm.
+
+    Args:
+        mean: The centre m of each interval, (..., K).
+        radius: The half-width c ≥ 0 of each interval, (..., K); it may be infinite.
+        value: F, a bound on |f(x)| for every arm x.
+        gain: What the next pull of each arm adds to the sum of log-ratios, (..., K), which is passed on unchanged.
+    """
     return Interval((mean - radius).clamp(min=-value), (mean + radius).clamp(max=value), gain)
 
 
 def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) -> Tensor:
-    """Return for each run whether f was outside of some interval at some step of Phase II, (S,) bool.
+    """Return for each run whether some arm's mean was outside its interval at some step of Phase II, (S,) bool.
 
-    If the rule is valid, this happens with probability at most δ. Only a simulation knows f.
+    If the rule is valid, this happens with probability at most δ. Only a simulation can tell, because it knows f.
 
     Args:
-        trace: S runs.
-        means: f, (S, K).
-        intervals: The rule. It is applied before each step to what the client that pulls knew then.
+        trace: The trace of S runs.
+        means: The mean reward f of each arm, (S, K).
+        intervals: The rule that computes the intervals. It is applied before each step to what the client that pulls
+            knew then.
         phase_one: Whether the clients also know the data of Phase I.
     """
     left = torch.zeros(len(trace.arm), dtype=torch.bool)

@@ -1,19 +1,20 @@
-"""Theorem H: certificates for clients whose means differ, from each client's own sums and the others', weighted.
+"""Theorem H: certificates for clients whose mean rewards differ, from a client's own sums and those of the others.
 
 The reward of client i for the arm x has mean f_i(x), with |f_i| ≤ F and |f_i − f_j| ≤ D on every arm. Client i knows
 the counts n° and sums Y° of its own pulls, and the counts n′ and sums Y′ of the others' pulls up to the last
-synchronisation. For each weight w of a finite set Ω of W weights that contains 0, with M = n° + w n′ and
-V = n° + w² n′, it computes the interval
+synchronisation. For each weight w of a finite set Ω of W weights that contains 0, with M = n° + w n′ and V = n° + w²
+n′, it computes the interval
 
     (Y° + w Y′)/M ± c_w,   c_w = h_w √(1 + V)/M + D w n′/M   (infinite for M = 0),
     h_w² = σ²(ln(1 + V) + 2 ln(NKW u_w/δ)),   u_w = π²(p + 1)²/6 for w > 0 and u_0 = 1,
 
-where p counts the synchronisations so far. With probability 1 − δ the intersection [L, U] of these intervals and of
-[−F, F] contains f_i(x) for all clients, arms and steps. Then r_t = max f_i − f_i(x_t) ≤ q_t: each client's regret
-counts from its own best arm. The test, the fallback and the event are those of the guard
-(`fedgo.beyond.guard.guarantee`), and the event counts everybody's pulls.
+where N is the number of clients, K the number of arms, σ the sub-Gaussian constant of the noise, and p the number of
+synchronisations so far. With probability 1 − δ the intersection [L, U] of these intervals and of [−F, F] contains
+f_i(x) for all clients, arms and steps. Then r_t = max f_i − f_i(x_t) ≤ q_t: each client's regret counts from its own
+best arm. A guard uses these intervals as in `fedgo.beyond.guard.guarantee`, and the log-ratios of its event count the
+pulls of all clients.
 
-D has to be given. If [L, U] is empty for some arm, D, F or σ is refuted. No data can confirm D.
+The user has to give D. If [L, U] is empty for some arm, D, F or σ is refuted, but no data can confirm D.
 """
 
 from collections.abc import Callable
@@ -36,18 +37,21 @@ Certify = Callable[[Tally, Tally, Tensor], Interval]
 
 @dataclass(frozen=True)
 class UnequalIntervals(Bounds):
-    """The rule of Theorem H for the intervals of clients whose means differ.
+    """The rule of Theorem H for the intervals of N clients whose mean rewards f_i differ.
 
     Args:
-        clients: N.
-        sigma: σ of the noise.
+        clients: The number N of clients.
+        sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
         value: F, a bound on |f_i(x)| for every client i and arm x.
-        delta: δ.
-        difference: D, a bound on |f_i(x) − f_j(x)|: one number, or one for each of S runs, (S, 1).
-        weights: Ω, numbers from 0 to 1 with 0 among them. A single client uses the weight 0 only.
+        delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
+        difference: D, a bound on |f_i(x) − f_j(x)|: one number for all runs, or one for each of S runs, (S, 1).
+        weights: The weights Ω at which the data of the other clients count, numbers from 0 to 1 that include 0. A
+            single client uses the weight 0 only.
 
     Raises:
-        ValueError: If D is negative or not finite, if a weight is not from 0 to 1, or if 0 is not a weight.
+        ValueError: D is negative or not finite, a weight is not from 0 to 1, 0 is not among the weights, or N, σ, F or
+            δ is out of range (`Bounds`).
+        TypeError: N is not a whole number, or σ, F or δ is not a number.
     """
 
     difference: float | Tensor = 0.0
@@ -62,11 +66,13 @@ class UnequalIntervals(Bounds):
         require(fitting, "weights", self.weights, "give weights from 0 to 1, and 0 among them")
 
     def after(self, own_data: Tally, others_data: Tally, syncs: Tensor) -> Interval:
-        """Return the interval of every arm for one client of S runs, (S, K).
+        """Return the interval of each of K arms for one client in each of S runs, (S, K).
+
+        Each weight gives an interval, and the result is their intersection.
 
         Args:
-            own_data: Counts and sums of all pulls of the client itself, (S, K).
-            others_data: Counts and sums of all other clients' pulls up to the last synchronisation, (S, K).
+            own_data: Counts and sums of all pulls of the client itself, (S, K) each.
+            others_data: Counts and sums of all other clients' pulls up to the last synchronisation, (S, K) each.
             syncs: The number p of synchronisations so far, (S,).
         """
         weights = self.weights if self.clients > 1 else (0.0,)
@@ -86,10 +92,12 @@ class UnequalIntervals(Bounds):
 
 
 class Played(NamedTuple):
-    """The regret, certificate and coverage of every step of S runs, (S, NT) each.
+    """The regret, certificate and coverage of each of the NT steps of S runs.
 
-    ``regret`` is r_t, counted from the best arm of the client that pulls, and ``certificate`` is q_t. ``outside`` says
-    whether, before the pull, this client's mean of some arm was outside of its interval.
+    Args:
+        regret: r_t, counted from the best arm of the client that pulls, (S, NT).
+        certificate: q_t, the bound on r_t that this client computes, (S, NT).
+        outside: Whether before the pull this client's mean of some arm was outside its interval, (S, NT) bool.
     """
 
     regret: Tensor
@@ -98,20 +106,24 @@ class Played(NamedTuple):
 
 
 def play_unequal(means: Tensor, noise: Tensor, certify: Certify, told: Guarantee, hostile: bool) -> Played:
-    """Play S runs of the guard at once, NT steps in round robin, with a mean of its own for each client and arm.
+    """Play S runs of a guard for N clients with different mean rewards, one pull at a time in round robin.
+
+    A client synchronises when the number of its pulls since the last synchronisation, times the sum of their
+    log-ratios, exceeds γ. The guard of `fedgo.beyond.guard.guarantee` intersects all intervals that the client has
+    seen; this simulation uses only those of the present step.
 
     Args:
-        means: f_i(x), (S, N, K).
-        noise: The noise η_t of every step, (S, NT).
-        certify: The rule that makes the intervals of one client, for instance `UnequalIntervals.after`.
-        told: F, κ and γ of the guard. Its σ and δ are not used, since ``certify`` has its own.
-        hostile: If True, the proposal is the arm with the smallest f_i of all that the guard accepts. If False, it is
-            the arm of the largest U, which the guard always accepts.
+        means: The mean reward f_i(x) of each client i for each arm x, (S, N, K).
+        noise: The noise η_t of each step, (S, NT).
+        certify: The rule that computes the intervals of one client, for instance `UnequalIntervals.after`.
+        told: The bound F, the price κ and the threshold γ of the guard. Its σ and δ are not used, because ``certify``
+            has its own.
+        hostile: If True, the client is proposed the arm with the smallest f_i of all that the guard accepts, and plays
+            it. If False, it plays the arm with the largest U.
 
     Returns:
-        Regret, certificate and coverage of every step. If the client's interval is empty for some arm at this step, its
-        certificate is 2F. The guard looks at the intersection of all intervals that the client has seen; here only the
-        present ones count.
+        The regret, certificate and coverage of each step. If the client's interval is empty for some arm, its
+        certificate at this step is 2F.
     """
     (runs, clients, arms), steps = means.shape, noise.shape[1]
     gamma = told.threshold(arms, clients, steps // clients)

@@ -1,6 +1,8 @@
-"""Problems beyond the paper's, which `PROBLEMS` knows by name once this module is imported.
+"""Further problems than the paper's, which the regimes know by name once this module is imported.
 
-They are Levy's function, two ridges, a random tree, features that say nothing, and rows of two data sets as arms."""
+They are Levy's function, two ridges, a random tree, features that tell nothing about the rewards, networks, and rows of
+two data sets as arms.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,25 +24,31 @@ from fedgo.theory.worlds import realizable
 
 Runs = int | Sequence[int]
 
-# A thousand rows of the mean reward and ten attributes in [0, 1].
+# a thousand rows, each with the mean reward and ten attributes in [0, 1]
 _ROWS = Path(__file__).parent / "data/magic_rows.csv"
 
 
 @on_cpu
 def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs whose mean reward is −1/100 of Levy's function on [−10, 10]¹⁰ (Laguna and Martí 2005).
+    """Return S runs of a problem whose mean reward is −1/100 of Levy's function on [−10, 10]¹⁰.
 
-    The K arms (S, K, 10) are uniform in [0, 1]¹⁰, which is scaled to the domain of the function.
+    The K arms (S, K, 10) are uniform in [0, 1]¹⁰, which is scaled to the domain of the function. Source: Laguna and
+    Martí 2005.
 
     Args:
         runs: The number S of runs, or the number of each run.
         arms: The number K of arms.
         seed: The seed of everything random.
-        sigma: The standard deviation σ of the noise of a reward.
+        sigma: The standard deviation σ of a reward's noise.
+
+    Raises:
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
+        TypeError: A number is of another kind.
     """
     function = Levy(dim=10)
 
     def mean(x: Tensor) -> Tensor:
+        """Return the mean reward (n,) of the points ``x`` (n, 10) of the unit cube."""
         return -function.evaluate_true(20 * x - 10) / 100
 
     return uniform_arms("Levy-10", mean, (0.0, 1.0), 10, runs, arms, seed, sigma)
@@ -48,7 +56,7 @@ def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs whose mean reward is sin 2aᵀz + cos 2bᵀz, with z = √12(x − ½) for an arm x.
+    """Return S runs of a problem whose mean reward is sin 2aᵀz + cos 2bᵀz, with z = √12(x − ½) for an arm x.
 
     The K arms (S, K, 20) are uniform in [0, 1]²⁰. Each run draws its own random unit vectors a and b.
 
@@ -56,7 +64,11 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         runs: The number S of runs, or the number of each run.
         arms: The number K of arms.
         seed: The seed of everything random.
-        sigma: The standard deviation σ of the noise of a reward.
+        sigma: The standard deviation σ of a reward's noise.
+
+    Raises:
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
+        TypeError: A number is of another kind.
     """
     blank = uniform_arms("two ridges", lambda x: x.sum(-1), (0.0, 1.0), 20, runs, arms, seed, sigma)
     sources = blank.generators("ridges")
@@ -68,7 +80,7 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs whose mean rewards are independent of the arms' features.
+    """Return S runs of a problem whose mean rewards are independent of the arms' features.
 
     The K arms (S, K, 5) are uniform in [0, 1]⁵, and every mean reward is an independent standard normal draw. A model
     of the features therefore cannot help.
@@ -77,10 +89,15 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         runs: The number S of runs, or the number of each run.
         arms: The number K of arms.
         seed: The seed of everything random.
-        sigma: The standard deviation σ of the noise of a reward.
+        sigma: The standard deviation σ of a reward's noise.
+
+    Raises:
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
+        TypeError: A number is of another kind.
     """
 
     def means(x: Tensor, source: torch.Generator) -> Tensor:
+        """Return a standard normal draw from ``source`` for each of the arms ``x`` (K, 5), (K,)."""
         return torch.randn(len(x), generator=source, dtype=torch.float64)
 
     return _drawn("unrelated", 5, means, runs, arms, seed, sigma)
@@ -88,17 +105,21 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs whose mean reward is constant on each of the 64 leaves of a random tree of depth 6.
+    """Return S runs of a problem whose mean reward is constant on each of the 64 leaves of a random tree of depth 6.
 
-    The K arms (S, K, 4) are uniform in [0, 1]⁴. Each inner node splits its cell along a random coordinate, at a uniform
-    place between a fifth and four fifths of the cell's length. The values of the leaves are standard normal. Each run
+    The K arms (S, K, 4) are uniform in [0, 1]⁴. Each inner node splits its box along a random coordinate, at a uniform
+    place between a fifth and four fifths of the box's length. The values of the leaves are standard normal. Each run
     draws its own tree.
 
     Args:
         runs: The number S of runs, or the number of each run.
         arms: The number K of arms.
         seed: The seed of everything random.
-        sigma: The standard deviation σ of the noise of a reward.
+        sigma: The standard deviation σ of a reward's noise.
+
+    Raises:
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
+        TypeError: A number is of another kind.
     """
     return _drawn("tree", 4, _leaves, runs, arms, seed, sigma)
 
@@ -107,8 +128,10 @@ def _drawn(
     name: str, d_x: int, means: Callable[[Tensor, torch.Generator], Tensor], runs: Runs, arms: int, seed: int,
     sigma: float,
 ) -> Problem:  # fmt: skip
-    """Return a problem with uniform arms in [0, 1]^d_x, for which ``means`` maps the arms (K, d_x) of each run and a
-    generator of the run to the mean rewards (K,).
+    """Return a problem with uniform arms in [0, 1]^d_x whose mean rewards each run draws by ``means``.
+
+    ``means`` returns the mean rewards (K,) of the arms (K, d_x) of a run, given a generator of that run. The other
+    arguments are those of `uniform_arms`.
     """
     blank = uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
     drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(name), strict=True)]
@@ -116,7 +139,10 @@ def _drawn(
 
 
 def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
-    """Return the value of the leaf of a random tree that each point of ``x`` (K, d_x) falls into, (K,)."""
+    """Return for each point of ``x`` (K, d_x) the value of the leaf of a random tree that contains it, (K,).
+
+    The tree of the given ``depth`` splits the unit cube, and ``source`` draws its splits and the values of its leaves.
+    """
     low, high, rows = torch.zeros_like(x), torch.ones_like(x), torch.arange(len(x))
     node = torch.zeros(len(x), dtype=torch.int64)
     for level in range(depth):
@@ -132,20 +158,20 @@ def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
 
 @on_cpu
 def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs whose K arms are patients of scikit-learn's diabetes data (Efron et al., 2004), drawn anew for each
-    run.
+    """Return S runs of a problem whose K arms are patients of scikit-learn's diabetes data, drawn anew for each run.
 
     The mean reward of a patient is the progression of the illness after a year, standardised over all patients. The
-    features are the ten measurements of the data, so that the arms are (S, K, 10).
+    features are the ten measurements of the data, so that the arms are (S, K, 10). Source: Efron et al., 2004.
 
     Args:
         runs: The number S of runs, or the number of each run.
         arms: The number K of arms.
         seed: The seed of everything random.
-        sigma: The standard deviation σ of the noise of a reward.
+        sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of rows.
+        ValueError: ``arms`` is below 1 or above the number of patients, or ``runs``, ``seed`` or ``sigma`` is out of
+            range.
     """
     from sklearn.datasets import load_diabetes
 
@@ -158,19 +184,20 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs whose K arms are rows of MagicTelescope, drawn anew for each run, with Bernoulli rewards.
+    """Return S runs of a problem whose K arms are rows of MagicTelescope, drawn anew for each run, with Bernoulli
+    rewards.
 
-    The mean reward of a row is the share of gammas among the hundred rows nearest to it, itself included. The arms are
-    (S, K, 10).
+    The mean reward of a row is the share of gamma rays among the hundred rows nearest to it, itself included. The arms
+    are (S, K, 10).
 
     Args:
         runs: The number S of runs, or the number of each run.
         arms: The number K of arms.
         seed: The seed of everything random.
-        sigma: The σ that the algorithms are given. ½ is a bound for every reward of 0 or 1.
+        sigma: The σ that the algorithms are given. The rewards are ½-sub-Gaussian, as all rewards of 0 or 1 are.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of rows.
+        ValueError: ``arms`` is below 1 or above the number of rows, or ``runs``, ``seed`` or ``sigma`` is out of range.
     """
     return _rows("Magic, rows", torch.from_numpy(shipped(_ROWS)), runs, arms, seed, sigma, "bernoulli")
 
@@ -179,8 +206,10 @@ def _rows(
     name: str, table: Tensor, runs: Runs, arms: int, seed: int, sigma: float,
     reward: Literal["gaussian", "bernoulli"],
 ) -> Problem:  # fmt: skip
-    """Return a problem in which each run draws its arms from the rows of ``table`` (rows, 1 + d_x), whose first column
-    is the mean reward.
+    """Return a problem in which each run draws its K = ``arms`` arms from the rows of ``table`` (rows, 1 + d_x).
+
+    The first column of ``table`` is the mean reward of a row, and the others are its features. The other arguments are
+    those of `Problem`.
     """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")

@@ -1,4 +1,4 @@
-"""The regime map as a figure: a row for each regime, a point for each player."""
+"""The figure of the regime map, with a row for each regime and a point for each player."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from fedgo.beyond.map.roster import PLAYERS
 from fedgo.experiments import figures
 from fedgo.experiments.world import Regime
 
-# Of the players of the map, with the colours of the paper's comparison where a player is there too.
+# The colour and the marker of each player of the map. A player of the paper's comparison has the same as there.
 STYLES: Mapping[str, tuple[str, str]] = {
     **{name: player.style for name, player in PLAYERS.items() if player.style},
     **figures.STYLES,
@@ -22,11 +22,11 @@ def players_by_regime(
 ) -> Figure:
     """Return a figure with a row for each regime, and in it a point with its interval for each player.
 
-    The number of pulls per arm, NT/K, stands to the right of each row.
+    The number of pulls per arm, NT/K, is printed to the right of each row.
 
     Args:
-        shares: For each regime and player the mean regret divided by that of uniform play, and the two ends of its
-            interval.
+        shares: For each regime and player the mean regret divided by that of uniform play, and the lower and the upper
+            end of its interval.
         narrow: Whether the figure is for a phone. Then the title of each regime stands above its points.
     """
     least = 1e-3

@@ -1,10 +1,11 @@
-"""What libraries do that see every reward, on the same arms and with as many pulls, N arms at a time.
+"""What libraries for Bayesian optimisation do on the same arms, with as many pulls and every single reward.
 
-Each library but Optuna begins with max(N, 5) distinct arms, and is told the noise if it asks for it. A library looks
-for the best arm and does not count what the search costs. For each pull it is sent the arm and the reward, and sends
-back an arm.
-This package does not install Optuna: its rows were made in an environment of its own (``pip install optuna``), and the
-study's ``--check`` plays them only where Optuna is installed.
+N arms are chosen at a time. Each library but Optuna begins with max(N, 5) distinct arms, and is given the noise σ if it
+asks for it. A library looks for the best arm and does not count what the search costs. For each pull, the arm and the
+reward are sent to the library, and it sends back an arm.
+
+This package does not install Optuna. Its rows were computed in an environment of its own (``pip install optuna``), and
+``--check`` of this study plays them only where Optuna is installed.
 """
 
 import time
@@ -24,12 +25,20 @@ from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
 
-# Given the cube (K, d_x), the pulled arms (n,), their rewards (n,), σ, how many arms are wanted, and a generator.
+# A library's choice of the next arms. It is called with the arms in the unit cube (K, d_x), the pulled arms (n,), their
+# rewards (n,), the noise σ, the number of arms that are wanted, and a generator, and returns the arms (wanted,).
 Choose = Callable[[Tensor, Tensor, Tensor, float, int, torch.Generator], Tensor]
 
 
 def _model(cube: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Any:
-    """Return BoTorch's Gaussian process, fitted to the mean reward of each arm that the pulls ``arm`` (n,) contain."""
+    """Return BoTorch's Gaussian process, fitted to the mean reward of each arm that has been pulled.
+
+    Args:
+        cube: The arms scaled to the unit cube, (K, d_x).
+        arm: The arm of each pull, (n,) int64.
+        reward: The reward of each pull, (n,).
+        sigma: The standard deviation σ of a reward's noise.
+    """
     at, inverse, counts = arm.unique(return_inverse=True, return_counts=True)
     means = torch.zeros(len(at), dtype=torch.float64).index_add(0, inverse, reward) / counts
     return single_task_gp(cube[at], means, sigma**2 / counts.double())
@@ -38,16 +47,16 @@ def _model(cube: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Any:
 def thompson(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return ``wanted`` arms, (wanted,) int64, by BoTorch: each is the argmax of one posterior sample over all K arms.
+    """Return the arms that BoTorch chooses by Thompson sampling, (wanted,) int64.
 
-    Arms may repeat.
+    Each is the arm with the largest value in one posterior sample over all K arms. Arms may repeat.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
         arm: The arms pulled so far, (n,) int64.
         reward: Their rewards, (n,).
-        sigma: The standard deviation σ of the noise of a reward.
-        wanted: How many arms are wanted.
+        sigma: The standard deviation σ of a reward's noise.
+        wanted: The number of arms to choose.
         source: The generator of the samples.
     """
     model = _model(cube, arm, reward, sigma)
@@ -63,15 +72,16 @@ def thompson(
 def log_improvement(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return ``wanted`` distinct arms, (wanted,) int64, by BoTorch: one after the other, each maximises the log noisy
-    expected improvement (qLogNEI) of the batch.
+    """Return the distinct arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), (wanted,) int64.
+
+    They are chosen one after the other; each maximises the improvement of the batch so far.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
         arm: The arms pulled so far, (n,) int64.
         reward: Their rewards, (n,).
-        sigma: The standard deviation σ of the noise of a reward.
-        wanted: How many arms are wanted.
+        sigma: The standard deviation σ of a reward's noise.
+        wanted: The number of arms to choose.
         source: Not used.
     """
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
@@ -86,8 +96,14 @@ def log_improvement(
 
 
 def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the posterior mean and standard deviation of every arm, (K,) each, by scikit-learn's Gaussian process, to
-    which every single reward is given.
+    """Return the posterior mean and standard deviation of every arm, (K,) each, by scikit-learn's Gaussian process.
+
+    The process is fitted to all single rewards.
+
+    Args:
+        cube: The arms scaled to the unit cube, (K, d_x).
+        arm: The arm of each pull, (n,) int64.
+        reward: The reward of each pull, (n,).
     """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -95,7 +111,7 @@ def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tens
     kernel = ConstantKernel() * RBF([1.0] * cube.shape[1]) + WhiteKernel()
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a length scale at its bound
+        warnings.simplefilter("ignore")  # scikit-learn warns if a length scale is at its bound
         process.fit(cube[arm].numpy(), reward.numpy())
     mean, spread = (torch.from_numpy(part) for part in process.predict(cube.numpy(), return_std=True))
     return mean, spread
@@ -104,15 +120,15 @@ def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tens
 def largest_bounds(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return the ``wanted`` arms, (wanted,) int64, with the largest mean + 2 standard deviations of scikit-learn's
-    process.
+    """Return the arms with the largest mean + 2 standard deviations of scikit-learn's Gaussian process,
+    (wanted,) int64.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
         arm: The arms pulled so far, (n,) int64.
         reward: Their rewards, (n,).
-        sigma: Not used: the process fits the noise.
-        wanted: How many arms are wanted.
+        sigma: Not used, because the process fits the noise.
+        wanted: The number of arms to choose.
         source: Not used.
     """
     mean, spread = _regression(cube, arm, reward)
@@ -126,14 +142,14 @@ LIBRARIES: dict[str, Choose] = {
 }
 OPTUNA = "Optuna, TPE"
 OURS: Mapping[str, Advised] = {"advised": ADVISED}
-_BEGIN = 5  # distinct arms with which a library begins if there are fewer clients
+_BEGIN = 5  # the number of distinct arms with which a library begins if there are fewer clients
 
 
 def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
-    """Yield batches of ``wanted`` arms by Optuna's TPE, (wanted,) int64 each, and receive the rewards of a batch by
-    ``send``.
+    """Yield batches of arms that Optuna's TPE proposes, (wanted,) int64 each.
 
-    TPE proposes points of the unit cube; each is replaced by the nearest arm.
+    The caller returns the rewards of a batch, (wanted,), by ``send``. TPE proposes points of the unit cube, and each is
+    replaced by the nearest arm.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -157,15 +173,14 @@ def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, 
 
 
 def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, int]:
-    """Return the arms that a library pulls in the one run of ``problem``, (1, steps) int64, and the arm it would name
-    as best.
+    """Return the arms that a library pulls in the one run of ``problem``, (1, steps) int64, and the arm it finds best.
 
-    For Optuna the best arm is that of the trial with the largest reward, for the other libraries that with the largest
+    For Optuna the best arm is the one with the largest single reward, for the other libraries the one with the largest
     posterior mean.
 
     Args:
         name: The name of the library, a key of `LIBRARIES` or `OPTUNA`.
-        problem: The arms and rewards of one run.
+        problem: A bandit problem with one run.
         clients: The number N of arms that are pulled at a time.
         steps: The number of pulls.
     """
@@ -194,10 +209,10 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
-    """Return a row of the table for each run of the ``job``, with the columns of its study.
+    """Return a row of the table of the study "elsewhere" for each run of the ``job``.
 
-    The columns are the final "regret", the "gap" (the regret of one pull of the arm that the player names as best in
-    the end), the processor "seconds", and the "scalars" sent. A library is charged three scalars for each pull.
+    Its columns are the final "regret", the "gap" (the regret of one pull of the arm that the player finds best in the
+    end), the processor "seconds", and the "scalars" sent. A library is charged three scalars for each pull.
     """
     torch.set_num_threads(1)
     clients, rounds = job.regime.clients, job.regime.rounds

@@ -2,20 +2,21 @@
 
 Every reward is clipped to a public range [low, high]. At the end of an epoch the clients release, for each of the K
 arms, the sum S of its clipped rewards plus normal noise Z of variance ν². For one release by a trusted server ν is
-(high − low)·m, where the multiplier m is the least number with
+(high − low)·m, where the multiplier m is the smallest number with
 
     Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) ≤ δ,   μ = 1/m
 
-(Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530). If the arms and lengths of all epochs follow from public
-numbers and earlier releases, then all that anybody sees is (ε, δ)-differentially private for every reward.
+(Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530). ε is the privacy budget, and δ the probability with which
+its promise may fail. If the arms and lengths of all epochs follow from public numbers and earlier releases, then all
+that anybody sees is (ε, δ)-differentially private for every reward.
 
-A *cell* is an arm in an epoch, with b pulls and the released sum S + Z. With σ the standard deviation of a reward, the
-model counts the cell as b²/(b + ν²/σ²) pulls. With sums over the cells of an arm,
+A *cell* is an arm in an epoch, with b pulls and the released sum S + Z. With σ the standard deviation of a reward's
+noise, the model counts the cell as b²/(b + ν²/σ²) pulls. With sums over the cells of an arm,
 
     ñ = Σ b²/(b + ν²/σ²),   S̃ = Σ b(S + Z)/(b + ν²/σ²),   and S̃/ñ has variance σ²/ñ.
 
-This module measures a price. It is no protocol: nothing is masked, and the noise is neither discrete nor drawn from a
-cryptographic source.
+This module only measures a price and must not be used as a protocol: nothing is masked, and the noise is neither
+discrete nor drawn from a cryptographic source.
 """
 
 import math
@@ -39,18 +40,28 @@ from fedgo.simulation import largest, order_of_ties
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
-WAYS = ("trusted server", "secure sum", "each alone")  # who adds the noise, see `Hiding`
+WAYS = ("trusted server", "secure sum", "each alone")  # who adds the noise (`Hiding`)
 Moments = tuple[Tensor, Tensor]  # a posterior mean (K,) and covariance (K, K)
 
 
 def leak(multiplier: float, epsilon: float) -> float:
-    """Return the least δ for which noise of ``multiplier``·(high − low) is (ε, δ)-private, with ε = ``epsilon``."""
+    """Return the smallest δ for which normal noise of standard deviation m·(high − low) is (ε, δ)-private.
+
+    Args:
+        multiplier: The multiplier m > 0 of the width of the public range [low, high].
+        epsilon: The privacy budget ε.
+    """
     middle, half = -epsilon * multiplier, 1 / (2 * multiplier)
     return float(special.ndtr(middle + half) - math.exp(epsilon + special.log_ndtr(middle - half)))
 
 
 def least_multiplier(epsilon: float, delta: float) -> float:
-    """Return the least m for which noise of standard deviation m·(high − low) is (``epsilon``, ``delta``)-private."""
+    """Return the smallest m for which normal noise of standard deviation m·(high − low) is (ε, δ)-private.
+
+    Args:
+        epsilon: The privacy budget ε.
+        delta: The probability δ with which the promise of ε may fail.
+    """
     return math.exp(optimize.brentq(lambda log: leak(math.exp(log), epsilon) - delta, -7, 14, xtol=1e-12))
 
 
@@ -60,18 +71,19 @@ class Hiding:
 
     Args:
         clients: The number N of clients.
-        epsilon: ε ≥ 0.001, the privacy budget.
-        delta: δ in (0, 1), the probability with which the promise of ε may fail.
+        epsilon: The privacy budget ε, at least 0.001.
+        delta: The probability δ in (0, 1) with which the promise of ε may fail.
         way: Who adds the noise, a name in `WAYS`. "trusted server": the server sums the rewards and adds the noise
             once. "secure sum": each client adds a share of the noise, and the server learns only the sum. The shares of
             ⌊2N/3⌋ + 1 clients have the variance that ε and δ need; here all N answer, so that the sum has more. "each
             alone": each client adds the whole noise to its own sums.
-        low: The least reward; smaller rewards are clipped to it.
+        low: The smallest reward; smaller rewards are clipped to it.
         high: The largest reward; larger rewards are clipped to it.
 
     Raises:
-        ValueError: If ε is below 0.001, δ is not in (0, 1), ``low`` is not below ``high``, one of these is not finite,
-            or ``way`` is unknown.
+        ValueError: ε is below 0.001, δ is not in (0, 1), ``low`` is not below ``high``, one of these is not finite, or
+            ``way`` is unknown.
+        TypeError: ε or δ is not a number.
     """
 
     clients: int
@@ -96,25 +108,35 @@ class Hiding:
 
 
 def counted(pulls: Tensor, noise: float, sigma: float) -> Tensor:
-    """Return b²/(b + ν²/σ²), the pulls that a cell of b = ``pulls`` counts as; ν = ``noise`` > 0 and σ = ``sigma``."""
+    """Return b²/(b + ν²/σ²), the number of noise-free pulls as which the model counts the noisy sum of b pulls of an
+    arm.
+
+    Args:
+        pulls: The number b of pulls, of any shape, which is that of the result.
+        noise: ν > 0, the standard deviation of the noise in the released sum.
+        sigma: The standard deviation σ of a reward's noise.
+    """
     return pulls.square() / (pulls + (noise / sigma) ** 2)
 
 
 def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Tensor, sums: Tensor) -> Moments:
-    """Return the posterior mean (K,) and covariance (K, K) of f on K arms, given the released sums.
+    """Return the posterior mean (K,) and covariance (K, K) of the arms' mean rewards f, given the released sums.
 
     The posterior is that of a Gaussian process as in `fedgo.beyond.surrogates.process`, centred at the mean of the
     arms' mean rewards.
 
     Args:
-        model: What the variance of f is taken to be. "less noise": the variance of the arms' mean rewards less what the
-            noise adds to it on average. "as seen": the variance of the arms' mean rewards. "warped": the whole fit is
-            that of the surrogate of `ADVISED`, which warps the mean rewards first.
-        least: The least standard deviation of f that the first two models use.
-        sigma: σ, the standard deviation of a reward.
-        arms: The arms, (K, d_x).
-        counts: ñ of each arm, (K,).
-        sums: S̃ of each arm, (K,).
+        model: What the variance of f is taken to be. "less noise": the variance of the arms' mean rewards less the
+            average of what the noise adds to it. "as seen": the variance of the arms' mean rewards. "warped": the whole
+            fit is that of the surrogate of `ADVISED`, which warps the mean rewards first.
+        least: The smallest standard deviation of f that the first two models use.
+        sigma: The standard deviation σ of a reward's noise.
+        arms: The features of the arms, (K, d_x).
+        counts: The number ñ of noise-free pulls as which the released sums of each arm count, (K,).
+        sums: The weighted sum S̃ of what was released for each arm, (K,), so that S̃/ñ estimates its mean reward.
+
+    Raises:
+        ValueError: Fewer than two arms have been pulled, or with the first two models all mean rewards are equal.
     """
     if model == "warped":
         fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
@@ -133,19 +155,19 @@ def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, si
     """Return the arms of an epoch of L pulls for S runs, (S, L) int64.
 
     Each decision takes the arm with the largest mean + κ√variance, with the κ of `ADVISED`, for b = ⌈L/1000⌉ pulls.
-    Then it conditions the covariance on b more pulls in the arm's cell: the information in a cell rises from p(n) to
-    p(n + b), with p(n) = n²/(σ²n + ν²).
+    Then it conditions the covariance on b more pulls of this arm in the epoch: the precision of the arm's released sum
+    rises from p(n) to p(n + b), with p(n) = n²/(σ²n + ν²).
 
     Args:
-        fits: The posterior mean and covariance of each run.
-        order: The order in which ties are broken, (S, K).
-        pulls: L.
+        fits: The posterior mean (K,) and covariance (K, K) of each run.
+        order: The order in which ties are broken, (S, K); of tied arms the one with the largest number is pulled.
+        pulls: The number L of pulls.
         noise: ν, the standard deviation of the noise in a released sum.
-        sigma: σ, the standard deviation of a reward.
+        sigma: The standard deviation σ of a reward's noise.
     """
     mean, covariance = (torch.stack(moments) for moments in zip(*fits, strict=True))
     run, made, chosen = torch.arange(len(mean)), torch.zeros_like(mean, dtype=torch.int64), []
-    block = -(-pulls // 1000)  # a plan has at most 1,000 decisions, each of which stands for so many pulls
+    block = -(-pulls // 1000)  # a plan has at most 1,000 decisions, each for this many pulls
     gains = counted(torch.arange(0, pulls + block, block).double(), noise, sigma).diff() / sigma**2
     for _ in range(0, pulls, block):
         variance = covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0)
@@ -160,32 +182,33 @@ def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, si
 def play_hidden(
     problem: Problem, steps: int, hiding: Hiding, batch: float, model: str, until: Growing = ADVISED.until
 ) -> tuple[Trace, Tensor]:
-    """Play a Gaussian process that sees nothing but noisy sums of clipped rewards.
+    """Play a Gaussian process that receives nothing but noisy sums of clipped rewards.
 
     Args:
-        problem: The arms and rewards of S runs.
-        steps: The number NT of pulls, all clients together.
-        hiding: The mechanism.
-        batch: How often each arm is pulled before the first fit, a whole number; a table gives 4.0 for 4.
-        model: "less noise", "as seen" or "warped", see `fit_hidden`.
-        until: How the epochs grow.
+        problem: S runs of a bandit problem with K arms.
+        steps: The number NT of pulls by all clients together.
+        hiding: The mechanism that hides rewards.
+        batch: The number of times that each arm is pulled before the first fit. It is a whole number, which a table
+            gives as a float.
+        model: What the variance of the mean rewards is taken to be, "less noise", "as seen" or "warped" (`fit_hidden`).
+        until: The rule by which the epochs grow.
 
     Returns:
-        The trace, whose note ``cut`` says which rewards were clipped, and the released sums of E epochs, (E, S, K).
-        Each client is charged for one number of each arm and epoch, up and down.
+        The trace, whose note ``cut`` says which rewards were clipped, and the released sums of E epochs, (E, S, K). In
+        each epoch each client sends and receives one number for each arm.
 
     Raises:
-        TypeError: If ``until`` is an event or a guard, whose decisions may depend on rewards that are not released.
+        TypeError: ``until`` is not `Growing`. An event or a guard may decide by rewards that have not been released.
 
     Warns:
-        UserWarning: If δ is 1/(NT) or more.
+        UserWarning: δ is 1/(NT) or more.
     """
     why = "an event or a guard may act on rewards that are not released, which ends the promise; give Growing"
     require_kind(isinstance(until, Growing), "until", until, why)
     if hiding.delta >= 1 / steps:
         warnings.warn(f"delta is {hiding.delta:g}: give less than 1/(NT) = {1 / steps:.2g}", stacklevel=3)
     (runs, arms), sigma, noise = problem.means.shape, problem.sigma, hiding.noise
-    least = (hiding.high - hiding.low) / 40  # spread of f
+    least = (hiding.high - hiding.low) / 40  # the smallest standard deviation of f that a fit uses
     tape, order = problem.tape(steps), order_of_ties(problem, 1).squeeze(1)
     sources, data = problem.generators("noise that hides"), Tally.blank(runs, arms)
     arm, sync = torch.zeros(2, runs, steps, dtype=torch.int64)
@@ -214,19 +237,20 @@ def play_hidden(
 
 
 def interval_under_noise(data: Tally, sigma: float, delta: float) -> Interval:
-    """Return the intervals of Theorem P′, which contain f at all arms after all releases with probability 1 − δ.
+    """Return the intervals of Theorem P′, which contain f for all K arms after all releases with probability 1 − δ.
 
     f is the mean of the clipped rewards. The intervals are S̃/ñ ± σ√((1 + ñ)(ln(1 + ñ) + 2 ln(K/δ)))/ñ, and the whole
     line if ñ = 0.
 
     Args:
-        data: ñ and S̃ of each arm, (..., K).
+        data: The number ñ of noise-free pulls as which the released sums of each arm count, and their weighted sum S̃,
+            (..., K) each.
         sigma: σ, such that clipped rewards are σ-sub-Gaussian given the past; (high − low)/2 always satisfies this.
-        delta: δ.
+        delta: The failure probability δ.
     """
     counts, share = data.counts, delta / data.counts.shape[-1]
     radius = sigma * ((1 + counts) * (counts.log1p() - 2 * math.log(share))).sqrt() / counts
-    mean = data.sums / counts.clamp(min=1e-300)  # 0 where nothing was released
+    mean = data.sums / counts.clamp(min=1e-300)  # it is 0 where nothing was released
     return Interval(mean - radius, mean + radius, (1 / (1 + counts)).log1p())
 
 
@@ -234,30 +258,36 @@ def interval_under_noise(data: Tally, sigma: float, delta: float) -> Interval:
 class OneRewardChanged(Problem):
     """A problem in which one reward of every run is changed, to test what a mechanism shows of it.
 
-    Nothing that a private mechanism shows before it releases this reward may differ from the unchanged problem.
+    Before it releases this reward, a private mechanism must show the same as on the unchanged problem. The other fields
+    are those of `Problem`.
 
     Args:
         slot: The step whose reward is changed, counted from 0.
-        by: How much larger the reward is.
+        by: The amount by which the reward is larger.
     """
 
     slot: int = 0
     by: float = 1.0
 
     def tape(self, steps: int) -> Tensor:
-        """Return the standard normal noise of every run, (S, ``steps``), that of the slot larger by ``by``/σ."""
+        """Return the standard normals of the noise of every run, (S, steps), with that of the step ``slot`` larger by
+        ``by``/σ.
+        """
         tape = super().tape(steps)
-        tape[:, self.slot : self.slot + 1] += self.by / self.sigma  # of no step if the tape is shorter
+        tape[:, self.slot : self.slot + 1] += self.by / self.sigma  # a shorter tape stays as it is
         return tape
 
 
 def play_regime(way: str, epsilon: float, world: World, setting: Setting) -> Trace:
-    """Play all runs of a world with a Gaussian process that sees noisy sums, at δ = min(1e-5, 1/(10NT)).
+    """Play all runs of a world with a Gaussian process that receives noisy sums, at δ = min(1e-5, 1/(10NT)).
+
+    N is the number of clients and T the number of rounds. δ is the probability with which the promise of privacy may
+    fail.
 
     Args:
         way: Who adds the noise, a name in `WAYS`.
-        epsilon: ε.
-        world: The problem, the number N of clients and the number T of rounds.
+        epsilon: The privacy budget ε.
+        world: The problem, N and T.
         setting: The ``batch`` and the ``model`` of `play_hidden`.
     """
     hiding = Hiding(world.clients, epsilon, min(1e-5, 1 / (10 * world.clients * world.rounds)), way)

@@ -1,4 +1,8 @@
-"""What the regime map says: who wins, by how much, and who gets stuck."""
+"""Results of the regime map: which player has the lowest regret where, by how much, and in how many runs it is stuck.
+
+A player is an algorithm with its setting. A regime is a problem with its number of arms K, noise σ, rounds T and
+clients N. A run is stuck if it still loses much in its last tenth of the steps (`stuck`).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,14 +17,14 @@ from fedgo.experiments.runner import until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
 from fedgo.experiments.world import Regime
 
-# A run is stuck if it loses more than this share of what uniform play loses in its last tenth of the steps.
+# A run is stuck if its regret per step in the last tenth of the steps is more than this share of uniform play's.
 STUCK = 0.1
-Statistic = Callable[..., Any]  # of samples (…, S), called with the axis of the runs
+Statistic = Callable[..., Any]  # a statistic of samples (…, S), called with the axis of the runs
 
 
 @until_written
 def evaluations() -> Mapping[tuple[Regime, str], Any]:
-    """Return the rows of the map's evaluation, one for each run, by regime and player."""
+    """Return the rows of the regime map's evaluation, one for each run, by regime and name of the player."""
     return {(regime, name): rows for regime in REGIMES for name, rows in evaluated("map", regime).items()}
 
 
@@ -40,8 +44,11 @@ def title(name: str) -> str:
 
 
 def worst(regrets: Any, axis: int = -1) -> Any:
-    """Return the mean of the worst tenth of the runs, the largest ``regrets`` along ``axis``; at least one run counts.
-    ``axis`` has to be the last axis of ``regrets`` (…, S), so that the result is (…,).
+    """Return the mean of the worst tenth of S runs, those with the largest regrets, (…,); at least one run counts.
+
+    Args:
+        regrets: The regret of each run, (…, S).
+        axis: The axis of the runs, which has to be the last one.
     """
     several = np.sort(regrets, axis)[..., -max(1, round(np.shape(regrets)[axis] / 10)) :]
     return several.mean(axis)
@@ -49,8 +56,9 @@ def worst(regrets: Any, axis: int = -1) -> Any:
 
 @until_written
 def uniform_loss(regime: Regime) -> float:
-    """Return the expected regret of one uniform pull on ``regime``, the mean over as many runs as the player with the
-    most runs has.
+    """Return the expected regret of one uniform pull on ``regime``.
+
+    It is the mean over as many runs as the player with the most runs has.
     """
     runs = max(len(evaluations()[regime, name]) for name in players_on(regime))
     means = regime.world(range(runs)).problem.means
@@ -58,8 +66,10 @@ def uniform_loss(regime: Regime) -> float:
 
 
 def stuck(regime: Regime, player: str) -> npt.NDArray[np.bool_]:
-    """Return which runs of ``player`` on ``regime`` are stuck, (S,) bool: their regret per step in the last tenth of
-    the steps is above `STUCK` times that of uniform play.
+    """Return for each of the S runs of ``player`` on ``regime`` whether it is stuck, (S,) bool.
+
+    A run is stuck if its regret per step in the last tenth of the steps is more than `STUCK` = 0.1 times that of
+    uniform play.
     """
     return np.asarray(evaluations()[regime, player].late_regret > STUCK * uniform_loss(regime))
 
@@ -95,10 +105,11 @@ def across(group: Sequence[Regime], player: str) -> Across:
 def paired(
     regime: Regime, ours: str, other: str, column: str = "regret", study: str = "map"
 ) -> tuple[Array, Array]:
-    """Return the values of one column for two players on their common runs, (S,) each.
+    """Return the values of one column for two players on their S common runs, those of ``ours`` and of ``other``,
+    (S,) each.
 
-    Run r of one player meets the same problem as run r of the other. The common runs are the first S, with S the
-    smaller number of runs of the two.
+    Run r of one player has the same problem as run r of the other. The common runs are the first S, with S the smaller
+    number of runs of the two.
 
     Args:
         regime: The regime.
@@ -127,7 +138,14 @@ def difference(regime: Regime, ours: str, other: str, **which: str) -> tuple[flo
         regime: The regime.
         ours: The name of the first player.
         other: The name of the second player.
-        which: The ``column`` and the ``study`` of `paired`; by default the final regret on the map.
+        which: The ``column`` and the ``study`` that `paired` takes; by default the final regret in the map's
+            evaluation.
+
+    Returns:
+        The mean difference, the lower end and the upper end of the interval.
+
+    Raises:
+        KeyError: One of the players has not been evaluated on ``regime``.
     """
     one, two = paired(regime, ours, other, **which)
     return interval(np.mean, one - two)
@@ -138,7 +156,7 @@ def ratio(
 ) -> tuple[float, float, float]:
     """Return a statistic of the regret of ``ours`` divided by that of ``other``, and the two ends of its 95 % interval.
 
-    Both statistics are taken over the common runs (`paired`).
+    Both statistics are taken over the common runs of the two players.
 
     Args:
         regime: The regime.
@@ -147,14 +165,25 @@ def ratio(
         of: The statistic of the regrets of one player, by default their mean. It is called with the regrets and
             ``axis``.
         study: The study whose evaluation is read.
+
+    Returns:
+        The ratio, the lower end and the upper end of the interval.
+
+    Raises:
+        KeyError: One of the players has not been evaluated on ``regime``.
     """
     one, two = paired(regime, ours, other, study=study)
     return interval(lambda *both, axis: of(both[0], axis=axis) / of(both[1], axis=axis), one, two)
 
 
 def half_tail(regrets: Any, axis: int = -1) -> Any:
-    """Return the average of two numbers, the mean of ``regrets`` along ``axis`` and the mean of their worst tenth
-    (`worst`). Settings are chosen by it.
+    """Return the average of the mean regret of S runs and the mean regret of their worst tenth, (…,).
+
+    The settings of the players in `DECIDE` are chosen by it.
+
+    Args:
+        regrets: The regret of each run, (…, S).
+        axis: The axis of the runs, which has to be the last one.
     """
     return (np.mean(regrets, axis) + worst(regrets, axis)) / 2
 
@@ -162,16 +191,23 @@ def half_tail(regrets: Any, axis: int = -1) -> Any:
 def geometric(
     group: Sequence[Regime], ours: str, other: str, of: Statistic = np.mean
 ) -> tuple[float, float, float]:
-    """Return the geometric mean of `ratio` over the regimes of ``group``, and the two ends of its 95 % bootstrap
+    """Return the geometric mean over the regimes of ``group`` of the ratio of two players' regrets, with its 95 %
     interval.
 
-    The runs of each regime are resampled independently of those of the others, in pairs of the two players.
+    The interval is a bootstrap interval. The runs of each regime are resampled independently of those of the others, in
+    pairs of the two players.
 
     Args:
         group: The regimes.
-        ours: The name of the first player.
-        other: The name of the second player.
+        ours: The name of the player in the numerator.
+        other: The name of the player in the denominator.
         of: The statistic of the regrets of one player, by default their mean.
+
+    Returns:
+        The geometric mean, the lower end and the upper end of the interval.
+
+    Raises:
+        KeyError: One of the players has not been evaluated on a regime.
     """
     parts = [paired(regime, ours, other) for regime in group]
     draws, source = [], np.random.default_rng(0)
@@ -200,8 +236,10 @@ class Compared(NamedTuple):
 
 
 def count_regimes(group: Sequence[Regime], ours: str, other: str) -> Compared:
-    """Return in how many regimes of ``group`` the 95 % interval of `ratio`, the regret of ``ours`` divided by that of
-    ``other``, lies below 1 (less), contains 1 (level), or lies above 1 (more).
+    """Return in how many regimes of ``group`` the regret of ``ours`` is lower than, not told apart from, or higher than
+    ``other``'s.
+
+    The 95 % interval of the ratio of their mean regrets (`ratio`) then lies below 1, contains 1, or lies above 1.
     """
     intervals = [ratio(regime, ours, other)[1:] for regime in group]
     less, more = sum(high < 1 for _, high in intervals), sum(low > 1 for low, _ in intervals)
@@ -221,8 +259,10 @@ def leader(regime: Regime) -> str:
 
 
 def alike(regime: Regime) -> list[str]:
-    """Return the names of the `leader` and of all players that cannot be told from it: the 95 % interval of their
-    regret minus the leader's, on common runs, reaches down to 0 or below.
+    """Return the names of the `leader` on ``regime`` and of all players that cannot be told apart from it.
+
+    These are the players for which the 95 % interval of their regret minus the leader's, on common runs, reaches down
+    to 0 or below.
     """
     first = leader(regime)
     others = [name for name in players_on(regime) if name != first]

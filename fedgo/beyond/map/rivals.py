@@ -1,26 +1,28 @@
-"""Two peers beyond the paper, for the regime map: FN-UCB, and kernel UCB with hyperparameters fitted once.
+"""Two further algorithms for the regime map: FN-UCB, and kernel UCB with hyperparameters that are fitted once.
 
-**FN-UCB**: a neural tangent model on everybody's data and an averaged network, weighed (Dai, Shu, Verma, Fan, Low and
+**FN-UCB** weighs a neural tangent model on all clients' data against an averaged network (Dai, Shu, Verma, Fan, Low and
 Jaillet, Federated Neural Bandits, ICLR 2023, https://arxiv.org/abs/2205.14309).
 
-With features φ_x = g(x; θ₀)/√m of a network of width m whose output at θ₀ is 0, V̄_i = λI + Σφφᵀ and θ̄_i = V̄_i⁻¹Σφy
-over all synchronised data and client i's own since, V_i the same over all of client i's own data alone,
+Its features are φ_x = g(x; θ₀)/√m, with the gradient g at θ₀ of a network of width m whose output at θ₀ is 0. Client i
+has V̄_i = λI + Σφφᵀ and θ̄_i = V̄_i⁻¹Σφy over all synchronised data and its own data since. V_j is the same matrix over
+all of client j's own data alone. Then
 
     UCBᵃ_i(x) = φ_xᵀθ̄_i + ν√λ‖φ_x‖_{V̄_i⁻¹},   UCBᵇ(x) = f(x; θ) + ν√λ √(φ_xᵀ((1/N)Σ_j V_j⁻¹)φ_x),
-    x = argmax (1 − α)UCBᵃ_i + αUCBᵇ,
+    x = argmax (1 − α)UCBᵃ_i + αUCBᵇ.
 
-where θ is the mean over the clients of θ₀ after J steps of gradient descent on the client's own data,
-½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖², and α = min_j min_x s_j(x)/max_x s_j(x) with s_j(x) = ‖φ_x‖_{V_j⁻¹}; V_j, θ and α are
-those of the last synchronisation, α = 0 before the first. Client i synchronises everybody when its n_i pulls since
-have n_i·ln(det V̄_i/det V̄_last) > γ. Differences from the paper's experiments: the arms stay the same, sigmoid units
-in place of ReLU, the α of the theory and not a schedule, a step of gradient descent as long as the curvature at θ₀
-allows.
+Here θ is the mean over the N clients of θ₀ after J steps of gradient descent on the loss ½Σ(f(x; θ) − y)² + ½mλ‖θ −
+θ₀‖² of the client's own data. The weight is α = min_j min_x s_j(x)/max_x s_j(x), with s_j(x) = ‖φ_x‖_{V_j⁻¹}. V_j, θ
+and α are those of the last synchronisation, and α = 0 before the first. Client i starts a synchronisation of all
+clients when its n_i pulls since the last one have n_i·ln(det V̄_i/det V̄_last) > γ. This differs from the experiments
+of that paper in four points: the arms stay the same, sigmoid units take the place of ReLU, α is that of the theory and
+not a schedule, and a step of gradient descent is as long as the curvature at θ₀ allows.
 
-**Kernel UCB with hyperparameters fitted once**: those of BoTorch's SingleTaskGP after Phase I, then the exact kernel.
+**Kernel UCB with hyperparameters fitted once** takes those of BoTorch's SingleTaskGP after Phase I, and then uses the
+exact kernel:
 
     index_x = μ_x + κσ‖φ_x‖_{Σ⁻¹},   Σ = σ²I + Σ_t φ(x_t)φ(x_t)ᵀ,   φ_xᵀφ_x' = k(x, x')
 
-with the constant mean and the kernel k of the fit, its scale included; every pull is shared at once, as in
+The constant mean and the kernel k with its scale are those of the fit. Every pull is shared at once, as in
 `fedgo.algorithms.controls.exact_kernel_ucb`.
 """
 
@@ -46,17 +48,18 @@ from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
 from fedgo.trace import Trace
 
-_POWER = 20  # iterations for the largest curvature
+_POWER = 20  # power iterations for the largest curvature
 
 
 class Averaged(NamedTuple):
-    """What the server of FN-UCB broadcasts beside the sums, from the data of all clients at a synchronisation.
+    """What the server of FN-UCB broadcasts beside the sums, computed from the data of all clients at a synchronisation.
 
-    With V_j = λI + Σφφᵀ over all of client j's own pulls, s_j(x) = √(φ_xᵀV_j⁻¹φ_x) is the width of client j at arm x.
+    The width of client j at arm x is s_j(x) = √(φ_xᵀV_j⁻¹φ_x), with the features φ_x of the arm and V_j = λI + Σφφᵀ
+    over all of the client's own pulls.
 
     Args:
-        values: f(x; θ) of every arm, for the parameters θ averaged over the clients, (S, K).
-        spread: √((1/N)Σ_j s_j(x)²) of every arm, (S, K).
+        values: The network's value f(x; θ) at each arm, for the parameters θ averaged over the N clients, (S, K).
+        spread: √((1/N)Σ_j s_j(x)²) of each arm, (S, K).
         alpha: The weight α = min_j min_x s_j(x)/max_x s_j(x) of the network's index, (S,); 0 before the first
             synchronisation.
     """
@@ -67,12 +70,12 @@ class Averaged(NamedTuple):
 
 
 class NeuralState(NamedTuple):
-    """The state of S runs of `FNUCB` with N clients.
+    """The state of S runs of `FNUCB` with N clients and K arms.
 
     Args:
         tangent: The state of the linearised model.
-        own: The counts and sums of all of each client's own pulls, (S, N, K).
-        averaged: What the server broadcast last.
+        own: The counts and sums of all of each client's own pulls, (S, N, K) each.
+        averaged: What the server has broadcast last.
     """
 
     tangent: Tangent
@@ -82,14 +85,17 @@ class NeuralState(NamedTuple):
 
 @dataclass(frozen=True)
 class FNUCB:
-    """The learner of FN-UCB with N clients, in S runs with K arms.
+    """The `Learner` of FN-UCB with N clients, in S runs with K arms.
+
+    Its index is (1 − α)UCBᵃ + αUCBᵇ, where UCBᵃ comes from a client's linearised model and UCBᵇ from the networks
+    averaged over the clients.
 
     Args:
-        tangent: The learner whose posterior gives UCBᵃ, and whose event triggers synchronisations.
+        tangent: The learner whose posterior gives UCBᵃ, and whose event starts synchronisations.
         network: The network f(x; θ), with d_w parameters.
         inputs: The standardised arms, (S, K, d_x).
         theta0: The initial parameters θ₀, (S, d_w).
-        features: φ_x = ∇f(x; θ₀)/√m of every arm, with m the width of the network, (S, K, d_w).
+        features: φ_x = ∇f(x; θ₀)/√m of each arm, with m the width of the network, (S, K, d_w).
         optimism: ν√λ, the weight of the widths in both indices.
         descent: The number J of steps of gradient descent at each synchronisation.
     """
@@ -108,17 +114,17 @@ class FNUCB:
         return self.tangent.learners
 
     def begin(self) -> NeuralState:
-        """Return the state before any data, with α = 0."""
+        """Return the state before any data, in which the weight α of the network's index is 0."""
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
         own = Tally.blank(runs, self.learners, arms)
         return NeuralState(self.tangent.begin(), own, Averaged(blank, blank, blank[:, 0]))
 
     def index(self, state: NeuralState) -> Tensor:
-        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ, (S, N, K).
+        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each arm for each client, (S, N, K).
 
-        UCBᵃ comes from the client's linearised model, UCBᵇ from the network averaged over the clients, and α is the
-        weight that the server broadcast last.
+        UCBᵃ comes from the client's linearised model, UCBᵇ from the networks averaged over the clients, and α is the
+        weight that the server has broadcast last.
         """
         posterior = state.tangent.posterior
         first = posterior.mean + self.optimism * width(posterior.variance)
@@ -127,37 +133,44 @@ class FNUCB:
         return (1 - alpha) * first + alpha * (values + self.optimism * spread)
 
     def fires(self, state: NeuralState, arm: Tensor) -> Tensor:
-        """Return whether the event of the linearised model fires after the pull of ``arm`` (S, N), (S, N) bool."""
+        """Return whether each client's pull of ``arm`` (S, N) would make the event of the linearised model fire,
+        (S, N) bool.
+        """
         return self.tangent.fires(state.tangent, arm)
 
     def learn(self, state: NeuralState, arm: Tensor, reward: Tensor, turn: Tensor) -> NeuralState:
-        """Return the state after the clients in ``turn`` (S, N) bool have pulled ``arm`` and received ``reward``, (S,
-        N) each: the linearised model learns, and the client stores the reward.
+        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each.
+
+        The client's linearised model learns from the reward, and the client stores it.
         """
         own = state.own.record(arm, reward, turn)
         return state._replace(tangent=self.tangent.learn(state.tangent, arm, reward, turn), own=own)
 
     def synchronise(self, state: NeuralState, star: Star, when: When) -> NeuralState:
-        """Return the state after a synchronisation of the runs in ``when``.
+        """Return the state after a synchronisation of the runs in ``when`` over ``star``.
 
-        The linearised model synchronises its statistics. In the dense encoding each client also sends V_j⁻¹, θ_j and
-        α_j and receives their averages and α. In the encoding "counts" the server computes these itself and sends θ,
-        the K averaged variances and α.
+        The linearised model synchronises its statistics. In the dense encoding each client also sends V_j⁻¹, its
+        network's parameters θ_j and its share α_j of the weight α, and receives the averages of the first two and α. In
+        the encoding "counts" the server computes these itself and sends the averaged parameters θ, the K averaged
+        variances and α.
         """
         run = when.run
         tangent = self.tangent.synchronise(state.tangent, star, when)
         own = state.own.of(run)
         averaged = self._averaged(run, own)
         size, arms = self.network.size, self.features.shape[1]
-        packed = self.tangent.settings.encoding == "counts"  # then the server trains
+        packed = self.tangent.settings.encoding == "counts"  # the server trains the networks
         up, down = (0, arms + size + 1) if packed else (size**2 + size + 1, size**2 + size + 1)
         star.collect(Message(own, up), when)
         new = star.broadcast(Message(averaged, down), when)
         return state._replace(tangent=tangent, averaged=place(state.averaged, run, new))
 
     def _averaged(self, run: Tensor, own: Tally) -> Averaged:
-        """Return what the server broadcasts in the R runs ``run`` (R,), computed from the data ``own`` (R, N, K) of
-        every client.
+        """Return what the server broadcasts in R runs, given the data of every client.
+
+        Args:
+            run: The positions of the R runs among all S runs, (R,) int64.
+            own: The counts and sums of all of each client's own pulls, (R, N, K) each.
         """
         lam, of_clients = self.tangent.settings.lam, []
         for r, *data in zip(run.tolist(), *own, strict=True):
@@ -172,12 +185,12 @@ class FNUCB:
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
-    """Return s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of every client j and arm x, (N, K), with n the client's counts.
+    """Return s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j and arm x, (N, K), with n the client's counts.
 
     Args:
-        features: φ of every arm, (K, d).
-        lam: λ.
-        own: The counts and sums of each client, (N, K).
+        features: The features φ of each arm, (K, d).
+        lam: The regularisation weight λ > 0.
+        own: The counts and sums of each client's own pulls, (N, K) each.
     """
     variances = []
     for counts in own.counts:
@@ -193,19 +206,19 @@ def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
 def train_networks(
     network: Network, theta0: Tensor, x: Tensor, features: Tensor, own: Tally, lam: float, steps: int
 ) -> Tensor:
-    """Return the parameters θ of every client's network after gradient descent from θ₀, (N, d_w).
+    """Return the parameters θ of each client's network after gradient descent from θ₀, (N, d_w).
 
     The loss is ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² over the client's own pulls, with m the width of the network. The step
-    size is 1/(mλ + the largest eigenvalue of mΣφφᵀ), the eigenvalue by power iteration.
+    size is 1/(mλ + the largest eigenvalue of mΣφφᵀ), which power iteration finds.
 
     Args:
         network: The network f.
-        theta0: θ₀, (d_w,).
+        theta0: The initial parameters θ₀, (d_w,).
         x: The standardised arms, (K, d_x).
-        features: φ of every arm, (K, d_w).
-        own: The counts and sums of each client, (N, K).
-        lam: λ.
-        steps: The number of steps.
+        features: The features φ of each arm, (K, d_w).
+        own: The counts and sums of each client's own pulls, (N, K) each.
+        lam: The regularisation weight λ.
+        steps: The number J of steps.
     """
     m, counts = network.hidden, own.counts
     touched = (counts.sum(0) > 0).nonzero().squeeze(-1)
@@ -220,17 +233,21 @@ def train_networks(
     rate = 1 / (m * (lam + norm))
     theta = theta0.expand(len(counts), -1)
     for _ in range(steps):
-        # with counts as the mask the gradient is Σ 2n(f − mean)∇f, and the loss beside it of no use
+        # with the counts as its mask, the gradient is Σ 2n(f − mean)∇f; the loss that comes with it is not needed
         slope = network.squared_loss(theta, x, means, counts)[1] / 2
         theta = theta - rate * (slope + m * lam * (theta - theta0))
     return theta
 
 
 def tangent_start(network: Network, problem: Problem) -> Tensor:
-    """Return the initial parameters θ₀ of every run, (S, d_w), for which f(x; θ₀) = 0.
+    """Return the initial parameters θ₀ of each run, (S, d_w), for which f(x; θ₀) = 0.
 
     The two halves of the hidden units have equal first layers and opposite second layers, and the output bias is 0. All
     other parameters are standard normal, with the weights of the first layer divided by √d_x.
+
+    Args:
+        network: The network f, whose width has to be even.
+        problem: S runs of a bandit problem, whose seed and run numbers determine the parameters.
     """
     half = Network(network.d_x, network.hidden // 2)
     rows = []
@@ -257,24 +274,30 @@ def fn_ucb(
     encoding: Literal["dense", "counts"] = "dense",
     space: Literal["arms", "parameters"] = "arms",
 ) -> Trace:
-    """Play FN-UCB on the standardised arms.
+    """Play FN-UCB, which weighs a neural tangent model against the average of the clients' networks, on standardised
+    arms.
 
     Args:
-        problem: The arms and rewards of S runs.
+        problem: S runs of a bandit problem with K arms.
         clients: The number N of clients.
-        steps: The number of pulls, all clients together.
+        steps: The number of pulls by all clients together.
         lam: The regularisation weight λ.
-        optimism: ν√λ, the weight of the widths in both indices.
-        gamma: The threshold γ of the event.
+        optimism: ν√λ, the weight of the widths in the indices of both models.
+        gamma: The threshold γ of the event that starts a synchronisation.
         descent: The number J of steps of gradient descent at each synchronisation.
         hidden: The width m of the network, an even number.
-        encoding: In "dense" a client sends its new statistics of the linearised model, V_j⁻¹, θ_j and α_j, 2(d_w² +
-            d_w) + 1 scalars with d_w = m(d_x + 2) + 1, and receives as many. In "counts" the clients send counts and
-            sums, and the server trains and sends the new counts and sums, θ, the K averaged variances and α.
+        encoding: With "dense" a client sends its new statistics of the linearised model, V_j⁻¹, θ_j and α_j, which are
+            2(d_w² + d_w) + 1 scalars with d_w = m(d_x + 2) + 1, and receives as many. With "counts" the clients send
+            counts and sums, and the server trains the networks and sends the new counts and sums, θ, the K averaged
+            variances and α.
         space: Whether the linearised model computes with vectors over the "arms" or over the "parameters".
+
+    Returns:
+        The trace of all runs.
 
     Raises:
         ValueError: A value is out of range, m is odd, or ``encoding`` or ``space`` is unknown.
+        TypeError: ``problem`` is not a `Problem`, or a number is of another kind.
     """
     require_run(problem, clients, steps)
     number("optimism", optimism, "give a finite ν√λ, at least 0", least=0)
@@ -301,24 +324,30 @@ def fn_ucb(
 
 @dataclass(frozen=True)
 class InformedImmediate(InformedByPhaseOne, Immediate):
-    """A learner like `Immediate` that knows the data of Phase I."""
+    """A learner like `Immediate`, which shares every pull at once, that knows the data of Phase I from the start."""
 
 
 @on_cpu
 def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float = 3.0) -> Trace:
     """Play T₀ = ⌈√(NT)⌉ uniform pulls, fit a kernel to them once, and play T rounds of kernel UCB with it.
 
-    Every pull is shared at once as its arm's number and its reward, 2 scalars up and 2N down, in Phase I too. Memory is
-    K × K numbers for each run.
+    Every pull is shared at once as its arm's number and its reward, 2 scalars to the server and 2 to each client, in
+    Phase I too. Memory is K × K numbers for each run.
 
     Args:
-        problem: The arms and rewards of S runs, with K arms.
+        problem: S runs of a bandit problem with K arms.
         clients: The number N of clients.
-        rounds: T.
-        kappa: κ, the weight of the standard deviation in the index.
+        rounds: The number T of rounds.
+        kappa: κ ≥ 0, the weight of the posterior standard deviation in the index of an arm.
+
+    Returns:
+        The trace of both phases.
 
     Raises:
-        ValueError: A value is out of range.
+        ValueError: N or T is below 1, κ is negative or not finite, or the fit fails, for instance because fewer than
+            two arms have been pulled.
+        TypeError: ``problem`` is not a `Problem`, or a number is of another kind.
+        ImportError: BoTorch is missing.
     """
     require_run(problem, clients, rounds)
     number("kappa", kappa, "give a finite number of standard deviations κ, at least 0", least=0)
@@ -339,13 +368,13 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
 
 
 def fitted_prior(arms: Tensor, data: Tally, sigma: float) -> tuple[Tensor, Tensor]:
-    """Return the prior mean (K,) and kernel matrix (K, K) of a Gaussian process whose hyperparameters are fitted to
+    """Return the prior mean (K,) and covariance (K, K) of a Gaussian process whose hyperparameters are fitted to
     ``data``.
 
     Args:
         arms: The features of the arms, (K, d_x).
-        data: The counts and sums of each arm, (K,).
-        sigma: The standard deviation σ of the noise of a reward.
+        data: The counts and sums of each arm, (K,) each.
+        sigma: The standard deviation σ of a reward's noise.
     """
     fitted = GaussianProcess().fit(arms, data, sigma)
     assert isinstance(fitted, FittedModel)

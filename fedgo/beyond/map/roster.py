@@ -1,5 +1,8 @@
-"""Who plays beyond the paper: `PLAYERS` of the regime map, `VARIANTS` of surrogates that differ in one thing each, and
-`EVERY` with a guard."""
+"""The players beyond the paper.
+
+`PLAYERS` are those of the regime map. `VARIANTS` are surrogates that differ in one thing each. `EVERY` has the paper's
+algorithms and two players with the event of a guard.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +20,7 @@ from fedgo.experiments.players import Player, grid
 from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS
 from fedgo.experiments.world import Regime, Setting, World
 
-# With them Fed-GO-UCB in a guard, and UCB1 on the guard's event and with its messages.
+# the paper's algorithms, Fed-GO-UCB in a guard, and UCB1 with the event and the messages of a guard
 EVERY: Mapping[str, Player] = {
     **ALGORITHMS,
     "guarded": Player(play.play_guarded, setting_of="Fed-GO-UCB"),
@@ -36,13 +39,14 @@ def network(world: World) -> Surrogate:
 
 
 def once(world: World) -> tuple[Surrogate, ...]:
-    """Return for each run the network of ``world``, linearised once at ŵ₀. λ = 0.0001 is what the tuning chose for
-    Fed-GO-UCB on Hartmann6.
+    """Return for each run the network of ``world`` as a surrogate that is linearised once, at ŵ₀.
+
+    Its regularisation weight λ = 0.0001 is the one that the tuning chose for Fed-GO-UCB on Hartmann6.
     """
     return LinearisedOnce.at(world.shared, lam=0.0001)
 
 
-CERTIFIED = 20  # pulls for each arm from which a guard certifies something
+CERTIFIED = 20  # a guard certifies something from about this many pulls of each arm on
 
 
 def up_to_500(regime: Regime) -> bool:
@@ -51,15 +55,18 @@ def up_to_500(regime: Regime) -> bool:
 
 
 def few_arms(regime: Regime) -> bool:
-    """Return whether ``regime`` has at most 50 arms and 100 rounds, or is Hartmann6 with 500 arms. The slowest players
-    play only there.
+    """Return whether ``regime`` is one on which the slowest players play.
+
+    It has at most 50 arms and 100 rounds, or is Hartmann6 with 500 arms.
     """
     return up_to_500(regime) and (regime.arms <= 50 or regime == Regime("hartmann6", 500))
 
 
 def bounded(regime: Regime) -> bool:
-    """Return whether a guard plays on ``regime``: a bound on |f| is known, each arm has at least `CERTIFIED` pulls on
-    average, and there are at most 50 arms.
+    """Return whether a guard plays on ``regime``.
+
+    It does if a bound on |f| is known, each arm has at least `CERTIFIED` = 20 pulls on average, and there are at most
+    50 arms.
     """
     return regime.entry.bound is not None and regime.pulls >= CERTIFIED and regime.arms <= 50
 
@@ -73,7 +80,7 @@ _NOISE = grid(s=(3.0, 10.0), kappa=(1.0, 4.0))
 _LINEAR = grid(s=(1.0, 10.0), kappa=(1.0, 4.0))
 
 
-GROWTH = 1.6  # the factor of an epoch: fits are what costs time
+GROWTH = 1.6  # the factor by which an epoch grows; it is large because the fits take most of the time
 
 
 _EPOCHS = Growing(GROWTH)
@@ -143,8 +150,9 @@ _EVENT = Event(GO_SETTINGS.gamma)
 
 
 def _variant(model: play.SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
-    """Return a player of the surrogate ``model`` in epochs that end as ``until`` says; ``how`` are further arguments of
-    `surrogate`.
+    """Return a player that plays the surrogate ``model`` in epochs and chooses κ from `KAPPAS`.
+
+    ``until`` is the rule that ends an epoch, and ``how`` are further arguments of `surrogate`.
     """
     return Player(surrogate(model, until, **how), grid(kappa=KAPPAS))
 
@@ -166,7 +174,7 @@ VARIANTS: dict[str, Player] = {
 WITH_MANY = ("process", "network, refitted", "network, linearised once")
 
 
-# Each part with the variant that has it and the one that has not.
+# each design choice with the variant that makes it and the variant that does not
 PARTS: Mapping[str, tuple[str, str]] = {
     "network refitted": ("network, refitted", "network, linearised once"),
     "network refitted, otherwise as printed": (

@@ -1,9 +1,10 @@
-"""Sites that differ, and who plays them: the cases of the study ``differ``, and what is measured of a run.
+"""Sites whose mean rewards differ, and the players on them: the cases of the study "differ" and what it measures.
 
-In a case, site i's mean rewards are f_i = f + τ·sd(f)·h_i with f those of the problem and sd over the arms of the run.
-The h_i are independent: "smooth" is a Gaussian process with the squared exponential kernel, variance 1 and length
-.5·√(d_x/6) on the unit cube; "level" is one constant from N(0, 1) for each site; "odd" is smooth at the first site, and
-0 at the others. Regret is against each site's own best arm.
+In a case, site i's mean rewards are f_i = f + τ·sd(f)·h_i, with the mean rewards f of the problem and the standard
+deviation sd over the arms of the run. The h_i are independent, and a case has one of three shapes. "smooth": h_i is
+drawn from a Gaussian process on the unit cube with the squared exponential kernel, variance 1 and length scale
+.5·√(d_x/6). "level": h_i is one constant from N(0, 1) for each site. "odd": h_i is smooth at the first site and 0 at
+the others. The regret counts from each site's own best arm.
 """
 
 import math
@@ -30,16 +31,17 @@ from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-LATE = 20  # trials of a site that joins when all others have played
+LATE = 20  # the number of pulls of a site that joins when all others have played
 
 
 class Differing(NamedTuple):
-    """A case of the study: how the sites of a problem differ.
+    """A case of the study "differ": how the mean rewards of the sites differ.
 
     Args:
         problem: The name of the problem.
-        tau: By how much the sites differ, τ, in standard deviations of the problem's mean rewards.
-        shape: How they differ: "smooth", "level" or "odd", as the module says.
+        tau: The size τ of the differences, in standard deviations of the problem's mean rewards.
+        shape: The shape of the differences: "smooth" for a smooth function of the arm at each site, "level" for one
+            constant at each site, or "odd" for a smooth function at the first site only.
     """
 
     problem: str
@@ -48,7 +50,13 @@ class Differing(NamedTuple):
 
 
 def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
-    """Return the problem of each of N = ``sites``, with the arms and the noise of the one run of ``problem``."""
+    """Return the problem of each of N sites, with the arms and the noise of the one run of ``problem``.
+
+    Args:
+        problem: A bandit problem with one run.
+        case: How the mean rewards of the sites differ. Its name of a problem is not used.
+        sites: The number N of sites.
+    """
     points = in_cube(problem.arms[0])
     factor = torch.ones(len(points), 1, dtype=torch.float64)
     if case.shape != "level":
@@ -67,10 +75,20 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
 
 @dataclass(frozen=True)
 class Unwarped:
-    """A surrogate for sites that are taken to be alike: the advised Gaussian process without its warp."""
+    """A surrogate for sites that are taken to be alike, the recommended Gaussian process without its warp."""
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior on ``arms`` (K, d_x) given the counts and sums ``data`` (K,); ``before`` is not used."""
+        """Return the posterior of the K arms' mean rewards given ``data``.
+
+        Args:
+            arms: The features of the arms, (K, d_x).
+            data: The counts and sums of each arm, (K,) each.
+            sigma: The standard deviation σ of a reward's noise.
+            before: Not used.
+
+        Raises:
+            ValueError: Fewer than two arms have been pulled, or all mean rewards are equal.
+        """
         seen = observed(data, sigma)
         return squared_exponential(in_cube(arms), seen.at, seen.means, seen.variances)
 
@@ -78,9 +96,11 @@ class Unwarped:
 class Tied(NamedTuple):
     """A posterior on the N·K cells of N sites with K arms, in which cells with the same key are one unknown.
 
+    A cell is the pair of a site and an arm.
+
     Args:
-        mean: The mean of each cell, (N·K,).
-        variance: The variance of each cell, (N·K,).
+        mean: The posterior mean of each cell's mean reward, (N·K,).
+        variance: The posterior variance of each cell's mean reward, (N·K,).
         key: The key of each cell, (N·K,) int64. Cells with different keys are independent.
     """
 
@@ -89,31 +109,34 @@ class Tied(NamedTuple):
     key: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the cells ``among`` (C,), (C, C)."""
+        """Return the posterior covariance between the cells ``among`` (C,) int64, (C, C)."""
         key = self.key[among]
         return torch.where(key.unsqueeze(-1) == key, self.variance[among], 0.0)
 
 
 @dataclass(frozen=True)
 class OwnFromThree:
-    """A surrogate of independent arms, for sites that may differ.
+    """A surrogate of independent arms, for sites whose mean rewards may differ.
 
     A site that has pulled an arm three times or more uses its own rewards of this arm alone. Otherwise it uses the
     rewards of all sites, as in `IndependentArms`.
     """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior on the N·K cells, those of the first site first.
+        """Return the posterior on the N·K cells (pairs of a site and an arm), those of the first site first.
 
-        If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, variance σ²/n, and is independent
-        of all others. All other cells of an arm are one unknown, with the posterior of `IndependentArms` given the
-        rewards of all sites.
+        If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, the variance σ²/n, and is
+        independent of all others. All other cells of an arm are one unknown, with the posterior of `IndependentArms`
+        given the rewards of all sites.
 
         Args:
             arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each site, (N, K).
-            sigma: The standard deviation σ of the noise of a reward.
+            data: The counts and sums of each arm at each site, (N, K) each.
+            sigma: The standard deviation σ of a reward's noise.
             before: Not used.
+
+        Raises:
+            ValueError: No arm has been pulled.
         """
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
         enough, n = data.counts >= 3, data.counts.clamp(min=1)
@@ -194,10 +217,11 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
     Args:
         job: The player and the regime.
         problems: The problem of each client, with one run.
-        pulls: The number of pulls of all clients. At most N − 1 more are made, so that all play equally many rounds.
+        pulls: The number of pulls of all clients together. Up to N − 1 more are made, so that all clients play equally
+            many rounds.
 
     Returns:
-        The trace, and the client of each pull, (pulls made,) int64.
+        The trace, and the number of the client that made each pull, (pulls made,) int64.
     """
     one, clients = problems[0], len(problems)
     first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
@@ -208,24 +232,25 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
 
 
 def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
-    """Return the regret of the first `LATE` pulls of a site that joins after all others have played.
+    """Return the regret of the first `LATE` = 20 pulls of a site that joins after all others have played.
 
     Each pull is planned by a fit to the rewards of all sites so far, those of the new site included.
 
     Args:
         job: The player and the regime.
         problem: The problem of the site that joins, with one run.
-        counts: The counts of the N other sites, (N, K).
+        counts: The number of pulls of each arm at each of the N other sites, (N, K).
         sums: The sums of their rewards, (N, K).
     """
     arms, fitting = problem.arms[0], fitting_of(job, problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
     ties = torch.rand(len(arms), generator=problem.generators("order of ties")[0], dtype=torch.float64)
     regret = 0.0
-    for noise in problem.tape(10**5)[0, -LATE:]:  # no noise of a pull before
+    for noise in problem.tape(10**5)[0, -LATE:]:  # this noise belongs to no earlier pull
         data = Tally(counts, sums) if fitting.differ else Tally(counts.sum(0), sums.sum(0))
         fit = fitting.surrogate.fit(arms, data, problem.sigma)
-        last = len(fit.mean) // len(arms) - 1  # its row, or the only one
+        # the number of the new site, or 0 if the fit is for all sites together
+        last = len(fit.mean) // len(arms) - 1
         cells = fitting.how.epoch(fit, counts.sum(0), problem.sigma, ties, most=1, sites=last + 1, turn=last)
         arm = cells[0] % len(arms)
         counts[-1, arm] += 1
@@ -235,17 +260,18 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
 
 
 def measure_sites(job: Job) -> list[dict[str, Any]]:
-    """Return a row of the table for each run of the ``job``.
+    """Return a row of the table of the study "differ" for each run of the ``job``.
 
-    The columns are:
+    Its columns are:
 
     - "regret", the final regret of all sites together;
-    - "worst_site", the regret of the site with the most;
+    - "worst_site", the largest regret of a site;
     - "late_regret", the mean regret of a pull in the last tenth of the pulls;
-    - "own", the estimate ρ̂ of `Sites` after the last pull, for the player "differ" and NaN for others;
-    - "joining", the regret of the first `LATE` pulls of one more site, which joins when the others have played, or
-      plays alone if the player is "each alone". It is NaN outside the regimes `JOINED` and for other players than
-      "each alone", "as if alike" and "differ";
+    - "own", the fitted share ρ̂ of the variance that belongs to one site alone, after the last pull, for the player
+      "differ" and NaN for others;
+    - "joining", the regret of the first `LATE` = 20 pulls of one more site. It joins when the others have played, or
+      plays alone if the player is "each alone". The column is NaN outside the regimes `JOINED` and for other players
+      than "each alone", "as if alike" and "differ";
     - "seconds", processor seconds.
     """
     torch.set_num_threads(1)
@@ -253,13 +279,14 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
 
 
 def _measured(job: Job, run: int) -> dict[str, Any]:
-    """Return the row of one ``run`` of the ``job``, as `measure_sites` says."""
+    """Return the row of one ``run`` of the ``job`` with the columns of `measure_sites`."""
     regime, case = job.regime, CASES[job.regime]
     pulls = phase_one_length(regime.clients, regime.rounds) + regime.clients * regime.rounds
     problem = replace(regime, problem=case.problem).world((run,), job.seed).problem
     *problems, late = of_sites(problem, case, regime.clients + 1)
     groups = [problems]
-    if job.name == "each alone":  # each with noise and first arms of its own: those of the run r + 10⁶i
+    # each site alone has the noise and the first arms of another run, so that no two sites share them
+    if job.name == "each alone":
         *groups, [late] = [[replace(one, runs=(run + 10**6 * i,))] for i, one in enumerate([*problems, late])]
     begun = time.process_time()
     played = [together(job, group, math.ceil(pulls / len(groups))) for group in groups]
@@ -292,11 +319,12 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
 
 
 def cases() -> dict[Regime, Differing]:
-    """Return the cases of the study by regime.
+    """Return the cases of the study "differ" by regime.
 
-    Six cases have Hartmann6 with K = 50, N = 20, T = 100 and σ = 0.1, and vary τ or the shape. Three more change σ or T
-    at τ = 0.5. The other cases have five further regimes, each with τ = 0, 0.5 and 1. Each regime's problem is named
-    after its case, a name that is not in `fedgo.experiments.world.PROBLEMS`.
+    Six cases have Hartmann6 with K = 50 arms, N = 20 clients, T = 100 rounds and the noise σ = 0.1, and vary the size τ
+    or the shape of the differences. Three more change σ or T at τ = 0.5. The other cases have five further regimes,
+    each with τ = 0, 0.5 and 1. Each regime's problem is named after its case, a name that is not in
+    `fedgo.experiments.world.PROBLEMS`.
     """
     base, few = Regime("hartmann6"), Regime("hartmann6", 30, 0.3, 30, 12)
     listed = [(base, tau, "smooth") for tau in (0.5, 0.0, 0.25, 1.0)]
@@ -312,6 +340,6 @@ def cases() -> dict[Regime, Differing]:
 
 
 CASES = cases()
-JOINED = tuple(CASES)[:4]  # where a late site is measured
+JOINED = tuple(CASES)[:4]  # the cases in which a site that joins late is measured
 # Two groups of cases decide about the warp: in the first all arms are tried before the first fit, in the second not.
 WARP_TUNING = (JOINED, tuple(regime for regime in CASES if regime.arms == 500))

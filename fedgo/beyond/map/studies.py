@@ -1,4 +1,4 @@
-"""The studies beyond the paper, as lists: who plays what, on how many runs (``python -m fedgo.beyond NAME``)."""
+"""The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -51,7 +51,8 @@ BASE = (
 )
 
 
-# Few clients, families of other kinds, small versions: for the advice, and played by the main players alone.
+# Regimes with few clients, other families of problems or fewer arms. They support the advice, and only the main players
+# play them.
 WIDER = (
     Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
     Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
@@ -68,7 +69,7 @@ WIDER = (
 )
 
 
-# Budgets of about 100 and 400 pulls, for one client, twelve and twenty, played by the main players alone.
+# Regimes with about 100 or 400 pulls, for 1, 12 and 20 clients. Only the main players play them.
 SMALL_BUDGETS = (
     Regime("hartmann6", 500, rounds=5),
     Regime("diabetes", 400, rounds=5),
@@ -121,8 +122,8 @@ def map_runs(name: str, regime: Regime) -> int:
 
     A player in `DECIDE` has 50 runs on every regime that it plays. On regimes outside `BASE`, other players in `MAIN`
     have 10 and the rest none. On regimes of `BASE`, the players in `MAIN` and those that take their setting from one of
-    them have 30 if K ≤ 500, T ≤ 100 and the problem is not "two ridges". Players that are meant for few arms have 5 on
-    regimes with more than 50 arms. All others have 10.
+    them have 30 if there are at most 500 arms and 100 rounds and the problem is not "two ridges". Players that are
+    meant for few arms have 5 on regimes with more than 50 arms. All others have 10.
     """
     player = PLAYERS[name]
     if not player.plays_on(regime):
@@ -138,8 +139,9 @@ def map_runs(name: str, regime: Regime) -> int:
 
 
 def map_tuning(name: str) -> list[Regimes]:
-    """Return the groups of regimes on which the player ``name`` chooses its setting: one group, or none if it has only
-    one setting.
+    """Return the groups of regimes on which the player ``name`` chooses its setting.
+
+    There is one group, or none if the player has only one setting.
     """
     if len(PLAYERS[name].grid) == 1:
         return []
@@ -217,7 +219,7 @@ ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
 
 
 def _ablated(name: str) -> list[Regimes]:
-    """Return the groups of regimes on which the variant ``name`` chooses κ, one choice on each."""
+    """Return the groups of regimes on which the variant ``name`` chooses κ; it makes one choice on each group."""
     return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
 
 
@@ -234,8 +236,8 @@ ABLATION = Sweep(
 )
 
 
-# With the budgets of 100, 400 and 2,000 pulls, two families that the tuning saw and two that it did not, and studies:
-# one client, which makes one trial at a time.
+# Two families that the tuning used and two that it did not, each with budgets of 100, 400 and 2,000 pulls; and regimes
+# of studies, in which one client makes one trial at a time.
 FOUR = (("hartmann6", 500), ("cosine8", 500), ("levy10", 500), ("diabetes", 400))
 ALL_LIBRARIES = Regime("hartmann6", 500, rounds=20)
 STUDY_REGIMES = tuple(Regime(problem, 200, clients=1) for problem in ("hartmann6", "diabetes"))
@@ -281,7 +283,7 @@ DIFFER = Sweep(
     folder=DATA,
 )
 
-# --- What pages of the paper show of the advised setting, in tables that are kept with the paper's
+# --- What the paper's pages show of the recommended method, in tables that are stored with the paper's
 
 ADVISED_RUNS = Listing(
     "advised",
@@ -301,7 +303,15 @@ CURVES: Mapping[str, list[Regime]] = {
 
 
 def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Return the trace of one run of ``curve`` on ``regime`` and its processor seconds; ``hidden`` is not used."""
+    """Return the trace of one run of ``curve`` on ``regime`` and its processor seconds.
+
+    Args:
+        curve: "advised" for the recommended method; any other name means BoTorch's Gaussian process in epochs that
+            double.
+        regime: The problem with its number of arms, clients and rounds.
+        hidden: Not used.
+        seed: The seed of the run.
+    """
     problem, clients, rounds = regime.world(1, seed).problem, regime.clients, regime.rounds
     if curve == "advised":
         return timed(partial(ADVISED.play, problem, clients, rounds))
@@ -319,10 +329,11 @@ ADVISED_COSTS = Listing(
     folder=OF_THE_PAPER,
 )
 
-# --- What hiding every reward costs: each budget chooses how often each arm is pulled first, and what is fitted then
+# --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
+# model that is fitted then.
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-# Three budgets play the longest regime, each with what it chose on the first of `HIDDEN`.
+# the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN`
 LONGEST = Regime("hartmann6", 50, rounds=10_000)
 HIDDEN = (
     Regime("hartmann6", 50, rounds=1000),
@@ -333,7 +344,7 @@ HIDDEN_PLAYERS = {
     f"{way}, {epsilon:g}": Player(
         Play(partial(play_regime, way, epsilon)),
         grid(batch=(4, 16, 64), model=("less noise", "as seen", "warped")),
-        # a trusted server adds nearly as little noise as a secure sum
+        # the two ways add nearly the same noise, so that they share a setting
         setting_of=f"secure sum, {epsilon:g}" if way == "trusted server" else "",
     )
     for way in WAYS
@@ -342,8 +353,9 @@ HIDDEN_PLAYERS = {
 
 
 def hidden_runs(name: str, regime: Regime) -> int:
-    """Return how many runs the player ``name`` has on ``regime``: 50, or 20 if T is above 100. On the regime `LONGEST`
-    the players with ε = 0.5 or 4 have none.
+    """Return how many runs the player ``name`` has on ``regime``: 50, or 20 if there are more than 100 rounds.
+
+    On the regime `LONGEST` the players with ε = 0.5 or 4 have none.
     """
     if regime == LONGEST and name.endswith((", 0.5", ", 4")):
         return 0

@@ -1,4 +1,4 @@
-"""BoTorch's Gaussian process as a surrogate, and the same process in closed form with a warp."""
+"""The surrogate `GaussianProcess`: BoTorch's Gaussian process, or one in closed form on warped rewards."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ from fedgo.confidence import Tally
 
 
 def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
-    """Return BoTorch's SingleTaskGP, fitted to mean rewards with known variances.
+    """Return BoTorch's SingleTaskGP, fitted to mean rewards whose variances are known.
 
-    Its hyperparameters are at the mode of their posterior, and the means are standardised inside the model.
+    Its hyperparameters are at the mode of their posterior, and the mean rewards are standardised inside the model.
 
     Args:
-        points: The inputs, in the unit cube, (n, d_x).
+        points: The inputs in the unit cube, (n, d_x).
         means: The mean reward observed at each input, (n,).
-        variances: The variance of each of these means, (n,).
+        variances: The variance of each of these mean rewards, (n,).
 
     Raises:
         ImportError: BoTorch is missing.
@@ -33,14 +33,21 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
 
     columns = means.unsqueeze(-1), variances.unsqueeze(-1)
     model = SingleTaskGP(points, *columns, outcome_transform=Standardize(1))
-    with torch.random.fork_rng():  # a fit that fails is begun again elsewhere, at random
+    with torch.random.fork_rng():  # BoTorch begins a fit that fails again at a random point
         torch.manual_seed(0)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
     return model.eval()
 
 
 class FittedModel(NamedTuple):
-    """The posterior of a fitted BoTorch ``model`` on the ``arms`` (K, d_x), with ``mean`` and ``variance`` (K,)."""
+    """The posterior of K arms' mean rewards by a fitted BoTorch model.
+
+    Args:
+        model: The fitted model, with one output.
+        arms: The inputs of the arms, (K, d_x).
+        mean: The posterior mean of each arm, (K,).
+        variance: The posterior variance of each arm, (K,).
+    """
 
     model: Any
     arms: Tensor
@@ -49,7 +56,7 @@ class FittedModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, arms: Tensor) -> "FittedModel":
-        """Return the posterior of a fitted BoTorch ``model`` with one output at ``arms`` (K, d_x)."""
+        """Return the posterior of ``model``, a fitted BoTorch model with one output, at ``arms`` (K, d_x)."""
         with torch.no_grad():
             posterior = model.posterior(arms)
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
@@ -63,13 +70,20 @@ class FittedModel(NamedTuple):
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """A Gaussian process on the cube that holds the arms, refitted at each fit.
+    """A surrogate that fits a Gaussian process to the arms' mean rewards, with new hyperparameters at every fit.
 
-    Without ``warp`` it is BoTorch's SingleTaskGP (`single_task_gp`). With ``warp`` the rewards are first transformed by
-    the power under which they are likeliest a normal sample (`Warp`), and the process is computed in closed form
-    (`squared_exponential`), O(n³ + n²K) for a fit, without BoTorch. While all arms that were pulled have the same mean,
-    as 0/1 rewards may, the arms are independent. For another model of BoTorch, write a `Surrogate` whose ``fit``
-    returns `FittedModel.of` it.
+    The features of the arms are scaled to the unit cube. Without ``warp`` the process is BoTorch's SingleTaskGP. With
+    ``warp`` the mean rewards are first transformed by the power under which they are most likely a normal sample, and
+    the process is computed in closed form, without BoTorch, in O(n³ + n²K) operations for n pulled arms of K. While all
+    pulled arms have the same mean reward, as 0/1 rewards may, the warped process treats the arms as independent
+    (`IndependentArms`). To use another model of BoTorch, write a `Surrogate` whose ``fit`` returns `FittedModel.of` it.
+
+    Args:
+        warp: Whether the rewards are warped.
+
+    Raises:
+        TypeError: ``warp`` is not a bool.
+        ImportError: ``warp`` is False and BoTorch is missing.
     """
 
     warp: bool = False
@@ -81,14 +95,20 @@ class GaussianProcess:
                 import botorch  # noqa: F401
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior on the K arms given ``data``; see `Surrogate.fit` for the arguments.
+        """Return the posterior of the K arms' mean rewards given ``data``.
 
-        ``before`` is not used.
+        Args:
+            arms: The features of the arms, (K, d_x).
+            data: The number of pulls and the sum of rewards of each arm, (K,) each.
+            sigma: The standard deviation σ of the noise of one reward.
+            before: Not used.
 
         Raises:
-            ImportError: A library that the fit needs is missing: BoTorch, or SciPy with ``warp``.
-            ValueError: ``data`` or ``sigma`` is out of range (`observed`), or too few arms have a reward: at least two
-                are needed. Without ``warp``, mean rewards that are all equal are refused too.
+            ImportError: A library that the fit needs is missing: SciPy with ``warp``, BoTorch without it.
+            ValueError: Fewer than two arms have been pulled; a count is negative; a sum is not finite, or is not 0 for
+                an arm without pulls; or σ is not positive and finite. Without ``warp``, mean rewards that are all equal
+                are refused too.
+            TypeError: ``sigma`` is not a number.
         """
         if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)

@@ -1,13 +1,15 @@
-"""Surrogates: any model that makes of the counts n and sums S of the rewards of every arm a posterior on the arms.
+"""Surrogates: models that turn the counts n and sums S of the rewards of every arm into a posterior of the arms' means.
 
     S_x/n_x = f(x) + ε_x,   ε_x ~ N(0, σ²/n_x),   f(x_1), …, f(x_K) | data ~ N(mean, covariance)
 
-`GaussianProcess` is BoTorch's usual one, or the same on warped rewards. `IndependentArms` learns nothing from one
-arm about another. `Relinearised` is the paper's network fitted anew to all data and linearised there, the linearised
-Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
+`GaussianProcess` is BoTorch's usual Gaussian process, or the same process on warped rewards. `IndependentArms` learns
+nothing from one arm about another. `Relinearised` fits the paper's network anew to all data and linearises it there,
+which is the linearised Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
 https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021, https://arxiv.org/abs/2008.08400).
-`LinearisedOnce` is the paper's: the model of eqs. 4–6 around a ŵ₀ that stays. With finitely many public arms counts and
-sums are all that a fit needs, so whoever has them can fit, and nothing else is sent.
+`LinearisedOnce` is the paper's model: eqs. 4–6 around a ŵ₀ that stays the same.
+
+Because the arms are finitely many and public, a fit needs only counts and sums. Whoever has them can make the fit, and
+nothing else has to be sent.
 """
 
 from dataclasses import dataclass
@@ -19,13 +21,16 @@ from torch import Tensor
 from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
-_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and those between two updates of the weight decay
-_HUGE = 1e100  # of a reward whose square is to be finite
-_HIDDEN = 1e-6  # a variance so far below 0, against the largest, is rounding
+_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and steps between two updates of the weight decay
+_HUGE = 1e100  # mean rewards must be smaller than this, so that their squares are finite
+_HIDDEN = 1e-6  # a variance that is negative by up to this share of the largest variance is rounding
 
 
 class Fitted(Protocol):
-    """A posterior on the K arms of one run, with the ``mean`` and the ``variance`` of f, (K,) each."""
+    """A posterior of the mean rewards f of the K arms of one run.
+
+    The posterior ``mean`` and ``variance`` of each arm have the shape (K,).
+    """
 
     @property
     def mean(self) -> Tensor: ...
@@ -34,16 +39,16 @@ class Fitted(Protocol):
     def variance(self) -> Tensor: ...
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the C arms ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between the C arms numbered ``among`` (C,) int64, (C, C)."""
         ...
 
 
 @runtime_checkable
 class ByColumns(Protocol):
-    """A posterior that can give single columns of its covariance, for plans on many arms."""
+    """A posterior that can give single columns of its covariance, which plans on many arms need."""
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C)."""
         ...
 
 
@@ -51,13 +56,14 @@ class Surrogate(Protocol):
     """A model that can be fitted to counts and sums, with the same result whoever fits it."""
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior given ``data``.
+        """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
             arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each arm, (K,). Single rewards are arms with a count of one.
+            data: The number of pulls and the sum of rewards of each arm, (K,) each. Single rewards can be given as arms
+                with a count of one.
             sigma: The standard deviation σ of the noise of one reward.
-            before: The last fit, from which the new one may begin.
+            before: The last fit, from which the new fit may begin.
         """
         ...
 
@@ -65,18 +71,21 @@ class Surrogate(Protocol):
 def fitted(
     surrogate: Surrogate, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None
 ) -> Fitted:
-    """Return the posterior that ``surrogate`` fits to ``data``, once `checked` has found it valid.
+    """Fit ``surrogate`` to ``data`` and return the posterior if it is a valid one.
 
     Args:
         surrogate: The model to fit.
         arms: The features of the arms, (K, d_x).
         data: The counts and sums of each arm, (K,) each, or of each arm at each of N sites, (N, K) each.
         sigma: The standard deviation σ of the noise of one reward.
-        before: The last fit, from which the new one may begin.
+        before: The last fit, from which the new fit may begin.
+
+    Returns:
+        The posterior on the K arms, or on the N·K pairs of a site and an arm.
 
     Raises:
         ValueError: The last axis of ``data`` is not K long, or the posterior has a wrong shape, NaN, an infinite number
-            or a negative variance. Whatever ``surrogate.fit`` raises passes through.
+            or a negative variance. Any error that ``surrogate.fit`` raises passes through.
     """
     shape = tuple(data.counts.shape)
     require(
@@ -86,11 +95,12 @@ def fitted(
 
 
 def why_it_failed(error: Exception) -> str:
-    """Return the message of the ``error`` that a fit raised, or raise the error if other data could not avoid it.
+    """Return the message of the ``error`` that a fit raised, or raise the error again if other data could not avoid it.
 
     Raises:
-        ImportError: ``error`` is one.
-        MemoryError: ``error`` is one, or is the ``RuntimeError`` by which torch says that it cannot allocate memory.
+        ImportError: ``error`` is an ``ImportError``.
+        MemoryError: ``error`` is a ``MemoryError``, or a ``RuntimeError`` by which torch says that it cannot allocate
+            memory.
     """
     if isinstance(error, ImportError | MemoryError):
         raise error
@@ -100,11 +110,13 @@ def why_it_failed(error: Exception) -> str:
 
 
 def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
-    """Return ``fitted``, or refuse it if it cannot be a posterior on K = ``arms`` arms.
+    """Return the posterior ``fitted`` on K = ``arms`` arms if it is a valid one.
+
+    ``name`` is the name of its surrogate, which the errors mention.
 
     Raises:
-        ValueError: The mean or the variance by the surrogate ``name`` does not have the shape (K,) or is NaN or
-            infinite somewhere, or a variance is below 0 by more than 10⁻⁶ of the largest.
+        ValueError: The mean or the variance does not have the shape (K,), or is NaN or infinite for some arm, or a
+            variance is below 0 by more than 10⁻⁶ of the largest.
     """
     for what in ("mean", "variance"):
         values = getattr(fitted, what)
@@ -123,12 +135,12 @@ def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
 
 
 class Observed(NamedTuple):
-    """The data of the n arms that were pulled, as a fit needs them, (n,) each.
+    """The data of the n arms that have been pulled, in the form that a fit needs.
 
     Args:
-        at: The numbers of these arms, int64.
-        means: The mean reward S_x/n_x of each.
-        variances: The variance σ²/n_x of each mean reward, with n_x the number of pulls of the arm.
+        at: The numbers of these arms, (n,) int64.
+        means: The mean reward S_x/n_x of each of them, (n,), with the sum S_x of the rewards of its n_x pulls.
+        variances: The variance σ²/n_x of each mean reward, (n,), with σ² the variance of one reward's noise.
     """
 
     at: Tensor
@@ -137,23 +149,23 @@ class Observed(NamedTuple):
 
     @property
     def alike(self) -> bool:
-        """Whether there are at least two arms and all have the same mean, so that the means have no scale."""
+        """Whether there are two arms or more and all have the same mean reward, so that the means have no scale."""
         return len(self.at) > 1 and bool((self.means == self.means[0]).all())
 
 
 def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
-    """Return the mean rewards of the arms that were pulled, and the variances of these means.
+    """Return the mean rewards of the arms that have been pulled, and the variances of these mean rewards.
 
     Args:
         data: The counts and sums of each arm, (K,) each.
         sigma: The standard deviation σ of the noise of one reward.
-        least: The least number of pulled arms.
+        least: The smallest number of pulled arms that is accepted.
 
     Raises:
-        TypeError: ``sigma`` is no number.
-        ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm with no pulls; σ is
-            not positive and finite; a mean reward is beyond ±10¹⁰⁰; fewer than ``least`` arms were pulled; or ``least``
-            is 2 or more and all mean rewards are equal.
+        TypeError: ``sigma`` is not a number.
+        ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; σ is
+            not positive and finite; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; fewer than ``least`` arms have been
+            pulled; or ``least`` is 2 or more and all mean rewards are equal.
     """
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
     rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
@@ -171,24 +183,23 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     return seen
 
 
-# A Gaussian process
-
-
-# Arms that say nothing of each other
-
-
 class Independent(NamedTuple):
-    """A posterior under which the arms are independent, with ``mean`` and ``variance`` (K,)."""
+    """A posterior under which the K arms are independent.
+
+    Args:
+        mean: The posterior mean of each arm's mean reward, (K,).
+        variance: The posterior variance of each arm's mean reward, (K,).
+    """
 
     mean: Tensor
     variance: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the arms ``among`` (C,), a diagonal matrix (C, C)."""
+        """Return the posterior covariance between the arms ``among`` (C,) int64, a diagonal matrix (C, C)."""
         return self.variance[among].diag()
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C).
 
         It is 0 unless the two are the same arm.
         """
@@ -197,28 +208,35 @@ class Independent(NamedTuple):
 
 @dataclass(frozen=True)
 class IndependentArms:
-    """A surrogate under which the rewards of one arm say nothing about another arm.
+    """A surrogate under which the rewards of one arm tell nothing about another arm.
 
-    The posterior mean of an arm with n pulls is its mean reward, and its variance is σ²/n. An arm without pulls has the
-    average of the pulled arms' mean rewards as its mean, and the variance w²(r² + σ²), with w = ``wide`` and r the
-    range of these mean rewards. Under a joint plan this is UCB1 with the half-width κσ/√n.
+    The posterior mean of an arm with n pulls is its mean reward, and its variance is σ²/n, with σ² the variance of one
+    reward's noise. For an arm without pulls the mean is the average of the pulled arms' mean rewards. Its variance is
+    w²(r² + σ²), with w = ``wide`` and r the range of these mean rewards. In a joint plan with κ standard deviations of
+    optimism this is UCB1 with the half-width κσ/√n.
+
+    Args:
+        wide: The factor w by which the standard deviation of an arm without pulls exceeds √(r² + σ²).
     """
 
     wide: float = 100.0
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
-        """Return the posterior on the K arms given ``data``; see `Surrogate.fit` for the arguments.
+        """Return the posterior of the K arms' mean rewards given ``data``.
 
-        ``before`` is not used, and of ``arms`` only K.
+        Args:
+            arms: The features of the arms, (K, d_x), of which only the number K is used.
+            data: The number of pulls and the sum of rewards of each arm, (K,) each.
+            sigma: The standard deviation σ of the noise of one reward.
+            before: Not used.
 
         Raises:
-            ValueError: ``data`` or ``sigma`` is out of range, or no arm was pulled (`observed`).
+            ValueError: No arm has been pulled; a count is negative; a sum is not finite, or is not 0 for an arm without
+                pulls; or σ is not positive and finite.
+            TypeError: ``sigma`` is not a number.
         """
         seen = observed(data, sigma, least=1)
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)
         mean = (none + seen.means.mean()).index_put((seen.at,), seen.means)
         return Independent(mean, (none + prior).index_put((seen.at,), seen.variances))
-
-
-# A network, linearised

@@ -1,4 +1,4 @@
-"""Surrogates that are linear around a network: linearised once at ŵ₀, or fitted and linearised again at every call."""
+"""Surrogates that linearise a network: once at ŵ₀, or again at every fit at the newly fitted parameters."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,14 +12,21 @@ from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
 
-_SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)  # of the way to the mean of the linearised posterior
+# the step sizes that a Gauss–Newton step tries, as shares of the way to the mean of the linearised posterior
+_SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)
 
 
 class Linear(NamedTuple):
-    """The posterior of a linearised network: N(mean, FFᵀ + τ²I − CᵀC) on the arms.
+    """The posterior of the K arms' mean rewards by a linearised network, N(mean, FFᵀ + τ²I − CᵀC).
 
-    ``mean`` is (K,), ``features`` (K, r) is F, ``effect`` is τ², and ``half`` (n, K), with a row for each of the n arms
-    pulled, is C. The network was linearised at ``w`` (d_w,), with the weight decay ``decay`` of each parameter (d_w,).
+    Args:
+        mean: The posterior mean of each arm, (K,).
+        features: F, the gradients of the network at the arms, scaled by the prior standard deviations of the
+            parameters, (K, r).
+        half: C, (n, K), whose product CᵀC is what the n mean rewards explain of the prior covariance FFᵀ + τ²I.
+        effect: τ², the prior variance of each arm's own deviation from the network.
+        w: The parameters at which the network was linearised, (d_w,).
+        decay: The prior precision α of each parameter (its weight decay), (d_w,).
     """
 
     mean: Tensor
@@ -31,21 +38,21 @@ class Linear(NamedTuple):
 
     @classmethod
     def kept(cls, w: Tensor) -> "Linear":
-        """Return a fit of no arms that holds only ŵ = ``w`` (d_w,), from which the next fit begins."""
+        """Return a fit without arms that holds only the parameters ŵ = ``w`` (d_w,) at which the next fit begins."""
         none = w.new_zeros(0)
         return cls(none, w.new_zeros(0, 0), w.new_zeros(0, 0), 0.0, w, none)
 
     @property
     def variance(self) -> Tensor:
-        """The variance of each arm, (K,)."""
+        """The posterior variance of each arm's mean reward, (K,)."""
         return self.features.square().sum(-1) + self.effect - self.half.square().sum(0)
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the arms ``among`` (C,), (C, C)."""
+        """Return the posterior covariance between the arms ``among`` (C,) int64, (C, C)."""
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C)."""
         own = self.effect * (arm.unsqueeze(-1) == among)
         return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]
 
@@ -53,15 +60,17 @@ class Linear(NamedTuple):
 def linear(
     features: Tensor, prior: Tensor, seen: Observed, effect: float, w: Tensor, decay: Tensor
 ) -> Linear:
-    """Return the posterior on K arms for the prior N(``prior``, FFᵀ + τ²I), from one n × n factorisation.
+    """Return the posterior on K arms whose prior is N(``prior``, FFᵀ + τ²I), given the mean rewards of n arms.
+
+    It costs one Cholesky factorisation of an n × n matrix.
 
     Args:
-        features: F, (K, r).
+        features: F, the scaled gradients of the network at the arms, (K, r).
         prior: The prior mean of each arm, (K,).
-        seen: The n pulled arms, with their mean rewards and the variances of these means.
-        effect: τ².
-        w: The parameters at which the network was linearised, (d_w,).
-        decay: The weight decay of each parameter, (d_w,).
+        seen: The n pulled arms, with their mean rewards and the variances of these mean rewards.
+        effect: τ², the prior variance of each arm's own deviation from the network.
+        w: The parameters at which the network was linearised, (d_w,), which the result holds.
+        decay: The prior precision of each parameter, (d_w,), which the result holds.
     """
     cross = features[seen.at] @ features.mT  # (n, K)
     cross[torch.arange(len(seen.at)), seen.at] += effect
@@ -75,17 +84,18 @@ def linear(
 
 @dataclass(frozen=True)
 class LinearisedOnce:
-    """The paper's model as a surrogate: parameters w ~ N(ŵ₀, (σ²/λ)I) of a network f that is linear in w around ŵ₀.
+    """The paper's model as a surrogate: a network f(x; w) that is linearised at ŵ₀, with the prior w ~ N(ŵ₀, (σ²/λ)I).
 
-    Every fit uses the same linearisation.
+    Every fit uses the same linearisation. σ is the standard deviation of a reward's noise.
 
     Args:
         network: The network f(x; w), with d_w parameters.
-        w0: ŵ₀, (d_w,).
+        w0: The parameter ŵ₀ at which the network is linearised, (d_w,).
         lam: The regularisation weight λ > 0.
 
     Raises:
-        ValueError: ``w0`` has another shape, or λ is not positive.
+        ValueError: ``w0`` does not have the shape (d_w,), or λ is not positive and finite.
+        TypeError: λ is not a number.
     """
 
     network: Parametric
@@ -98,17 +108,25 @@ class LinearisedOnce:
 
     @classmethod
     def at(cls, start: Start, lam: float = 1.0) -> "tuple[LinearisedOnce, ...]":
-        """Return one surrogate for each run of ``start``, linearised around the ŵ₀ of that run, with λ = ``lam``."""
+        """Return one surrogate for each run of ``start``, linearised at the ŵ₀ that all clients of that run share.
+
+        ``lam`` is the regularisation weight λ > 0.
+        """
         return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
-        """Return the posterior on the K arms given ``data``.
+        """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
             arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each arm, (K,). All may be 0.
-            sigma: The standard deviation σ of the noise of a reward.
+            data: The number of pulls and the sum of rewards of each arm, (K,) each; all may be 0.
+            sigma: The standard deviation σ of the noise of one reward.
             before: Not used.
+
+        Raises:
+            ValueError: A count is negative; a sum is not finite, or is not 0 for an arm without pulls; or σ is not
+                positive and finite.
+            TypeError: ``sigma`` is not a number.
         """
         seen, scale = observed(data, sigma, least=0), sigma / self.lam**0.5
         features = self.network.gradients(self.w0, arms) * scale
@@ -118,20 +136,20 @@ class LinearisedOnce:
 
 @dataclass(frozen=True)
 class Relinearised:
-    """A network surrogate that is fitted to all data and linearised at its fitted parameters ŵ, again at each fit.
+    """A surrogate that fits a network to all data and linearises it at the fitted parameters ŵ, again at every fit.
 
-    The fit begins at the ŵ of the fit before and at ``starts`` random parameters, and keeps the result with the largest
+    The fit begins at the ŵ of the last fit and at ``starts`` random parameters, and keeps the result with the largest
     evidence. It standardises inputs and rewards. The prior of the parameters is w ~ N(0, diag(α)⁻¹) with one weight
-    decay α for each layer. With ``effect`` each arm has an independent deviation from the network, N(0, τ²), which
-    absorbs misfit. α and τ² are iterated towards a stationary point of the evidence of the linearised model.
+    decay α for each layer. With ``effect`` each arm also deviates from the network by an independent N(0, τ²), which
+    absorbs misfit. The fit iterates α and τ² towards a stationary point of the evidence of the linearised model.
 
     Args:
-        network: The network, for instance a `Network`.
+        network: The network f(x; w), for instance a `Network`.
         starts: The number of random starts, at least 1.
-        effect: Whether each arm has a deviation of its own.
+        effect: Whether each arm has a deviation of its own from the network.
 
     Raises:
-        TypeError: ``network`` has no ``gradients``.
+        TypeError: ``network`` has no ``gradients``, or ``starts`` is not a whole number.
         ValueError: ``starts`` is below 1.
     """
 
@@ -146,16 +164,18 @@ class Relinearised:
         count("starts", self.starts, "give the number of random starts, at least 1")
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
-        """Return the posterior on the K arms given ``data``.
+        """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
             arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each arm, (K,).
-            sigma: The standard deviation σ of the noise of a reward.
-            before: The last fit. If it is a `Linear`, the fit also begins at its ŵ.
+            data: The number of pulls and the sum of rewards of each arm, (K,) each.
+            sigma: The standard deviation σ of the noise of one reward.
+            before: The last fit. If it is a `Linear`, the fit also begins at its parameters ŵ.
 
         Raises:
-            ValueError: Fewer than two arms have been pulled, or all their mean rewards are equal.
+            ValueError: Fewer than two arms have been pulled; all their mean rewards are equal; a count is negative; a
+                sum is not finite, or is not 0 for an arm without pulls; or σ is not positive and finite.
+            TypeError: ``sigma`` is not a number.
         """
         seen = observed(data, sigma)
         spread = arms.std(0, correction=0)
@@ -177,8 +197,10 @@ class Relinearised:
         )
 
     def _starts(self, before: Fitted | None) -> Tensor:
-        """Return the B parameters (B, d_w) at which the fit begins: ŵ of the fit ``before``, and standard normals
-        scaled as usual.
+        """Return the parameters at which a fit begins, (B, d_w).
+
+        They are the ŵ of the fit ``before``, if it is a `Linear`, and ``starts`` draws of standard normals divided by
+        √d_x.
         """
         source = torch.Generator().manual_seed(0)
         w = torch.randn(self.starts, self.network.size, generator=source, dtype=torch.float64)
@@ -186,11 +208,16 @@ class Relinearised:
         return torch.cat([before.w.unsqueeze(0), w]) if isinstance(before, Linear) else w
 
     def _climb(self, x: Tensor, seen: Observed, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return ŵ (B, d_w), α (B, d_w), τ² (B,) and the log-evidence (B,) that are reached from the B starts ``w`` (B,
-        d_w).
+        """Return ŵ (B, d_w), α (B, d_w), τ² (B,) and the log-evidence (B,) that Gauss–Newton steps reach from B starts.
 
-        ``x`` (n, d_x) are the standardised inputs of the n arms in ``seen``. Each step is a Gauss–Newton step: the next
-        ŵ is the mean of the linearised posterior, or a point on the way to it.
+        Here ŵ are the parameters, α their prior precisions, and τ² is the variance of each arm's own deviation. Each
+        step goes to the mean of the linearised posterior, or to a point on the way to it, whichever has the least loss.
+        The log-evidence is that of the linearised model, up to a constant, at the beginning of the last step.
+
+        Args:
+            x: The standardised inputs of the n arms in ``seen``, (n, d_x).
+            seen: The n pulled arms, with their standardised mean rewards and the variances of these.
+            w: The B starts, (B, d_w).
         """
         layer = _layers(self.network).expand_as(w)
         decay, effect = torch.ones_like(w), w.new_full((len(w), 1), 0.01 if self.effect else 0.0)
@@ -199,7 +226,7 @@ class Relinearised:
             jacobian = self.network.gradients(w, x)
             target = seen.means - self.network.values(w, x) + (jacobian @ w.unsqueeze(-1)).squeeze(-1)
             root = jacobian / decay.sqrt().unsqueeze(-2)
-            covariance = root @ root.mT + torch.diag_embed(seen.variances + effect)  # of the means
+            covariance = root @ root.mT + torch.diag_embed(seen.variances + effect)  # of the mean rewards
             factor = torch.linalg.cholesky(covariance)
             half, white = (
                 torch.linalg.solve_triangular(factor, part, upper=False)
@@ -212,7 +239,7 @@ class Relinearised:
             loss = misfit.sum(-1) + (decay * trials.square()).sum(-1)
             w = trials[loss.argmin(0), torch.arange(len(w))]
             if step % _SETTLE == 0 and step < _STEPS:
-                # MacKay: α ← (Σ_j 1 − α(Σ⁻¹)_jj)/Σ_j w_j² in each layer; EM: τ² ← the mean of E e_x²
+                # MacKay's update α ← (Σ_j 1 − α(Σ⁻¹)_jj)/Σ_j w_j² in each layer; the EM update τ² ← the mean of E e_x²
                 parts = torch.stack([half.square().sum(-2), w.square()])
                 explained, length = torch.zeros_like(parts).scatter_add(-1, layer.expand_as(parts), parts)
                 decay = (explained / length.clamp(min=1e-12)).gather(-1, layer).clamp(1e-3, 1e3)
@@ -224,8 +251,9 @@ class Relinearised:
 
 
 def _layers(network: Parametric) -> Tensor:
-    """Return the number of the layer of each of the d_w parameters: W₁, c₁, W₂, c₂ of a `Network`, one layer for
-    others.
+    """Return the number of the layer of each of the d_w parameters, (d_w,) int64.
+
+    The layers of a `Network` are W₁, c₁, W₂ and c₂; any other network has a single layer.
     """
     numbers = torch.arange(network.size)
     if not isinstance(network, Network):

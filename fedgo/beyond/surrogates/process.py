@@ -2,18 +2,22 @@
 
     means_x = c + g(x) + ε_x,   g ~ GP(0, s²·exp(−½ Σ_j (x_j − x′_j)²/ℓ_j²)),   ε_x ~ N(0, σ²/n_x)
 
-with s the spread of the means and ln ℓ_j ~ N(√2 + ½ ln d_x, 3) (Hvarfner, Hellsten and Nardi, ICML 2024,
-https://arxiv.org/abs/2402.02229): the model and the priors of BoTorch's SingleTaskGP, at the same mode, with the
-gradient in closed form, a tenth of the time, and a posterior of which single columns can be had. The warp is the power
-of Yeo and Johnson (Biometrika 2000, https://doi.org/10.1093/biomet/87.4.954).
+Here means_x is the mean of the n_x rewards of arm x, c a constant, s the spread of these means, σ the standard
+deviation of one reward's noise, and ℓ_j the length scale of feature j. The prior is ln ℓ_j ~ N(√2 + ½ ln d_x, 3)
+(Hvarfner, Hellsten and Nardi, ICML 2024, https://arxiv.org/abs/2402.02229). The model, the prior and the mode are those
+of BoTorch's SingleTaskGP. The gradient is in closed form, a fit takes a tenth of the time, and single columns of the
+posterior covariance can be computed. The warp is the power of Yeo and Johnson (Biometrika 2000,
+https://doi.org/10.1093/biomet/87.4.954).
 
-Where each x is a cell, the pair of an arm and a site, the covariance of x at site i with x′ at site j is
+If the rewards of several sites differ, each x is a cell, the pair of a site and an arm. Then the covariance of x at
+site i with x′ at site j is
 
     k(x, x′)·[(1 − ρ) + ρ·1{i=j}] + v·1{i=j},   ρ = 1 − exp(−1/ℓ²),   ln ℓ ~ N(1, 1),   ln v ~ N(−3, 4),
 
-in units of s²: ρ is the share of the variance that is a site's own, as if the site were a categorical input with the
-length scale ℓ, and v is the variance of the level by which all rewards of a site are higher or lower. This kernel is
-among those of CGP-UCB (Krause and Ong, NeurIPS 2011). Parameters are ln ℓ_1, …, and with sites ln ℓ and ln v.
+in units of s². ρ is the share of the variance that belongs to one site alone, as if the site were a categorical input
+with the length scale ℓ. v is the variance of the level by which all rewards of a site are higher or lower. This kernel
+is among those of CGP-UCB (Krause and Ong, NeurIPS 2011). The parameters of the model are ln ℓ_1, …, and with sites ln ℓ
+and ln v after them.
 """
 
 import math
@@ -25,18 +29,24 @@ from torch import Tensor
 
 from fedgo._checks import extra
 
-# mean, without ½ ln d_x, and variance of the prior of ln ℓ_j; the least ℓ_j
+# the mean (without ½ ln d_x) and the variance of the prior of ln ℓ_j, and the smallest ℓ_j that a fit may have
 _PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025
-# mean and variance of the prior, start and bounds, of ln ℓ and of ln v
+# for ln ℓ and ln v of the sites: the mean and the variance of the prior, the start and the bounds of the search
 _SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
+# the powers among which the warp is chosen
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 
 
 class Prior(NamedTuple):
-    """The prior covariance of n points, in units of s², with the symbols of the module.
+    """The prior covariance of n points, which are arms or cells (pairs of a site and an arm), in units of s².
 
-    ``inputs`` (n, d_x) are the scaled points x/ℓ. If the points are cells, ``site`` (n,) is the number of the site of
-    each, ``own`` is ρ, and ``level`` is v. Otherwise, ``site`` is None.
+    s is the spread of the mean rewards.
+
+    Args:
+        inputs: The points, each feature divided by its length scale, (n, d_x).
+        site: The number of the site of each cell, (n,) int64; None if the points are arms.
+        own: ρ, the share of the variance that belongs to one site alone, (); 0 if the points are arms.
+        level: v, the variance of the level of a site, in units of s², (); 0 if the points are arms.
     """
 
     inputs: Tensor
@@ -46,7 +56,14 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "Prior":
-        """Return the prior of the ``points`` (n, d_x) with the ``parameters`` of the module's equations."""
+        """Return the prior covariance of n points for given parameters.
+
+        Args:
+            points: The arms, or the arm of each cell, in the unit cube, (n, d_x).
+            site: The number of the site of each cell, (n,) int64; None if the points are arms.
+            parameters: The logarithms of the length scales ℓ_j, (d_x,). With sites, ln ℓ of the sites and ln v of their
+                levels follow, (d_x + 2,).
+        """
         features, none = points.shape[1], parameters.new_zeros(())
         inputs = points / parameters[:features].exp()
         if site is None:
@@ -55,17 +72,19 @@ class Prior(NamedTuple):
         return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
 
     def at(self, places: Tensor) -> "Prior":
-        """Return the prior of the points with the numbers ``places`` (m,)."""
+        """Return the prior covariance of the m points with the numbers ``places`` (m,) int64."""
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
     def same(self, other: "Prior") -> Tensor:
-        """Return whether a point of this prior (n) and one of the ``other`` (m) are of one site, (n, m) bool."""
+        """Return whether each of this prior's n points has the site of each of the m points of
+        ``other``, (n, m) bool.
+        """
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
     def covariance(self, other: "Prior") -> Tensor:
-        """Return the covariance of each point of this prior (n) with each of the ``other`` (m), (n, m)."""
+        """Return the covariance of each of this prior's n points with each of the m points of ``other``, (n, m)."""
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
             return covariance
@@ -73,17 +92,19 @@ class Prior(NamedTuple):
 
 
 class ProcessFit(NamedTuple):
-    """The posterior of the rewards' means on K arms, or on K cells (pairs of an arm and a site), given n mean rewards.
+    """The posterior of the mean rewards of K arms, or of K cells (pairs of a site and an arm), given n observed mean
+    rewards.
 
     Args:
         mean: The posterior means, (K,), in the units of the rewards.
         variance: The posterior variances, (K,), in the units of the rewards squared.
         prior: The prior covariance of the K arms or cells, in units of s².
-        half: L⁻¹C, (n, K), with C (n, K) the prior covariance of those with a reward and all K, in units of s², and
-            L (n, n) the Cholesky factor of the covariance of the n mean rewards, noise included, in the same units.
+        half: L⁻¹C, (n, K). C (n, K) is the prior covariance of the n observed points with all K, in units of s². L
+            (n, n) is the Cholesky factor of the covariance of the n mean rewards, noise included, in the same units.
             The posterior covariance is s² times the prior covariance less ``half``ᵀ``half``.
-        scale: The spread s of the means.
-        parameters: The parameters at their mode: ln ℓ_1, …, (d_x,); with sites, ln ℓ and ln v follow, (d_x + 2,).
+        scale: The spread s by which the mean rewards were standardised, in the units of the rewards.
+        parameters: The parameters at the mode of their posterior: ln ℓ_1, … of the features, (d_x,). With sites, ln ℓ
+            of the sites and ln v of their levels follow, (d_x + 2,).
     """
 
     mean: Tensor
@@ -102,18 +123,24 @@ class ProcessFit(NamedTuple):
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C).
+
+        The unit is that of the rewards squared.
+        """
         return self.columns(among, among)
 
 
 def in_cube(arms: Tensor) -> Tensor:
-    """Return the ``arms`` (K, d_x) scaled to the unit cube; a feature that is the same for all arms becomes 0."""
+    """Return the ``arms`` (K, d_x) with each feature scaled to [0, 1].
+
+    A feature that is the same for all arms becomes 0.
+    """
     low, high = arms.amin(0), arms.amax(0)
     return (arms - low) / torch.where(high > low, high - low, 1.0)
 
 
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
-    """Return the kernel exp(−½‖x − x′‖²), (n, m), of each x in ``inputs`` (n, d_x) and x′ in ``others`` (m, d_x)."""
+    """Return exp(−½‖x − x′‖²) for each x in ``inputs`` (n, d_x) and each x′ in ``others`` (m, d_x), (n, m)."""
     square = inputs.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * inputs @ others.mT
     return square.clamp(min=0).div(-2).exp()
 
@@ -122,16 +149,18 @@ def squared_exponential(
     arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor, site: Tensor | None = None,
     units: tuple[Tensor, Tensor] | None = None,
 ) -> ProcessFit:  # fmt: skip
-    """Return the posterior of the module's Gaussian process, with its parameters at the mode of their posterior.
+    """Return the posterior of a Gaussian process with the squared exponential kernel, whose parameters are fitted.
+
+    The parameters, which are length scales and, with sites, those of the sites, are at the mode of their posterior.
 
     Args:
-        arms: The K arms in the unit cube, or the arm of each of K cells, (K, d_x).
-        seen: The numbers of the arms or cells that were pulled, (n,) int64.
+        arms: The K arms in the unit cube, or the arm of each of K cells (pairs of a site and an arm), (K, d_x).
+        seen: The numbers of the n arms or cells that were pulled, (n,) int64.
         means: The mean reward of each of these n, (n,).
         variances: The variance σ²/n_x of each of these mean rewards, (n,).
-        site: If the K points are cells, the number of the site of each, (K,) int64; else None.
-        units: The centre c₀ and the spread s by which the means are standardised as (means − c₀)/s, () each. If it is
-            None, they are the mean and the standard deviation of ``means``.
+        site: The number of the site of each cell, (K,) int64; None if the points are arms.
+        units: The centre c₀ and the spread s by which the means are standardised as (means − c₀)/s, () each. None means
+            the mean and the standard deviation of ``means``.
 
     Returns:
         The posterior on all K arms or cells, in the units of ``means``.
@@ -157,16 +186,16 @@ def squared_exponential(
 
 
 def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) -> Tensor:
-    """Return the parameters for which density of ``values`` times prior is largest, by L-BFGS-B from the prior's mode.
+    """Return the parameters at the mode of their posterior, (d_x,), or (d_x + 2,) with sites, found by L-BFGS-B.
 
-    The arguments are those of `evidence`.
+    The search begins at the mode of the prior density. The arguments are those of `evidence` without its parameters.
     """
     with extra("study"):
         from scipy.optimize import minimize
 
     features = points.shape[1]
     middle = _PRIOR_MEAN + math.log(features) / 2
-    # the density is that of ℓ_j, whose mode is below the mean of ln ℓ_j by the variance
+    # the prior is a density of ℓ_j; the logarithm of its mode is the mean of ln ℓ_j less the variance
     begin = max(middle - _PRIOR_VARIANCE, math.log(_SHORTEST))
     each = [(middle, _PRIOR_VARIANCE, begin, (math.log(_SHORTEST), 12.0))] * features
     if site is not None:
@@ -175,6 +204,7 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
     centres, spreads = points.new_tensor(means), points.new_tensor(variances)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return −ln of the posterior density of the ``parameters``, up to a constant, and its gradient."""
         at = torch.from_numpy(parameters)
         value, gradient = evidence(points, values, noise, site, at)
         away = (at - centres) / spreads
@@ -188,17 +218,18 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
 def evidence(
     points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None, parameters: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return −ln density of the ``values`` at the best c, up to a constant, and its gradient.
+    """Return −ln of the density of the ``values`` at the most likely constant c, up to a constant, and its gradient.
 
     Args:
-        points: The arms, or the arms of the cells, that were pulled, in the unit cube, (n, d_x).
-        values: Their mean rewards in units of s around c₀, (n,).
+        points: The n pulled arms, or the arms of the n pulled cells, in the unit cube, (n, d_x).
+        values: Their standardised mean rewards (means − c₀)/s, (n,), with the centre c₀ and the spread s.
         noise: The variances of the ``values``, (n,).
-        site: If they are cells, the number of the site of each, (n,).
-        parameters: ln ℓ_j of each feature, and with sites ln ℓ and ln v, (d_x,) or (d_x + 2,).
+        site: The number of the site of each pulled cell, (n,) int64; None if the points are arms.
+        parameters: The logarithms of the length scales ℓ_j, (d_x,). With sites, ln ℓ of the sites and ln v of their
+            levels follow, (d_x + 2,).
 
     Returns:
-        The value, (), and its derivatives by the ``parameters``.
+        The value, (), and its derivatives by the ``parameters``, in their shape.
     """
     prior = Prior.of(points, site, parameters)
     covariance = prior.covariance(prior)
@@ -207,7 +238,7 @@ def evidence(
     ones = inverse.sum(-1)
     residual = values - (ones @ values) / ones.sum()
     weights = inverse @ residual
-    # each derivative is Σ_ab W_ab ∂C_ab with W = ½(A⁻¹ − αα′); by ln ℓ_j, ∂C_ab = k_ab (x_aj − x_bj)²/ℓ_j²
+    # each derivative is Σ_ab W_ab ∂C_ab with W = ½(A⁻¹ − αα′); for ln ℓ_j, ∂C_ab = k_ab (x_aj − x_bj)²/ℓ_j²
     slope, inputs, by_site = inverse - weights.outer(weights), prior.inputs, points.new_zeros(0)
     if site is not None:
         same = prior.same(prior)
@@ -222,11 +253,16 @@ def evidence(
 
 
 class Warp(NamedTuple):
-    """The warp of rewards by the power of Yeo and Johnson, which makes skewed rewards y more like a normal sample.
+    """A transformation of rewards y, the power of Yeo and Johnson, that makes skewed rewards more like a normal sample.
 
     With z = (y − ``centre``)/``spread`` and p = ``power``, the warp of y is ((1 + z)^p − 1)/p if z ≥ 0, and
     −((1 − z)^(2 − p) − 1)/(2 − p) if z < 0. With p = 1 it is z. With p < 1 it brings large rewards nearer to the
     centre. Where an exponent is 0, the logarithms ln(1 + z) and −ln(1 − z) take the place of the powers.
+
+    Args:
+        centre: The reward whose warp is 0.
+        spread: The unit in which z measures rewards.
+        power: The power p.
     """
 
     centre: float
@@ -235,14 +271,16 @@ class Warp(NamedTuple):
 
     @classmethod
     def likeliest(cls, means: Tensor, variances: Tensor) -> "Warp":
-        """Return the warp whose power p makes the warped ``means`` most likely as a normal sample, shrunk towards 1.
+        """Return the warp whose power p makes the warped ``means`` most likely as a normal sample, shrunk towards
+        p = 1.
 
-        Among 49 values from −2 to 4, p̂ has the largest density of the ``means`` times the prior p ~ N(1, 1). The warp
-        has p = 1 + (p̂ − 1)(1 − r), with r the mean of ``variances`` over the variance of ``means``, at most 1.
+        Among 49 values from −2 to 4, p̂ is the one with the largest density of the ``means`` times the prior p ~
+        N(1, 1). The warp has p = 1 + (p̂ − 1)(1 − r), where r is the mean of ``variances`` over the variance of
+        ``means``, at most 1.
 
         Args:
             means: The mean rewards of n arms, (n,), not all the same.
-            variances: The variance of the noise in each of these means, (n,).
+            variances: The variance of the noise in each of these mean rewards, (n,).
 
         Returns:
             The warp with power p, and with the mean and the standard deviation of ``means`` as ``centre`` and
@@ -258,7 +296,7 @@ class Warp(NamedTuple):
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Return the warp of each of the ``rewards``, in their shape; it has no unit."""
+        """Return the warp of each of the ``rewards``, in their shape; the result has no unit."""
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power))
 
     def slope(self, rewards: Tensor) -> Tensor:
@@ -275,18 +313,22 @@ class Warp(NamedTuple):
 
 
 def _power(z: Tensor, power: Tensor) -> Tensor:
-    """Return the power of Yeo and Johnson (`Warp`) of ``z``: ln(1 + z) if p = 0, and −ln(1 − z) if p = 2."""
+    """Return the transformation of Yeo and Johnson of ``z`` with the power p = ``power``, in the shape to which both
+    broadcast.
+
+    It is that of `Warp` in units in which the centre is 0 and the spread 1.
+    """
     power = torch.where(z >= 0, power, 2 - power)
     size, flat = z.abs().log1p(), power.abs() < 1e-9
     return z.sign() * torch.where(flat, size, torch.expm1(power * size) / torch.where(flat, 1.0, power))
 
 
 class InUnits(NamedTuple):
-    """A posterior on K arms in the units of the rewards, made of a posterior for warped rewards.
+    """The posterior of K arms' mean rewards in the units of the rewards, made from a posterior for warped rewards.
 
-    It replaces the warp by its tangent at the leader, the pulled arm with the largest posterior mean: a value m of the
-    ``fit`` becomes ``reward`` + (m − ``w``)/``slope``, and its standard deviation is divided by ``slope``. Therefore
-    the noise at a mean reward equal to the leader's is the noise that its rewards have.
+    It replaces the warp by its tangent at the leader, the pulled arm with the largest posterior mean. A value m of the
+    ``fit`` becomes ``reward`` + (m − ``w``)/``slope``, and its standard deviation is divided by ``slope``. At the
+    leader's mean reward the noise is therefore that of the rewards themselves.
 
     Args:
         fit: The posterior of the warped rewards.
@@ -303,7 +345,8 @@ class InUnits(NamedTuple):
     slope: float
 
     def interval(self, kappa: Tensor) -> Tensor:
-        """Return an estimate and an interval for each arm's mean reward, by the inverse of the warp, not its tangent.
+        """Return an estimate and an interval for each arm's mean reward, by the inverse of the warp and not by its
+        tangent.
 
         Args:
             kappa: The half-width κ of the interval in standard deviations of the ``fit``, (K,) or a scalar ().
@@ -317,7 +360,7 @@ class InUnits(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """The posterior mean of each arm's reward, (K,), in the units of the rewards."""
+        """The posterior mean of each arm's mean reward, (K,), in the units of the rewards."""
         return self.reward + (self.fit.mean - self.w) / self.slope
 
     @property
@@ -326,7 +369,10 @@ class InUnits(NamedTuple):
         return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C).
+
+        The unit is that of the rewards squared.
+        """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""A Gaussian process on cells, the pairs of a site and an arm, for sites whose reward functions differ.
+"""A Gaussian process on cells, the pairs of a site and an arm, for sites whose mean rewards differ.
 
-The model is the one with sites of `fedgo.beyond.surrogates.process`, with c₀ and s the mean and the standard deviation
-of the arms' mean rewards over all sites together. Cells are numbered site by site: cell i·K + x is arm x at site i.
+The model is the one with sites of `fedgo.beyond.surrogates.process`. Its centre c₀ and spread s are the mean and the
+standard deviation of the arms' mean rewards over all sites together. Cells are numbered site by site: cell i·K + x is
+arm x at site i.
 """
 
 from dataclasses import dataclass
@@ -16,23 +17,28 @@ from fedgo.confidence import Tally
 
 @dataclass(frozen=True)
 class Sites:
-    """The surrogate for sites whose reward functions differ."""
+    """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm."""
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> ProcessFit:
-        """Fit the model to what each site has pulled, its parameters at the mode of their posterior.
+        """Return the posterior of the mean reward of each arm at each site, given what each site has pulled.
+
+        The parameters of the Gaussian process are at the mode of their posterior.
 
         Args:
             arms: The features of the arms, (K, d_x); they are scaled to the unit cube.
-            data: Counts and sums of the rewards of each site, (N, K) each; a site may have none.
-            sigma: σ, the standard deviation of the noise of one reward.
-            before: The last fit, which is not used.
+            data: Counts and sums of the rewards of each arm at each of N sites, (N, K) each; a site may have none.
+            sigma: The standard deviation σ of the noise of one reward.
+            before: Not used.
 
         Returns:
-            The posterior of the N·K cells.
+            The posterior of the N·K cells, of which number i·K + x is arm x at site i.
 
         Raises:
-            ValueError: Fewer than two arms have a reward, or all of them have one mean reward, which has no scale; or
-                counts, sums or σ are out of range.
+            ValueError: Fewer than two arms have been pulled at any site; the mean rewards of the arms over all sites
+                are all equal; a count is negative; a sum is not finite, or is not 0 for a cell without pulls; or σ is
+                not positive and finite.
+            TypeError: ``sigma`` is not a number.
+            ImportError: SciPy is missing.
         """
         cells = Tally(data.counts.flatten(), data.sums.flatten())
         pulled = observed(cells, sigma, least=1)
@@ -43,18 +49,18 @@ class Sites:
 
 
 def cochran(data: Tally, sigma: float) -> Tensor:
-    """Test whether the sites have one reward function, by Cochran's Q over the arms that two sites pulled at least.
+    """Return the p-value of the hypothesis that all N sites have the same mean rewards, by Cochran's Q.
 
-    Q = Σ_x Σ_i n_ix (m_ix − m_x)²/σ², with m_ix the mean of the n_ix rewards of arm x at site i, and m_x the mean of
-    all its rewards. If sites are alike, and pulls were not chosen by rewards, Q has a χ² distribution (Cochran,
-    Biometrics 1954, https://doi.org/10.2307/3001666).
+    Q = Σ_x Σ_i n_ix (m_ix − m_x)²/σ² over the arms x that at least two sites i pulled, with m_ix the mean of the n_ix
+    rewards of arm x at site i, and m_x the mean of all its rewards. If the sites are alike, and pulls were not chosen
+    by rewards, Q has a χ² distribution (Cochran, Biometrics 1954, https://doi.org/10.2307/3001666).
 
     Args:
-        data: Counts and sums of each site, (…, N, K) each.
-        sigma: σ, the standard deviation of the noise of one reward; if it is too small, sites seem to differ.
+        data: Counts and sums of each arm at each site, (…, N, K) each.
+        sigma: The standard deviation σ of the noise of one reward. If it is too small, the sites seem to differ.
 
     Returns:
-        p, the probability of a Q as large as this if the sites are alike, (…); 1 if no arm was pulled at two sites.
+        The probability of a Q as large as this if the sites are alike, (…); 1 if no arm was pulled at two sites.
     """
     counts, sums = data
     pulled = (counts > 0) & ((counts > 0).sum(-2, keepdim=True) >= 2)
