@@ -15,20 +15,24 @@ from torch import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MOST = 2**53  # counts beyond this are no longer exact in float64, and their products leave int64
+MOST = 2**53  # float64 does not hold every larger whole number, and products of larger numbers exceed int64
 
 
 def require(condition: bool, name: str, received: Any, remedy: str) -> None:
-    """Raise a ``ValueError`` unless ``condition`` is true; its text is "``name`` is ``received``: ``remedy``"."""
+    """Raise a ``ValueError`` with the text "``name`` is ``received``: ``remedy``" unless ``condition`` is true.
+
+    ``name`` is what the checked value is called, ``received`` the value, and ``remedy`` says what to give instead.
+    """
     if not condition:
         raise ValueError(f"{name} is {received!r}: {remedy}")
 
 
 def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None:
-    """Raise a ``TypeError`` unless ``condition`` is true; its text is "``name`` is ``received`` (its type):
-    ``remedy``".
+    """Raise a ``TypeError`` with the text "``name`` is ``received`` (its type): ``remedy``" unless ``condition`` is
+    true.
 
-    At most 60 characters of ``received`` are shown.
+    ``name`` is what the checked value is called, and ``remedy`` says what to give instead. At most 60 characters of the
+    value ``received`` are shown.
     """
     if not condition:
         raise TypeError(f"{name} is {received!r:.60} ({type(received).__name__}): {remedy}")
@@ -89,6 +93,8 @@ def number(
 def tensor(name: str, received: Any) -> Tensor:
     """Return ``received`` unchanged, after a check that it is a dense float64 tensor on the CPU.
 
+    ``name`` is what the tensor is called in an error.
+
     Raises:
         TypeError: ``received`` is not a tensor.
         ValueError: The tensor has another dtype, is on another device, or is sparse.
@@ -115,7 +121,10 @@ def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> N
 
 
 def require_finite(name: str, values: Tensor) -> None:
-    """Raise a ``ValueError`` if an entry of the tensor ``values`` is NaN or infinite; it names the first one."""
+    """Raise a ``ValueError`` if an entry of the tensor ``values`` is NaN or infinite; it names the first one.
+
+    ``name`` is what the tensor is called in the error.
+    """
     require_each(torch.isfinite(values), name, values, "give finite numbers")
 
 
@@ -139,7 +148,7 @@ def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def inner(*args: P.args, **kwargs: P.kwargs) -> R:
-        # usually the default is the CPU already; the context would cost time at every operation
+        # Usually the default device is the CPU already. The context costs time at every operation.
         if torch.get_default_device().type == "cpu":
             return function(*args, **kwargs)
         with torch.device("cpu"):

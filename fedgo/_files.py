@@ -23,11 +23,12 @@ from torch import Tensor
 
 from fedgo._checks import require
 
-_UNREADABLE = (  # what zipfile, zlib, pickle, NumPy, torch and json raise for damaged or foreign files
+# The errors that zipfile, zlib, pickle, NumPy, torch and json raise for damaged or foreign files.
+_UNREADABLE = (
     *(EOFError, MemoryError, IndexError, OverflowError, UnpicklingError, zipfile.BadZipFile, zlib.error),
     *(ValueError, TypeError, KeyError, AttributeError, RuntimeError),
 )
-_STALE = 3600  # seconds after which no process is still writing its temporary file
+_STALE = 3600  # a temporary file older than these seconds belongs to a process that was killed
 
 
 @contextmanager
@@ -53,7 +54,8 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
     target = resolved(path, what)
     try:
         require(target.is_file() or not target.exists(), f"{what} file", str(path), "give the path of a file")
-        temporary = f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"  # as this function names them below
+        # the pattern of the names that this function gives to temporary files below
+        temporary = f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"
         for left in target.parent.glob(temporary):
             with suppress(FileNotFoundError):  # another process may remove it at the same time
                 if time.time() - left.stat().st_mtime > _STALE:
@@ -92,7 +94,7 @@ def resolved(path: str | Path, what: str) -> Path:
     """
     try:
         return Path(path).resolve()
-    except (OSError, RuntimeError) as error:  # RuntimeError before Python 3.13
+    except (OSError, RuntimeError) as error:  # before Python 3.13 it is a RuntimeError
         remedy = "its links lead in a circle; give the path of a file"
         raise ValueError(f"{what} file is {str(path)!r}: {remedy}") from error
 
@@ -162,7 +164,8 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
     try:
         yield
     except _UNREADABLE as error:
-        # NumPy and torch advise to allow pickles for what they cannot read, which would run the code in the file
+        # For a file that they cannot read, NumPy and torch advise to allow pickles, which would run the code in the
+        # file. Therefore the error does not repeat their text.
         unread = isinstance(error, UnpicklingError) or "pickle" in str(error)
         reason = "it holds pickled objects, as no file of fedgo does" if unread else str(error)
         raise ValueError(f"{what} file is {str(path)!r}: {reason}; give {give}") from error

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fedgo._checks import on_cpu
 
-_BLOCK = 16  # torch fills normals in blocks of 16; a whole number of blocks makes a short tape a prefix of a long one
+# torch draws normal numbers in blocks of 16. With whole blocks a short tape is the beginning of a long one.
+_BLOCK = 16
 
 
 @on_cpu

@@ -16,8 +16,10 @@ from torch import Tensor
 
 from fedgo._checks import require
 
-_LARGEST_PRIOR = 1e13  # of ‖g‖²/λ: beyond it float64 holds no digit of the variance of an arm that was pulled
-_ROUNDED = 1e-6  # a variance this far below 0 is rounding; an arm pulled n times has one of about 1/n
+# The largest prior variance ‖g‖²/λ. Above it float64 holds no digit of the variance of an arm that was pulled.
+_LARGEST_PRIOR = 1e13
+# A variance at most this far below 0 is due to rounding. An arm that was pulled n times has a variance of about 1/n.
+_ROUNDED = 1e-6
 
 
 class Tally(NamedTuple):
@@ -33,12 +35,15 @@ class Tally(NamedTuple):
     sums: Tensor
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
-        """Return the tally of both sets of pulls together."""
+        """Return the tally of the pulls of both tallies together: the counts and the sums are added, entry by entry."""
         return Tally(self.counts + other.counts, self.sums + other.sums)
 
     @classmethod
     def blank(cls, *shape: int) -> "Tally":
-        """Return a tally without pulls: zeros of the given ``shape``, whose last number is the number K of arms."""
+        """Return a tally without pulls.
+
+        Its counts and sums are zeros of the given ``shape``, whose last number is the number K of arms.
+        """
         return cls(*(torch.zeros(shape, dtype=torch.float64) for _ in range(2)))
 
     def summed(self) -> "Tally":
@@ -56,7 +61,10 @@ class Tally(NamedTuple):
         return Tally(self.counts[index], self.sums[index])
 
     def for_all(self) -> "Tally":
-        """Return this tally (S, K) of S runs and K arms with an axis for the learners, (S, 1, K), who all know it."""
+        """Return this tally (S, K), of S runs and K arms, with a new axis of length 1 for the learners, (S, 1, K).
+
+        It stands for data that all learners of a run know.
+        """
         return Tally(self.counts.unsqueeze(1), self.sums.unsqueeze(1))
 
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
@@ -133,13 +141,17 @@ class Posterior(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each arm x with gradient g_x, (..., K)."""
+        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each of K arms x, (..., K).
+
+        g_x is the gradient of the arm, and Σ the matrix of the learner's data.
+        """
         return self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def gain(self, arm: Tensor) -> Tensor:
         """Return by how much one pull of ``arm`` (...) int64 would raise ln det Σ, (...).
 
-        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x.
+        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x, where Σ is
+        the matrix of the learner's data.
         """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
@@ -269,8 +281,9 @@ class Ball(NamedTuple):
     beta: Tensor | float
 
     def distance(self, w: Tensor) -> Tensor:
-        """Return the squared distance ‖w − ŵ‖²_Σ = (w − ŵ)ᵀΣ(w − ŵ) of the points ``w`` (..., d_w) from the centre ŵ,
-        (...).
+        """Return the squared distance ‖w − ŵ‖²_Σ = (w − ŵ)ᵀΣ(w − ŵ) of points from the centre ŵ of the ball, (...).
+
+        ``w`` (..., d_w) has the points, and Σ is the matrix ``sigma`` of the ball.
         """
         away = (w - self.centre).unsqueeze(-1)
         return (away.mT @ self.sigma @ away).squeeze(-1).squeeze(-1)
@@ -278,7 +291,8 @@ class Ball(NamedTuple):
     def contains(self, w: Tensor) -> Tensor:
         """Return whether each of the points ``w`` (..., d_w) lies in the ball, (...) bool.
 
-        A point whose squared distance exceeds β by a relative 1e-9 or less counts as inside, because of rounding.
+        It does if its squared distance from the centre is at most β(1 + 1e-9), with the squared radius β of the ball;
+        the small share allows for rounding.
         """
         return self.distance(w) <= torch.as_tensor(self.beta, dtype=torch.float64) * (1 + 1e-9)
 

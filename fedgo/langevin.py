@@ -18,7 +18,8 @@ from fedgo._checks import count, number, require, require_kind
 from fedgo.network import Parametric
 from fedgo.star import Ask, Message
 
-# Rounds of Langevin noise that are drawn at once, in single precision (five times as fast); w stays double.
+# The number of rounds whose Langevin noise is drawn at once. The noise is drawn in single precision, which is five
+# times as fast; the parameter w is kept in double precision.
 _ROUNDS_AT_ONCE = 64
 
 
@@ -53,7 +54,10 @@ class Langevin:
         number("cold", self.cold, f"give an inverse temperature of at least hot = {hot}", least=hot)
 
     def inverse_temperatures(self) -> list[float]:
-        """Return the inverse temperature τ₂ of each of the n rounds, a list of n numbers that grow geometrically."""
+        """Return the inverse temperature τ₂ of each of the n rounds, as a list of n numbers.
+
+        They grow geometrically from ``hot`` to ``cold``.
+        """
         ratio = self.cold / self.hot
         return [self.hot * ratio ** (k / max(self.rounds - 1, 1)) for k in range(self.rounds)]
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedgo._checks import require
 
-_LARGEST = 10**6  # dimension, so that the scalars of a million clients' matrices fit into int64
+_LARGEST = 10**6  # the largest dimension d; the scalars of a million clients' matrices then fit into int64
 Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
 
 

@@ -76,7 +76,10 @@ class Network:
         return self.hidden * (self.d_x + 2) + 1
 
     def split(self, w: Tensor) -> Layers:
-        """Return the layers W₁, c₁, W₂ and c₂ of the flat parameters ``w`` (..., d_w), as views.
+        """Return the layers of the flat parameters ``w`` (..., d_w), as views, so that no memory is copied.
+
+        For H hidden units they are the weights W₁ (..., H, d_x) and the biases c₁ (..., H) of the hidden units, and the
+        weights W₂ (..., H) and the bias c₂ (...) of the output.
 
         Raises:
             ValueError: The last axis of ``w`` does not have the length d_w.
@@ -135,7 +138,7 @@ class Network:
         error = ((unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1) - y) * mask
         twice = 2 * error.unsqueeze(-1)
         back = twice * layers.w2.unsqueeze(-2) * unit * (1 - unit)
-        first = torch.einsum("...mh,...md->...hd", back, x)  # six times as fast as matmul where m = 1
+        first = torch.einsum("...mh,...md->...hd", back, x)  # this is six times as fast as matmul if m = 1
         gradient = torch.cat([first.flatten(-2), back.sum(-2), (twice * unit).sum(-2), twice.sum(-2)], -1)
         return error.square().sum(-1), gradient
 

@@ -52,7 +52,10 @@ class Exploration(NamedTuple):
 
     @classmethod
     def nothing(cls, runs: int) -> "Exploration":
-        """Return the exploration of an algorithm without Phase I: T₀ = 0 pulls in each of ``runs`` runs."""
+        """Return the exploration of an algorithm without Phase I: T₀ = 0 pulls in each of ``runs`` runs.
+
+        All its arrays have the shape (``runs``, 0).
+        """
         blank = torch.zeros(runs, 0, dtype=torch.int64)
         return cls(blank, blank.double(), Ledger.blank(runs, 0))
 
@@ -145,7 +148,7 @@ class Start:
         given, begun = ((known.name, known.seed, len(known.runs)) for known in (problem, self.problem))
         same = self.problem.same(problem)
         require(same, "the problem", given, f"the start was made on {begun}; make a start on this problem")
-        # Phase I is counted in two ways only: the oracle's rounds, or counts and sums once
+        # Phase I is counted in two ways only: the messages of the oracle's rounds, or counts and sums sent once
         same = names_arms(encoding) == names_arms(self.encoding)
         require(same, "encoding", encoding, f"Phase I was counted as {self.encoding!r}; give both the same")
         models, maker = (1, "shared_start") if shared else (self.clients, "private_start")
@@ -247,7 +250,7 @@ def require_fitted(reward: Tensor, loss: Tensor) -> None:
     """
     spread, mean = float(reward.std(correction=0)), float(reward.mean())
     if 0.01 <= spread <= 10 and abs(mean) <= 10:
-        return  # of order 1, as the oracle's step size and temperatures expect
+        return  # the rewards are of order 1, as the oracle's step size and temperatures expect
     share = float(loss.mean() / reward.var(1, correction=0).mean().clamp(min=1e-300))
     require(
         share < 0.9,

@@ -23,9 +23,12 @@ from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
 
 StateT = TypeVar("StateT", bound=Any)
-# An index of optimism: from the estimates of the arms and the data they rest on, a value of each arm (S, M, K).
+# A function that returns the index of K arms for each of M learners in each of S runs, (S, M, K), from the learners'
+# posteriors and their data.
 Index = Callable[[Estimates, Tally], Tensor]
-_AFRESH = 100  # pulls after which a posterior is computed from its data again, because rank-one updates drift
+# The number of pulls after which a posterior is computed from its data again, because rank-one updates accumulate
+# rounding errors.
+_AFRESH = 100
 
 
 @dataclass(frozen=True)
@@ -97,8 +100,10 @@ class EventState(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """The data D_{t,i} in the model of each learner, (S, M, K): the server's data and the learner's own pulls
-        since.
+        """The counts and sums of the data D_{t,i} in the model of each learner i, (S, M, K).
+
+        These are the server's data and the learner's own pulls since the last synchronisation, for S runs, M learners
+        and K arms.
         """
         return self.server.for_all() + self.fresh
 
@@ -140,7 +145,9 @@ class EventTriggered:
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> EventState:
-        """Return the state before Phase II, in which no learner has data: Σ = λI, and b = ΔΣ = Δb = 0.
+        """Return the state before Phase II, in which no learner has data.
+
+        Then Σ = λI, with the regularisation weight λ, and b = ΔΣ = Δb = 0 for each learner.
 
         Raises:
             ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
@@ -192,15 +199,21 @@ class EventTriggered:
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
         """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each of M learners in each of S runs after its pull, (S, M).
 
-        ``state`` is the state before the pull of ``arm`` (S, M). Learners with ``turn`` 0 make no pull and keep their
-        log-ratio.
+        Σ is the matrix of a learner's data and ΔΣ the part of its own pulls since the last synchronisation.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each learner pulls, (S, M) int64.
+            turn: 1 for the learners that make this pull and 0 for the others, which keep their log-ratio, (S, M)
+                float64.
         """
         return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: EventState) -> Tensor:
         """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K) (line 3).
 
-        It is the first-order index, or what ``optimism`` computes if that is given.
+        It is the first-order index, that is the posterior mean plus √β times the width of the arm, or what ``optimism``
+        computes if that is given.
         """
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
@@ -228,7 +241,7 @@ class EventTriggered:
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        gain = self.gain(state, arm, turn)  # before `absorb` uses the posterior up
+        gain = self.gain(state, arm, turn)  # this comes first, because `absorb` may overwrite the posterior
         posterior = self.absorb(state, arm, reward, turn)
         after = EventState(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
         pulls = after.fresh.counts.sum(-1)
@@ -264,7 +277,8 @@ class EventTriggered:
         run = when.run
         fresh = state.fresh.of(run)
         sent = star.collect(self.statistics(fresh), when)
-        # the server sends the news of this epoch; as matrices they are as large as the total of the printed line 9
+        # The server sends the sums of this epoch. As a matrix and a vector they cost as much as the totals that line 9
+        # sends.
         total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
         posterior, blank = self.posterior(run, total.for_all(), state), Tally.blank(*fresh.counts.shape)
         synchronised = EventState(posterior, blank, gain=torch.zeros_like(state.gain[run]), server=total)

@@ -74,7 +74,9 @@ class Problem:
             require_each(inside, "means", self.means, "Bernoulli means lie in [0, 1]")
 
     def only(self, *positions: int) -> "Problem":
-        """Return a problem with only the runs at the given ``positions`` of the first axis, in the order given."""
+        """Return a problem with only the runs at the given ``positions`` of the first axis, counted from 0, in the
+        order given.
+        """
         pick = list(positions)
         runs = tuple(self.runs[p] for p in pick)
         truth = None if self.truth is None else self.truth[pick]
@@ -100,17 +102,17 @@ class Problem:
     def same(self, other: "Problem") -> bool:
         """Return whether ``other`` is the same problem.
 
-        Its arms, means, run numbers, seed, noise level and kind of rewards must be equal.
-        The names and the true parameters w* are not compared.
+        Its arms, means, run numbers, seed, noise level and kind of rewards must be equal. The names and the true
+        parameters w* are not compared.
         """
         names = ("runs", "seed", "sigma", "reward")
         same = all(getattr(self, name) == getattr(other, name) for name in names)
         return same and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
 
     def generators(self, purpose: str) -> list[torch.Generator]:
-        """Return a list with one new random generator for each run.
+        """Return a list with one new random generator for each of the S runs.
 
-        The seed of the problem, the number of the run and the text ``purpose`` determine its numbers.
+        The seed of the problem, the number of the run and the text ``purpose`` determine the generator's numbers.
         """
         return [generator(self.seed, run, purpose) for run in self.runs]
 

@@ -19,7 +19,7 @@ from fedgo._checks import extra, on_cpu, require
 from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 
 ARMS_FOLDER = Path(__file__).parent / "data"
-DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # of UCI's Machine Learning Repository
+DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # names in UCI's Machine Learning Repository
 
 
 @on_cpu
@@ -131,9 +131,9 @@ class Arms(NamedTuple):
     rewards, in [0, 1]; and ``sizes`` (clusters,) int64 are the numbers of rows in the clusters.
     """
 
-    features: NDArray[np.float64]  # (clusters, d_x), in [0, 1]
+    features: NDArray[np.float64]  # (clusters, d_x), the centroids, in [0, 1]
     means: NDArray[np.float64]  # (clusters,), the mean rewards, in [0, 1]
-    sizes: NDArray[np.int64]  # (clusters,), how many rows each cluster holds
+    sizes: NDArray[np.int64]  # (clusters,), the number of rows in each cluster
 
 
 def shipped_arms(name: str) -> Arms:

@@ -149,11 +149,12 @@ def simulate(
     require(given == runs, "the number of runs", given, f"Phase I had {runs}; give the same")
     total = first + steps
     noise, order = problem.tape(total), order_of_ties(problem, learner.learners)
-    trace = _with_room(name, problem, clients, exploration, steps)  # its arrays are written in place
+    trace = _with_room(name, problem, clients, exploration, steps)  # the loop writes into its arrays
     notes: dict[str, Tensor] = {}
     star = Star(clients, Ledger(trace.up, trace.down))
     position = torch.full((runs,), first)
-    end = torch.full((runs, 1), total)  # before which a run plays on: 0 while it waits for the others
+    # a run plays the steps before its end; the end is 0 while the run waits for the others
+    end = torch.full((runs, 1), total)
     waiting: list[When] = []
     speaks = learner if isinstance(learner, Annotates) else None
     state = learner.begin()
@@ -230,7 +231,7 @@ def _choose(
     arm = largest(indices, order)
     fires = learner.fires(state, arm) & turn
     if bool(fires.any()):
-        earlier = fires.cumsum(1) - fires.long()  # learners of the round that fire before this one
+        earlier = fires.cumsum(1) - fires.long()  # number of earlier learners of the round that fire
         turn = turn & (earlier == 0)
         fires = fires & turn
     return Choice(step, indices, arm, turn, fires)
@@ -247,10 +248,10 @@ def _with_room(name: str, problem: Problem, clients: int, exploration: Explorati
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write values of the pulls for which ``chosen.turn`` is True into arrays, at the steps of these pulls.
+    """Write values of the pulls for which ``chosen.turn`` (S, M) is True into arrays, at the steps of these pulls.
 
-    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) that are written into
-    it.
+    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) of the M learners'
+    pulls in S runs, which are written into it.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]
@@ -279,6 +280,6 @@ def largest(index: Tensor, order: Tensor) -> Tensor:
     top = index.amax(-1, keepdim=True)
     remedy = "rewards, features or settings are out of range: scale them to order 1, or raise λ"
     require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
-    # for an infinite index (an arm never pulled) the slack must stay finite
+    # an arm that was never pulled may have an infinite index, for which the slack must stay finite
     slack = 1e-9 * top.abs().clamp(1.0, 1e300)
     return order.masked_fill(index < top - slack, -1.0).argmax(-1)

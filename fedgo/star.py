@@ -40,9 +40,9 @@ class When(NamedTuple):
     step: Tensor
 
 
-# A handler computes the clients' answers to a tensor, or their sum if the server needs no more. An Ask carries the
-# tensor to the clients and the answers back: `Star.at` returns one that books the scalars of both directions, and
-# `answer` is the one of a server that has the data itself.
+# A handler computes the clients' answers to a tensor that the server sends, or the sum of the answers if the server
+# needs no more. An Ask carries the tensor to the clients and the answers back: `Star.at` returns one that counts the
+# scalars of both directions, and `answer` is the one of a server that has the data itself.
 Handler = Callable[[Tensor], Message[Answer]]
 Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 
@@ -115,7 +115,10 @@ class Star(NamedTuple):
         return self.collect(handler(self.broadcast(message, when)), when)
 
     def at(self, when: When) -> Ask:
-        """Return `ask` as a function of a handler and a message alone, with the scalars counted at ``when``."""
+        """Return a function of a handler and a message that calls `ask` with them and ``when``.
+
+        The scalars of both directions are then counted for the runs and steps of ``when``.
+        """
         return partial(self.ask, when=when)
 
 

@@ -79,18 +79,22 @@ class Trace:
         )
 
     def _entries(self) -> dict[str, Any]:
-        """Return all fields but the notes by their names, and every note by the name that it has in a file."""
+        """Return a dictionary of all fields but the notes by their names, and of every note by the name that it has in
+        a file.
+        """
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
         return named | {_NOTE + name: values for name, values in self.notes.items()}
 
     @property
     def cumulative_regret(self) -> Tensor:
-        """The cumulative regret R_t at each step t, the sum of all regrets so far, Phase I included, (S, steps)."""
+        """The cumulative regret R_t: the sum of the instantaneous regrets up to step t, Phase I included,
+        (S, steps).
+        """
         return self.regret.cumsum(1)
 
     @property
     def communication(self) -> Tensor:
-        """The cumulative communication C_t: the scalars sent up and down until step t, Phase I included, (S, steps)."""
+        """The cumulative communication C_t: the scalars sent up and down up to step t, Phase I included, (S, steps)."""
         return (self.up + self.down).cumsum(1)
 
     @property
@@ -201,7 +205,7 @@ class Trace:
             return trace
 
 
-_NOTE = "note: "  # before the name of a note in a file
+_NOTE = "note: "  # in a file this stands before the name of a note
 _ARRAYS = {
     "arm": torch.int64,
     "reward": torch.float64,

@@ -115,7 +115,10 @@ class NystroemKernel:
     oversampling: float
 
     def begin(self) -> KernelState:
-        """Return the state without data and with an empty dictionary: each arm has the mean 0 and the variance 1/λ."""
+        """Return the state without data and with an empty dictionary: each arm has the mean 0 and the variance 1/λ.
+
+        λ is the regularisation weight.
+        """
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
@@ -259,10 +262,14 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: KernelState) -> Tensor:
-    """Return the variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ of each of K arms x for each of N clients, (S, N, K)."""
+    """Return the variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ of each of K arms x for each of N clients, (S, N, K).
+
+    φ are the features of the arm in the dictionary, A is the matrix of the client's data in these features, and k is
+    the kernel.
+    """
     return state.posterior.variance + state.rest
 
 
 def _of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) at each ``arm`` (...) int64, (...)."""
+    """Return the entry of ``values`` (..., K) that belongs to each of the given arms, ``arm`` (...) int64, (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

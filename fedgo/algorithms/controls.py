@@ -71,7 +71,10 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
     def ucb1(posterior: Estimates, data: Tally) -> Tensor:
-        """Return the UCB1 index of each of K arms, (S, 1, K), from all pulls; it is ∞ for arms without a pull."""
+        """Return the UCB1 index of each of K arms, (S, 1, K), from all pulls; it is ∞ for arms without a pull.
+
+        ``data`` (S, 1, K) has the counts and the summed rewards of the arms; ``posterior`` is not used.
+        """
         pulls = data.counts.clamp(min=1)
         t = data.counts.sum(-1, keepdim=True).clamp(min=1)
         index = data.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()

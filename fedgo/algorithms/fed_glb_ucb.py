@@ -126,7 +126,10 @@ class GeneralisedLinear:
     link: Link
 
     def begin(self) -> LinkState:
-        """Return the state without data, where every matrix A is λI and the vectors b and θ are 0."""
+        """Return the state without data.
+
+        Then A = λI, with the regularisation weight λ, for each client and the server, and the vectors b and θ are 0.
+        """
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
         inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
@@ -139,7 +142,8 @@ class GeneralisedLinear:
     def index(self, state: LinkState) -> Tensor:
         """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients, (S, N, K).
 
-        The link function μ increases, so that the arm with the largest index also has the largest optimistic reward.
+        A is λI plus the sum of xxᵀ over the pulls in the client's model, and b the sum of their x·xᵀθ. The link
+        function μ increases, so that the arm with the largest index also has the largest optimistic reward.
         """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
@@ -203,7 +207,8 @@ class GeneralisedLinear:
         theta = self._fit(own, gram, state.fitted[run], (lambda _: answer) if packed else star.at, when)
         data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
         b = (data @ theta.unsqueeze(-1)).squeeze(-1)
-        vectors = 2 * d if encoding == "dense" else d  # θ, and b, which follows from A and θ
+        # θ is sent, and in the dense form also b, although it follows from A and θ
+        vectors = 2 * d if encoding == "dense" else d
         star.broadcast(Message(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram)).unsqueeze(1)
         fresh, gain = torch.zeros_like(own.counts), torch.zeros_like(state.gain[run])
@@ -266,7 +271,7 @@ class GeneralisedLinear:
 
             return gradient
 
-        # the loss is λ/t-strongly convex: it is within |gradient|²·t/(2λ) of its minimum
+        # the loss is λ/t-strongly convex; therefore it is within |gradient|²·t/(2λ) of its minimum
         return nesterov(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
 
 

@@ -275,6 +275,9 @@ def _linearised(
 
 
 def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
-    """Return the trace of both phases: the Phase I of ``start``, and NT steps of ``learner`` (N clients, T rounds)."""
+    """Return the trace of both phases: the Phase I of ``start``, and NT steps of ``learner`` (N clients, T rounds).
+
+    The trace is named ``name``. The learner may overwrite its states, because only the last one is kept.
+    """
     learner = replace(learner, in_place=True)
     return simulate(name, problem, learner, start.exploration, start.clients, start.clients * start.rounds)

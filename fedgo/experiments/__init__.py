@@ -1,1 +1,1 @@
-"""The experiments of the paper: regimes, players, studies, and the results in their tables."""
+"""The experiments of the paper: who plays which problem with which setting, and the tables of the results."""

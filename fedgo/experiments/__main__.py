@@ -13,9 +13,10 @@ from fedgo.experiments.studies import STUDIES
 
 
 def main(package: str = "fedgo.experiments") -> None:
-    """Run or check one study, or some of its players on some of its regimes, as the command line says.
+    """Run or check one study, or some of its players on some of its regimes, as the arguments of the command line say.
 
-    ``package`` is the name of the command in the help text.
+    ``package`` is the name of the command in the help text. The process ends with an error if rows that were played
+    again differ from the table.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=__doc__)
     option = parser.add_argument

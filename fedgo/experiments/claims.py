@@ -4,7 +4,8 @@ A claim has parts, one for each problem and each algorithm that it compares with
 bootstrap interval over the runs lies on the claimed side of a limit, reversed if the whole interval lies on the other
 side, and open if the interval contains the limit. `verdict_on` derives the verdict from the parts.
 
-The runs are a frame with a row for each run: problem, player, run, and the columns of `fedgo.trace.Trace.to_frame`.
+The runs are a pandas frame with a row for each run: the name of the ``problem``, the name of the algorithm as
+``player``, the number of the ``run``, and the columns of `fedgo.trace.Trace.to_frame`.
 """
 
 import tomllib
@@ -29,8 +30,14 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 class ClaimPart(NamedTuple):
     """One comparison that a claim rests on.
 
-    ``label`` names the algorithms and the problem. ``estimate`` is a ratio or a share, as `Claim` says, and ``low`` and
-    ``high`` are the ends of its 95 % interval. ``state`` says on which side of the ``limit`` the interval lies.
+    Args:
+        label: The problem and the two algorithms that are compared.
+        estimate: The value that is compared with the limit: a ratio of two means, or a share of the scalars sent.
+        low: The lower end of its 95 % interval.
+        high: The upper end of its 95 % interval.
+        limit: The limit of the claim.
+        state: "held" if the whole interval lies on the claimed side of the limit, "reversed" if it lies on the other
+            side, and "open" if it contains the limit.
     """
 
     label: str
@@ -45,11 +52,20 @@ class ClaimPart(NamedTuple):
 class Claim:
     """A sentence of the paper, and the comparisons that decide whether it holds.
 
-    ``quote`` is the sentence, ``place`` its place in the paper, and ``expected`` the verdict that the book states. Each
-    part is the mean final ``quantity`` of one of ``ours``, divided by that of one of the ``others``, on one of the
-    ``problems``. Without ``others`` a part is the share of Phase II's scalars that are sent in its second half: ½ for
-    linear growth and less for sub-linear growth. A part is held if its interval lies on the given ``side`` of the
-    ``limit``.
+    There is one comparison for each problem, each of the algorithms in ``ours`` and each of the ``others``. It takes
+    the mean final ``quantity`` of the first algorithm, divided by that of the second. Without ``others`` it takes the
+    share of Phase II's scalars that are sent in its second half: ½ for linear growth and less for sub-linear growth.
+
+    Args:
+        place: Where the sentence stands in the paper.
+        quote: The sentence.
+        expected: The verdict that the book states.
+        problems: The names of the problems.
+        others: The names of the algorithms that the paper's are compared with.
+        ours: The names of the paper's algorithms that the claim is about.
+        quantity: "regret" or "scalars".
+        side: The side of the limit on which the 95 % interval has to lie, "below" or "above".
+        limit: The limit.
     """
 
     place: str
@@ -64,7 +80,7 @@ class Claim:
 
     @property
     def rule(self) -> str:
-        """The rule that decides the claim, in words."""
+        """The rule that decides the claim, in words: the quantity, the side and the limit."""
         quantity = {"regret": "final regret", "scalars": "scalars"}[self.quantity]
         what = f"mean {quantity} of {' or '.join(self.ours)} over that of {'; '.join(self.others)}"
         if not self.others:
@@ -73,7 +89,11 @@ class Claim:
 
 
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
-    """Return the runs of ``traces``, by the name of an experiment and by algorithm, as a frame with a row for each."""
+    """Return the runs of all ``traces`` as a pandas frame with a row for each run.
+
+    ``traces`` has the name of a problem, then the name of an algorithm, then the trace. The frame has the columns of
+    `fedgo.trace.Trace.to_frame`, with these names as ``problem`` and ``player``.
+    """
     frames = [
         trace.to_frame().assign(problem=problem, player=player)
         for problem, by_algorithm in traces.items()
@@ -83,7 +103,11 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 
 
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
-    """Return the verdict on ``claim`` and the parts that decide it, given the frame ``runs`` of `outcomes`."""
+    """Return the verdict on ``claim`` and the list of the parts that decide it.
+
+    There is one part for each problem, each of the paper's algorithms and each algorithm that they are compared with.
+    ``runs`` is a frame with a row for each run, as `outcomes` returns it.
+    """
     parts = []
     for problem, ours, other in product(claim.problems, claim.ours, claim.others or ("",)):
         label, above, below = f"{ours} / {other}", (ours, claim.quantity), (other, claim.quantity)
@@ -101,7 +125,7 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
 
 
 def verdict_on(states: Sequence[State]) -> Verdict:
-    """Return the verdict on a claim whose parts have these ``states``.
+    """Return the verdict on a claim whose parts have the given ``states``.
 
     It is "reproduced" if all parts are held, "mostly contradicted" if more parts are reversed than held, "undecided" if
     none is held and none is reversed, and "partly" otherwise.
@@ -115,10 +139,10 @@ def verdict_on(states: Sequence[State]) -> Verdict:
 
 
 def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> list[State]:
-    """Return the state of each ratio in the parts of the judged claims, each ratio once.
+    """Return the state, "held", "reversed" or "open", of each comparison in the judged claims, each comparison once.
 
     The same quantity of the same two algorithms on the same problem may be a part of several claims. It counts once,
-    with its state in the first of them. ``rows`` has a claim, its verdict and its parts.
+    with its state in the first of them. Each of the ``rows`` is a claim, its verdict and its parts.
     """
     states: dict[tuple[str, str], State] = {}
     for claim, _, parts in rows:
@@ -128,7 +152,11 @@ def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> li
 
 
 class Counterfactual(NamedTuple):
-    """The verdict on a ``claim`` and its parts, ``before`` and ``after`` some of the runs were replaced by others."""
+    """The verdict on a claim before and after some of the runs were replaced by others.
+
+    ``claim`` is the claim, limited to the problems of the new runs; ``before`` and ``after`` are its verdict and its
+    parts each.
+    """
 
     claim: Claim
     before: tuple[Verdict, list[ClaimPart]]
@@ -136,10 +164,18 @@ class Counterfactual(NamedTuple):
 
 
 def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfactual]:
-    """Return the claims on the problems of ``others``, judged before and after ``others`` replace some of ``runs``.
+    """Return how the verdicts on the claims would change if ``others`` replaced some of ``runs``.
 
-    Only the runs of the algorithms that a claim is about are replaced, and with ``baselines`` also those of the
-    algorithms that it compares with. ``runs`` and ``others`` are frames (`outcomes`).
+    The claims are those that are about a problem of ``others``, limited to these problems.
+
+    Args:
+        runs: The frame of all runs, with a row for each run (`outcomes`).
+        others: The frame of the new runs, which replace those of the same problem and algorithm.
+        baselines: Whether the runs of all algorithms are replaced; if not, only those of the paper's algorithms that a
+            claim is about are.
+
+    Returns:
+        Each of these claims with its verdict and parts before and after the replacement.
     """
     counterfactuals = []
     for claim in CLAIMS:
@@ -155,17 +191,20 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
 
 
 def column(runs: Any, problem: str, player: str, name: str) -> Array:
-    """Return the values of ``name`` in the runs of ``player`` on ``problem``, in their order, (S,)."""
+    """Return the column ``name`` of the rows of ``player`` on ``problem``, sorted by run, (S,) for S runs.
+
+    ``runs`` is the frame of all runs (`outcomes`).
+    """
     rows = runs[(runs["problem"] == problem) & (runs["player"] == player)]
     values: Array = rows.sort_values("run")[name].to_numpy(dtype=float)
     return values
 
 
 def _ratio(ours: Array, other: Array, axis: int) -> Any:
-    """Return the mean of ``ours`` divided by the mean of ``other`` along ``axis``."""
+    """Return the mean of ``ours`` divided by the mean of ``other``, both along ``axis``."""
     return ours.mean(axis) / other.mean(axis)
 
 
-# In the order of the paper; for a key that is left out the default of `Claim` holds.
+# The claims are in the order of the paper. If the file leaves out a field of a claim, it has the default of `Claim`.
 _TEXT = (DATA / "claims.toml").read_text(encoding="utf-8")
 CLAIMS = [Claim(**values) for values in tomllib.loads(_TEXT)["claim"]]

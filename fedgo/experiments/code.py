@@ -1,4 +1,7 @@
-"""Hashes of what code does: two texts that differ in comments, docstrings or layout alone have the same hash."""
+"""Hashes of what Python code does, to see whether stored results come from the present code.
+
+Two texts that differ in comments, docstrings or layout alone have the same hash.
+"""
 
 import ast
 import hashlib
@@ -11,7 +14,10 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def hash_of(parts: Iterable[str | bytes]) -> str:
-    """Return a hash of ``parts`` with 16 hexadecimal digits; it depends on where one part ends and the next begins."""
+    """Return a hash of the sequence ``parts``, as 16 hexadecimal digits.
+
+    It depends on every part and on where one part ends and the next begins.
+    """
     total = hashlib.sha256()
     for text in parts:
         content = text.encode() if isinstance(text, str) else text
@@ -20,7 +26,11 @@ def hash_of(parts: Iterable[str | bytes]) -> str:
 
 
 def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
-    """Yield for each import in ``tree``, the module ``name``, the name that it binds and the dotted name imported."""
+    """Yield a pair for each name that an import in ``tree`` binds: that name, and the dotted name it stands for.
+
+    ``tree`` is the syntax tree of the module called ``name``, from which relative imports start. For example, ``from a
+    import b as c`` yields ("c", "a.b"), and ``import a.b`` yields ("a", "a") and ("a.b", "a.b").
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -35,7 +45,11 @@ def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 
 def imported(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield the dotted names that ``tree``, the module ``name``, imports or uses of the packages that it imports."""
+    """Yield the dotted names that a module imports, and those that it uses of the packages that it imports.
+
+    ``tree`` is the syntax tree of the module called ``name``. For example, ``import numpy as np`` and ``np.linalg.qr``
+    yield "numpy" and "numpy.linalg.qr" among others.
+    """
     pairs = [*bound(tree, name)]
     yield from (other for _, other in pairs)
     others = dict(pairs)
@@ -46,10 +60,16 @@ def imported(tree: ast.AST, name: str) -> Iterator[str]:
 
 
 def module_of(name: str, package: Path = PACKAGE) -> str:
-    """Return the module of the ``package`` that defines the dotted ``name``, or "" if it is a folder or not of it.
+    """Return the name of the module of the package that defines the dotted ``name``.
 
-    A name that the ``__init__.py`` of a folder imports belongs to the module that it comes from. Therefore another
-    import in there changes nothing for modules that do not use it.
+    A name that the ``__init__.py`` of a folder imports belongs to the module that it is imported from. Therefore
+    another import in that file changes nothing for modules that do not use it. If the ``__init__.py`` of a folder
+    defines the name itself, the result is that ``__init__`` module. The result is "" if ``name`` is a folder or is not
+    of the package.
+
+    Args:
+        name: A dotted name, for instance that of a function.
+        package: The folder of the package.
     """
     first, *rest = name.split(".")
     folder, path = first, package
@@ -65,7 +85,15 @@ def module_of(name: str, package: Path = PACKAGE) -> str:
 
 
 def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
-    """Return a hash for each module of ``package`` that the names ``roots`` need, directly or through imports."""
+    """Return a hash for each module of the package that the names ``roots`` need, directly or through imports.
+
+    Args:
+        roots: Dotted names of functions, classes or modules.
+        package: The folder of the package.
+
+    Returns:
+        The hashes by the name of the module, sorted by name.
+    """
     hash_by_module: dict[str, str] = {}
     waiting = [*roots]
     while waiting:
@@ -78,13 +106,22 @@ def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
 
 
 def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAGE) -> str:
-    """Return one hash of all modules that the names ``roots`` need, and of Python ``files`` without their imports."""
+    """Return one hash of all the code that some names need.
+
+    Args:
+        roots: Dotted names; the code of their modules and of all modules that these import counts.
+        files: Paths of further Python files inside the package, which count without their imports.
+        package: The folder of the package.
+    """
     by_name = hashes(roots, package) | {name: _read(package / name, "").hash for name in files}
     return hash_of(text for pair in by_name.items() for text in pair)
 
 
 def _dotted(node: ast.AST) -> str:
-    """Return the expression ``a.b.c`` as text; the text of one that does not begin with a name begins with a dot."""
+    """Return an expression such as ``a.b.c`` as text.
+
+    If it does not begin with a name, the text begins with a dot; if it is of another kind, the text is empty.
+    """
     match node:
         case ast.Attribute(value=value, attr=attribute):
             return f"{_dotted(value)}.{attribute}"
@@ -94,7 +131,11 @@ def _dotted(node: ast.AST) -> str:
 
 
 class _Module(NamedTuple):
-    """A module as read from its file: a ``hash`` of what its code does, and the names that it binds and imports."""
+    """A module as read from its file.
+
+    ``hash`` is the hash of what its code does, ``bound`` the pairs of a name and what it stands for that its imports
+    bind, and ``imported`` the dotted names that it imports or uses.
+    """
 
     hash: str
     bound: tuple[tuple[str, str], ...]
@@ -102,13 +143,16 @@ class _Module(NamedTuple):
 
 
 def _read(file: Path, name: str) -> _Module:
-    """Return the module ``name`` as read from ``file``, which is read again only if it has changed."""
+    """Return what `_Module` holds about the module ``name`` in ``file``, which is read again only if it has changed."""
     return _read_once(file, file.stat().st_mtime_ns, name)
 
 
 @cache
 def _read_once(file: Path, changed: int, name: str) -> _Module:
-    """Return the module ``name`` as read from ``file`` without docstrings; ``changed`` is the time of its change."""
+    """Return what `_Module` holds about the module ``name`` in ``file``, with the hash of its code without docstrings.
+
+    ``changed`` is the time of the file's last change; it makes the cache read a changed file again.
+    """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -1,4 +1,4 @@
-"""Explorers for the pages: data of runs that are embedded in a page and drawn there by its own scripts.
+"""Explorers for the pages: interactive figures, whose data are embedded in a page and drawn there by a script.
 
 ``threshold.js``, ``budget.js`` and ``trigger.js`` in ``book/_assets`` draw one explorer each, and share ``plot.js``.
 The page needs no server.
@@ -24,21 +24,24 @@ from fedgo.theory.replay import replay
 from fedgo.trace import Trace
 
 _CURVE_POINTS = 60
-_SHOWN_RUNS = 5  # whose synchronisations are shown
+_SHOWN_RUNS = 5  # runs whose synchronisations are shown
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("loss", ["#0072B2", "#D55E00"])
 
 
 def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[float]) -> dict[str, Any]:
-    """Return the results of one algorithm on one problem for each threshold, as data for the explorer "threshold".
-
-    The data are mean curves over the runs, at steps that are evenly spaced on a logarithmic axis, and the
-    synchronisations of five runs.
+    """Return the results of an algorithm on a problem for several thresholds γ, for the explorer "threshold".
 
     Args:
-        within: The problem with N and T.
+        within: The problem with its runs, N clients and T rounds.
         algorithm: The name of an algorithm in `fedgo.experiments.roster.ALGORITHMS`.
-        setting: Its setting.
+        setting: Its setting, whose γ is replaced.
         gammas: The thresholds γ.
+
+    Returns:
+        A dictionary that JSON can hold, with the algorithm's colour, the length of Phase I, the number of runs, and
+        ``steps``, which are evenly spaced on a logarithmic axis. Its ``sweep`` has an entry for each γ: the mean
+        cumulative regret at these steps, the mean number of scalars sent, the steps of the synchronisations of the
+        first five runs, and the mean number of synchronisations.
     """
     traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
@@ -62,20 +65,23 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
 
 
 def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int) -> dict[str, Any]:
-    """Return some steps of Phase II of the first run of ``trace``, as data for the explorer "trigger".
-
-    For each step the data have the arm and the left side n_i L_i of line 6, of the client whose turn it is. For each
-    arm they have the regret of a pull, and a colour from blue (no regret) to red (the most).
+    """Return some steps of Phase II of the first run of ``trace``, for the explorer "trigger".
 
     Args:
         start: The result of Phase I from which the trace was made.
         trace: The trace.
-        settings: The settings of the trace.
+        settings: The settings with which the trace was made.
         first: The first step of Phase II that is shown, 0 or one right after a synchronisation.
         last: The step after the last one that is shown.
 
+    Returns:
+        A dictionary that JSON can hold. For each step it has the arm and the ``level``: the left side of line 6, the
+        number of the client's pulls since the last synchronisation times their log-ratio. ``fires`` has the positions,
+        from 0, of those shown steps that synchronise. For each arm it has the regret of a pull, and a colour from blue
+        (no regret) to red (the most).
+
     Raises:
-        ValueError: ``first`` is another step.
+        ValueError: ``first`` is neither 0 nor a step right after a synchronisation.
     """
     trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
     sync = trace.sync[0, trace.phase_one :]
@@ -96,22 +102,22 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
 
 
 def threshold(gamma: float) -> str:
-    """Return γ as text, with ∞ for infinity."""
+    """Return the threshold γ = ``gamma`` as text, with "∞" for infinity."""
     return "∞" if math.isinf(gamma) else f"{gamma:g}"
 
 
 def _short(values: Tensor) -> list[float]:
-    """Return the values rounded to four significant digits."""
+    """Return the entries of the one-dimensional ``values`` as a list, rounded to four significant digits."""
     return [float(f"{value:.4g}") for value in values.tolist()]
 
 
 def explorer(kind: str, figure: str, **data: Any) -> str:
-    """Return the HTML of an explorer with the ``data`` that its script draws.
+    """Return the HTML of an explorer, with the data that its script draws.
 
     Args:
-        kind: "threshold", "budget" or "trigger".
+        kind: Which explorer it is, "threshold", "budget" or "trigger".
         figure: The label of the figure that is shown instead if scripts do not run.
-        data: The data by name, of types that JSON has.
+        data: The data by name, of types that JSON can hold.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return (

@@ -22,7 +22,8 @@ STYLES: Mapping[str, tuple[str, str]] = {
     **{name: player.style for name, player in ALGORITHMS.items() if player.style},
     "advised": ("#0A7F5A", "*"),
 }
-_POINTS = 70  # steps at which a curve is drawn, closer at first, where it bends; more make the file large
+# Steps at which a curve is drawn, closer to each other at first, where it bends. More would make the file large.
+_POINTS = 70
 
 
 def use_style() -> None:
@@ -32,7 +33,7 @@ def use_style() -> None:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label the ticks of ``axis`` with numbers as in text, without exponents.
+    """Label the ticks of ``axis`` with plain numbers, without exponents, and the minor ticks not at all.
 
     A logarithmic axis has ticks at 1, 2 and 5 times the powers of ten.
     """
@@ -43,15 +44,15 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
-    """Draw the mean of ``values`` over the runs by step, and a band of two standard errors on each side of it.
+    """Draw the mean of ``values`` over S runs at each step, and a band of two standard errors on each side of it.
 
-    A logarithmic axis has no zero. Therefore the curve begins at the first step whose mean is positive, and the band
-    does not go below a hundredth of the mean. Each algorithm has its markers at other steps, so that both of two equal
+    The curve begins at the first step whose mean is positive, because a logarithmic axis has no zero, and the band does
+    not go below a hundredth of the mean. Each algorithm has its markers at other steps, so that both of two equal
     curves are visible.
 
     Args:
-        axes: Where to draw.
-        name: The algorithm, whose colour, marker and label the curve gets (`STYLES`).
+        axes: The axes on which to draw.
+        name: The name of the algorithm, whose colour, marker and label the curve gets (`STYLES`).
         values: The values, (S, steps).
     """
     colour, marker = STYLES[name]
@@ -67,14 +68,16 @@ def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
 def regret_and_communication(
     dense: Mapping[str, Mapping[str, Trace]], packed: Mapping[str, Mapping[str, Trace]], narrow: bool = False
 ) -> Figure:
-    """Draw the paper's Figures 2 and 3: the cumulative regret and the scalars sent until every step.
+    """Draw the paper's Figures 2 and 3: the cumulative regret and the scalars sent, until every step.
 
     All vertical axes are logarithmic and begin at a tenth of the smallest final mean; the two panels of scalars of a
-    problem have the same axis. An algorithm that sends nothing has no curve there, and is named in words.
+    problem have the same axis. An algorithm that sends nothing has no curve in these panels, and the text "none"
+    instead.
 
     Args:
-        dense: The traces by the title of a problem and by algorithm, with messages counted as matrices.
-        packed: The same runs with packed messages, at least of the algorithms that send anything.
+        dense: The traces, by the title of a problem and then by the name of an algorithm, with messages counted as
+            matrices.
+        packed: The same runs with messages counted as counts and sums, at least of the algorithms that send anything.
         narrow: Whether to draw for a phone, with the regret above the two panels of scalars instead of beside them.
 
     Returns:
@@ -96,7 +99,7 @@ def regret_and_communication(
             panel.set_xlabel("steps", fontsize=size)
             panel.set_title(label, fontsize=size)
             panel.tick_params(labelsize=size - 1)
-            panel.locator_params(axis="x", nbins=3)  # more numbers of five digits would touch
+            panel.locator_params(axis="x", nbins=3)  # with more ticks the numbers of five digits would touch
             plain_ticks(panel.xaxis)
         regret.set_ylabel("cumulative regret", fontsize=size)
         plain_ticks(regret.yaxis)

@@ -1,9 +1,9 @@
 """Choosing a setting by successive halving: all settings on a few runs, the best on more, the last few on many.
 
-The criterion is the mean final regret, Phase I included. If one setting is to serve several regimes, the criterion is
-the geometric mean over them of 1 + the mean final regret. The rungs are nested: a run of a seed is the same alone and
-in any batch. Therefore a setting that reaches the next rung is played on the new runs only, and all settings of a rung
-are compared on the same instances (Jamieson and Talwalkar 2016; Karnin, Koren and Somekh 2013).
+One round of this is called a rung. The criterion is the mean final regret, Phase I included. If one setting is to serve
+several regimes, the criterion is the geometric mean over them of 1 + the mean final regret. A run of a seed is the same
+alone and in any batch. Therefore a setting that reaches the next rung is played on the new runs only, and all settings
+of a rung are compared on the same instances (Jamieson and Talwalkar 2016; Karnin, Koren and Somekh 2013).
 """
 
 import math
@@ -12,23 +12,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SCORE_DECIMALS = 3  # to which means are rounded before they are compared, as they are printed
+SCORE_DECIMALS = 3  # means are rounded to these decimals, as they are printed, before they are compared
 
 Candidate = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
-    """One round of successive halving: the number of ``settings`` that are judged, and of ``runs`` in all for each."""
+    """One round of successive halving.
+
+    ``settings`` is the number of settings that are compared in it, and ``runs`` the number of runs of each, those of
+    earlier rounds included.
+    """
 
     settings: int
     runs: int
 
 
 class Halving(NamedTuple):
-    """The state of a choice by successive halving.
+    """How far a choice of a setting by successive halving has come.
 
-    ``ranked`` has the settings of each finished rung, the best first. ``waiting`` has the settings that must be played
-    on the first ``runs`` runs next; it is empty if all rungs are finished.
+    ``ranked`` has a list of settings for each finished round, the best first. ``waiting`` has the settings that must be
+    played on the first ``runs`` runs next; it is empty if all rounds are finished, and then ``runs`` is 0.
     """
 
     ranked: list[list[Candidate]]
@@ -39,15 +43,19 @@ class Halving(NamedTuple):
 def halve(
     settings: Sequence[Candidate], rungs: Sequence[Rung], score: Callable[[Candidate, int], float | None]
 ) -> Halving:
-    """Return the state of the choice among ``settings``, as far as their scores are known.
+    """Choose among ``settings`` by successive halving, as far as their scores are known.
 
-    The best setting of each rung is kept to the end, so that the cost of choosing it is known. Settings with equal
-    scores stay in the order in which they were given.
+    The best setting of each round is compared in all later rounds too. Settings with equal scores stay in the order in
+    which they were given.
 
     Args:
-        settings: The settings.
-        rungs: The rungs, from the first to the last.
-        score: Returns the score of a setting on a number of runs, or None if a run is missing; lower is better.
+        settings: All settings, which the first round compares.
+        rungs: The rounds, from the first to the last, each with its numbers of settings and runs.
+        score: A function that returns the score of a setting on a number of runs, or None if a run is missing; lower is
+            better.
+
+    Returns:
+        The ranking of each finished round, and the settings and the number of runs that the next one needs.
     """
     ranked: list[list[Candidate]] = []
     leaders: list[Candidate] = []
@@ -67,9 +75,10 @@ def halve(
 
 
 def score_of(means: Sequence[float | None]) -> float | None:
-    """Return the score of a setting from its mean regrets on some regimes, or None if a mean is missing.
+    """Return the score of a setting from its mean regrets on some regimes, or None if a mean is missing (None).
 
-    For one regime the score is the mean itself, for several the geometric mean of 1 + the means, minus 1.
+    For one regime the score is the mean itself, for several the geometric mean of 1 + the means, minus 1. The means are
+    rounded to `SCORE_DECIMALS` decimals first.
     """
     complete = [round(mean, SCORE_DECIMALS) for mean in means if mean is not None]
     if len(complete) < len(means):

@@ -12,33 +12,44 @@ from fedgo.confidence import Tally, ball
 from fedgo.experiments.plays import PhaseTwoRuns
 from fedgo.theory import phase_two as theory
 
-_SLACK = 1 + 1e-9  # for rounding
-_LOST = 1e-14  # for each unit of C_g²/λ: the squared widths before the first pulls, from which the updates subtract
+_SLACK = 1 + 1e-9  # factor by which rounding may violate an inequality
+# The updates subtract from the squared widths before the first pulls, up to C_g²/λ. For each unit of this number,
+# rounding adds this much to the factor.
+_LOST = 1e-14
 
 
 def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
-    """Return by name where each inequality of the analysis fails on the runs of ``play``, as boolean tensors.
+    """Check the inequalities of the analysis at every step of executed runs, and return where each of them fails.
 
-    The names, their inequalities and the shapes are:
+    There are S runs of NT steps, of N clients in T rounds. g_t is the gradient of the arm pulled at step t, Σ_{t−1,i}
+    the matrix of the data of the client i that pulls it, Σ_{t−1} that of an imaginary agent who sees every pull, Λ =
+    ln(det Σ_NT/det λI), R the bound on Λ, γ the threshold of the event, C_g a bound on all gradients, and P the largest
+    number of synchronisations. An epoch lasts from one synchronisation to the next; it is bad if ln det Σ_t grows by
+    more than 1 in it.
 
-    - ``information``: Λ ≤ R, (S,);
-    - ``potential``: Σ_t ‖g_t‖²_{Σ_{t−1}⁻¹} ≤ 2Λ, (S,), a theorem if λ ≥ C_g²/2.5129;
-    - ``cut_potential``: Σ_t min(1, ‖g_t‖²_{Σ_{t−1}⁻¹}) ≤ Λ/ln 2, (S,), for every λ > 0;
-    - ``ratio``: ‖g_t‖² in Σ_{t−1,i}⁻¹ is at most det Σ_{t−1}/det Σ_{t−1,i} times that in Σ_{t−1}⁻¹, (S, NT);
-    - ``good_ratio``: in the steps of good epochs it is at most e times that, (n,);
-    - ``bad_epochs``: the number of bad epochs is less than Λ, (S,);
-    - ``gain``: a client's log-ratio is at most the agent's of the epoch so far, (S, NT);
-    - ``widths``: the steps of a client in an epoch that do not fire have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ), (S, (P + 1)N),
-      a theorem if λ ≥ C_g²/2.5129;
-    - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), for every λ > 0;
-    - ``syncs``: the bound on P, (S,).
+    Returns:
+        Boolean tensors, True where the inequality fails, with these names and shapes
+
+        - ``information``: Λ ≤ R, (S,);
+        - ``potential``: Σ_t ‖g_t‖²_{Σ_{t−1}⁻¹} ≤ 2Λ, (S,), a theorem if λ ≥ C_g²/2.5129;
+        - ``cut_potential``: Σ_t min(1, ‖g_t‖²_{Σ_{t−1}⁻¹}) ≤ Λ/ln 2, (S,), for every λ > 0;
+        - ``ratio``: ‖g_t‖² in Σ_{t−1,i}⁻¹ is at most det Σ_{t−1}/det Σ_{t−1,i} times that in Σ_{t−1}⁻¹, (S, NT);
+        - ``good_ratio``: in the n steps of good epochs it is at most e times that, (n,);
+        - ``bad_epochs``: the number of bad epochs is less than Λ, (S,);
+        - ``gain``: the log-ratio of a client's pulls since the last synchronisation is at most the growth of ln det Σ_t
+          in the epoch so far, (S, NT);
+        - ``widths``: the steps of a client in an epoch that do not synchronise have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ), (S,
+          (P + 1)N), a theorem if λ ≥ C_g²/2.5129;
+        - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), (S, (P + 1)N), for every λ > 0;
+        - ``syncs``: the number of synchronisations is at most its bound, (S,).
     """
     steps, clients, gamma = play.replay, play.start.clients, play.settings.gamma
     last, growth = steps.total[:, -1], steps.central.log1p()
     epochs = steps.by_epoch(growth)
     before = torch.cat([torch.zeros_like(epochs[:, :1]), epochs.cumsum(1)], 1).gather(1, steps.epoch)
     width = steps.local.sqrt()
-    lag = (steps.total - growth) - (steps.information - steps.local.log1p())  # ln det Σ_{t−1}/det Σ_{t−1,i}
+    # ln(det Σ_{t−1}/det Σ_{t−1,i})
+    lag = (steps.total - growth) - (steps.information - steps.local.log1p())
     good = (epochs <= 1).gather(1, steps.epoch)
     seat = steps.epoch * clients + torch.arange(steps.epoch.shape[1]) % clients
     blank, silent = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64), ~play.sync
@@ -61,10 +72,14 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
 
 
 class OneStep(NamedTuple):
-    """The two sides of the lemma "Instantaneous regret" at each step, (S, NT).
+    """The two sides of the lemma "Instantaneous regret" at each of NT steps t of S runs, (S, NT) each.
 
-    ``covered`` says whether w* was in the client's ball, and ``regret`` is r_t. ``bound`` and ``printed`` are
-    2√β‖g_t‖_{Σ_{t−1,i}⁻¹} plus the second-order part that the book proves, and plus the printed one.
+    Args:
+        covered: Whether the true parameter w* was in the client's confidence ball, bool.
+        regret: The instantaneous regret r_t.
+        bound: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹}, with the gradient g_t of the pulled arm and the client's matrix Σ_{t−1,i}, plus
+            the second-order part that the book proves.
+        printed: The same with the printed second-order part.
     """
 
     covered: Tensor
@@ -74,17 +89,17 @@ class OneStep(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """The number of steps with w* in the ball and r_t above the smaller of both bounds."""
+        """The number of steps with w* in the client's ball whose regret is above the smaller of the two bounds."""
         least = torch.minimum(self.bound, self.printed)
         return int((self.covered & (self.regret > least * _SLACK)).sum())
 
 
 def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) -> OneStep:
-    """Return the regret of each step of ``play`` and the bounds on it.
+    """Return the regret of each step of Phase II and the bounds on it.
 
     Args:
-        play: Runs on a realizable problem, whose w* is known.
-        curvature: C_h of each run, (S,).
+        play: S runs on a realizable problem, whose true parameter w* is known.
+        curvature: The bound C_h on the second derivatives in each run, (S,).
         line_three: Whether the index was line 3; if not, it was the first-order index.
 
     Raises:
@@ -116,13 +131,16 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
 def regret_bound(
     play: PhaseTwoRuns, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
 ) -> Tensor:
-    """Return the bound on Σ_t r_t of item 3 of the repaired theorem for each run of ``play``, (S,), for any λ > 0.
+    """Return the bound on the regret of Phase II of each of S runs, (S,).
+
+    It is that of item 3 of the repaired theorem, for any regularisation weight λ > 0.
 
     Args:
         play: The runs.
         value: The bound F on |f|.
-        excess: The second-order part of each step, one number or one for each run.
-        information: Λ, one number or one for each run; the log-ratio of the run if it is None.
+        excess: The second-order part of the regret of each step, one number or one for each run.
+        information: The log-ratio Λ = ln(det Σ/det λI) after all pulls, one number or one for each run; that of the run
+            if it is None.
     """
     information = play.replay.total[:, -1] if information is None else information
     by_run = torch.zeros(2, len(play.arm), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Counts and sums recovered from a client's message (ΔΣ, Δb); `fedgo.messages` counts the scalars of each form."""
+"""What a client's message (ΔΣ, Δb) reveals: its counts and sums; `fedgo.messages` counts the scalars of each form."""
 
 import torch
 from torch import Tensor
@@ -7,14 +7,16 @@ from fedgo.confidence import Tally, compress
 
 
 def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
-    """Return the counts n and sums e that a client's message ΔΣ = Σ_x n_x g_x g_xᵀ, Δb = Σ_x e_x g_x reveals, (..., K).
+    """Return the counts n_x and the sums e_x of K arms x that a client's message reveals, (..., K) each.
+
+    The message has ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x with the gradients g_x of the arms.
 
     Args:
-        gradients: The gradients g_x of the arms, which have to be linearly independent, (..., K, d_w).
+        gradients: The gradients g_x, which have to be linearly independent, (..., K, d_w).
         matrix: ΔΣ, (..., d_w, d_w).
         vector: Δb, (..., d_w).
     """
-    factor, basis = compress(gradients)  # G = LQᵀ; GGᵀ would lose half the digits
+    factor, basis = compress(gradients)  # G = LQᵀ; with GGᵀ half the digits would be lost
     upper, sums = factor.mT, basis.mT @ vector.unsqueeze(-1)
     inner = basis.mT @ matrix @ basis
     for _ in range(2):

@@ -1,8 +1,9 @@
 """Players of the studies: how an algorithm plays a world with a setting, and which settings it may choose from.
 
-A setting has λ and β as "lam" and "beta", or in units of the noise as "s" and "kappa": with the prior w ~ N(0, s²I) and
-κ standard deviations of optimism, λ = (σ/s)² and β = (κσ)². The players of the paper's studies are in
-`fedgo.experiments.roster`.
+A world has some runs of a problem, with the numbers of clients and rounds (`fedgo.experiments.world.World`). A setting
+is a dictionary with λ and β as "lam" and "beta", or in units of the noise as "s" and "kappa": with the prior w ~
+N(0, s²I) of the parameter, κ standard deviations of optimism and the noise's standard deviation σ, λ = (σ/s)² and β =
+(κσ)². The players of the paper's studies are in `fedgo.experiments.roster`.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,29 +18,32 @@ from fedgo.experiments.world import Regime, Setting, World
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-MANY = 100  # arms above which the learner for many arms is used
+MANY = 100  # with more arms than this Fed-GO-UCB uses the learner for many arms
 
 
 @dataclass(frozen=True)
 class Play:
-    """How an algorithm plays a world with a setting.
+    """A function that plays a world with a setting, and the name under which its traces are stored.
 
-    ``call`` plays. ``key`` is the dotted name of the algorithm with its options, by which stored traces are found; if
-    it is empty, no trace is stored.
+    ``call`` is the function. ``key`` is the dotted name of the algorithm with its options, by which stored traces are
+    found; if it is empty, no trace is stored.
     """
 
     call: Callable[[World, Setting], Trace]
     key: str = ""
 
     def __call__(self, world: World, setting: Setting) -> Trace:
-        """Return the trace of all runs of ``world`` with ``setting``."""
+        """Return the trace of all runs of ``world`` with ``setting``, always played anew."""
         return self.call(world, setting)
 
 
 def known_as(
     algorithm: Callable[..., Trace], options: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[[World, Setting], Trace]], Play]:
-    """Return a decorator that makes a `Play` with the key of ``algorithm`` and its ``options``."""
+    """Return a decorator that turns a function of a world and a setting into a `Play`.
+
+    The key of the `Play` is the dotted name of ``algorithm``, followed by its ``options`` as "name=value".
+    """
     named = [f"{algorithm.__module__}.{algorithm.__qualname__}"]
     named += [f"{name}={value}" for name, value in (options or {}).items()]
     return lambda call: Play(call, ", ".join(named))
@@ -49,10 +53,15 @@ def known_as(
 class Player:
     """An algorithm in a study, with the settings that it may choose from.
 
-    ``play`` is called with a setting of the ``grid``, or with the setting that the player named ``setting_of`` has
-    chosen. ``title`` is the name of the algorithm in the book, and ``style`` its colour and marker in figures.
-    ``plays_on`` returns whether it plays a regime. If ``dense`` is True, its scalars are also counted with matrices as
-    messages, as in the paper.
+    Args:
+        play: How it plays a world with a setting.
+        grid: The settings that it may choose from.
+        title: The name of the algorithm in the book; if it is empty, the player's own name.
+        style: The colour and the marker in figures, or None.
+        plays_on: A function that returns whether it plays a regime.
+        setting_of: The name of the player whose chosen setting it uses; if it is empty, it chooses a setting of its
+            own.
+        dense: Whether its scalars are also counted with matrices as messages, as in the paper.
     """
 
     play: Play
@@ -72,14 +81,18 @@ class Player:
 
 
 def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
-    """Return a setting for each combination of the values on the ``axes``."""
+    """Return all combinations of the values on the ``axes`` as settings; the last axis varies fastest.
+
+    For instance, ``grid(lam=(1, 2), beta=(3,))`` returns ``({"lam": 1, "beta": 3}, {"lam": 2, "beta": 3})``.
+    """
     return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
 def settings(world: World, setting: Setting) -> Settings:
-    """Return the `Settings` that ``setting`` describes, with the form of messages of ``world``.
+    """Return the parameters of Phase II that ``setting`` describes, with the form of messages of ``world``.
 
-    With "s" and "kappa" in the setting, λ = (σ/s)² and β = (κσ)², with the noise σ of the problem.
+    If the setting has "s" and "kappa", λ = (σ/s)² and β = (κσ)², with the standard deviation σ of the problem's noise
+    and κ for "kappa". Its other entries are fields of `fedgo.phase_two.Settings`.
     """
     values = dict(setting)
     if "s" in values:
@@ -89,19 +102,19 @@ def settings(world: World, setting: Setting) -> Settings:
 
 
 def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Play:
-    """Return how an algorithm plays that begins with Phase I.
+    """Return how an algorithm that begins with Phase I plays a world.
 
     Fed-GO-UCB computes in the space of its parameters if there are more than `MANY` arms.
 
     Args:
-        run: The algorithm, called with a problem, the result of Phase I, and settings.
-        private: Whether each client fits a ŵ₀ of its own.
+        run: The algorithm, a function of a problem, the result of Phase I, and settings.
+        private: Whether each client fits a parameter ŵ₀ of its own in Phase I; if not, all share one.
         options: Further arguments of ``run``.
     """
 
     @known_as(run, options)
     def play(world: World, setting: Setting) -> Trace:
-        """Run Phase II from the Phase I of ``world``."""
+        """Run Phase II with ``setting``, from the Phase I of ``world``, and return the trace of both."""
         start, space = world.private if private else world.shared, {}
         if run is fed_go_ucb and world.problem.means.shape[1] > MANY:
             space = {"space": "parameters"}
@@ -111,15 +124,16 @@ def from_start(run: Callable[..., Trace], private: bool = False, **options: Any)
 
 
 def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
-    """Return how an algorithm plays that has no Phase I, and makes all T₀ + NT steps itself.
+    """Return how an algorithm that has no Phase I plays a world: it makes all T₀ + NT steps itself.
 
-    ``run`` is called with a problem, N, the number of steps and settings. ``names`` are those parts of a setting that
-    are further arguments of ``run`` and not of `fedgo.phase_two.Settings`.
+    Args:
+        run: The algorithm, a function of a problem, the number N of clients, the number of steps, and settings.
+        names: The entries of a setting that are further arguments of ``run``, not fields of `fedgo.phase_two.Settings`.
     """
 
     @known_as(run)
     def play(world: World, setting: Setting) -> Trace:
-        """Run the algorithm for all steps of ``world``."""
+        """Run the algorithm with ``setting`` for all steps of ``world``, and return its trace."""
         of_settings = {name: value for name, value in setting.items() if name not in names}
         further = {name: setting[name] for name in names}
         return run(world.problem, world.clients, world.steps, settings(world, of_settings), **further)
@@ -129,5 +143,5 @@ def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
 
 @known_as(uniform_random)
 def play_uniform(world: World, setting: Setting) -> Trace:
-    """Play uniformly drawn arms for all steps of ``world``; ``setting`` is not used."""
+    """Play uniformly drawn arms for all steps of ``world``, and return the trace; ``setting`` is not used."""
     return uniform_random(world.problem, world.clients, world.steps)

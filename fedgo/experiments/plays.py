@@ -1,7 +1,7 @@
-"""Executed runs of Phase II with the quantities that the bounds on them need, of Fed-GO-UCB or with other arms.
+"""Executed runs of Phase II, of Fed-GO-UCB or with other arms, and the quantities that the bounds on them need.
 
 The statements of the analysis about matrices and synchronisations hold for any choice of arms. Therefore some runs draw
-their arms blindly.
+their arms at random, whatever has been observed.
 """
 
 from dataclasses import dataclass, replace
@@ -25,7 +25,11 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Replayed:
-    """The runs of a ``trace`` that Phase II made on ``problem`` from ``start`` with ``settings``, to be analysed."""
+    """Runs of Phase II together with what they were made from, to be analysed.
+
+    ``trace`` has S runs on ``problem`` (K arms), with Phase II played from ``start`` (N clients, T rounds, d_w
+    parameters) with ``settings``.
+    """
 
     problem: Problem
     start: Start
@@ -34,69 +38,73 @@ class Replayed:
 
     @property
     def arm(self) -> Tensor:
-        """The arms of Phase II, (S, NT) int64."""
+        """The arms pulled in Phase II, (S, NT) int64, for N clients and T rounds."""
         return self.trace.arm[:, self.trace.phase_one :]
 
     @property
     def regret(self) -> Tensor:
-        """The instantaneous regret r_t of Phase II, (S, NT)."""
+        """The instantaneous regret r_t of each step t of Phase II, (S, NT), for N clients and T rounds."""
         return self.trace.regret[:, self.trace.phase_one :]
 
     @property
     def sync(self) -> Tensor:
-        """Whether each step of Phase II ends with a synchronisation, (S, NT) bool."""
+        """Whether each step of Phase II ends with a synchronisation, (S, NT) bool, for N clients and T rounds."""
         return self.trace.sync[:, self.trace.phase_one :]
 
     @cached_property
     def gradients(self) -> Tensor:
-        """The gradients ∇f_x(ŵ₀) of all arms, (S, K, d_w)."""
+        """The gradients ∇f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, (S, K, d_w)."""
         return self.start.network.gradients(self.start.w0[:, 0], self.problem.arms)
 
     @cached_property
     def offsets(self) -> Tensor:
-        """The values f_x(ŵ₀) of all arms, (S, K)."""
+        """The values f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, (S, K)."""
         return self.start.network.values(self.start.w0[:, 0], self.problem.arms)
 
     @property
     def residual(self) -> Tensor:
-        """The residuals y_t − f_x(ŵ₀) of Phase II, (S, NT)."""
+        """The residuals y_t − f_x(ŵ₀) of the rewards y_t of Phase II, with the pulled arm x, (S, NT)."""
         return self.trace.reward[:, self.trace.phase_one :] - self.offsets.gather(1, self.arm)
 
     @property
     def dimension(self) -> int:
-        """The largest dimension min(K, d_w) that the gradients can span."""
+        """The largest dimension min(K, d_w) of the space that the gradients of K arms can span."""
         return min(self.problem.arms.shape[1], self.start.network.size)
 
     @cached_property
     def replay(self) -> Replay:
-        """The widths, log-determinants and epochs of each step of Phase II."""
+        """The widths, log-determinants and epochs of each step of Phase II (`fedgo.theory.replay.Replay`)."""
         return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
 
 
 @dataclass(frozen=True)
 class PhaseTwoRuns(Replayed):
-    """Runs of Phase II with ``slope``, a bound C_g on the norms of the gradients of all arms pulled."""
+    """Runs of Phase II with ``slope``, a bound C_g on the norm of the gradient of every arm that was pulled.
+
+    The other fields are those of `Replayed`.
+    """
 
     slope: float
 
     @property
     def information_bound(self) -> float:
-        """The bound R on Λ, with min(K, d_w) in place of d_w."""
+        """The bound R on the log-ratio Λ = ln(det Σ/det λI) after all pulls, with min(K, d_w) in place of d_w."""
         return information_bound(self.dimension, self.arm.shape[1], self.slope, self.settings.lam)
 
     @property
     def regularised(self) -> bool:
-        """Whether λ ≥ C_g²/2.5129, which the elliptical potential lemma needs."""
+        """Whether the regularisation weight λ is at least C_g²/2.5129, which the elliptical potential lemma needs."""
         return self.settings.lam >= self.slope**2 / LARGEST_INCREMENT
 
 
 @dataclass(frozen=True)
 class Hindsight(Replayed):
-    """Runs of Fed-GO-UCB with w*, to check the confidence lemma.
+    """Runs of Fed-GO-UCB with the true parameter w*, to check the confidence lemma.
 
-    ``truth`` (S, d_w) is w*, with f_x(w*) the mean reward of each arm. ``curvature`` (S,) is C_h on the line from ŵ₀ to
-    w*, the largest of any arm. The distance of the centre from w* has three parts,
-    ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* − ŵ₀)), with the noise η_s and the Taylor remainders a_s.
+    The distance of the centre ŵ of a ball from w* has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* −
+    ŵ₀)), with the gradient g_s, the noise η_s and the Taylor remainder a_s of each pull s. ``truth`` (S, d_w) is w*, at
+    which f_x(w*) is the mean reward of each arm x. ``curvature`` (S,) is the largest norm C_h of a second derivative on
+    the line from ŵ₀ to w*, over all arms. The other fields are those of `Replayed`.
     """
 
     truth: Tensor
@@ -104,44 +112,58 @@ class Hindsight(Replayed):
 
     @property
     def centre(self) -> Tensor:
-        """ŵ₀ of each run, (S, d_w)."""
+        """The parameter ŵ₀ of Phase I of each of S runs, (S, d_w)."""
         return self.start.w0[:, 0]
 
     @property
     def rho(self) -> Tensor:
-        """The distance ρ₀ = ‖ŵ₀ − w*‖ of each run, (S,)."""
+        """The distance ρ₀ = ‖ŵ₀ − w*‖ of the parameter of Phase I from the true one, in each of S runs, (S,)."""
         distance: Tensor = (self.centre - self.truth).norm(dim=-1)
         return distance
 
     @cached_property
     def remainder(self) -> Tensor:
-        """The Taylor remainders a_x = f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of all arms, (S, K)."""
+        """The Taylor remainders f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of K arms x with gradients g_x at ŵ₀, (S, K)."""
         away = (self.truth - self.centre).unsqueeze(-1)
         return self.problem.means - self.offsets - (self.gradients @ away).squeeze(-1)
 
     @property
     def sampled(self) -> Tensor:
-        """About ten steps of Phase II at equal distances, (n,) int64."""
+        """The numbers of about ten steps of Phase II at equal distances, the first one included, (n,) int64."""
         steps = self.arm.shape[1]
         return torch.arange(0, steps, max(1, steps // 10))
 
     def known(self, at: Tensor) -> Tally:
-        """Return the tally of D_{t,i} after the pulls of the steps ``at`` (n,), (S, n, K)."""
+        """Return the data that the client knows after its pull at each of the steps ``at``, as counts and sums.
+
+        ``at`` (n,) has steps of Phase II. The counts of the pulls and the sums of their residuals are (S, n, K) each,
+        for S runs and K arms.
+        """
         return self.replay.known.of((slice(None), at))
 
     def ball(self, at: Tensor) -> Ball:
-        """Return the client's ball after the steps ``at`` (n,), with ŵ (S, n, d_w), Σ (S, n, d_w, d_w) and β = 1."""
+        """Return the ball of the client that pulls at each of the steps ``at`` (n,), after its pull, with β = 1.
+
+        It has the centre ŵ (S, n, d_w), which is the ridge estimate of the d_w parameters, and the matrix Σ
+        (S, n, d_w, d_w).
+        """
         gradients, centre = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
         return ball(gradients, centre, self.settings.lam, 1.0, self.known(at))
 
     def distance(self, at: Tensor) -> Tensor:
-        """Return ‖ŵ − w*‖_Σ after the steps ``at`` (n,), (S, n)."""
+        """Return the distance ‖ŵ − w*‖_Σ of the true parameter w* from the centre ŵ of a client's ball, (S, n), in S
+        runs.
+
+        The client is the one that pulls at each of the steps ``at`` (n,) of Phase II; the ball is that after its pull,
+        with the matrix Σ.
+        """
         return self.ball(at).distance(self.truth.unsqueeze(1)).sqrt()
 
     def radius(self, delta: float, exact: bool = False) -> Tensor:
-        """Return the radius √β_{t,i} of the repaired confidence lemma after each step, (S, NT).
+        """Return the radius √β_{t,i} of the repaired confidence lemma after each step t of its client i, (S, NT).
 
-        With ``exact`` it is the radius for ŵ₀ = w*, which contains the noise alone. ``delta`` is δ.
+        ``delta`` is the failure probability δ. With ``exact`` it is the radius for ŵ₀ = w* in place of the fitted ŵ₀,
+        where only the term of the noise is left.
         """
         return radius(
             self.replay.information,
@@ -159,14 +181,19 @@ class Hindsight(Replayed):
 def play_phase_two(
     problem: Problem, start: Start, settings: Settings, index: Index | None = None, slope: float | None = None
 ) -> PhaseTwoRuns:
-    """Play Phase II of Fed-GO-UCB from ``start`` and return its runs.
+    """Play Phase II of Fed-GO-UCB from ``start`` and return its runs for the analysis.
 
     Args:
         problem: S runs of a bandit problem.
-        start: Phase I on the same problem.
-        settings: λ, β and γ.
-        index: The index that chooses the arms; the first-order one if it is None.
-        slope: C_g; the largest ‖∇f_x(ŵ₀)‖ of any arm if it is None.
+        start: Phase I on the same problem, a `fedgo.phase_one.shared_start`.
+        settings: The regularisation λ, the squared radius β and the threshold γ.
+        index: A function that returns the index of each arm, by which arms are chosen; the first-order index if it is
+            None.
+        slope: The bound C_g on the gradients; if it is None, the largest ‖∇f_x(ŵ₀)‖ of any arm x.
+
+    Raises:
+        ValueError: The start does not fit the problem or the settings.
+        TypeError: An argument is of another kind.
     """
     learner = replace(fed_go_learner(problem, start, settings), optimism=index)
     steps = start.clients * start.rounds
@@ -179,10 +206,17 @@ def play_phase_two(
 def linear_play(
     problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
 ) -> PhaseTwoRuns:
-    """Play Phase II alone, NT steps on linear features with ∇f_x = x.
+    """Play Phase II of Fed-GO-UCB, without Phase I, on a linear model, whose gradients are the features of the arms.
 
-    The model is a `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x = 0. ``clients`` is N and ``rounds`` is T; the
-    other arguments are those of `play_phase_two`.
+    The model is `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x = 0 and ∇f_x = x for every arm x.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        rounds: The number T of rounds; NT steps are played.
+        settings: The regularisation λ, the squared radius β and the threshold γ.
+        index: A function that returns the index of each arm, by which arms are chosen; the first-order index if it is
+            None.
     """
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
@@ -191,25 +225,36 @@ def linear_play(
 
 
 def blind(source: torch.Generator) -> Index:
-    """Return an index that draws all arms with equal probability, whatever is known."""
+    """Return an index that draws every arm with equal probability, whatever has been observed.
+
+    It is a function of the posterior and the data that draws its numbers from the generator ``source``.
+    """
 
     def index(posterior: Estimates, data: Tally) -> Tensor:
-        """Return a random number for each arm."""
+        """Return a uniform random number for each arm, in the shape of ``data``; ``posterior`` is not used."""
         return torch.rand(data.sums.shape, generator=source, dtype=torch.float64)
 
     return index
 
 
 def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
-    """Return line 3 of Algorithm 1 as an index for `fedgo.theory.worlds.SingleUnit` on ``arms`` (S, K, d_x).
+    """Return line 3 of Algorithm 1 as an index for `fedgo.theory.worlds.SingleUnit`, where it has a closed form.
 
-    tanh increases, so that the arm with the largest max f_x(w) over the ball is the arm with the largest max wᵀx =
-    ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²).
+    tanh increases, so that the arm x with the largest max f_x(w) over the ball is the arm with the largest max wᵀx =
+    ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²), with its gradient g_x at ŵ₀.
+
+    Args:
+        start: Phase I with its parameter ŵ₀.
+        arms: The features of K arms in each of S runs, (S, K, d_x).
+        beta: The squared radius β of the ball.
     """
     value = start.network.values(start.w0, arms.unsqueeze(1))
 
     def index(posterior: Estimates, data: Tally) -> Tensor:
-        """Return max wᵀx over the ball for each arm."""
+        """Return max wᵀx over the confidence ball for each of K arms x and each of M learners, (S, M, K).
+
+        ``posterior`` has the means and variances of the linearised rewards; ``data`` is not used.
+        """
         return value.atanh() + (first_order(posterior, beta) - value) / (1 - value.square())
 
     return index
@@ -218,16 +263,18 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 def random_play(
     runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
 ) -> PhaseTwoRuns:
-    """Play Phase II on linear features with N, T, K, d_x, arms, mean rewards, λ and γ drawn at random.
+    """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random.
 
-    λ is ``share`` times 0.4 to 3.4 times C_g², and γ is from 0.01 to 100. With ``share`` = 1 the elliptical potential
-    lemma holds.
+    Drawn are the numbers N of clients (2 to 12), T of rounds (2 to 40), d_x of features (2 to 6) and K of arms (2 to
+    15), and a threshold γ from 0.01 to 100. The regularisation weight λ is ``share`` times 0.4 to 3.4 times C_g², with
+    the largest norm C_g of an arm. With ``share`` = 1 the elliptical potential lemma holds.
 
     Args:
         runs: The number of runs.
-        seed: The seed of the noise.
+        seed: The seed of the rewards' noise.
         source: The generator that draws everything else.
-        index: The index that chooses the arms; the first-order one if it is None.
+        index: A function that returns the index of each arm, by which arms are chosen; the first-order index if it is
+            None.
         share: The factor of λ.
     """
     clients, rounds, d_x, arms = (

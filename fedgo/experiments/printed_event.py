@@ -1,4 +1,8 @@
-"""The event as printed: ΔΣ_{t,i} is not reset after line 9, so that line 6 compares with a matrix that is not meant."""
+"""The event of line 6 as printed, whose matrix ΔΣ_{t,i} is never set back to 0.
+
+ΔΣ_{t,i} should be the part of client i's matrix Σ_{t,i} from its pulls since the last synchronisation. Without a reset
+after line 9, line 6 compares det Σ_{t,i} with the determinant of a matrix that is not the one meant.
+"""
 
 from typing import NamedTuple
 
@@ -7,11 +11,15 @@ from torch import Tensor
 
 
 class Bookkeeping(NamedTuple):
-    """Line 6 of Algorithm 1 at each step of one run, (NT,).
+    """Line 6 of Algorithm 1 at each of NT steps of one run, and the server's matrix at the end.
 
-    ``pulls`` is the number of the client's pulls since the last synchronisation, ``ratio`` its log-ratio as printed,
-    ``meant`` the log-ratio that is meant, and ``fires`` says whether the event fires. ``sigma`` (r, r) is the server's
-    matrix at the end.
+    Args:
+        pulls: The number of the client's pulls since the last synchronisation, (NT,).
+        ratio: Its log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), with ΔΣ_{t,i} as printed, (NT,).
+        meant: The log-ratio that is meant, with the matrix that all clients received last in place of Σ_{t,i} −
+            ΔΣ_{t,i}, (NT,).
+        fires: Whether the event occurs, because ``pulls`` times ``ratio`` exceeds γ, (NT,) bool.
+        sigma: The server's matrix at the end, (r, r).
     """
 
     pulls: Tensor
@@ -24,18 +32,15 @@ class Bookkeeping(NamedTuple):
 def bookkeeping(
     features: Tensor, arm: Tensor, clients: int, lam: float, gamma: float, reset: bool = False
 ) -> Bookkeeping:
-    """Run lines 4 to 10 as printed on given arms, and compare the log-ratio with the one that is meant.
-
-    The printed event compares det Σ_{t,i} with det(Σ_{t,i} − ΔΣ_{t,i}). What is meant is a comparison with the
-    determinant of the matrix that all clients received last.
+    """Run lines 4 to 10 of Algorithm 1 as printed on given arms, to compare line 6 with what it should say.
 
     Args:
-        features: The gradients of the arms, or their coordinates, (K, r).
-        arm: The arms that are pulled, (NT,).
+        features: The gradients of K arms, or their r coordinates, (K, r).
+        arm: The arms that are pulled at NT steps, by N clients in turn, (NT,) int64.
         clients: The number N of clients.
         lam: The regularisation weight λ.
-        gamma: The threshold γ.
-        reset: Whether ΔΣ is reset after a synchronisation, which the printed lines leave out.
+        gamma: The threshold γ of the event.
+        reset: Whether ΔΣ is set to 0 after a synchronisation, which the printed lines leave out.
     """
     server = lam * torch.eye(features.shape[1], dtype=torch.float64)
     sigma, delta = server.repeat(clients, 1, 1), torch.zeros(clients, *server.shape, dtype=torch.float64)
@@ -56,5 +61,5 @@ def bookkeeping(
 
 
 def _log_det(matrix: Tensor) -> float:
-    """Return the logarithm of the determinant of a positive definite ``matrix``."""
+    """Return the logarithm of the determinant of a positive definite ``matrix`` (r, r)."""
     return 2 * float(torch.linalg.cholesky(matrix).diagonal().log().sum())

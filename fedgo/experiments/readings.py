@@ -1,6 +1,7 @@
-"""Players for other readings of the paper's setup, other constants of Fed-GO-UCB, and other thresholds.
+"""Players for other readings of the paper's setup, for other constants of Fed-GO-UCB, and for other thresholds.
 
-They show whether the comparison would change. Each is played with the settings tuned for the book's own reading.
+They show whether the comparison of the algorithms would change. Each is played with the settings tuned for the book's
+own reading.
 """
 
 import math
@@ -22,17 +23,20 @@ from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
 
 TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # three fast algorithms of different kinds
-OWN = "as in the book"  # the name of the book's own constants
-LEAST = 10  # pulls of the shortest Phase I
+OWN = "as in the book"  # the name of the player with the book's own constants
+LEAST = 10  # the number of pulls of the shortest Phase I
 
 Alteration = Callable[[Problem], Problem]
 
 
 def _arms_of(run: int) -> Alteration:
-    """Return the change that gives all runs of Hartmann6 the arms of one ``run``, so that only the noise differs."""
+    """Return a function that gives all runs of a Hartmann6 problem the arms of the ``run`` of this number.
+
+    Then only the noise differs between the runs.
+    """
 
     def change(problem: Problem) -> Problem:
-        """Return ``problem`` with the arms of that run."""
+        """Return ``problem`` with the arms and mean rewards of that run in every run."""
         alone, runs = hartmann6((run,), seed=problem.seed), len(problem.runs)
         arms, means = alone.arms.repeat_interleave(runs, 0), alone.means.repeat_interleave(runs, 0)
         return replace(problem, arms=arms, means=means)
@@ -41,7 +45,10 @@ def _arms_of(run: int) -> Alteration:
 
 
 def _standardised(problem: Problem) -> Problem:
-    """Return ``problem`` with features of mean 0 and standard deviation 1/√d_x, so that the mean of |x|² is 1."""
+    """Return ``problem`` with features x of mean 0 and standard deviation 1/√d_x over the arms of a run.
+
+    The mean of |x|² over the arms is then 1, for d_x features.
+    """
     spread = problem.arms.std(1, keepdim=True, correction=0) * problem.arms.shape[-1] ** 0.5
     return replace(problem, arms=(problem.arms - problem.arms.mean(1, keepdim=True)) / spread)
 
@@ -61,7 +68,8 @@ READINGS: Mapping[str, tuple[str, Alteration]] = {
     "MagicTelescope, z-scores": ("magic", _standardised),
 }
 
-# For each choice of constants on Hartmann6, those that differ: of Phase I, the network, the oracle or the noise.
+# For each choice of constants on Hartmann6, the constants that differ from the book's own: the length of Phase I, the
+# hidden units of the network, the settings of the oracle, or the noise.
 CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     OWN: {},
     **{f"T₀ = {length}": {"length": length} for length in (LEAST, 20, 90, 180, 360)},
@@ -72,23 +80,32 @@ CONSTANTS: Mapping[str, Mapping[str, Any]] = {
     **{f"σ = {sigma:g}": {"sigma": sigma} for sigma in (0.01, 0.3, 1.0)},
 }
 
-# The algorithms that send anything, and the thresholds γ of those that have one.
+# The thresholds γ, the algorithms that have a threshold, and all algorithms that send anything.
 GAMMAS = (0.1, 1.0, 10.0, math.inf)
 WITH_GAMMA = ("Fed-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")
 SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB1, shared")
 
 
 def reading_players(tune: Sweep) -> dict[str, Player]:
-    """Return a player for each reading and each choice of constants, with the settings chosen by the study ``tune``."""
+    """Return a player by name for each entry of `READINGS` and of `CONSTANTS`.
+
+    They play with the settings that the study ``tune`` has chosen for the book's own reading.
+    """
     players = {name: _reading(experiment, change, tune) for name, (experiment, change) in READINGS.items()}
     return players | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
 
 
 def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
-    """Return the player of a reading: the algorithms of `TRIO` on the changed problem."""
+    """Return the player of a reading of the setup: it plays the algorithms of `TRIO` on a changed problem.
+
+    Args:
+        experiment: The name of the experiment whose problem is changed, and for which the settings were tuned.
+        change: A function that returns the changed problem.
+        tune: The study that has chosen the settings.
+    """
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play the algorithm that the setting names on the changed problem."""
+        """Play the algorithm that is named in ``setting`` on the changed problem of ``world``, and return the trace."""
         algorithm, changed = setting["algorithm"], replace(world, problem=change(world.problem))
         return ALGORITHMS[algorithm].play(changed, tune.setting(algorithm, EXPERIMENTS[experiment]))
 
@@ -96,19 +113,23 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
 
 
 def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
-    """Return a player of Fed-GO-UCB that changes the constants given here, with the setting tuned on Hartmann6.
+    """Return a player of Fed-GO-UCB with other constants, and with the setting tuned on Hartmann6.
 
-    Its traces are cut to T₀ + NT pulls with the shortest T₀ of all such players, so that they have the same length.
+    Its traces are cut to `LEAST` + NT steps, with N clients and T rounds, so that the traces of all such players have
+    the same length.
 
     Args:
         tune: The study that has chosen the setting.
-        hidden: The number of hidden units.
+        hidden: The number of hidden units of the network.
         sigma: The standard deviation σ of the noise.
         phase_one: Further arguments of `fedgo.phase_one.shared_start`.
     """
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play Fed-GO-UCB with these constants and cut its trace to the common length."""
+        """Play Fed-GO-UCB with these constants on ``world``, and return its trace, cut to the common length.
+
+        ``setting`` is not used.
+        """
         problem = replace(world.problem, sigma=sigma)
         network = Network(problem.arms.shape[-1], hidden)
         start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
@@ -124,15 +145,24 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
 
 
 def senders(tune: Sweep) -> dict[str, Player]:
-    """Return a player for each algorithm of `SENDERS`, with the setting chosen by the study ``tune`` except for γ."""
+    """Return a player by name for each algorithm of `SENDERS`, those that send anything.
+
+    They play with the settings that the study ``tune`` has chosen, but with several thresholds γ in place of the chosen
+    one.
+    """
     return {name: _sender(name, tune) for name in SENDERS}
 
 
 def _sender(algorithm: str, tune: Sweep) -> Player:
-    """Return the player of ``algorithm``, with a grid of thresholds if it has a threshold."""
+    """Return the player of ``algorithm``, whose grid has the thresholds `GAMMAS` if the algorithm has a threshold.
+
+    Its other parameters are those that the study ``tune`` has chosen.
+    """
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play the algorithm with its tuned setting and the threshold of ``setting``."""
+        """Play the algorithm on ``world`` with its tuned setting and the threshold of ``setting``, and return the
+        trace.
+        """
         assert world.regime is not None
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
         return ALGORITHMS[algorithm].play(world, tune.setting(algorithm, world.regime) | gamma)

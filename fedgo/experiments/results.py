@@ -1,4 +1,4 @@
-"""Results of the studies' tables: the settings that were chosen, how sure each choice is, and traces with them."""
+"""Results of the studies' tables: the settings chosen, how sure each choice is, and traces with these settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,20 +15,28 @@ from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime, Setting
 from fedgo.trace import Trace
 
-BATCH = 50  # runs that are played at a time
+BATCH = 50  # the number of runs that are played at a time
 
 
 @until_written
 def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
-    """Return the settings that each round of successive halving compared, the best first.
+    """Return the settings that each round of successive halving compared, the best first, a list for each round.
 
-    The rounds are those in which ``study`` chose the setting of ``player`` on the regimes ``group``.
+    Args:
+        study: The name of the study in which the rounds were played.
+        player: The name of the player that chose a setting.
+        group: The regimes on which it chose one setting.
     """
     return STUDIES[study].choice(known(study), player, group).ranked
 
 
 def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
-    """Return the setting that ``algorithm`` has chosen on the experiment ``name`` in the study ``study``.
+    """Return the setting that an algorithm has chosen on an experiment.
+
+    Args:
+        name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
+        algorithm: The name of the player.
+        study: The name of the study in which it chose.
 
     Raises:
         ValueError: The experiment or algorithm is unknown, or the study has not chosen yet.
@@ -41,24 +49,37 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
 
 
 def evaluated(study: str, regime: Regime) -> dict[str, Any]:
-    """Return the rows of each player's evaluation on ``regime`` in ``study``, by player and sorted by run."""
+    """Return each player's rows of the evaluation on ``regime``, sorted by run, from the table of ``study``.
+
+    The result has a frame for each player's name. Players without such rows are left out.
+    """
     stored = known(study).cells.items()
     rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
     return {name: rows[name].reset_index(drop=True) for name in STUDIES[study].players if name in rows}
 
 
 def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
-    """Return each setting of the grid of ``player`` with its rows on the tuning runs of ``regime``."""
+    """Return pairs of a setting of the grid of ``player`` and a frame of its tuning runs on ``regime`` in ``study``.
+
+    Raises:
+        KeyError: The table has no run of one of the settings.
+    """
     stored, seed = known(study).cells, STUDIES[study].tuning_seed
     grid = STUDIES[study].players[player].grid
     return [(setting, stored[cell(regime, player, setting, seed)]) for setting in grid]
 
 
 def judged(name: str, algorithm: str, study: str = "tune") -> Any:
-    """Return a frame of all settings that ``algorithm`` tried on the experiment ``name``, rung by rung, the best first.
+    """Return a frame of all settings that an algorithm tried on an experiment, by round of the tuning, best first.
 
-    Its columns are the parts of a setting, the number of ``runs`` of the rung, the mean ``regret`` and its standard
-    ``error``, and the 95 % interval from ``low`` to ``high`` of the mean difference to the regret of the winner.
+    Its columns are the parameters of a setting, the number of ``runs`` of the round, the mean final ``regret`` over
+    them and its standard ``error``, and ``low`` and ``high``, the ends of the 95 % interval of the mean difference
+    between the setting's regret and that of the setting finally chosen.
+
+    Args:
+        name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
+        algorithm: The name of the player.
+        study: The name of the study in which it chose.
     """
     regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
     kept = read("rungs")
@@ -68,7 +89,7 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     rungs, rows = ranked(study, algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
-        """Return the final regrets of ``setting`` on the first ``runs`` tuning runs."""
+        """Return the final regrets of ``setting`` on the first ``runs`` tuning runs of the experiment, (``runs``,)."""
         by_run = known(study).regrets(cell(regime, algorithm, setting, seed))
         return np.array([*by_run.values()])[:runs]
 
@@ -84,11 +105,16 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
 
 
 class Chosen(NamedTuple):
-    """The result of a tuning: the winner's regret, and how sure the choice is.
+    """The result of a tuning: the regret of the setting that was chosen, and how sure the choice is.
 
-    ``regret`` and ``error`` are the winner's mean regret and standard error on ``runs`` runs. ``alike`` is the number
-    of other settings whose 95 % interval of the difference to the winner contains 0. ``worst`` and ``median`` are the
-    mean regrets of the worst setting and of the median setting, divided by the winner's, on the runs of the first rung.
+    Args:
+        regret: The mean final regret of the chosen setting.
+        error: The standard error of this mean.
+        runs: The number of runs of the mean.
+        alike: The number of other settings whose 95 % interval of the difference to the chosen one contains 0.
+        worst: The largest mean regret of any setting, divided by that of the chosen one, on the runs of the first
+            round.
+        median: The median of the settings' mean regrets, divided by that of the chosen one, on the same runs.
     """
 
     regret: float
@@ -100,7 +126,13 @@ class Chosen(NamedTuple):
 
 
 def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
-    """Return the result of the tuning of ``algorithm`` on the experiment ``name`` in the study ``study``."""
+    """Return how good the setting is that an algorithm has chosen on an experiment, and how sure the choice.
+
+    Args:
+        name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
+        algorithm: The name of the player.
+        study: The name of the study in which it chose.
+    """
     rows = judged(name, algorithm, study)
     parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
     winner = tuned(name, algorithm, study)
@@ -118,17 +150,17 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
 def evaluate(
     name: str, runs: int, seed: int = 0, algorithms: Sequence[str] = tuple(ALGORITHMS)
 ) -> dict[str, Trace]:
-    """Return the traces of ``algorithms`` at their tuned settings on the experiment ``name``, by algorithm.
+    """Return the traces of ``algorithms`` at their tuned settings on the experiment ``name``, by the algorithm's name.
 
     Args:
-        name: The name of an experiment in `EXPERIMENTS`.
+        name: The name of an experiment in `fedgo.experiments.world.EXPERIMENTS`.
         runs: The number of runs.
         seed: The seed of the runs, which must not be that of the tuning.
         algorithms: The names of algorithms in `fedgo.experiments.roster.ALGORITHMS`.
 
     Raises:
-        ValueError: A name is unknown, or the seed is that of the tuning.
-        TypeError: ``algorithms`` is a single text.
+        ValueError: A name is unknown, ``runs`` is below 1, or the seed is that of the tuning.
+        TypeError: ``algorithms`` is a single text, or ``runs`` is not a whole number.
     """
     require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
     unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
@@ -148,18 +180,22 @@ def played(
 ) -> Trace:
     """Return the trace of an algorithm at its tuned setting on the experiment ``name``.
 
-    Fifty runs are played at a time, which bounds the memory and changes nothing else.
+    Fifty runs are played at a time, which bounds the memory and changes no result.
 
     Args:
-        name: The name of an experiment in `EXPERIMENTS`.
+        name: The name of an experiment in `fedgo.experiments.world.EXPERIMENTS`.
         runs: The number of runs.
         seed: The seed of the runs.
         algorithm: The name of a player.
         players: The players by name.
-        changes: Parts of the setting that replace the tuned ones, such as γ.
+        changes: Entries of the setting that replace the tuned ones, such as ``gamma``.
+
+    Raises:
+        ValueError: ``name`` is unknown, or the study "tune" has no setting of the player.
+        KeyError: ``algorithm`` is not one of ``players``.
     """
     player = players[algorithm]
-    setting = tuned(name, player.setting_of or algorithm) | changes  # it refuses an unknown name
+    setting = tuned(name, player.setting_of or algorithm) | changes  # `tuned` refuses an unknown name
     batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
     worlds = [shared_world(EXPERIMENTS[name], batch, seed, "dense", "all") for batch in batches]
     return Trace.join([player.run(world, setting) for world in worlds])

@@ -1,4 +1,4 @@
-"""The players of the paper's studies: the function of each, the settings that it may choose from, and its mark.
+"""The players of the paper's studies: the function of each, the settings that it may choose from, and its colour.
 
 `ALGORITHMS` is the paper's comparison with the controls, and `LINE_THREE` has its two algorithms with line 3 as
 printed. A new entry changes nothing for the others.
@@ -22,7 +22,7 @@ GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
-    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``.
+    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``, rounded to three digits.
 
     For small λ the results depend on this ratio alone.
     """
@@ -34,7 +34,7 @@ def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setti
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:
-    """Return ``number`` settings of β from 10^``first`` on, with ``each`` settings in every factor of ten."""
+    """Return ``number`` settings with increasing β, from 10^``first`` on, ``each`` for every factor of ten."""
     return grid(beta=tuple(float(f"{10 ** (k / each + first):.3g}") for k in range(number)))
 
 
@@ -43,11 +43,11 @@ _RIDGE = _wide(grid(lam=(0.00001, 0.0001, 0.001, 0.01)), (1, 3, 10, 30, 100, 300
 _GLB = _wide(grid(link=("identity", "logistic"), lam=(0.01, 0.03, 0.1, 0.3)), (1, 10, 100, 1000))
 _KERNEL = _wide(grid(lengthscale=(0.1, 0.3, 1.0, 3.0), lam=(0.001, 0.01)), (0.3, 3, 30, 300))
 
-# The algorithms of the paper.
+# The algorithms of the paper, its own and those that it compares with.
 SIX = ("Fed-GO-UCB", "One-GO-UCB", "N-GO-UCB", "DisLinUCB", "Fed-GLB-UCB", "ApproxDisKernelUCB")
 
-# Colours with a contrast of 3 to a white and to a dark background, which colour-blind readers can tell apart; the
-# markers say the same without colour. The two greys are inverted on a dark background.
+# The colours have a contrast of at least 3 to a white and to a dark background, and colour-blind readers can tell them
+# apart. The markers say the same without colour. The two greys are inverted on a dark background.
 ALGORITHMS: dict[str, Player] = {
     "Fed-GO-UCB": Player(from_start(fed_go_ucb), _RIDGE, style=("#D55E00", "o"), dense=True),
     "One-GO-UCB": Player(from_start(one_go_ucb), _RIDGE, style=("#0072B2", "s"), dense=True),

@@ -1,4 +1,7 @@
-"""One runner for every study: players × regimes × settings × runs make one table, with a row for each run.
+"""One runner for every study: it plays settings of players on regimes and keeps a table with a row for each run.
+
+A regime is a problem with its sizes, a player an algorithm with the settings that it may choose from, and a study says
+which players play which regimes. All rows of one regime, player, setting and seed are called a cell.
 
 `run` computes the rows that the table lacks and adds them, so that an interrupted study continues where it was. It
 removes rows only if ``fresh`` asks for that. Each write takes a lock, reads the file again and merges the new rows into
@@ -42,12 +45,13 @@ from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Settin
 from fedgo.messages import Encoding
 
 DATA = Path(__file__).parent / "data"
-SHIPPED = [DATA]  # the folders with tables of the package; a module with studies of its own adds its folder
-REGIME = tuple(field.name for field in fields(Regime))  # the columns of a regime
-SEED = 0  # of the evaluation
+# The folders of the package that have tables; a module with studies of its own adds its folder.
+SHIPPED = [DATA]
+REGIME = tuple(field.name for field in fields(Regime))  # the columns of a table that name the regime
+SEED = 0  # the seed of the evaluation runs
 PAUSE = 10.0  # seconds between two writes of a table that grows
-DECIMALS = 6  # to which the numbers of a table are rounded
-MEASURED = ("seconds", "gigabytes")  # columns that depend on the machine, and differ between two runs
+DECIMALS = 6  # the numbers of a table are rounded to these decimals
+MEASURED = ("seconds", "gigabytes")  # columns that differ whenever they are measured
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +63,10 @@ _cached: list[Any] = []  # the functions that `until_written` decorates
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache that `run` empties; for functions whose values depend on the stored tables."""
+    """Return ``function`` with a cache of its values that `run` empties when it has written a table.
+
+    It is for functions whose values depend on the stored tables.
+    """
     _cached.append(cache(function))
     decorated: Callable[P, T] = _cached[-1]
     return decorated
@@ -72,10 +79,18 @@ def forget() -> None:
 
 
 class Job(NamedTuple):
-    """Some runs of one player on one regime with one setting, which a process computes at once.
+    """Some runs of one player on one regime with one setting, which one process computes.
 
-    ``name`` is the player's name in the ``study``, and ``runs`` are the numbers of the runs of ``seed``. A job carries
-    what another process may not know: the study with its players, and the ``entry`` of the problem.
+    A job carries all that another process may not know: the study with its players, and the entry of the problem.
+
+    Args:
+        study: The study.
+        entry: The problem's entry in `fedgo.experiments.world.PROBLEMS`, or None if there is none.
+        regime: The problem with its sizes.
+        name: The player's name in the study.
+        setting: The setting with which it plays.
+        seed: The seed of the runs.
+        runs: The numbers of the runs.
     """
 
     study: "Sweep"
@@ -88,7 +103,11 @@ class Job(NamedTuple):
 
 
 def measure(job: Job) -> list[dict[str, Any]]:
-    """Play the ``job`` on one thread and return the rows of the study's table, one for each of its runs."""
+    """Play the ``job`` on one thread and return its rows of the study's table, a dictionary for each of its runs.
+
+    A row has the columns of the regime, the player, the setting's parameters, the seed, the run, and the columns of the
+    study.
+    """
     torch.set_num_threads(1)
     if job.entry:
         PROBLEMS[job.regime.problem] = job.entry
@@ -107,32 +126,47 @@ def measure(job: Job) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=16)
 def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encoding, by: Hashable) -> World:
-    """Return a world with the given runs of a regime, the same object for equal arguments, so that Phase I is run once.
+    """Return a world with the given runs of a regime; equal arguments give the same object.
+
+    Therefore Phase I is run only once. The 16 worlds used last are kept.
 
     Args:
-        regime: The regime.
-        runs: The numbers of the runs.
+        regime: The problem with its sizes.
+        runs: The numbers of the runs, in a sequence that can be hashed.
         seed: The seed of the runs.
-        encoding: The form of all messages.
-        by: Only callers with an equal value share a world.
+        encoding: The form of all messages (`fedgo.messages`).
+        by: Any value; only callers with an equal one share a world.
     """
     return regime.world(runs, seed, encoding)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A study that tunes: its players choose settings on tuning runs and then play the evaluation with them.
+    """A study that tunes: its players choose settings on tuning runs, and then play the evaluation with them.
 
-    The player ``name`` of ``players`` chooses one setting of its grid for each group of regimes in ``chosen_on(name)``,
-    by successive halving with ``rungs(name)`` on runs of ``tuning_seed``. Then it plays ``runs(name, regime)`` runs of
-    `SEED` on each of the ``regimes``, with the setting that it chose on the group that contains the regime, or else on
-    the first group. In the choices of the players in ``tail`` the worst tenth of the runs counts as much as the mean.
+    A player chooses one setting of its grid for each group of regimes, by successive halving. Then it plays the regimes
+    of the evaluation, each with the setting that it chose on the group that contains the regime, or else on its first
+    group.
 
-    ``columns`` are those of `fedgo.trace.Trace.to_frame`, the processor "seconds" of a run, and "scalars_dense", the
-    scalars of the same run with messages in matrices. ``encoding`` is the form of the messages. ``measure`` returns the
-    rows of a job, which has at most ``batch`` runs. ``at_once`` is the number of jobs at a time; joblib decides if it
-    is None. ``needs`` maps a player to a module that it imports and that this package does not install. ``folder`` is
-    where the table is kept.
+    Args:
+        name: The name of the study.
+        about: What the study is about, in words.
+        players: The players by name.
+        columns: The measured columns of the table: those of `fedgo.trace.Trace.to_frame`, "seconds" for the processor
+            time of a run, and "scalars_dense" for the scalars of the same run with messages in matrices.
+        chosen_on: A function that returns, for a player's name, the groups of regimes on which it chooses settings.
+        rungs: A function that returns, for a player's name, the rounds of its successive halving.
+        regimes: The regimes of the evaluation.
+        runs: A function that returns, for a player's name and a regime, the number of its evaluation runs, with the
+            seed `SEED`.
+        tuning_seed: The seed of the tuning runs.
+        encoding: The form of the messages (`fedgo.messages`).
+        batch: The largest number of runs that are played at once.
+        tail: The names of players in whose choices the worst tenth of the runs counts as much as the mean.
+        measure: A function that plays a `Job` and returns its rows.
+        at_once: The number of jobs at a time; joblib decides if it is None.
+        needs: For some players, the name of a module that they import and that this package does not install.
+        folder: The folder in which the table is kept.
     """
 
     name: str
@@ -153,28 +187,40 @@ class Sweep:
     folder: Path = DATA
 
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
-        """Return how far the choice of the player ``name`` on the regimes of ``group`` has come."""
+        """Return how far the player ``name`` has come with choosing one setting for the regimes of ``group``.
+
+        The result has the rankings of the finished rounds of successive halving, and the settings that the next round
+        must play. ``known`` has the rows of the table, which decide that.
+        """
 
         def score(setting: Setting, runs: int) -> float | None:
-            """Return the score of ``setting`` on its first ``runs`` runs of all regimes, or None if one is missing."""
+            """Return the score of ``setting`` on its first ``runs`` tuning runs of all regimes, or None if a run is
+            missing.
+            """
             tuning = [cell(regime, name, setting, self.tuning_seed) for regime in group]
             return score_of([known.score(rows, runs, name in self.tail) for rows in tuning])
 
         return halve(self.players[name].grid, self.rungs(name), score)
 
     def played_on(self, name: str) -> list[Regime]:
-        """Return the regimes of the evaluation of the player ``name``; without an evaluation, those of its choices."""
+        """Return the regimes that the player ``name`` plays: of the evaluation, or without one, of its choices."""
         if self.regimes:
             return [regime for regime in self.regimes if self.runs(name, regime)]
         return [regime for group in self.chosen_on(name) for regime in group]
 
     def group(self, name: str, regime: Regime) -> Regimes:
-        """Return the group of regimes on which ``name`` chooses its setting for ``regime``, or () if there is none."""
+        """Return the group of regimes on which the player ``name`` chooses its setting for ``regime``, or ().
+
+        It is the group that contains the regime, or else the player's first group.
+        """
         groups = self.chosen_on(self.players[name].setting_of or name)
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
     def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
-        """Return the setting with which ``name`` plays ``regime``, or None before it is chosen."""
+        """Return the setting with which the player ``name`` plays ``regime``, or None if it is not chosen yet.
+
+        ``known`` has the rows of the table, which decide. A player that chooses nothing has a grid with one setting.
+        """
         chooser, group = self.players[name].setting_of or name, self.group(name, regime)
         if not group:
             (only,) = self.players[chooser].grid
@@ -183,10 +229,10 @@ class Sweep:
         return None if choice.waiting else choice.ranked[-1][0]
 
     def setting(self, name: str, regime: Regime) -> dict[str, Any]:
-        """Return the setting with which ``name`` plays ``regime``, as the rows of the study's table decide it.
+        """Return the setting with which the player ``name`` plays ``regime``, as the stored table of the study decides.
 
         Raises:
-            ValueError: The table lacks rows that decide about the setting.
+            ValueError: The setting is not chosen yet, because the table lacks rows; or there is no table.
         """
         setting = self.chosen(known(self.name), name, regime)
         require(setting is not None, "player", name, f"it has no setting yet; make study NAME={self.name}")
@@ -195,12 +241,12 @@ class Sweep:
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
         """Yield the jobs of the player ``name`` that can be played now and whose rows the table lacks.
 
-        While a setting is being chosen, they are the runs of the next rung of the successive halving. Once it is
+        While a setting is being chosen, they are the runs of the next round of the successive halving. Once it is
         chosen, they are runs of the evaluation.
 
         Args:
             known: The rows that the table has.
-            name: The player.
+            name: The name of the player.
             regime: A text that the name of a regime must contain.
             most: The largest number of evaluation runs on each regime.
         """
@@ -218,7 +264,11 @@ class Sweep:
     def _lacking(
         self, known: "Known", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: float
     ) -> Iterator[Job]:
-        """Yield the jobs that the table lacks of the first ``runs`` runs of each of the ``settings``."""
+        """Yield the jobs for those of the first ``runs`` runs of each of the ``settings`` that the table lacks.
+
+        They are runs of the player ``name`` on ``regime`` with ``seed``, at most ``batch`` in a job; ``known`` has the
+        rows of the table.
+        """
         for setting in settings:
             stored = known.runs(cell(regime, name, setting, seed))
             missing = tuple(run for run in range(int(runs)) if run not in stored)
@@ -226,7 +276,7 @@ class Sweep:
                 yield self.job(regime, name, setting, seed, missing[first : first + self.batch])
 
     def job(self, regime: Regime, name: str, setting: Setting, seed: int, runs: tuple[int, ...]) -> Job:
-        """Return the job in which ``name`` plays these ``runs`` of ``seed`` with ``setting`` on ``regime``."""
+        """Return the job in which the player ``name`` plays the ``runs`` of ``seed`` with ``setting`` on ``regime``."""
         return Job(self, PROBLEMS.get(regime.problem), regime, name, setting, seed, runs)
 
 
@@ -234,7 +284,7 @@ class Sweep:
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes.
 
-    The player ``name`` plays ``runs(name, regime)`` runs with each setting of its grid on each regime of
+    The player ``name`` plays ``runs(name, regime)`` runs, with each setting of its grid, on each regime of
     ``listed(name)``. The other fields are those of `Sweep`.
     """
 
@@ -242,11 +292,18 @@ class Listing(Sweep):
     runs: Callable[[str, Regime], int] = lambda name, regime: 1
 
     def played_on(self, name: str) -> list[Regime]:
-        """Return the regimes that are listed for ``name``."""
+        """Return the list of regimes that the player ``name`` plays."""
         return [*self.listed(name)]
 
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
-        """Yield the jobs of the player ``name`` that the table lacks; the arguments are those of `Sweep.jobs`."""
+        """Yield the jobs of the player ``name`` that the table lacks.
+
+        Args:
+            known: The rows that the table has.
+            name: The name of the player.
+            regime: A text that the name of a regime must contain.
+            most: The largest number of runs on each regime.
+        """
         for played in self.played_on(name):
             if regime in str(played):
                 runs = min(self.runs(name, played), most)
@@ -254,12 +311,15 @@ class Listing(Sweep):
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
-    """Return the key under which the rows of one regime, player, setting and seed are found in `Known`."""
+    """Return the key under which `Known` has the rows of one regime, player, setting and seed.
+
+    It is the tuple of these four, with the setting as a tuple of pairs that is sorted by the name of the parameter.
+    """
     return regime, name, tuple(sorted(setting.items())), seed
 
 
 def cells(table: Any) -> dict[Cell, Any]:
-    """Return the rows of ``table``, grouped by their `cell`: a regime, a player, a setting and a seed.
+    """Return the rows of ``table`` grouped by regime, player, setting and seed, under the keys that `cell` returns.
 
     The columns between "player" and "seed" hold the parameters of all settings. Such a column is empty (NaN) in the
     rows of a setting without that parameter.
@@ -278,10 +338,14 @@ def cells(table: Any) -> dict[Cell, Any]:
 
 
 class Known:
-    """The rows of a study's table by `cell`.
+    """The rows of a study's table, grouped by regime, player, setting and seed.
 
-    For some settings only the mean regrets over the first runs were kept, in the table "rungs". ``means`` has them, by
-    cell and by the number of runs.
+    ``cells`` has a frame of rows for each key that `cell` returns. For some settings only the mean regrets over the
+    first runs were kept, in the table "rungs"; ``means`` has them by key and then by the number of runs.
+
+    Args:
+        table: The table of the study, a pandas frame.
+        study: The name of the study in the table "rungs"; if it is empty, ``means`` is empty.
     """
 
     def __init__(self, table: Any, study: str = "") -> None:
@@ -290,20 +354,25 @@ class Known:
         self.means = {key: dict(zip(rows["runs"], rows["regret"], strict=True)) for key, rows in kept}
 
     def runs(self, key: Cell) -> set[int]:
-        """Return the numbers of the runs that the table has of the cell ``key``."""
+        """Return the numbers of the runs that the table has for ``key``: a regime, player, setting and seed
+        (`cell`).
+        """
         return set(self.cells[key]["run"].tolist()) if key in self.cells else set()
 
     def regrets(self, key: Cell) -> dict[int, float]:
-        """Return the final regrets that the table has of the cell ``key``, by the number of the run."""
+        """Return the final regrets that the table has for ``key`` (`cell`), by the number of the run; {}
+        without rows.
+        """
         if key not in self.cells:
             return {}
         rows = self.cells[key]
         return dict(zip(rows["run"].tolist(), rows["regret"].tolist(), strict=True))
 
     def score(self, key: Cell, runs: int, tail: bool = False) -> float | None:
-        """Return the mean final regret of the first ``runs`` runs of the cell ``key``, or None if a run is missing.
+        """Return the mean final regret of the first ``runs`` runs for ``key`` (`cell`), or None if a run is missing.
 
-        With ``tail`` it is the average of that mean and of the mean of the worst tenth of the runs.
+        With ``tail`` it is the average of that mean and of the mean over the worst tenth of the runs. If a run is
+        missing, the mean that the table "rungs" has is returned, if it has one.
         """
         by_run = self.regrets(key)
         if all(run in by_run for run in range(runs)):
@@ -314,9 +383,10 @@ class Known:
 
 
 def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
-    """Return the path of the table of the study ``name``, or with ``kind`` "json" of its JSON file.
+    """Return the path of the table of the study ``name``, or with ``kind`` "json" that of the JSON file beside it.
 
-    The file lies beside the table. If ``folder`` has no table of this name, but the package ships one, it is that one.
+    The folder is the first that has a table of this name, among ``folder`` and those that the package ships; if none
+    has one, it is ``folder``.
     """
     holders = (holder for holder in (folder, *SHIPPED) if (holder / f"{name}.csv").is_file())
     return next(holders, folder) / f"{name}.{kind}"
@@ -324,7 +394,9 @@ def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
 
 @until_written
 def read(name: str, folder: Path = DATA) -> Any:
-    """Return the table of the study ``name`` in ``folder``, or as shipped, as a frame that must not be changed.
+    """Return the table of the study ``name`` as a pandas frame, which must not be changed because it is cached.
+
+    It is read from ``folder``, or from the package if ``folder`` has none.
 
     Raises:
         ValueError: There is no table of this name.
@@ -336,24 +408,31 @@ def read(name: str, folder: Path = DATA) -> Any:
 
 @until_written
 def known(study: str) -> Known:
-    """Return the rows of the shipped table of ``study``, by cell."""
+    """Return the rows of the shipped table of ``study``, grouped by regime, player, setting and seed.
+
+    Raises:
+        ValueError: There is no table of this study.
+    """
     return Known(read(study), study)
 
 
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
-    """Return the contents of the JSON file beside the table of the study ``name``.
+    """Return the contents of the JSON file beside the table of the study ``name`` in ``folder``, or in the package.
 
     Returns:
-        ``study`` and ``about``, two texts, and ``made``, a list with one entry for each run that added rows. An entry
-        has ``when``, ``commit``, ``command``, ``rows`` (the number of rows added) and the versions of the libraries. If
-        that was not recorded, ``origin`` says so. ``batch means`` names the columns that hold, in these rows, a mean
-        over several runs.
+        A dictionary with ``study`` and ``about``, two texts, and ``made``, a list with one entry for each process that
+        added rows. An entry has ``when``, ``commit``, ``command``, ``rows`` (the number of rows added) and the versions
+        of the libraries. If that was not recorded, ``origin`` says so. ``batch means`` names the columns that hold, in
+        these rows, a mean over several runs.
     """
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
 
 def dates(name: str, folder: Path = DATA) -> str:
-    """Return the day on which the rows of the study's table were made, or the first and the last day, as text."""
+    """Return the day on which the rows of the table of the study ``name`` were made, as text.
+
+    If they were made on several days, it is the first and the last day.
+    """
     made = facts(name, folder)["made"]
     origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
     days = sorted(text[:10] for entry in origins for text in entry.get("between") or [entry["when"]])
@@ -373,10 +452,10 @@ def run(
     Args:
         study: The study.
         players: The names of the players; all if there are none.
-        regime: Only regimes with this text in their name are played.
-        runs: At most so many runs of an evaluation are played.
+        regime: A text; only regimes that have it in their name are played.
+        runs: The largest number of runs of an evaluation that are played.
         fresh: Whether to remove the rows of these players and regimes first, and play them again.
-        folder: Where the table is kept.
+        folder: The folder in which the table is kept.
 
     Raises:
         ValueError: A player is unknown, or no regime has the text in its name.
@@ -402,15 +481,23 @@ def run(
 
 
 def asked(table: Any, players: Sequence[str], regime: str) -> Any:
-    """Return for each row of ``table`` whether it is of the ``players`` and of a regime with ``regime`` in its name."""
+    """Return whether each row of ``table`` is of one of the ``players`` and of a regime with ``regime`` in its name.
+
+    The result is a boolean pandas series.
+    """
     in_regime = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
     return table["player"].isin(players) & np.array(in_regime, dtype=bool)
 
 
 def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs: float) -> list[Job]:
-    """Return the jobs of the players ``names`` whose rows ``known`` lacks, each job once, sorted by first run.
+    """Return the jobs of some players whose rows the table lacks, each job once, sorted by its first run.
 
-    The other arguments are those of `Sweep.jobs`.
+    Args:
+        study: The study.
+        known: The rows that the table has.
+        names: The names of the players.
+        regime: A text that the name of a regime must contain.
+        runs: The largest number of evaluation runs on each regime.
     """
     jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
     once = {(cell(job.regime, job.name, job.setting, job.seed), job.runs): job for job in jobs}
@@ -418,9 +505,16 @@ def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs
 
 
 def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
-    """Play ``jobs`` and return the table with their rows.
+    """Play ``jobs``, write their rows, and return the table with them.
 
     The rows are written every `PAUSE` seconds and at the end, also after an interruption.
+
+    Args:
+        study: The study.
+        table: The table before.
+        jobs: The jobs.
+        folder: The folder in which the table is kept.
+        origin: The entry about the origin of the rows, for the JSON file.
     """
     rows: list[dict[str, Any]] = []
     begun = written = time.monotonic()
@@ -442,17 +536,27 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: 
 
 
 def _stored(name: str, folder: Path) -> Any:
-    """Return the table of the study ``name`` as it is on disk now, or an empty frame if there is none."""
+    """Return the table of the study ``name`` as it is on disk now, in ``folder`` or in the package, or an empty frame.
+
+    A table without the column ``made`` gets it, with NaN.
+    """
     path = path_of(name, folder)
     table = pd.read_csv(path) if path.is_file() else pd.DataFrame()
     return table if "made" in table or table.empty else table.assign(made=math.nan)
 
 
 def _merge(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
-    """Merge ``rows`` into the table on disk and return it; of two rows for the same run the newer stays.
+    """Merge ``rows`` into the table on disk and return it; of two rows for the same run the newer one stays.
 
-    The rows for which ``leaves`` is True are removed first. ``origin`` is the entry for the JSON file. A lock beside
-    ``folder`` keeps other processes out meanwhile, and the table and its JSON file are each replaced whole.
+    A lock beside ``folder`` keeps other processes out meanwhile, and the table and its JSON file are each replaced
+    whole.
+
+    Args:
+        study: The study.
+        rows: The new rows, a dictionary each.
+        folder: The folder in which the table is kept.
+        origin: The entry about the origin of the rows, for the JSON file.
+        leaves: A function that returns for each row of a table whether it is removed first; or None.
     """
     with FileLock(folder.resolve().parent / f".{folder.resolve().name}.{study.name}.lock"):
         table, path = _stored(study.name, folder), path_of(study.name, folder, "json")
@@ -484,7 +588,10 @@ def _merge(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any
 
 
 def _origin() -> dict[str, Any]:
-    """Return the entry about the rows that this process makes for the JSON file of a table, without their number."""
+    """Return the entry about the rows that this process makes, for the JSON file of a table, without their number.
+
+    It has the time, the commit, the command and the versions of the libraries.
+    """
     called = Path(sys.argv[0])
     name = f"python -m fedgo.{called.parent.name}" if called.name == "__main__.py" else called.name
     return {
@@ -496,9 +603,10 @@ def _origin() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the working copy, with "-dirty" if a file outside the folders ``data`` differs from it.
+    """Return the commit of the working copy, with "-dirty" if a file differs from it.
 
-    It is "unknown" if there is no git, or no repository.
+    The package's folders ``data`` do not count. The commit is "unknown" if git is not installed or the package is not
+    in a repository.
     """
     git, but = ("git", "-C", str(DATA)), ":(top,exclude,glob)fedgo/**/data/**"
     try:
@@ -512,7 +620,10 @@ def commit() -> str:
 
 
 def afresh(study: Sweep, rows: Any) -> Any:
-    """Play the ``rows`` of a table of ``study`` again, and return the columns of the study for them, in their order."""
+    """Play the ``rows`` of a table of ``study`` again, and return a frame with their new values, in the same order.
+
+    The frame has the index of ``rows`` and the measured columns of the study.
+    """
     by_cell = cells(rows.reset_index(drop=True))
     jobs = [
         study.job(regime, name, dict(setting), seed, tuple(same["run"].tolist()))
@@ -524,26 +635,29 @@ def afresh(study: Sweep, rows: Any) -> Any:
 
 
 def missing(study: Sweep) -> dict[str, str]:
-    """Return the players of ``study`` that cannot be played here, each with the module that is not installed."""
+    """Return the players of ``study`` that cannot be played here, with the module that each lacks, by name."""
     return {name: module for name, module in study.needs.items() if find_spec(module) is None}
 
 
 def check(
     study: Sweep, players: Sequence[str] = (), regime: str = "", seed: int | None = None, folder: Path = DATA
 ) -> Any:
-    """Play one row of each player again, compare it with the table, and return what `compared` returns.
+    """Play one row of each player again, compare it with the table, and return the comparison.
 
-    The players that `missing` names are not played.
+    Players whose modules are not installed (`missing`) are not played.
 
     Args:
         study: The study.
         players: The names of the players; all if there are none.
-        regime: Only rows on regimes with this text in their name are played.
-        seed: Determines which row is played. With None another one is drawn at every call.
-        folder: Where the table is kept.
+        regime: A text; only rows on regimes that have it in their name are played.
+        seed: A number that determines which row is played; with None another one is drawn at every call.
+        folder: The folder in which the table is kept.
+
+    Returns:
+        The frame that `compared` returns, with one row for each player.
 
     Raises:
-        ValueError: The table has no such row.
+        ValueError: The table has no such row, or there is no table.
     """
     table = read(study.name, folder)
     wanted = asked(table, tuple(players) or tuple(study.players), regime)
@@ -555,12 +669,18 @@ def check(
 
 
 def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
-    """Compare stored ``rows`` of a table with the same rows played ``now``, in all digits that were written.
+    """Compare stored rows of a table with the same rows played again, in all digits that were written.
 
     In each column the rows of one origin (the column ``made``) were written with the same number of decimals, which is
     the largest that any of them has in the table. The new number, rounded to it, has to equal the stored one. Not
     compared are the columns in `MEASURED`, columns that hold a mean over several runs (``batch means`` in the table's
     JSON file), and numbers that the table lacks and the new run has.
+
+    Args:
+        study: The study.
+        rows: The stored rows, a pandas frame.
+        now: The same rows with the new numbers, as `afresh` returns them.
+        folder: The folder in which the table is kept.
 
     Returns:
         The rows with the new numbers in columns "… now", with ``not_compared``, the names of the columns left out,
@@ -583,6 +703,9 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 
 
 def _digits(values: Any) -> int:
-    """Return the largest number of decimals with which one of ``values`` is written, at most `DECIMALS`."""
+    """Return the largest number of decimals of any of the ``values`` as written, at most `DECIMALS`.
+
+    NaN is ignored.
+    """
     written = [Decimal(repr(value)) for value in values.dropna().astype(float).unique().tolist()]
     return min(DECIMALS, max((-int(value.as_tuple().exponent) for value in written), default=0))

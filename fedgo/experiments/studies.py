@@ -1,6 +1,7 @@
 """The studies of the paper's part of the book: which players play which regimes, on how many runs.
 
-``python -m fedgo.experiments NAME`` computes the table of a study.
+A player is an algorithm with the settings that it may choose from, and a regime a problem with its sizes. ``python -m
+fedgo.experiments NAME`` computes the table of a study.
 """
 
 import multiprocessing
@@ -30,7 +31,7 @@ from fedgo.phase_one import shared_start
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-CLAIM_RUNS, CLAIM_SEED = 30, 0  # of the runs on which the claims are decided
+CLAIM_RUNS, CLAIM_SEED = 30, 0  # the number and the seed of the runs on which the claims are decided
 CLAIMED = ("regret", "scalars", "scalars_phase_two", "scalars_late")
 
 
@@ -40,7 +41,9 @@ RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
 
 
 def _each_alone(name: str) -> list[Regimes]:
-    """Return each experiment as a group of its own, on which every player chooses a setting of its own."""
+    """Return each experiment of the paper as a group of its own, so that the player ``name`` tunes a setting
+    for each.
+    """
     return [(regime,) for regime in EXPERIMENTS.values()]
 
 
@@ -65,8 +68,8 @@ LINE3 = Sweep(
     encoding="dense",
     batch=30,
 )
-# The setting of the paper's algorithm is chosen on the runs on which the claims are decided, which is not possible
-# beforehand. The result is about the best that its authors may have had.
+# The setting of the paper's algorithm is chosen on the runs on which the claims are decided, which nobody can do
+# beforehand. The result is about the best that the paper's authors may have had.
 IN_SAMPLE = Sweep(
     "in_sample",
     "the paper's algorithm at the settings that are best on the runs of the claims themselves",
@@ -102,7 +105,11 @@ BILLS = Listing(
 
 
 def sizes(**changes: tuple[int, ...]) -> list[Regime]:
-    """Return a regime of Hartmann6 for each combination of the values of the fields of `Regime` in ``changes``."""
+    """Return a regime of the problem Hartmann6 for each combination of the given sizes.
+
+    ``changes`` has several values for each of some fields of `fedgo.experiments.world.Regime`, for instance
+    ``arms=(50, 500)``.
+    """
     return [Regime("hartmann6", **dict(values)) for values in grid(**changes)]
 
 
@@ -119,24 +126,23 @@ CURVES: Mapping[str, tuple[str, list[Regime]]] = {
 
 
 def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Play one run of the algorithm of a curve in `CURVES`, and return its trace and its processor seconds.
+    """Play one run of the algorithm of a curve of computing costs, and return its trace and its processor seconds.
 
-    Fed-GO-UCB plays with `GO_SETTINGS` and a network of ``hidden`` units. The seconds are those of Phase II, or of the
-    whole run if it has no Phase I.
+    The seconds are those of Phase II, or of the whole run if the algorithm has no Phase I. Fed-GO-UCB plays with
+    `GO_SETTINGS`.
 
     Args:
-        curve: The name of the curve, which decides the algorithm.
+        curve: The name of a curve in `CURVES`, which decides the algorithm.
         regime: The sizes of the run.
-        hidden: The number of hidden units.
+        hidden: The number of hidden units of the network of Fed-GO-UCB.
         seed: The seed of the run.
     """
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
     if curve == "kernel UCB, at once":
         task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
-    elif (
-        curve == "GP-UCB (BoTorch), 40 steps"
-    ):  # few steps, because the Gaussian process conditions on each datum
+    elif curve == "GP-UCB (BoTorch), 40 steps":
+        # few steps, because the Gaussian process is conditioned on each datum
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     else:
         brief = Langevin(rounds=200)  # the time of Phase II does not depend on how well ŵ₀ fits
@@ -147,16 +153,19 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
 
 
 def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
-    """Return the trace that ``task`` plays, and the processor seconds that this takes."""
+    """Call ``task``, and return the trace that it plays and the processor seconds that this takes."""
     begin = time.process_time()
     trace = task()
     return trace, time.process_time() - begin
 
 
 def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[str, Any]]:
-    """Return the row of a ``job`` with the processor time and the peak memory of a process that does nothing else.
+    """Return the row of a ``job`` with the processor time and the peak memory of a new process that does nothing else.
 
-    ``time_of`` is called with the player's name, the regime and the number of hidden units.
+    Args:
+        time_of: A function of the player's name, the regime and the number of hidden units that plays one run and
+            returns its trace and its processor seconds.
+        job: The job; its setting has the number of hidden units as "hidden".
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         return pool.submit(_cost, time_of, job.name, job.regime, job.setting).result()
@@ -165,17 +174,21 @@ def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[st
 def _cost(
     time_of: Callable[..., tuple[Trace, float]], curve: str, regime: Regime, setting: Setting
 ) -> list[dict[str, Any]]:
-    """Return the row of one run, with the time and the peak memory of this process."""
+    """Return a list with the row of one run: its sizes, processor seconds, peak memory and number of synchronisations.
+
+    ``time_of`` plays the run of ``curve`` on ``regime`` with the number of hidden units in ``setting``. The peak
+    memory, in gibibytes, is that of this process.
+    """
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts it in kilobytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts it in kibibytes
     row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
     row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]
 
 
 def _units(curve: str) -> tuple[Setting, ...]:
-    """Return the settings of a curve: several sizes of the network for the curve "units", one for the others."""
+    """Return the settings of ``curve``: several sizes of the network for the curve "units", one for all others."""
     return grid(hidden=(25, 50, 100, 250) if curve == "units" else (25,))
 
 
@@ -186,14 +199,15 @@ COSTS = Listing(
     ("seconds", "gigabytes", "synchronisations"),
     listed=lambda curve: CURVES[curve][1],
     measure=partial(costs, time_of),
-    at_once=1,  # so that each has the machine to itself
+    at_once=1,  # so that each job has the machine to itself
 )
 
 
 def curve(name: str, study: str = "costs") -> Any:
-    """Return the measurements of the curve ``name``, with the size that varies as the column ``value``.
+    """Return the measurements of the curve of computing costs ``name`` in the table of ``study``, sorted by size.
 
-    The value is K, N, T, or d_w for the number of hidden units.
+    The column ``value`` has the size that varies along the curve: the number K of arms, N of clients or T of rounds, or
+    the number d_w of parameters for the number of hidden units.
     """
     rows, by = read(study), CURVES[name][0] if name in CURVES else "arms"
     rows = rows[rows["player"] == name].sort_values(by)
@@ -201,7 +215,10 @@ def curve(name: str, study: str = "costs") -> Any:
 
 
 def exponent(rows: Any) -> float:
-    """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least."""
+    """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least.
+
+    ``rows`` is a frame with the columns "value" and "seconds", as `curve` returns it.
+    """
     values, seconds = np.log(rows["value"].to_numpy()[-2:]), np.log(rows["seconds"].to_numpy()[-2:])
     return float((seconds[1] - seconds[0]) / (values[1] - values[0]))
 

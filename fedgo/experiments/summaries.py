@@ -11,33 +11,37 @@ from torch import Tensor
 
 from fedgo.trace import Trace
 
-RESAMPLES = 2000  # of a bootstrap interval
+RESAMPLES = 2000  # the number of resamples of a bootstrap interval
 
 Array = npt.NDArray[np.float64]
 
 
 def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
-    """Return the mean and the standard error over the S runs of ``values`` (S, …); of one run the error is 0."""
+    """Return the mean of ``values`` (S, …) over S runs and the standard error of this mean, (…) each.
+
+    The error of a single run is 0.
+    """
     array = np.asarray(values, dtype=np.float64)
     error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
     return array.mean(0), error
 
 
 def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, float, float]:
-    """Return the value of a statistic with its 95 % percentile bootstrap interval over paired runs.
+    """Return the value of a statistic of S runs with its 95 % percentile bootstrap interval over the runs.
 
-    The interval rests on `RESAMPLES` resamples. One run does not show the spread, so that its interval is the whole
-    line.
+    The interval rests on `RESAMPLES` resamples, always with the same random numbers. One run does not show the spread,
+    so that its interval is the whole line.
 
     Args:
-        statistic: Called as ``statistic(*samples, axis=-1)``.
-        samples: One array (S,) for each paired sample.
+        statistic: A function, called as ``statistic(*samples, axis=-1)``.
+        samples: One array (S,) or several; of these the entries of a run stay together.
 
     Returns:
-        The estimate and the two ends of the interval.
+        The estimate and the lower and the upper end of the interval.
     """
     samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to runs that are all 0 is infinite
+    # a ratio whose denominator is 0 in all runs is infinite
+    with np.errstate(divide="ignore", invalid="ignore"):
         estimate = float(statistic(*samples, axis=-1))
         if len(samples[0]) < 2:
             return estimate, float("-inf"), float("inf")
@@ -48,19 +52,22 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
 
 
 def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
-    """Return the mean over the runs of the final regret of ``ours`` minus that of ``other``, with its 95 % interval.
+    """Return the mean difference of the final regrets of two traces of the same runs, with its 95 % interval.
 
-    Both traces have the same runs. The result is the mean and the two ends of the interval.
+    The difference is the cumulative regret of ``ours`` minus that of ``other``, at the last step.
+
+    Returns:
+        The mean over the runs, and the lower and the upper end of the interval.
     """
     ours_final, others_final = (trace.cumulative_regret[:, -1].numpy() for trace in (ours, other))
     return interval(np.mean, ours_final - others_final)
 
 
 def formatted(value: float, digits: int = 2) -> str:
-    """Return ``value`` as text with ``digits`` significant digits.
+    """Return ``value`` as text with ``digits`` significant digits, for Markdown.
 
-    Zero and absolute values from 0.001 to 99,999 are plain digits with commas, others are TeX in the form a·10ᵇ, and
-    infinity is TeX too. NaN is "–".
+    Zero and absolute values from 0.001 to 99,999 are plain digits with commas. Others are TeX in the form a·10ᵇ,
+    infinity is TeX too, and NaN is "–".
     """
     if math.isnan(value):
         return "–"

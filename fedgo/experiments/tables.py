@@ -1,4 +1,4 @@
-"""Tables and numbers for the pages of the book: quoted values, frequencies, fitted rates, and the checks of a page."""
+"""Tables and numbers for the pages of the book: quoted values, frequencies, fitted exponents, and checks."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,16 +18,18 @@ from fedgo.experiments.summaries import formatted, mean_error
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
-_QUOTED = (
-    "application/papermill.record/"  # the pages of the book read this kind of output, and Jupyter hides it
-)
+# The pages of the book read this kind of output, and Jupyter hides it.
+_QUOTED = "application/papermill.record/"
 _BAR = re.compile(r"(?<!\\)\|")
-# Formulas and code, which stay as they are; a minus before a number; a ± between a number and its error.
+# Three alternatives: formulas and code, which stay as they are; a minus before a number; a ± before an error.
 _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\d)")
 
 
 def _printed(cell: str) -> str:
-    """Return ``cell`` with a minus sign before each negative number, and a non-breaking ± before each error."""
+    """Return the text ``cell`` with a minus sign before each negative number and a non-breaking ± before each error.
+
+    Formulas and code in it stay as they are.
+    """
     return _PRINTED.sub(lambda match: match[1] or ("−" if match[2] else "\u00a0±\u00a0"), cell)
 
 
@@ -37,7 +39,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
     Args:
         head: The heads of the columns.
         rows: The rows, with text or whole numbers as cells.
-        align: A letter for each column: l, r or c. Without it the first column is l and the others are r.
+        align: A letter for each column: l for left, r for right or c for centred. If it is None, the first column is l
+            and the others are r.
 
     Raises:
         ValueError: A row has another number of cells than the head, or a cell has a bare | or several lines.
@@ -63,7 +66,10 @@ SYMBOLS = {
 
 
 def as_set(value: float | str) -> str:
-    """Return a ``value`` of a setting as text with the digits that it has, for instance 0.03, 1,000 or 10⁻⁵."""
+    """Return a ``value`` of a setting as text with at most three digits, for instance 0.03, 1,000 or 10⁻⁵.
+
+    A text is returned as it is.
+    """
     if isinstance(value, str):
         return value
     leading, _ = f"{value:.2e}".split("e")
@@ -71,7 +77,11 @@ def as_set(value: float | str) -> str:
 
 
 def in_symbols(setting: Mapping[str, float | str]) -> str:
-    """Return ``setting`` as text, with the symbols of the book for the names of its parts."""
+    """Return ``setting`` as text, "symbol value, symbol value, …", with the symbols of the book for its parameters.
+
+    Raises:
+        KeyError: A parameter has no symbol in `SYMBOLS`.
+    """
     return ", ".join(f"{SYMBOLS[name]} {as_set(value)}" for name, value in setting.items())
 
 
@@ -80,7 +90,11 @@ MARKS: Mapping[State, str] = {"held": "■", "reversed": "⊠", "open": "□"}
 
 
 def share_of_parts(states: Sequence[State]) -> str:
-    """Return a mark for each part of a claim with these ``states``, in fives and sorted by state, and the counts."""
+    """Return how many parts of a claim are held, reversed and open, as marks and in words.
+
+    There is one mark for each of the ``states``, sorted by state and in groups of five, and then the number of each
+    state.
+    """
     squares = "".join(mark * states.count(state) for state, mark in MARKS.items())
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
     words = (f"{states.count(state)}\u00a0{state}" for state in MARKS if state in states)
@@ -90,7 +104,8 @@ def share_of_parts(states: Sequence[State]) -> str:
 class Frequency(NamedTuple):
     """The frequency of failures in independent runs, with the exact 95 % interval of Clopper and Pearson.
 
-    ``failures`` is the number of failures in ``trials`` runs, and ``low`` and ``high`` are the ends of the interval.
+    ``failures`` is the number of failures in ``trials`` runs, and ``low`` and ``high`` are the ends of the interval of
+    the probability of failure.
     """
 
     failures: int
@@ -100,24 +115,24 @@ class Frequency(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of runs that failed."""
+        """The share of the runs that failed: ``failures``/``trials``."""
         return self.failures / self.trials
 
     @property
     def interval(self) -> str:
-        """The interval as text, with three decimals."""
+        """The two ends of the interval as text, with three decimals, for instance "0.012 to 0.345"."""
         return f"{self.low:.3f} to {self.high:.3f}"
 
 
 def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
-    """Return the frequency of failures with its exact (Clopper–Pearson) 95 % interval.
+    """Return the frequency of failures with its exact 95 % interval, that of Clopper and Pearson.
 
     Args:
         failures: The number of failures, or a boolean tensor with an entry for each run.
-        trials: The number of runs, if ``failures`` is a number.
+        trials: The number of runs; it is not used if ``failures`` is a tensor.
 
     Raises:
-        ValueError: There is no run, or there are more failures than runs.
+        ValueError: There is no run, or the number of failures is negative or above the number of runs.
     """
     if isinstance(failures, Tensor):
         trials, failures = failures.numel(), int(failures.sum())
@@ -141,15 +156,18 @@ class Rate(NamedTuple):
 def rate(x: Sequence[float], values: Tensor) -> Rate:
     """Return the exponent p of ``values`` ∝ xᵖ, by a least-squares line through the logarithms of each run.
 
-    Independent runs have independent slopes, so their spread gives the error. The residuals of one line do not, because
-    the points of one run need not be independent.
+    Independent runs have independent slopes, so that their spread gives the error. The residuals of one line do not,
+    because the points of one run need not be independent.
 
     Args:
-        x: The points, (n,).
-        values: The values, (S, n), at least two runs and two points, all positive.
+        x: The points, n positive numbers.
+        values: The positive values at the points, (S, n), of at least two runs; n is at least 2.
+
+    Returns:
+        The mean of the S slopes and its standard error.
 
     Raises:
-        ValueError: The shape is another one, or a point or a value is not positive.
+        ValueError: ``values`` has another shape, or a point or a value is not positive.
     """
     shape = tuple(values.shape)
     fits = len(shape) == 2 and shape[1] == len(x) and min(shape) >= 2
@@ -164,15 +182,17 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
 
 
 def quote(form: str = "", of: str = "", /, **values: object) -> None:
-    """Keep ``values`` for the prose of the page, where the role ``n`` shows them by name.
+    """Store ``values`` in the notebook, so that the prose of the page can show them by name with the role ``n``.
 
-    A value ``rho_0`` has the name "rho-0", and "of-rho-0" with ``of``. A `Frequency` is shown as its share, and its
-    interval has the names with "-low" and "-high". A pair, such as a `Rate`, has its error under the name with
-    "-error". The value is stored in the metadata of the cell, and the pages do not show the output. In an executed
-    notebook that is opened as it is, the output reads "`rho-0` = 0.5", so that a reader finds the number by its name.
+    A value ``rho_0`` has the name "rho-0", and with the argument ``of`` = "x" the name "x-rho-0". A `Frequency` is
+    shown as its share, and the ends of its interval have the names with "-low" and "-high". A pair, such as a `Rate`,
+    has its error under the name with "-error". The value is stored in the metadata of the cell, and the pages do not
+    show the output. In an executed notebook that is opened as it is, the output reads "`rho-0` = 0.5", so that a reader
+    finds the number by its name.
 
     Args:
-        form: The format of numbers that are not whole; whole numbers have commas, and strings are Markdown.
+        form: The format of numbers that are not whole, for instance ".2f"; whole numbers have commas, and strings are
+            Markdown.
         of: The first part of the names.
         values: The values by name.
     """
@@ -202,22 +222,25 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
 
 @dataclass
 class Checks:
-    """The checks of a page: `add` makes one and notes it, and `table` shows all of them at the end of the page."""
+    """The checks of a page: `add` checks a statement and notes it, and `table` shows all checks in a table.
+
+    ``rows`` has the statement, the kind, the place and the result of each check made so far.
+    """
 
     rows: list[tuple[str, str, str, str]] = field(default_factory=list)
 
     def add(self, statement: str, kind: str, where: str, result: str, *holds: Truth) -> None:
-        """Add a check, or fail if it does not hold.
+        """Check that all conditions in ``holds`` are true, and add the statement to the table of checks.
 
         Args:
             statement: The statement that is checked.
             kind: The kind of the check.
             where: The runs or values on which it is checked.
             result: The result, in words or numbers.
-            holds: The conditions, each of which has to be true everywhere.
+            holds: The conditions, each a bool or a boolean array, which have to be true everywhere.
 
         Raises:
-            AssertionError: A condition does not hold.
+            AssertionError: A condition is not true everywhere.
             ValueError: There is no condition.
         """
         require(len(holds) >= 1, "holds", holds, "give what has to be true")
@@ -227,5 +250,5 @@ class Checks:
         self.rows.append((statement, kind, where, result))
 
     def table(self) -> Markdown:
-        """Return the table of all checks, in the order in which they were made."""
+        """Return a Markdown table of all checks, in the order in which they were made."""
         return table(("statement", "kind", "what was checked", "result"), self.rows, "llll")

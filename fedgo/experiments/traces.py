@@ -1,7 +1,8 @@
-"""A store of traces that chapters share, run by run, because a run is the same alone and in any batch.
+"""A store of traces that chapters share, run by run, because a run is the same alone and together with others.
 
 The traces are stored in the folder that the environment variable ``FEDGO_TRACES`` names; if it is not set, nothing is
-stored. A run is found by its arms, mean rewards and noise, by how it was played, and by the code that played it.
+stored. A stored run is found by its arms, mean rewards and noise, by the algorithm and its setting, by the versions of
+the libraries, and by the code that played it.
 """
 
 import json
@@ -21,15 +22,17 @@ from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-VARIABLE = "FEDGO_TRACES"  # of the environment, with the folder of the store
-LIBRARIES = ("torch", "numpy", "botorch")  # whose versions may change the numbers
+VARIABLE = "FEDGO_TRACES"  # the environment variable with the folder of the store
+LIBRARIES = ("torch", "numpy", "botorch")  # libraries whose versions may change the numbers
 
 
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
-    """Return the trace of all runs of ``world``, playing only those runs that are not stored yet.
+    """Return the trace of all runs of ``world``, playing only those runs that are not stored yet, and store these.
+
+    Traces of the same algorithm and setting that other code has stored are removed.
 
     Args:
-        play: Plays a world with a setting.
+        play: A function that plays a world with a setting.
         key: The dotted name of the algorithm that ``play`` calls, and its options. If it is empty, nothing is stored.
         world: The runs.
         setting: The setting.
@@ -44,21 +47,23 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
     }
     name = hash_of([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
     wrapper = play.__module__ if play.__module__.startswith("fedgo.") else "fedgo.experiments.players"
-    file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"  # this module alone, without its imports
+    # the code of this module counts, but not that of the modules that it imports
+    file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"
     place = Path(folder) / f"{name}-{code((key,), (file,))}"
     paths = [place / f"{run}.npz" for run in each_run(world.problem)]
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(place.parent / f"{name}.lock"):  # a process that asks for the same traces waits meanwhile
         place.mkdir(exist_ok=True)
         for older in place.parent.glob(f"{name}-*"):
-            if older != place:  # stored by other code
+            if older != place:  # these traces were stored by other code
                 shutil.rmtree(older)
         stored_runs = {}
         for k, path in enumerate(paths):
             with suppress(OSError, ValueError):  # the file is missing or damaged
                 stored_runs[k] = Trace.load(path)
         lacking = [k for k in range(len(paths)) if k not in stored_runs]
-        if lacking:  # without stored runs it is the world itself, which may have run Phase I already
+        # without stored runs the world itself is played, because it may have run Phase I already
+        if lacking:
             rest = replace(world, problem=world.problem.only(*lacking)) if stored_runs else world
             played = play(rest, setting)
             for number, k in enumerate(lacking):
@@ -68,7 +73,7 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
 
 
 def each_run(problem: Problem) -> list[str]:
-    """Return for each run of ``problem`` a hash of its arms, its mean rewards and its noise."""
+    """Return for each run of ``problem`` a hash of its arms, its mean rewards and what determines its noise."""
     about = (problem.name, problem.seed, problem.sigma, problem.reward)
     return [
         hash_of([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])

@@ -1,4 +1,8 @@
-"""Problems by name, regimes (a problem with its K, σ, N and T), and worlds (some runs of a problem with N and T)."""
+"""Problems by name, regimes and worlds.
+
+A regime is a problem with its number K of arms, standard deviation σ of the noise, number N of clients and number T of
+rounds. A world has some runs of a problem, with N and T.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,16 +19,19 @@ from fedgo.problems import clustered, cosine8, hartmann6
 
 Setting = Mapping[str, Any]  # the values of an algorithm's parameters, by their names
 TUNING_SEED = 1000
-HIDDEN = 25  # units of the network; d_w = 25 d_x + 51
+HIDDEN = 25  # the hidden units of the paper's network, which has d_w = 25 d_x + 51 parameters
 
 
 @dataclass(frozen=True)
 class Entry:
     """A problem that regimes can name.
 
-    ``make`` is called as ``make(runs, arms=K, sigma=σ, seed=…)``. ``title`` is its name in the book. ``bound`` is an
-    F ≥ |f| if the formula of the problem gives one. It must not be computed from the arms of a run, because that would
-    tell an algorithm the best value.
+    Args:
+        make: A function that makes the problem, called as ``make(runs, arms=K, sigma=σ, seed=…)`` for K arms and the
+            standard deviation σ of the noise.
+        title: The name of the problem in the book.
+        bound: A bound F ≥ |f| on the mean rewards, if the formula of the problem gives one. It must not be computed
+            from the arms of a run, because that would tell an algorithm the best value.
     """
 
     make: Callable[..., Problem] = field(hash=False)
@@ -32,22 +39,33 @@ class Entry:
     bound: float | None = None
 
     def _parts(self) -> tuple[Any, ...]:
-        """Return the parts that two equal entries share; a `partial` counts as its function and its arguments."""
+        """Return the values that two equal entries share; a `functools.partial` counts as its function and its
+        arguments.
+        """
         make, about = self.make, (self.title, self.bound)
         return (make.func, make.args, make.keywords, *about) if isinstance(make, partial) else (make, *about)
 
     def __eq__(self, other: object) -> bool:
-        """Return whether ``other`` has equal parts, so that an entry equals its copy from another process."""
+        """Return whether ``other`` is an entry with equal values, so that an entry equals its copy from another
+        process.
+        """
         return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
 
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
-    """Return the problem of clustered data ``name``, which always has 20 arms."""
+    """Return the problem of clustered data ``name``, "magic" or "shuttle", which always has 20 arms.
+
+    ``options`` are further arguments of `fedgo.problems.clustered`.
+
+    Raises:
+        ValueError: ``arms`` is not 20.
+    """
     require(arms == 20, "arms", arms, f"{name} has 20 clusters")
     return clustered(name, runs, **options)
 
 
-# F is Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1 for a share.
+# The last value is the bound F: Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1
+# for a share.
 PROBLEMS: dict[str, Entry] = {
     "hartmann6": Entry(hartmann6, "Hartmann6", 8.4),
     "cosine8": Entry(cosine8, "Cosine8", 8.8),
@@ -59,11 +77,17 @@ PROBLEMS: dict[str, Entry] = {
 
 @dataclass(frozen=True)
 class World:
-    """Some runs of a ``problem`` with N = ``clients`` clients and T = ``rounds`` rounds, on which algorithms play.
+    """Some runs of a problem, with the numbers of clients and rounds, on which algorithms play.
 
-    Phase I is run when an algorithm first needs it, and shared by all. ``encoding`` is the form in which all algorithms
-    send their statistics, ``bound`` is an F ≥ |f| if one is known, and ``regime`` is the regime that made this world,
-    or None.
+    Phase I is run when an algorithm first needs it, and shared by all algorithms.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        rounds: The number T of rounds.
+        encoding: The form in which all algorithms send their statistics (`fedgo.messages`).
+        bound: A bound F ≥ |f| on the mean rewards, if one is known.
+        regime: The regime that made this world, or None.
     """
 
     problem: Problem
@@ -75,28 +99,39 @@ class World:
 
     @property
     def steps(self) -> int:
-        """The number T₀ + NT of pulls, which Fed-GO-UCB makes in two phases, and every other algorithm makes too."""
+        """The number T₀ + NT of pulls: T₀ = ⌈√(NT)⌉ of Phase I, and one by each of N clients in each of T rounds.
+
+        Fed-GO-UCB makes them in two phases, and every other algorithm makes as many.
+        """
         return phase_one_length(self.clients, self.rounds) + self.clients * self.rounds
 
     @cached_property
     def network(self) -> Network:
-        """The parametric class F of the paper's experiments, a network for the arms of this problem."""
+        """The parametric class F of the paper's experiments: a network with 25 hidden units for the arms here."""
         return Network(self.problem.arms.shape[-1], HIDDEN)
 
     @cached_property
     def shared(self) -> Start:
-        """The result of Phase I of Fed-GO-UCB and One-GO-UCB on this world."""
+        """The result of Phase I of Fed-GO-UCB and One-GO-UCB here, with one parameter ŵ₀ for all clients of a run."""
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
     @cached_property
     def private(self) -> Start:
-        """The result of Phase I of N-GO-UCB on this world."""
+        """The result of Phase I of N-GO-UCB on this world, with a parameter ŵ₀ for each client of a run."""
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
 
 @dataclass(frozen=True)
 class Regime:
-    """A problem by its name in `PROBLEMS`, with K = ``arms``, σ = ``sigma``, T = ``rounds`` and N = ``clients``."""
+    """A problem with its sizes.
+
+    Args:
+        problem: The name of the problem in `PROBLEMS`.
+        arms: The number K of arms.
+        sigma: The standard deviation σ of the noise.
+        rounds: The number T of rounds.
+        clients: The number N of clients.
+    """
 
     problem: str
     arms: int = 50
@@ -109,13 +144,21 @@ class Regime:
 
     @property
     def entry(self) -> Entry:
-        """The entry of the problem in `PROBLEMS`, or a ``ValueError`` if there is none."""
+        """The entry of the problem in `PROBLEMS`.
+
+        Raises:
+            ValueError: There is none of this name.
+        """
         require(self.problem in PROBLEMS, "problem", self.problem, f"choose one of {tuple(PROBLEMS)}")
         return PROBLEMS[self.problem]
 
     @property
     def title(self) -> str:
-        """The title of the problem with K, and with the sizes that differ from the defaults."""
+        """The title of the regime in the book: that of the problem, the number K of arms, and some other sizes.
+
+        The standard deviation σ of the noise is named if it is not 0.1, the number T of rounds if it is not 100, and
+        the number N of clients if it is 1 or 12. The rewards of the problem "magic rows" are "coins" if σ is not 0.1.
+        """
         parts = [self.entry.title, f"{self.arms:,} arms"]
         if self.sigma != 0.1:
             parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
@@ -127,26 +170,29 @@ class Regime:
 
     @property
     def pulls(self) -> float:
-        """The mean number NT/K of pulls of an arm in NT steps."""
+        """The mean number NT/K of pulls of an arm in the NT steps of Phase II, for K arms, N clients and T rounds."""
         return self.clients * self.rounds / self.arms
 
     def world(
         self, runs: int | Sequence[int], seed: int = 0, encoding: Encoding = "dense", **options: Any
     ) -> World:
-        """Return a world with the given runs of the problem.
+        """Return a world with the given runs of the problem, and the N clients and T rounds of this regime.
 
         Args:
-            runs: The number of runs, or their numbers.
+            runs: The number of runs, or a sequence of their numbers.
             seed: The seed of the runs.
-            encoding: The form in which all algorithms send their statistics.
-            options: Further arguments of the problem; they replace the regime's K and σ.
+            encoding: The form in which all algorithms send their statistics (`fedgo.messages`).
+            options: Further arguments of the problem's function; they replace the regime's K and σ.
+
+        Raises:
+            ValueError: `PROBLEMS` has no problem of this name.
         """
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
         problem = self.entry.make(runs, **how)
         return World(problem, self.clients, self.rounds, encoding, self.entry.bound, self)
 
 
-# The rows of the paper's Figures 2 and 3.
+# The experiments in the rows of the paper's Figures 2 and 3.
 EXPERIMENTS: Mapping[str, Regime] = {
     "hartmann6": Regime("hartmann6"),
     "cosine8": Regime("cosine8"),
@@ -156,6 +202,16 @@ EXPERIMENTS: Mapping[str, Regime] = {
 
 
 def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -> World:
-    """Return a world of the experiment ``name`` with ``runs`` runs of ``seed``, at the paper's N and T."""
+    """Return a world of the experiment ``name``, with the numbers of clients and rounds of the paper.
+
+    Args:
+        name: The name of an experiment in `EXPERIMENTS`.
+        runs: The number of runs, or a sequence of their numbers.
+        seed: The seed of the runs.
+        options: Further arguments of `Regime.world`.
+
+    Raises:
+        ValueError: The name is unknown.
+    """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
     return EXPERIMENTS[name].world(runs, seed, **options)

@@ -28,8 +28,9 @@ _ARMS_AT_ONCE = 512  # few enough that the matrices of these arms stay in the pr
 class Optimum(NamedTuple):
     """The local maxima that the ascent found, one for each of K arms, for a network with H hidden units.
 
-    ``value`` (..., K) is f_x(w) at the maximum of the arm x, and ``u`` (..., K, 2H + 1) is its dual point, with w = ŵ +
-    Σ⁻¹A_xᵀu.
+    ``value`` (..., K) is the largest f_x(w) found for the arm x, and ``u`` (..., K, 2H + 1) is the dual point of its
+    maximum w = ŵ + Σ⁻¹A_xᵀu. Here ŵ is the centre of the confidence ball, Σ the matrix of the learner's data, and A_x
+    the matrix that maps w to the 2H + 1 numbers on which f_x depends.
     """
 
     value: Tensor

@@ -37,7 +37,7 @@ class View(NamedTuple):
 
     @property
     def size(self) -> Tensor:
-        """The number 1 + |x|² of each of K arms x, (..., K)."""
+        """The number 1 + |x|² of each of K arms, (..., K), where x are the arm's features."""
         return self.inner.diagonal(dim1=-2, dim2=-1)
 
 
@@ -97,7 +97,9 @@ class Rows(NamedTuple):
     heavy: Tensor
 
     def times(self, h: Tensor) -> Tensor:
-        """Return C_x h, (n, 2H + 1), for the vectors ``h`` (n, 2H + 1), with the matrix C_x of each of the n images."""
+        """Return the products C_x h, (n, 2H + 1), of the matrix C_x of each of the n images with the vectors ``h`` (n,
+        2H + 1).
+        """
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
 
@@ -163,8 +165,9 @@ def value(theta: Tensor) -> Tensor:
 
 
 def slope(theta: Tensor) -> Tensor:
-    """Return the gradient h = ∂f/∂θ = (W₂σ'(z), σ(z), 1), (..., 2H + 1), at θ = (z, W₂, c₂) = ``theta`` (...,
-    2H + 1).
+    """Return the gradient h = ∂f/∂θ of the network's output f at θ = (z, W₂, c₂) = ``theta``, (..., 2H + 1) both.
+
+    It is (W₂σ'(z), σ(z), 1), with the derivative σ' of the sigmoid σ.
     """
     z, w2, c2 = layers(theta)
     unit = torch.sigmoid(z)

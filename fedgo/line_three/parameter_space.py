@@ -53,7 +53,10 @@ class Columns(NamedTuple):
     taken: Tensor
 
     def gain(self, arm: Tensor) -> Tensor:
-        """Return ln(1 + ‖g_x‖²_{Σ⁻¹}), (S, M), by which a pull of the ``arm`` x (S, M) int64 raises ln det Σ."""
+        """Return by how much one pull of ``arm`` (S, M) int64 would raise ln det Σ of each of M learners, (S, M).
+
+        This is ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x, where Σ is the matrix of the learner's data.
+        """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def of_each(self, learners: int) -> "Columns":
@@ -100,7 +103,7 @@ class Columns(NamedTuple):
         return self._replace(
             mean=mean.addcmul_(column, surprise),
             variance=variance.addcmul_(column, column, value=-1),
-            # a learner with turn 0 has v = 0, which is written where a 0 is already
+            # a learner with turn 0 has v = 0, which is written to a place that is 0 already
             vectors=vectors.scatter_(2, at, v.unsqueeze(2)),
             taken=self.taken + turn.long(),
         )
@@ -144,7 +147,11 @@ def columns(
 
 
 def _can_be_updated(last: Columns) -> bool:
-    """Return whether all learners share the factor of ``last``, and its variances are accurate enough to be updated."""
+    """Return whether the variances of ``last`` may be updated instead of computed afresh.
+
+    All learners must share its factor, fewer than `_UPDATES` updates may have been made since the variances were
+    computed afresh, and no variance may be above `_STEEP`.
+    """
     shared = last.factor.shape[1] == 1
     return shared and int(last.age.max()) < _UPDATES and float(last.base.max()) <= _STEEP
 

@@ -155,14 +155,14 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
     everybody = torch.nn.functional.pad(data.cumsum(2), (0, 0, 1, 0))
     fired = torch.nn.functional.pad(trace.sync, (1, 0))
     syncs = fired.cumsum(1)
-    # the step after the last synchronisation
+    # entry t has the step after the last synchronisation before t
     since = torch.where(fired, torch.arange(steps + 1), first).cummax(1).values
     for i in range(trace.clients):
         step = torch.arange(first + i, steps, trace.clients)
         own = torch.nn.functional.pad(data[:, :, step].cumsum(2), (0, 0, 1, 0))
         latest = since[:, step]
         shared = everybody.gather(2, latest.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
-        # the number of the client's own pulls before that step
+        # the number of pulls of client i before that step
         made = (latest - first - i + trace.clients - 1).clamp(min=0) // trace.clients
         before = own.gather(2, made.expand(2, -1, -1).unsqueeze(-1).expand(-1, -1, -1, arms))
         tally = Tally(*(shared + own[:, :, :-1] - before))

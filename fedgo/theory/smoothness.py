@@ -16,7 +16,7 @@ from fedgo._checks import count, require_each
 from fedgo.network import Network
 from fedgo.theory.assumptions import Assumptions
 
-Ends = tuple[Tensor, Tensor]  # the lower and the upper ends of intervals
+Ends = tuple[Tensor, Tensor]  # the lower ends and the upper ends of intervals
 
 _PIECES_AT_ONCE = 40  # parts of a line whose bounds are computed at once, which bounds the memory
 

@@ -37,26 +37,45 @@ from fedgo.confidence import Tally
 class Memory(NamedTuple):
     """The state of a client, which is all that its file holds.
 
-    Counts and sums have the shape (2, K). The sums are those of residuals around ŵ₀, or of rewards if the plan has no
-    network. Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until ``NEWS`` or a
-    ``PLAN`` bring it into ``base``.
+    Counts and sums have the shape (2, K) for K arms. The sums are those of residuals around ŵ₀, or of rewards if the
+    plan has no network. Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until
+    ``NEWS`` or a ``PLAN`` bring it into ``base``.
+
+    Args:
+        share: The arms of this client in Phase I or by the last ``PLAN``, (n,) int64.
+        calls: The number of pulls with this share after which the client asks for an exchange.
+        applied: The exchange of the last ``START``, ``NEWS`` or ``PLAN`` that the client applied.
+        start: The number that the client drew when it began without a file; each such start has another number.
+        base: The counts and sums of all clients that this client has received. If the server plans, those of its own
+            pulls that the server used.
+        unsent: The counts and sums of its own pulls that no letter has carried.
+        used: The counts and sums of its own pulls that the server has used, according to the server, though the news of
+            them were lost.
+        retired: Whether each arm is not to be pulled any more, (K,) bool.
+        weights: ŵ₀, (d_w,), empty before it is known.
+        reply: The last answer, until ``START``, ``NEWS`` or a ``PLAN`` follow on it.
+        confirmed: The last exchange of which the client knows that its answer was used.
+        federation: The number that the server drew when it began, or 0 before it is known.
+        pulls: The number of rewards that the client has stored, Phase I included.
+        begun: The number of these before the client received its share.
+        calling: Whether the event has fired or the share is used up, and no letter has come since.
     """
 
-    share: Tensor  # (n,) int64: the arms of this client, in Phase I or by the last PLAN
-    calls: int  # the number of pulls with this share after which the client asks for an exchange
-    applied: Exchange  # the exchange of the last START, NEWS or PLAN that the client applied
-    start: int  # the number drawn when the client began without a file, different for each such start
-    base: Tensor  # the pulls of all clients that were received; if the server plans, the client's own that were used
-    unsent: Tensor  # the client's own pulls that no letter has carried
-    used: Tensor  # the client's own pulls that the server says it has used, though the news of them were lost
-    retired: Tensor  # (K,) bool: the arms that are not to be pulled any more
-    weights: Tensor = torch.zeros(0).double()  # ŵ₀ (d_w,), empty before it is known
-    reply: Letter | None = None  # the last answer, until START, NEWS or a PLAN follow on it
-    confirmed: Exchange = NEVER  # the last exchange of which the client knows that its answer was used
+    share: Tensor
+    calls: int
+    applied: Exchange
+    start: int
+    base: Tensor
+    unsent: Tensor
+    used: Tensor
+    retired: Tensor
+    weights: Tensor = torch.zeros(0).double()
+    reply: Letter | None = None
+    confirmed: Exchange = NEVER
     federation: int = 0
-    pulls: int = 0  # the number of rewards that `tell` stored, Phase I included
-    begun: int = 0  # the number of these before the client received its share
-    calling: bool = False  # whether the event has fired or the share is used up, and no letter has come since
+    pulls: int = 0
+    begun: int = 0
+    calling: bool = False
 
     @property
     def sent(self) -> Tensor:

@@ -38,29 +38,51 @@ _OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """What the server knows of one client. Counts and sums have the shape (2, K)."""
+    """What the server knows of one client. Counts and sums have the shape (2, K) for K arms.
 
-    own: Tensor  # the counts and sums in all answers of the client that were used
-    seen: Exchange  # the last exchange that the client has applied, as far as the server knows
-    offered: Exchange  # the last exchange whose START, NEWS or PLAN the client was offered
-    used: Exchange  # the last exchange in which the client's answer was used
-    offer: Tensor  # the counts and sums that the client was offered, unless the offer is ŵ₀ or a plan
-    later: Tensor  # the counts and sums of all clients that came after that offer
-    checksum: int = 0  # the checksum of the client's answer in the exchange ``used``
-    start: int = 0  # the start of the client (``Letter.start``) in that answer
-    former: tuple[int, ...] = ()  # earlier starts, whose files were lost and whose answers were used
+    Args:
+        own: The counts and sums in all answers of the client that were used.
+        seen: The last exchange that the client has applied, as far as the server knows.
+        offered: The last exchange whose ``START``, ``NEWS`` or ``PLAN`` the client was offered.
+        used: The last exchange in which an answer of the client was used.
+        offer: The counts and sums that the client was offered, unless the offer is ŵ₀ or a plan.
+        later: The counts and sums of all clients that came after that offer.
+        checksum: The checksum of the client's answer in the exchange ``used``.
+        start: The number that the client drew when it began without a file (``Letter.start``), as in that answer.
+        former: The numbers of earlier starts, whose files were lost and whose answers were used.
+    """
+
+    own: Tensor
+    seen: Exchange
+    offered: Exchange
+    used: Exchange
+    offer: Tensor
+    later: Tensor
+    checksum: int = 0
+    start: int = 0
+    former: tuple[int, ...] = ()
 
 
 class Desk(NamedTuple):
-    """The state of a server; its file holds this state and the ledger."""
+    """The state of a server; its file holds this state and the ledger.
 
-    planned: Course  # the plan of the epoch; its weights are those of the last fit, or ŵ₀, empty before they are fitted
-    total: Tensor  # the counts and sums of all clients, (2, K)
-    accounts: tuple[Account, ...]  # what the server knows of each client
-    inbox: dict[int, Letter]  # the answers to the open exchange, by client
-    federation: int  # the number that the server drew when it began
-    exchange: Exchange  # the exchange that is open, or the last one
-    open: bool  # whether an exchange is open
+    Args:
+        planned: The plan of the epoch. Its weights are those of the last fit, or ŵ₀, and empty before they are fitted.
+        total: The counts and sums of all clients, (2, K) for K arms.
+        accounts: What the server knows of each client.
+        inbox: The answers to the open exchange, by client.
+        federation: The number that the server drew when it began.
+        exchange: The exchange that is open, or the last one.
+        open: Whether an exchange is open.
+    """
+
+    planned: Course
+    total: Tensor
+    accounts: tuple[Account, ...]
+    inbox: dict[int, Letter]
+    federation: int
+    exchange: Exchange
+    open: bool
 
 
 class Server:

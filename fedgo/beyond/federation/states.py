@@ -14,20 +14,24 @@ from typing import Any, NamedTuple
 class ClientState(StrEnum):
     """What a client has done last.
 
-    With the paper's network a client begins as ``EXPLORING``, with a surrogate as ``PULLING``.
+    ``EXPLORING``: it makes its pulls of Phase I, or waits for ŵ₀. ``PULLING``: it plays by ŵ₀ and the news, or its
+    share of the plan. ``ANSWERED``: it plays on, but has not received what follows on its last answer. With the paper's
+    network a client begins as ``EXPLORING``, with a surrogate as ``PULLING``.
     """
 
-    EXPLORING = "exploring"  # the client makes its pulls of Phase I, or waits for ŵ₀
-    PULLING = "pulling"  # the client plays by ŵ₀ and the news, or in its share of the plan
+    EXPLORING = "exploring"
+    PULLING = "pulling"
     ANSWERED = (
         "answered"  # the client plays on, but has not received the news or the share after its last answer
     )
 
 
 class ServerState(StrEnum):
-    """Whether an exchange of letters is open at a server.
+    """Whether an exchange of letters is open at a server, and whether this is Phase I with the paper's network.
 
-    With the paper's network a server begins as ``EXPLORING``, with a surrogate as ``CLOSED``.
+    ``EXPLORING`` and ``CLOSED``: no exchange is open, before ŵ₀ is fitted and afterwards. ``FITTING`` and ``OPEN``: an
+    exchange is open, before ŵ₀ is fitted and afterwards. With the paper's network a server begins as ``EXPLORING``,
+    with a surrogate as ``CLOSED``.
     """
 
     EXPLORING = "closed, before ŵ₀ is fitted"

@@ -48,17 +48,19 @@ def must(condition: bool, reason: str) -> None:
 
 
 class Kind(IntEnum):
-    """The kinds of letters.
+    """The kinds of letters between server and clients.
 
-    ``SYNCHRONISE`` is a request of the server, which a client answers by ``STATISTICS`` or ``SUMS``. ``START``,
-    ``NEWS`` and ``PLAN`` come from the server and need no answer.
+    ``SYNCHRONISE`` is a request of the server. A client answers it by ``STATISTICS``, its counts and sums since the
+    last exchange, or by ``SUMS``, the sums alone if both sides know the counts. ``START`` carries ŵ₀ from the server,
+    ``NEWS`` the counts and sums that the client has not received, and ``PLAN`` the client's arms and the number of its
+    pulls after which it asks for an exchange; these three need no answer.
     """
 
     # the numbers 1 to 4 belonged to earlier versions
-    SYNCHRONISE, STATISTICS = 5, 6  # a request, and the client's counts and sums since the last one
-    START, NEWS = 7, 8  # ŵ₀, and the counts and sums that this client has not received
-    PLAN = 9  # this client's arms in their order, and the number of its pulls after which it asks for an exchange
-    SUMS = 10  # an answer whose counts both sides know from the plan: only the sums of the arms with pulls
+    SYNCHRONISE, STATISTICS = 5, 6
+    START, NEWS = 7, 8
+    PLAN = 9
+    SUMS = 10
 
 
 class Exchange(NamedTuple):
@@ -144,7 +146,7 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
     _, _, kind, client, plan, drawn, start, *exchanges, used, scalars = _HEADER.unpack_from(body)
     must(kind in list(Kind), f"kind {kind}: there are {[int(each) for each in Kind]}")
     must(plan == fingerprint, f"another plan ({plan:016x}) than {fingerprint:016x}: give both sides the same")
-    other = f"another federation ({drawn:016x}) than {federation:016x}: begin all of it anew, or nothing"
+    other = f"another federation ({drawn:016x}) than {federation:016x}: begin all sides anew, or none"
     must(federation in (0, drawn), other)
     must(len(received) == OVERHEAD + 8 * scalars, f"wrong length: {len(received)} bytes, {scalars} numbers")
     numbers = torch.from_numpy(np.frombuffer(body, "<f8", offset=_HEADER.size).astype(np.float64))

@@ -16,17 +16,18 @@ from fedgo.beyond.study.study import DoneBut, Study
 from fedgo.beyond.study.trials import as_lines, standings, verdict
 
 _NUMBER, _WHOLE = click.types.FloatParamType(), click.types.IntParamType()
-_NUMBER.name, _WHOLE.name = "number", "whole number"  # of a message, in place of "float" and "integer"
-_site = click.option("--site", help="Who tries, in a study that was begun with --site.")
+_NUMBER.name, _WHOLE.name = "number", "whole number"  # messages say this, not "float"
+_site = click.option("--site", help="The site that makes the trial, in a study that was begun with --site.")
 
 
 class _InOneLine(click.Group):
-    """The commands, with errors that a user can mend, and warnings, in a line each.
+    """The group of all commands, which prints every warning, and every error that a user can correct, in one line.
 
     The exit code is 1 if nothing was changed, and 3 if the command is done but something failed after it.
     """
 
     def invoke(self, context: click.Context) -> None:
+        """Run the command of ``context``, and print its warnings and its error."""
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:
@@ -38,16 +39,18 @@ class _InOneLine(click.Group):
                     with suppress(OSError):
                         click.echo(f"Note: {_line(warning.message)}", err=True)
                 if any(issubclass(warning.category, DoneBut) for warning in noted):
-                    context.exit(3)  # after Ctrl-C too
+                    context.exit(3)  # this holds after Ctrl-C too
 
 
 def _line(error: Warning | Exception | str) -> str:
-    """Return the words of the ``error`` in one line, without the number of an error of the operating system."""
+    """Return the message of the ``error`` in one line, without the number of an error of the operating system."""
     return " ".join(re.sub(r"\[Errno \d+\] ", "", str(error)).split())
 
 
 def _say(text: str) -> None:
-    """Print ``text``; if that fails, warn that the command is done. A reader who has gone is no error."""
+    """Print ``text``. If that fails, warn that the command is done; a reader that has closed the
+    pipe is not an error.
+    """
     try:
         click.echo(text)
     except (OSError, KeyboardInterrupt) as error:
@@ -62,8 +65,8 @@ def _say(text: str) -> None:
 def main(context: click.Context, path: str) -> None:
     """Find the best of many options in few trials.
 
-    A table of options, a CSV with a header, a name and numbers in each row, begins a study. Ask for an option,
-    try it, tell what came of it, and ask again:
+    A study begins with a table of options: a CSV file with a header, and a name and numbers in each row. Ask for an
+    option, try it, tell its result, and ask again:
 
     \b
         fedgo begin options.csv --trials 100 --noise 0.3
@@ -71,11 +74,11 @@ def main(context: click.Context, path: str) -> None:
         fedgo tell "13 min at 215" 6.8
         fedgo show
 
-    The study is in the file study.json, unless the variable FEDGO_STUDY or --study names another one:
+    The study is kept in the file study.json, unless --study or the environment variable FEDGO_STUDY names another one:
     fedgo --study FILE show.
 
-    The exit code is 0 if all is done, 1 or 2 if nothing was changed, and 3 if the command is done but something failed
-    after it: do not repeat it.
+    The exit code is 0 if the command is done, 1 or 2 if nothing was changed, and 3 if the command is done but something
+    failed after it, so that it must not be repeated.
     """
     context.obj = path
 
@@ -87,36 +90,36 @@ def _command(function: Callable[..., None]) -> click.Command:
 
 @_command
 @click.argument("options", metavar="TABLE", type=click.Path(exists=True, dir_okay=False))
-@click.option("--trials", type=_WHOLE, help="About how many you can afford.")
+@click.option("--trials", type=_WHOLE, help="The approximate number of trials that you can afford.")
 @click.option("--noise", type=_NUMBER, help="Standard deviation of a result, from five trials of one option.")
-@click.option("--method", help="advised unless given, ucb1, or 'every arm once'.")
-@click.option("--site", "sites", multiple=True, help="Name of a place that tries; give it once for each.")
+@click.option("--method", help="advised (the default), ucb1, or 'every arm once'.")
+@click.option("--site", "sites", multiple=True, help="The name of a site that makes trials; repeatable.")
 @click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")
-@click.option("--spread", type=_NUMBER, help="By how much options differ: to be asked about what looks odd.")
-@click.option("--reach", type=_NUMBER, help="No option is further from the centre: gives certificates.")
-@click.option("--differ", is_flag=True, default=None, help="What is good at one site may be bad at another.")
+@click.option("--spread", type=_NUMBER, help="How much options differ; a note questions results far outside.")
+@click.option("--reach", type=_NUMBER, help="Bound on options' distance from --centre, for certificates.")
+@click.option("--differ", is_flag=True, default=None, help="The best option may differ from site to site.")
 def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
-    """Begin a study; or, if it is there, take in rows added at the end of the TABLE, or another --noise."""
+    """Begin a study. If it exists, add the rows at the end of TABLE to it, or change its --noise."""
     setup, _ = Study(path, options, sites=sites or None, **how).content
     where = " --site NAME" * bool(setup.sites)
     _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}")
 
 
 @_command
-@click.option("--count", type=_WHOLE, default=1, show_default=True, help="How many trials to make at once.")
+@click.option("--count", type=_WHOLE, default=1, show_default=True, help="Number of trials to make at once.")
 @_site
 def ask(path: str, count: int, site: str | None) -> None:
-    """Say what to try next; the same again until its result is told."""
+    """Print the option to try next. It stays the same until its result is entered by tell."""
     _say("\n".join(Study(path).batch(count, site)))
 
 
-@main.command(context_settings={"ignore_unknown_options": True})  # -3 is a reward
+@main.command(context_settings={"ignore_unknown_options": True})  # "-3" may be a reward
 @click.argument("option")
 @click.argument("reward", type=_NUMBER)
 @_site
 @click.pass_obj
 def tell(path: str, option: str, reward: float, site: str | None) -> None:
-    """Tell the result REWARD of a trial of OPTION; a name with blanks stands in quotes."""
+    """Enter the result REWARD of a trial of OPTION. Put a name with blanks in quotes."""
     told = Study(path).tell(option, reward, site)
     _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
 
@@ -125,7 +128,7 @@ def tell(path: str, option: str, reward: float, site: str | None) -> None:
 @click.argument("option", required=False)
 @_site
 def untell(path: str, option: str | None, site: str | None) -> None:
-    """Take back the last result, or the last of OPTION."""
+    """Take back the last result that was entered, or the last one of OPTION."""
     name, reward = Study(path).untell(option, site)
     _say(f"taken back: {reward:g} of {name}")
 
@@ -134,14 +137,14 @@ def untell(path: str, option: str | None, site: str | None) -> None:
 @click.argument("option")
 @_site
 def drop(path: str, option: str, site: str | None) -> None:
-    """Give up an open trial of OPTION."""
+    """Give up an open trial of OPTION whose result will not come."""
     Study(path).drop(option, site)
     _say(f"given up: {option}")
 
 
 @_command
 @click.argument("option")
-@click.option("--again", is_flag=True, help="Propose it again after all.")
+@click.option("--again", is_flag=True, help="Propose OPTION again.")
 def retire(path: str, option: str, again: bool) -> None:
     """Never propose OPTION again; with --again, propose it after all."""
     Study(path).retire(option, not again)
@@ -149,9 +152,9 @@ def retire(path: str, option: str, again: bool) -> None:
 
 
 @_command
-@click.option("--top", type=click.IntRange(min=1), help="Only the best so many.")
+@click.option("--top", type=click.IntRange(min=1), help="Print only this many options.")
 def show(path: str, top: int | None) -> None:
-    """Print the options, best estimate first, the open trials, and when to stop; with --differ site by site."""
+    """Print the options, best estimate first, the open trials, and when to stop; with --differ for each site."""
     (setup, record), lines = Study(path).content, []
     for site in setup.rows:
         lines.append(as_lines(standings(setup, record, site)[:top], site or "option"))
@@ -163,9 +166,9 @@ def show(path: str, top: int | None) -> None:
 
 @_command
 @click.argument("picture", default="study.png")
-@click.option("--site", help="Whose estimates, in a study that was begun with --differ.")
+@click.option("--site", help="The site to draw, in a study that was begun with --differ.")
 def plot(path: str, picture: str, site: str | None) -> None:
-    """Draw estimates and intervals to PICTURE."""
+    """Draw the estimates and their intervals to the file PICTURE."""
     import matplotlib
 
     matplotlib.use("Agg")

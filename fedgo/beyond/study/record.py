@@ -1,9 +1,9 @@
-"""What has happened in a study, and the file that holds it together with the setup.
+"""The record of what has happened in a study, and the file that holds it together with the setup.
 
-The file is JSON: ``about`` has the fields of the `Setup`; ``columns``, ``options`` (the features by the names) and
-``begun`` the options; ``told`` has option, site and reward of every trial, ``open`` the option and the site of those
-that were asked for and not told; ``retired``, ``plan`` and ``until`` are the fields of the `Record`. A site is "" in a
-study without sites.
+The file is JSON. ``about`` has the fields of the `Setup`; ``columns``, ``options`` (the features of each option by its
+name) and ``begun`` have the options. ``told`` has the option, the site and the reward of every trial whose reward is
+known, and ``open`` the option and the site of every trial that was asked for and whose reward is not known.
+``retired``, ``plan`` and ``until`` are the fields of the `Record`. A site is "" in a study without sites.
 """
 
 import json
@@ -34,7 +34,7 @@ class Record:
         open: The option and the site of each trial that was asked for and whose reward is not known.
         retired: The options that are not proposed again.
         plan: The options that are asked for next, in this order.
-        until: The number of rewards in ``told`` from which on the next request for a trial makes a new plan.
+        until: The number of known rewards from which on the next request for a trial makes a new plan.
     """
 
     told: tuple[Told, ...] = ()
@@ -50,27 +50,29 @@ class Record:
 
 
 def dumps(setup: Setup, record: Record) -> str:
-    """Return the text of the file that holds ``setup`` and ``record``."""
+    """Return the JSON text of the file that holds ``setup`` and ``record``."""
     about, options = {name: getattr(setup, name) for name in _ABOUT}, setup.options
     content = {"fedgo study": _VERSION, "about": about, "columns": options.columns, "begun": setup.begun}
     content["options"] = dict(zip(options.names, options.rows, strict=True))
-    # indent= takes ten times as long
+    # one entry a line; `indent` would take ten times as long
     return json.dumps(content | vars(record), ensure_ascii=False, separators=(",\n", ": "))
 
 
 def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]:
-    """Read the text of a study's file, and check every field of it.
+    """Return the setup and the record that the text of a study's file holds, after a check of every field.
 
     Args:
-        text: What `dumps` made. A field of the setup that an earlier fedgo did not have may be missing.
-        surrogate: The user's own model, if the study was begun with one, which a file cannot hold.
+        text: The text that `dumps` returned. A field of the setup that earlier versions of fedgo did not have may be
+            missing.
+        surrogate: The user's own model, if the study was begun with one, because a file cannot hold it.
 
     Raises:
         TypeError: A field is of another kind.
-        ValueError: The text is no JSON, or a field is missing, unknown, or has a value that is not allowed; the message
-            names it.
+        ValueError: The text is not JSON, or a field is missing, unknown, or has a value that is not allowed; the
+            message names it.
     """
-    content = _fields("the file", json.loads(text), _FIELDS, {"weights"})  # of a method that is no more
+    # files of a method that was removed may have "weights"
+    content = _fields("the file", json.loads(text), _FIELDS, {"weights"})
     require(content["fedgo study"] == _VERSION, "the version", content["fedgo study"], f"give {_VERSION}")
     about = _fields("about", content["about"], {"trials", "noise"}, {*_ABOUT, "own"})
     named = content["options"]
@@ -88,7 +90,11 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
 
 
 def _before(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the setting of a study ``about`` which its file does not say it: the one before it knew its budget."""
+    """Return the setting of a study whose file does not contain it, that is, of a study from an earlier version of
+    fedgo.
+
+    It is the setting before it depended on the budget. ``about`` has the fields of the study's setup.
+    """
     once = about.get("method") == "every arm once" and not about.get("differ")
     how = UCB1 if about.get("method") == "ucb1" else BEFORE
     return how.setting | ({"few": METHODS["every arm once"].few} if once else {})
@@ -98,14 +104,18 @@ def checked_reward(received: Any) -> float:
     """Return ``received`` as a ``float`` if it may be a reward, so that no sum of rewards overflows float64.
 
     Raises:
-        TypeError: ``received`` is no number.
-        ValueError: It is NaN, or not within ±10¹⁰⁰.
+        TypeError: ``received`` is not a number.
+        ValueError: ``received`` is NaN, or not within ±10¹⁰⁰.
     """
     return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
 
 
 def _fields(where: str, content: Any, names: Collection[str], others: Collection[str]) -> dict[str, Any]:
-    """Return the ``content`` if it is a JSON object with the fields ``names``, and with no other but ``others``."""
+    """Return the ``content`` if it is a JSON object with all fields in ``names``, and with no others but those in
+    ``others``.
+
+    ``where`` says in the ``ValueError`` which object it is.
+    """
     found = content if isinstance(content, dict) else {}
     fits = set(names) <= set(found) <= {*names, *others}
     require(fits, f"what {where} has", list(found), f"give {', '.join(sorted({*names, *others}))}")
@@ -113,7 +123,10 @@ def _fields(where: str, content: Any, names: Collection[str], others: Collection
 
 
 def _rows(content: dict[str, Any], name: str, length: int = 0) -> list[Any]:
-    """Return the list ``name`` of the ``content``; unless ``length`` is 0, it is one of lists with so many entries."""
+    """Return the list ``name`` of the ``content``, or raise a ``ValueError`` if it is not a list.
+
+    Unless ``length`` is 0, every entry has to be a list with ``length`` entries.
+    """
     rows: list[Any] = content[name]
     require(isinstance(rows, list), name, rows, "give a list")
     for row in rows if length else ():

@@ -1,4 +1,8 @@
-"""What is said when a study begins: its options, read from a CSV or a pandas frame, and all else; with every check."""
+"""The data with which a study begins: its options, read from a CSV file or a pandas frame, and its settings.
+
+An option is one of the choices among which the study looks for the best, an arm in the terms of the paper. Every value
+is checked.
+"""
 
 import csv
 import re
@@ -29,24 +33,29 @@ _NO_MORE = {"fed-go-ucb": "a study no longer plays it; Plan(arms, network=Networ
 
 
 def composed(received: Any) -> Any:
-    """Return text in one line, with single blanks between its words and its accents composed (Unicode's NFC), and
-    anything else as it is."""
+    """Return a text in one line, with single blanks between its words and its accents composed (Unicode's NFC).
+
+    Anything that is not a text is returned as it is.
+    """
     return " ".join(unicodedata.normalize("NFC", received).split()) if isinstance(received, str) else received
 
 
 def is_number(entry: Any) -> bool:
-    """Whether ``entry`` is a number within ±1e100, so that no square of it leaves float64, or such a number as text in
-    ASCII digits with a decimal point."""
+    """Return whether ``entry`` is a number within ±1e100, or such a number as text in ASCII digits with a decimal
+    point.
+
+    The limit keeps the square of every number finite in float64.
+    """
     if isinstance(entry, float):
         return -HUGE <= entry <= HUGE
     return _NUMBER.fullmatch(str(entry)) is not None and abs(float(str(entry))) <= HUGE
 
 
 def _names(what: str, received: Any) -> tuple[str, ...]:
-    """Return the names ``received``, composed.
+    """Return the names ``received`` as a tuple, each in one line (`composed`); ``what`` says in errors what they name.
 
     Raises:
-        TypeError: ``received`` is not a list.
+        TypeError: ``received`` is not a list or a tuple.
         ValueError: A name is not text, is empty, has a character that cannot be printed, or occurs twice.
     """
     remedy = f"give a list of names: {what}s=['north', 'south']"
@@ -54,9 +63,9 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
     names = tuple(map(composed, received))
     for place, name in enumerate(names, 1):
         fits = isinstance(name, str) and name.isprintable() and name != ""
-        require(fits, f"the name of {what} {place}", name, "give a text that can be seen")
+        require(fits, f"the name of {what} {place}", name, "give a text of printable characters")
     twice = [name for name, times in Counter(names).items() if times > 1]
-    require(not twice, f"the name that two {what}s have", twice[:1], "give each one of its own")
+    require(not twice, f"the name that two {what}s have", twice[:1], "give each its own name")
     return names
 
 
@@ -65,12 +74,12 @@ class Options:
     """The K options of a study and their features, in the user's units; the constructor checks every entry.
 
     Args:
-        names: The K names, each once.
+        names: The names of the K options, each once.
         columns: The names of the d features.
-        rows: The features of each option, d numbers within ±1e100, or text of such numbers.
+        rows: The features of each option, d numbers within ±1e100, or texts of such numbers.
 
     Raises:
-        TypeError: The names or the columns are not a list.
+        TypeError: The names or the columns are not a list or a tuple.
         ValueError: A name is not one line of printable text or occurs twice, or a row does not have d such numbers. The
             message names the entry.
     """
@@ -90,17 +99,20 @@ class Options:
 
     @classmethod
     def of(cls, source: Any) -> "Options":
-        """Return the options in a table: a header, then a row for each option, its name and d numbers.
+        """Return the options in a table: a header, then a row for each option with its name and d numbers.
 
-        Columns without any entry at the right end, and rows without any, are left out: spreadsheets write them.
+        Columns without any entry at the right end of a CSV file, and rows without any, are left out, because
+        spreadsheets write them.
 
         Args:
-            source: The path of a CSV in UTF-8 with commas, or a pandas frame, whose index has the names unless it only
-                counts; then the first column has them.
+            source: The path of a CSV file in UTF-8 with commas, or a pandas frame. The index of a frame has the names,
+                unless it is a plain count of rows; then the first column has them.
 
         Raises:
             TypeError: ``source`` is neither a path nor a frame.
-            ValueError: The table cannot be read; the message names the option and the remedy.
+            ValueError: The table cannot be read or has an entry that is not allowed; the message names it and the
+                remedy.
+            OSError: The file does not exist or cannot be read.
         """
         if isinstance(source, str | Path):
             rows: list[Any] = _csv_rows(source)
@@ -119,13 +131,15 @@ class Options:
 
     @on_cpu
     def scaled(self, first: int) -> Tensor:
-        """Return the features as a model sees them: column j as (v − low_j)/(high_j − low_j).
+        """Return the features as a model receives them: column j as (v − low_j)/(high_j − low_j).
 
         Args:
-            first: low_j and high_j are the least and the largest value of column j among so many first options.
+            first: The number of options, from the first on, whose smallest and largest values in column j are low_j and
+                high_j.
 
         Returns:
-            The features of all options, (K, d_x); a column whose first values are all the same is left out.
+            The scaled features of all K options, (K, d_x). A column in which these first options are all alike is left
+            out, so that d_x ≤ d.
         """
         values = torch.tensor(self.rows, dtype=torch.float64)
         low, high = values[:first].aminmax(dim=0)
@@ -134,9 +148,11 @@ class Options:
 
 
 def _csv_rows(path: str | Path) -> list[list[str]]:
-    """Return the rows of the CSV at ``path`` that have an entry, each up to its last entry.
+    """Return the rows of the CSV file at ``path`` that have an entry, each up to its last entry.
 
-    A ``ValueError`` says how to save the table anew if it is no CSV in UTF-8 with commas.
+    Raises:
+        ValueError: The file is not a CSV file in UTF-8 with commas; the message says how to save it again.
+        OSError: The file does not exist or cannot be read.
     """
     remedy = "separate by commas, with decimal points, and leave out a line 'sep='"
     try:
@@ -155,19 +171,21 @@ class Setup:
 
     Args:
         options: The K options and their features.
-        begun: The number of options with which the study began; those that follow were added later.
+        begun: The number of options with which the study began; the options after them were added later.
         trials: The approximate number of trials that the user can afford; more may follow.
-        noise: σ, the standard deviation of a reward, from 1e-100 to 1e100.
+        noise: σ, the standard deviation of a reward's noise, from 1e-100 to 1e100.
         method: "advised", "ucb1" or "every arm once"; with a ``surrogate``, any name for it.
-        surrogate: A model of the user's own, played like the advised one, or None.
+        surrogate: A model of the user's own, which takes the place of the recommended one, or None.
         sites: The names of the sites that make trials, if there are several.
         centre: A usual reward, or None to estimate it from the first rewards.
-        spread: How far rewards usually lie from ``centre``, or None to estimate it.
-        reach: A bound on |f − ``centre``| for every option, with which a guard gives certificates, or None.
-        seed: The seed of the order of the first options, and of ties.
+        spread: The usual distance of rewards from ``centre``, or None to estimate it.
+        reach: A bound on |f − ``centre``| for the mean reward f of every option, with which a guard gives certificates,
+            or None.
+        seed: The seed of the order of the first options, and of the order in which ties are broken.
         differ: Whether each site has a reward function of its own, which is then fitted for it.
         joined: The number of sites that joined later; they are the last of ``sites``.
-        setting: The numbers of `Advised.setting`, which say how much is explored; those of the method unless given.
+        setting: The numbers of the method (`Advised.setting`), which say how much is explored; None means those of
+            ``method``.
 
     Raises:
         TypeError: A field has the wrong type.
@@ -191,13 +209,13 @@ class Setup:
 
     def __post_init__(self) -> None:
         options, sites = len(self.options.names), _names("site", self.sites)
-        most = max(0, len(sites) - 1)  # one site at least begins
+        most = max(0, len(sites) - 1)  # at least one site begins the study
         checked: dict[str, Any] = {
-            "begun": count("begun", self.begun, "give with how many options it began", most=options),
-            "trials": count("trials", self.trials, "give about how many you can afford, at least 1"),
+            "begun": count("begun", self.begun, "give the number of options at its beginning", most=options),
+            "trials": count("trials", self.trials, "give the number that you can afford, at least 1"),
             "sites": sites,
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
-            "joined": count("joined", self.joined, "give how many sites joined later", 0, most),
+            "joined": count("joined", self.joined, "give the number of later sites", 0, most),
         }
         for name in ("noise", "spread", "reach"):
             if name == "noise" or getattr(self, name) is not None:
@@ -207,7 +225,7 @@ class Setup:
             checked["centre"] = number("centre", self.centre, "give a usual reward", above=-HUGE, below=HUGE)
         if self.reach is not None and self.centre is None:
             raise ValueError("centre is missing: give a usual reward, from which reach is counted")
-        vars(self).update(checked)  # numbers, tuples and text as JSON holds them
+        vars(self).update(checked)  # they are now numbers, tuples and text that JSON can hold
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
         remedy = f"choose one of {list(METHODS)}; in Python, give a Surrogate of your own at each opening"
         fits = self.surrogate is not None or self.method in list(METHODS)
@@ -221,20 +239,23 @@ class Setup:
             require(self.surrogate is None and self.method != "ucb1", "method", self.method, remedy)
         played = self.played.surrogate
         require_kind(hasattr(played, "fit"), "method", played, "give the name of a method, or a Surrogate")
-        remedy = "none varies: give one that tells options apart, or play 'ucb1' without"
+        remedy = "none varies: give a feature that tells options apart, or play 'ucb1'"
         fits = isinstance(played, IndependentArms) or self.arms.shape[1] > 0
         require(fits, "the list of features", list(self.options.columns), remedy)
 
     @cached_property
     def played(self) -> Advised:
-        """What is played: the ``setting`` with the model of the method, of the user, or of sites that differ."""
+        """The method that is played: the numbers in ``setting`` with a surrogate.
+
+        The surrogate is that of the ``method``, the user's own, or `Sites` if the sites differ.
+        """
         method = METHODS.get(self.method, METHODS["advised"])
         surrogate = Sites() if self.differ else self.surrogate or method.surrogate
         return replace(method, surrogate=surrogate).set(self.setting or {})
 
     @cached_property
     def arms(self) -> Tensor:
-        """The features (K, d_x), scaled by the ranges of the options with which the study began."""
+        """The features of the K options, scaled by the ranges of the options with which the study began, (K, d_x)."""
         return self.options.scaled(self.begun)
 
     @cached_property
@@ -245,13 +266,17 @@ class Setup:
     @cached_property
     @on_cpu
     def first(self) -> tuple[str, ...]:
-        """The options that are tried before anything is fitted: distinct ones in random order."""
+        """The names of the options that are tried before anything is fitted, distinct ones in random order."""
         length = self.played.first(1, self.begun, self.trials)
         arms = distinct(self.begun, length, generator(self.seed, 0, "each arm"))
         return tuple(self.options.names[arm] for arm in arms.tolist())
 
     def option(self, received: Any) -> str:
-        """Return the name of the option ``received``, composed; a ``ValueError`` says which names are near it."""
+        """Return the name of the option ``received``, in one line (`composed`).
+
+        Raises:
+            ValueError: The study has no such option; the message gives the most similar names.
+        """
         name = composed(received)
         if isinstance(name, str) and name in self.number_of:
             return name
@@ -259,7 +284,11 @@ class Setup:
         raise ValueError(f"option is {received!r}: did you mean {' or '.join(map(repr, near))}?")
 
     def place(self, received: Any) -> str:
-        """Return the name of the site ``received``, composed, or "" for None in a study without sites."""
+        """Return the name of the site ``received``, in one line (`composed`), or "" for None in a study without sites.
+
+        Raises:
+            ValueError: The study has no such site, or has sites and ``received`` is None.
+        """
         names, site = list(self.sites), "" if received is None else composed(received)
         remedy = f"give the site, one of {names} (in a shell --site)" if names else "this study has no sites"
         require(site in (names or [""]), "site", received, remedy)
@@ -271,7 +300,8 @@ class Setup:
         return self.sites if self.differ else (None,)
 
     def row(self, site: Any) -> int:
-        """Return the index of the ``site`` in `rows`, which is 0 for every site, and for None, if sites do not differ.
+        """Return the position of the ``site`` in `rows`, which is 0 for every site, and for None, if the sites do not
+        differ.
 
         Raises:
             ValueError: The study has no such site.
@@ -281,17 +311,25 @@ class Setup:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The guard's bounds, if there is a ``reach``; if sites differ, each has an equal share of δ."""
+        """The bounds of the guard if there is a ``reach``, otherwise None.
+
+        If the sites differ, each has an equal share of the failure probability δ.
+        """
         delta = Guarantee.delta / len(self.rows)
         return None if self.reach is None else Guarantee(self.reach, self.noise, delta)
 
     def changed(self, table: Options | None, given: Mapping[str, Any]) -> "Setup":
-        """Return this setup with the options that the ``table`` adds at its end, and the fields that are ``given``.
+        """Return this setup with the options that are added at the end of the table, and with the fields that are
+        given.
 
-        The noise may change if there is no guard, and sites may join if sites differ.
+        The noise may change if there is no guard, and sites may join if the sites differ.
+
+        Args:
+            table: All options, or None if none are added.
+            given: New values of fields, by name.
 
         Raises:
-            ValueError: The table lacks an option of the study, or changes one, or another field is given a new value.
+            ValueError: The table lacks an option of the study or changes one, or another field is given a new value.
         """
         given = {**given, "sites": _names("site", given.get("sites", self.sites))}
         free = ("noise",) * (self.reach is None) + ("sites",) * self.differ
@@ -304,12 +342,15 @@ class Setup:
         _require_first("sites", self.sites, given["sites"], "give those that join after them")
         options, joined = table or self.options, self.joined + len(given["sites"]) - len(self.sites)
         was, now = ([o.columns, *zip(o.names, o.rows, strict=True)] for o in (self.options, options))
-        _require_first("table", was, now, "add rows at the end, and give a changed option a name of its own")
+        _require_first("table", was, now, "add rows at the end, and give a changed option a new name")
         return replace(self, **given, options=options, joined=joined)
 
 
 def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remedy: str) -> None:
-    """Raise a ``ValueError`` with the ``remedy`` unless the list ``after`` begins with the entries of ``before``."""
+    """Raise a ``ValueError`` unless the list ``after`` begins with the entries of ``before``.
+
+    ``what`` names the list and ``remedy`` the remedy in the message.
+    """
     for was, now in zip_longest(before, after[: len(before)]):
         if was != now:
             raise ValueError(f"in the {what} {was!r} has become {now!r}: {remedy}")

@@ -1,4 +1,4 @@
-"""A study of your own: options in a table, rewards in your units, one file that remembers all, and no server."""
+"""A study of your own: options in a table, rewards in your units, one file that holds all, and no server."""
 
 import os
 import socket
@@ -20,47 +20,49 @@ from fedgo.beyond.surrogates.models import Surrogate
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Write = Callable[[Setup, Record], None]
-_FAR = 5.0  # spreads from the centre beyond which a reward is asked about
+_FAR = 5.0  # a reward more than this many spreads from the centre is questioned
 
 
 class DoneBut(UserWarning):
-    """A warning that something failed after a study was changed: the change counts, and is not to be repeated."""
+    """A warning that something failed after a study was changed. The change counts and must not be repeated."""
 
 
 class Study:
-    """The study kept at ``path``, begun with ``options`` if no file is there.
+    """A study that looks for the best of many options in few trials, and is kept in the file at ``path``.
 
-    Every change is one transaction on the file that the path leads to: the study reads the file, changes what it says
-    and writes it, and no other process or thread changes it meanwhile. Looking at a study changes no file and needs no
-    permission to write. What an argument says is compared with what the study was begun with; what is not given is as
-    the study was begun, and these are fixed but for ``options`` and ``noise``.
+    If the file does not exist, the study begins with ``options``, ``trials`` and ``noise``. If it exists, every
+    argument that is given is compared with what the study was begun with, and must be equal to it. Only ``options`` may
+    get further rows, ``noise`` may change if there is no ``reach``, and ``sites`` may get further names if they differ.
+
+    Every change reads the file, and writes it anew while no other process or thread can change it. Looking at a study
+    changes no file and needs no permission to write.
 
     Args:
         path: The file, or a link to it.
-        options: A CSV's path or a pandas frame: a header, then a name and numbers for each option. Rows may be added at
-            its end at any time. A study that exists needs none.
-        trials: About how many trials you can afford. The number decides how boldly options are tried that nobody has
-            tried. More may follow; from then on the number of trials that were made decides.
-        noise: σ, the standard deviation of a reward. Before you begin, try one option five times and take the standard
-            deviation; then tell the study those five. A study without ``reach`` that is opened with another ``noise``
-            keeps it, with a warning, and makes its next plan by a new fit.
-        method: "advised" unless given, "ucb1", "every arm once", or a `Surrogate` of your own, which is played like
-            the advised one, and which has to be given whenever the study is opened.
-        sites: The names of those who try, if several do.
-        centre: What you expect of a usual reward; if it is not given, the mean of the first rewards, where needed.
-        spread: By how much you expect options to differ; if it is not given, the standard deviation of the first
-            rewards, where needed.
-        reach: A bound on |f − ``centre``| for every option: then a guard gives every option a certificate.
-        seed: Decides the order of the first options, and ties; 0 unless given.
-        differ: Whether what is good at one site need not be good at another: then every site has its own estimates,
-            which learn from those of the others as far as they are alike, and is sent to its own best option. Sites may
-            join at any time: give all of them, the new ones last. It pays on long runs; see the chapter "Sites that
-            differ".
+        options: The path of a CSV file, or a pandas frame: a header, then a name and numbers for each option. Rows may
+            be added at its end at any time. A study that exists needs none.
+        trials: The approximate number of trials that you can afford. The more there are, the more is explored. More
+            trials may follow; from then on the number of trials that were made decides.
+        noise: σ, the standard deviation of a reward's noise. Before you begin, try one option five times and take the
+            standard deviation; then enter these five rewards. If a study without ``reach`` is opened with another
+            ``noise``, the new value is stored, a warning says so, and the next plan rests on a new fit.
+        method: "advised" (the default), "ucb1", "every arm once", or a `Surrogate` of your own, which takes the place
+            of the recommended model and has to be given whenever the study is opened.
+        sites: The names of the places that make trials, if there are several.
+        centre: The reward that you expect usually. If it is not given, the mean of the first rewards takes its place.
+        spread: The amount by which you expect options to differ. If it is not given, the standard deviation of the
+            first rewards takes its place.
+        reach: A bound on |f − ``centre``| for the mean reward f of every option. If it is given, a guard gives every
+            option a certificate, a bound on how far it is below the best option.
+        seed: The seed of the order of the first options, and of the order in which ties are broken; by default 0.
+        differ: Whether the best option may differ from site to site. If so, every site has its own estimates, which
+            learn from those of the other sites as far as they are alike. Sites may join at any time: give all of them,
+            the new ones last. This pays on long runs; see the chapter "Sites that differ".
 
     Raises:
         TypeError: An argument is of another kind.
-        ValueError: An argument or the file says something that is not allowed, or the two differ. The message names it,
-            and the remedy; nothing is changed.
+        ValueError: An argument or the file has a value that is not allowed, or the two differ. The message names it and
+            the remedy; nothing is changed.
         OSError: The file cannot be written; nothing is changed. If something fails after the change, there is a
             `DoneBut` warning instead.
     """
@@ -101,8 +103,12 @@ class Study:
             warnings.warn(words, stacklevel=2)
 
     def _begun(self, table: Options, given: dict[str, Any]) -> Setup:
-        """Return the setup of a new study with the options of the ``table``, and what is ``given`` by name."""
-        for name, meaning in (("trials", "about how many you can afford"), ("noise", "σ of a reward")):
+        """Return the setup of a new study with the options of the ``table``, and the values ``given`` by name.
+
+        Raises:
+            ValueError: ``trials`` or ``noise`` is missing, or a value is not allowed.
+        """
+        for name, meaning in (("trials", "the number that you can afford"), ("noise", "σ of a reward")):
             if name not in given:
                 raise ValueError(f"{name} is missing: give {meaning}, {name}=… or in a shell --{name} …")
         if all(map(is_number, table.names)):
@@ -110,16 +116,16 @@ class Study:
             warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=3)
         return Setup(table, len(table.names), surrogate=self._surrogate, **given)
 
-    # asking and telling
+    # trials and their rewards
 
     def ask(self, site: str | None = None) -> str:
         """Return the option to try next.
 
         Args:
-            site: Who tries, in a study with sites.
+            site: The site that makes the trial, in a study with sites.
 
         Returns:
-            The name of the option that is open at the site, if there is one, else of a new one, which is open then.
+            The name of the option of the site's first open trial. If there is none, a trial is opened.
 
         Raises:
             ValueError: The study has no such ``site``.
@@ -132,14 +138,14 @@ class Study:
 
         Args:
             size: The number of trials, from 1 to the study's ``trials``.
-            site: Who tries, in a study with sites.
+            site: The site that makes the trials, in a study with sites.
 
         Returns:
-            The names of ``size`` options, which may repeat: first those that are open at the site, then new ones, which
-            are open then.
+            The names of ``size`` options, which may repeat: first those whose trials are open at the site, then those
+            of new trials, which are opened.
 
         Raises:
-            TypeError: ``size`` is no whole number.
+            TypeError: ``size`` is not a whole number.
             ValueError: ``size`` is out of range, or the study has no such ``site``.
             OSError: The file cannot be written; nothing is changed.
         """
@@ -151,20 +157,20 @@ class Study:
         return asked
 
     def tell(self, option: str, reward: float, site: str | None = None) -> int:
-        """Learn the reward of a trial, whether the study asked for it or not.
+        """Enter the reward of a trial, whether the study asked for this trial or not.
 
-        A warning says if the reward is far from all others.
+        If the reward is far from all others, a warning says so.
 
         Args:
             option: The name of the option that was tried.
-            reward: What came of it, a number within ±1e100 in the user's units.
-            site: Who tried it, in a study with sites.
+            reward: The reward of the trial, a number within ±1e100 in the user's units.
+            site: The site that made the trial, in a study with sites.
 
         Returns:
-            The number of rewards that are told now.
+            The number of rewards that have been entered so far.
 
         Raises:
-            TypeError: ``reward`` is no number.
+            TypeError: ``reward`` is not a number.
             ValueError: The study has no such ``option`` or ``site``, or ``reward`` is out of range.
             OSError: The file cannot be written; nothing is changed.
         """
@@ -181,17 +187,17 @@ class Study:
         return told
 
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
-        """Take back the last reward that was told, and plan the next trial anew.
+        """Take back the last reward that was entered, and plan the next trial anew.
 
         Args:
-            option: Whose last reward to take back; that of any option unless given.
-            site: From which site; from any unless given.
+            option: The option whose last reward is taken back; None means any option.
+            site: The site whose last reward is taken back; None means any site.
 
         Returns:
             The name of the option, and the reward.
 
         Raises:
-            ValueError: No such reward is told.
+            ValueError: No such reward has been entered.
             OSError: The file cannot be written; nothing is changed.
         """
         rows, wanted = [], (composed(option), composed(site))
@@ -203,22 +209,28 @@ class Study:
         return rows[-1][0], rows[-1][2]
 
     def drop(self, option: str, site: str | None = None) -> None:
-        """Give up the open trial of ``option`` (at ``site``, in a study with sites), whose reward will not come.
-
-        A ``ValueError`` says if no such trial is open, an ``OSError`` if the file cannot be written.
-        """
-        with self._changing("dropped") as (setup, record, write):
-            trial = (setup.option(option), setup.place(site))
-            require(trial in record.open, "the trial to drop", option, "it is not open; show says which are")
-            write(setup, replace(record, open=_without(record.open, trial)))
-
-    def retire(self, option: str, retired: bool = True) -> None:
-        """Say whether an option may be proposed. What was learnt of it stays.
+        """Give up an open trial whose reward will not come.
 
         Args:
             option: The name of the option.
-            retired: If True, the option is never proposed again and its open trials are given up; if False, it is
-                proposed again after all.
+            site: The site that was to make the trial, in a study with sites.
+
+        Raises:
+            ValueError: No such trial is open, or the study has no such ``option`` or ``site``.
+            OSError: The file cannot be written; nothing is changed.
+        """
+        with self._changing("dropped") as (setup, record, write):
+            trial = (setup.option(option), setup.place(site))
+            require(trial in record.open, "the trial to drop", option, "it is not open; see show")
+            write(setup, replace(record, open=_without(record.open, trial)))
+
+    def retire(self, option: str, retired: bool = True) -> None:
+        """Decide whether an option may be proposed. Its rewards so far stay in the study in either case.
+
+        Args:
+            option: The name of the option.
+            retired: If True, the option is never proposed again and its open trials are given up; if False, it may be
+                proposed again.
 
         Raises:
             ValueError: The study has no such ``option``, or none would remain.
@@ -232,7 +244,7 @@ class Study:
             opened = tuple(trial for trial in record.open if not (retired and trial[0] == name))
             write(setup, replace(record, open=opened, retired=(*others, name) if retired else others))
 
-    # what is known
+    # results
 
     @property
     def open(self) -> list[Trial]:
@@ -241,7 +253,7 @@ class Study:
 
     @property
     def told(self) -> list[Told]:
-        """The rewards told so far, as triples of option, site and reward."""
+        """The rewards that have been entered so far, as triples of option, site ("" without sites) and reward."""
         return list(self.content[1].told)
 
     @property
@@ -250,31 +262,47 @@ class Study:
         return list(self.content[0].sites)
 
     def standings(self, site: str | None = None) -> list[pure.Standing]:
-        """Return the K standings (`fedgo.beyond.study.trials.Standing`), one for each option, the best estimate first.
+        """Return a row (`fedgo.beyond.study.trials.Standing`) for each of the K options, the largest estimate first.
 
-        ``site`` is the site whose estimates are returned, and is needed if sites differ.
+        If there are too few rewards for a fit, the rows are in the order of the options.
+
+        Args:
+            site: The site whose estimates are returned, needed if the sites differ.
+
+        Raises:
+            ValueError: The study has no such ``site``.
         """
         return pure.standings(*self.content, site)
 
     def verdict(self, site: str | None = None) -> str:
-        """Return a sentence that helps to decide when to stop: a certificate in a study with ``reach``, else an
-        estimate of the model, which is not guaranteed.
+        """Return a text that helps to decide when to stop.
 
-        ``site`` is the site that the sentence is about, and is needed if sites differ. If a study fits its sites as
-        alike and they seem to differ, a second sentence says so.
+        It is about the leading option: a certificate in a study with ``reach``, otherwise an estimate of the model,
+        which is not guaranteed. If a study fits its sites as alike and they seem to differ, another sentence says so.
+
+        Args:
+            site: The site that the text is about, needed if the sites differ.
+
+        Raises:
+            ValueError: The study has no such ``site``.
         """
         return pure.verdict(*self.content, site)
 
     def to_frame(self, site: str | None = None) -> Any:
-        """Return the standings as a pandas frame: a row for each option, whose name is the index.
+        """Return the standings as a pandas frame with a row for each option, whose name is the index.
 
-        ``site`` is the site whose estimates are returned, and is needed if sites differ.
+        Args:
+            site: The site whose estimates are returned, needed if the sites differ.
+
+        Raises:
+            ValueError: The study has no such ``site``.
         """
         import pandas as pd
 
         return pd.DataFrame(self.standings(site)).set_index("option")
 
     def _repr_html_(self) -> str:
+        """Return the standings and the verdict as HTML, for each site if the sites differ, which a notebook shows."""
         pages = []
         for site in self.content[0].rows:
             html = self.to_frame(site).to_html(float_format=lambda value: f"{value:.3g}", na_rep="")
@@ -282,15 +310,19 @@ class Study:
         return "".join(pages)
 
     def plot(self, axes: Any = None, site: str | None = None) -> Any:
-        """Draw the estimates with their intervals, the means of the rewards, and certificates if the study has a
-        ``reach``. The label of each option contains its number of trials.
+        """Draw the estimates with their intervals, the mean rewards, and the certificates if the study has a ``reach``.
+
+        The label of each option contains its number of trials.
 
         Args:
-            axes: The matplotlib axes; those of a new figure unless given.
-            site: The site whose estimates are drawn, needed if sites differ.
+            axes: The matplotlib axes; None means those of a new figure.
+            site: The site whose estimates are drawn, needed if the sites differ.
 
         Returns:
             The axes.
+
+        Raises:
+            ValueError: The study has no such ``site``.
         """
         import matplotlib.pyplot as plt
 
@@ -304,7 +336,7 @@ class Study:
             top = rows["estimate"] + rows["certificate"]
             axes.plot(top, place, "|", markersize=12, label="certificate: at most so far below the best")
         labels = [f"{option} ({pulls})" for option, pulls in rows["pulls"].items()]
-        axes.set_yticks(place, labels, parse_math=False)  # a $ in a name begins no formula
+        axes.set_yticks(place, labels, parse_math=False)  # a $ in a name does not begin a formula
         axes.set_title(fill(title, 60), parse_math=False)
         axes.set_xlabel("reward")
         axes.legend()
@@ -314,14 +346,16 @@ class Study:
 
     @contextmanager
     def _changing(self, done: str, new: Setup | None = None) -> Iterator[tuple[Setup, Record, _Write]]:
-        """Hold the study's lock; give what the file says, and a function that writes to the file what is to replace it.
+        """Hold the study's lock, and yield its setup, its record, and a function that replaces both in the file.
 
-        If there is no file, the study is a ``new`` one. After an error the file is as before. If the error comes after
-        the file was written, a warning says that the change is ``done``, but what failed; Ctrl-C stays an interrupt.
+        If there is no file, the study is ``new``. If an error occurs before the file is written, the file stays as it
+        was. If an error occurs afterwards, a warning says that the change is ``done``, and what failed; Ctrl-C remains
+        an interrupt.
         """
         target, saved = _files.resolved(self.path, "the study"), False
 
         def write(setup: Setup, record: Record) -> None:
+            """Replace the content of the study's file by ``setup`` and ``record``."""
             nonlocal saved
             content = dumps(setup, record).encode()
             try:
@@ -345,9 +379,9 @@ class Study:
 
     @property
     def content(self) -> tuple[Setup, Record]:
-        """What the file says: the setup with which the study was begun, and the record of what has happened since.
+        """The content of the file: the setup with which the study was begun, and the record of what has happened since.
 
-        A ``ValueError`` says why the file cannot be read, or what in it is not allowed.
+        A ``ValueError`` says why the file cannot be read, or which entry is not allowed.
         """
         try:
             return loads(self.path.read_text(encoding="utf-8"), self._surrogate)
@@ -367,9 +401,11 @@ def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
 def _alone(target: Path) -> Iterator[None]:
     """Hold the lock of the study at ``target``, a path without links, so that nobody else changes the study meanwhile.
 
-    The lock is a hidden file beside the study, with the study's mode and group. It says who took it last.
+    The lock is a hidden file beside the study, with the study's mode and group. It contains the process that took it
+    last.
 
     Raises:
+        ImportError: The library filelock is missing.
         ValueError: The folder of the study does not exist.
         PermissionError: The user may only read the study.
         TimeoutError: Another process has held the lock for a minute.
@@ -377,13 +413,13 @@ def _alone(target: Path) -> Iterator[None]:
     """
     with extra("study"):
         from filelock import FileLock, Timeout
-    require(target.parent.is_dir(), "the folder of the study", str(target.parent), "make it first")
+    require(target.parent.is_dir(), "the folder of the study", str(target.parent), "create it first")
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError("you may only read the study; its owner can share it by chmod g+w")
     place, holder = target.with_name(f".{target.name}.lock"), ""
     try:
         with FileLock(place, timeout=_WAIT):
-            with suppress(OSError, AttributeError):  # without this courtesy the lock holds as well
+            with suppress(OSError, AttributeError):  # the lock holds even if its holder cannot be written
                 place.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
                 if target.exists():
                     os.chmod(place, target.stat().st_mode & 0o666)

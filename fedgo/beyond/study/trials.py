@@ -1,12 +1,13 @@
-"""What a study asks for next, and what it knows: pure functions of its setup and its record.
+"""What a study proposes next, and what it knows: pure functions of its setup and its record.
 
 First distinct options are tried once, in random order, as many as `fedgo.beyond.advised.Advised.first` says. Then
-epochs follow, as `fedgo.beyond.epochs.surrogate_ucb` with N = 1 plays them: a surrogate is fitted to all rewards and
-plans the next trials by the largest mean + κ√variance, the variance as if what is planned or asked for were observed.
-So several trials can be open at once, at several sites, and be told in any order.
+epochs follow, as `fedgo.beyond.epochs.surrogate_ucb` plays them with one client. A surrogate is fitted to all rewards,
+and the next trials are planned by the largest mean + κ√variance, where the variance is that after the planned and the
+open trials. Therefore several trials can be open at once, at several sites, and their rewards can be entered in any
+order.
 
-If sites differ, each site has its own estimates (`fedgo.beyond.surrogates.sites`). After the first options a fit to all
-rewards is made whenever a site asks for a trial, and plans that one trial.
+If the sites differ, each site has its own estimates (`fedgo.beyond.surrogates.sites`). After the first options, each
+request of a site for a trial makes a fit to all rewards, which plans that one trial.
 """
 
 import math
@@ -32,21 +33,21 @@ from fedgo.beyond.surrogates.sites import cochran
 from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
-_UNSEEN = 200.0  # times the noise, the spread while there are few rewards
+_UNSEEN = 200.0  # while there are few rewards, the spread is taken to be this many times the noise
 _TOO_FEW = "fewer than two options have a reward"
-_SURE = 0.001  # sites are said to differ below this p: looks are many, and options not chosen by chance
+_SURE = 0.001  # sites seem to differ below this p; it is small because users look often and trials depend on rewards
 
 
 class Standing(NamedTuple):
     """The row of one option in the table of results, in the units of the rewards; an unknown number is NaN.
 
     Args:
-        option: Its name.
-        pulls: How often it was tried.
+        option: The name of the option.
+        pulls: The number of its trials whose reward is known.
         mean: The mean of its rewards.
-        estimate: The mean of the model's posterior.
-        low: The lower end of the model's interval.
-        high: The upper end of it, which decides what is tried next.
+        estimate: The model's estimate of its mean reward.
+        low: The lower end of the model's interval for its mean reward.
+        high: The upper end of this interval. Options with a large upper end are tried next.
         certificate: A bound on how much lower its mean reward is than the best option's, if the study has a ``reach``.
         retired: Whether it is not proposed again.
     """
@@ -70,8 +71,9 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         told: The option, the site and the reward of every trial whose reward is known.
 
     Returns:
-        The posterior on the K options, or None if there is no fit, and the reason why there is none, else "". If the N
-        sites differ, the posterior is on the NK pairs of a site and an option, all options of the first site first.
+        The posterior on the K options, or None if there is no fit; and the reason why there is none, "" if there is
+        one. If the N sites differ, the posterior is on the N·K pairs of a site and an option, all options of the first
+        site first.
 
     Raises:
         ImportError: A library that the fit needs is missing.
@@ -89,24 +91,24 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
 
 @on_cpu
 def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) -> tuple[list[str], Record]:
-    """Return the options to try next, and the record in which they are open.
+    """Return the options to try next, and the record in which these trials are open.
 
     Args:
-        setup: What the study was begun with.
-        record: What has happened since.
-        size: For how many trials, from 1 to the setup's ``trials``.
-        site: Who tries, in a study with sites.
+        setup: The setup with which the study was begun.
+        record: The record of what has happened since.
+        size: The number of trials, from 1 to the setup's ``trials``.
+        site: The site that makes the trials, in a study with sites.
 
     Returns:
-        The options of ``size`` trials, first those that are open at the site already; and the record in which all of
-        them are open.
+        The names of the options of ``size`` trials, first those that are open at the site already; and the record in
+        which all of them are open.
 
     Raises:
-        TypeError: ``size`` is no whole number.
+        TypeError: ``size`` is not a whole number.
         ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
     """
     place = setup.place(site)
-    remedy = f"give 1 at least, and at most as many as the study was begun for, {setup.trials}"
+    remedy = f"give a number from 1 to {setup.trials}, the trials of the study"
     count("the number of trials at once", size, remedy, most=setup.trials)
     asked = [option for option, at in record.open if at == place and option not in record.retired][:size]
     while len(asked) < size:
@@ -117,9 +119,10 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 
 
 def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
-    """Return the next option for ``site``, and the record without it; if the plan has ended, it is made anew first.
+    """Return the next option for ``site``, and the record whose plan no longer contains it.
 
-    Under a guard, where that option is not certified, return the most optimistic one instead, and leave the plan.
+    If the plan has ended, it is made anew first. If a guard does not certify the option, the option with the largest
+    upper end of the guard's interval is returned instead, and the plan stays as it is.
     """
     record = replace(record, plan=tuple(option for option in record.plan if option not in record.retired))
     of_one_site = setup.differ and past_first(setup, record)
@@ -137,9 +140,10 @@ def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
 
 
 def _planned(setup: Setup, record: Record, site: str) -> Record:
-    """Return the record with the plan of a new epoch; if sites differ, it is one trial at ``site``.
+    """Return the record with the plan of a new epoch, or of one trial at ``site`` if the sites differ.
 
-    If there is no fit, or no index by it is a number, the plan is one trial of an option with the fewest, at random.
+    If there is no fit, or no index by the fit is a number, the plan is one trial of an option with the fewest trials,
+    chosen at random.
     """
     names, retired = setup.options.names, _retired(setup, record)
     source = generator(setup.seed, 0, "order of ties")
@@ -150,7 +154,7 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
     if fit is not None:
         opened = [setup.row(place) * len(names) + setup.number_of[option] for option, place in record.open]
         most, among = 1 if setup.differ else None, (len(setup.rows), setup.row(site))
-        with suppress(ValueError):  # a reward so far off that no index is a number
+        with suppress(ValueError):  # a reward may be so far off that no index is a number
             cells = setup.played.epoch(
                 fit, counts, setup.noise, ties, opened, retired, most, *among, setup.trials
             )
@@ -160,7 +164,7 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
 
 
 def plan_anew(setup: Setup, record: Record) -> Record:
-    """Return the record with which the next question for a trial makes a new plan.
+    """Return the record with which the next request for a trial makes a new plan.
 
     While the first options are tried, the plan stays as it is.
     """
@@ -175,12 +179,12 @@ def past_first(setup: Setup, record: Record) -> bool:
 
 @on_cpu
 def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]:
-    """Return for every option its pulls, mean reward, estimate, interval and certificate.
+    """Return for every option its number of trials, mean reward, estimate, interval and certificate.
 
     Args:
-        setup: What the study was begun with.
-        record: What has happened since.
-        site: At which site, if sites differ.
+        setup: The setup with which the study was begun.
+        record: The record of what has happened since.
+        site: The site whose estimates are returned, if the sites differ.
 
     Returns:
         A row for each of the K options, the largest estimate first, or in the order of the setup if there is no fit.
@@ -209,17 +213,20 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
 
 @on_cpu
 def verdict(setup: Setup, record: Record, site: Site = None) -> str:
-    """Return a sentence on how good the leading option is, by which the user decides whether to stop.
+    """Return a text on how good the leading option is, by which the user decides whether to stop.
+
+    It gives the smallest certificate if the study has a ``reach``, otherwise an estimate of the model, which promises
+    nothing. Another sentence follows if the site has no trial yet. If the study fits its sites as alike and they seem
+    to differ, a last sentence says so: if they were alike, they would look so different with a chance below 1 in 1,000
+    (`fedgo.beyond.surrogates.sites.cochran`).
 
     Args:
-        setup: What the study was begun with.
-        record: What has happened since.
-        site: At which site, if sites differ.
+        setup: The setup with which the study was begun.
+        record: The record of what has happened since.
+        site: The site that the text is about, if the sites differ.
 
-    Returns:
-        The smallest certificate if the study has a ``reach``; else what the model thinks, which promises nothing. If
-        the study has sites, and does not say that they differ, but they seem to, a second sentence says so: the chance
-        is below 1 in 1,000 that sites that are alike look so different (`fedgo.beyond.surrogates.sites.cochran`).
+    Raises:
+        ValueError: The study has no such ``site``.
     """
     words = _leading(setup, record, site)
     if record.told and not _at(setup, record, site):
@@ -232,14 +239,14 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 
 
 def _leading(setup: Setup, record: Record, site: Site) -> str:
-    """Return the sentence on the leading option at ``site``, or of all sites if they do not differ."""
+    """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ."""
     rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
         best, sites = min(remain, key=lambda row: row.certificate), len(setup.rows)
         if math.isnan(best.certificate):
             return "The rewards refute noise or reach: no certificate holds."
-        # an option that is added costs δ/K more, and a site that joins δ/N
+        # each option that is added takes a further δ/K, and each site that joins a further δ/N
         grown = len(rows) / setup.begun * sites / (sites - setup.joined)
         share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
         words = f"{best.option} is at most {best.certificate:.3g} below the best"
@@ -256,7 +263,8 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
 
 
 def usual(setup: Setup, record: Record) -> tuple[float, float]:
-    """Return a usual reward, and the spread of rewards around it: ``setup.centre`` and ``setup.spread`` if given.
+    """Return a usual reward and the spread of rewards around it, which are ``setup.centre`` and ``setup.spread`` if
+    given.
 
     Otherwise they are the mean of the first ``setup.begun`` rewards, 0 if there are none, and their standard deviation,
     but at least the noise. With fewer than five rewards, or equal ones, the spread is 200 times the noise.
@@ -269,13 +277,13 @@ def usual(setup: Setup, record: Record) -> tuple[float, float]:
 
 
 def _retired(setup: Setup, record: Record) -> Tensor:
-    """Return which options are retired, (K,) bool."""
+    """Return whether each option is retired, (K,) bool."""
     retired = set(record.retired)
     return torch.tensor([name in retired for name in setup.options.names])
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
-    """Return the rewards that were told at the ``site``, or all rewards if sites do not differ."""
+    """Return the rewards that were entered at the ``site``, or all rewards if the sites do not differ."""
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)
 
@@ -295,10 +303,10 @@ def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> T
 
 
 def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Tensor:
-    """Return by how much each option is at most worse than the best one, (K,).
+    """Return a bound on how much worse each option is than the best one, (K,).
 
-    It is NaN if the intervals of Theorem G′ since the first reward have nothing in common: they hold all at once, or
-    the bounds are no bounds.
+    It is NaN for all options if the intervals of Theorem G′ after all rewards so far have an empty intersection. They
+    hold all at once, so that this refutes the noise or the reach.
     """
     each = [_tally(setup, [trial], setup.centre) for trial in told]
     blank = Tally.blank(len(setup.options.names))
@@ -312,7 +320,7 @@ def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Te
 def as_lines(rows: Sequence[Standing], title: str = "option") -> str:
     """Return the ``rows`` as lines of text below a head of columns, with a dash for each unknown number.
 
-    ``title`` is the head of the column of the options' names.
+    ``title`` is the head of the column with the names of the options.
     """
     size = max((len(row.option) for row in rows), default=6)
     guarded = any(not math.isnan(row.certificate) for row in rows)
