@@ -186,7 +186,8 @@ def test_an_executed_page_says_where_else_it_is_open_and_of_which_run_it_is(site
         "https://colab.research.google.com/github/me/book/blob/gh-pages/open/problem.ipynb",
         "https://github.com/me/book/edit/main/notebooks/problem.md",
     ]
-    run = "Executed on 2026-01-02 from commit 1a2b1a2b1a2b in 62 s. Run it again , with runs = 3 or others."
+    run = "Executed on 2026-01-02 from commit 1a2b1a2b1a2b in 62 s. "
+    run += "Run this chapter again with these parameters or others: runs = 3 ."
     assert run in words(page)
     notebook = nbformat.read(site / "open/problem.ipynb", 4)
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]

@@ -110,18 +110,9 @@ class Advised:
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
             count(name, value, "give N, K and T, each at least 1")
         budget = clients * rounds
-        if self.tries_all(budget, arms):
+        if arms <= self.few * math.sqrt(budget):  # each arm is pulled once before the first fit
             return arms
         return min(arms, max(2, math.ceil(self.share * math.sqrt(budget))))
-
-    def tries_all(self, budget: int, arms: int) -> bool:
-        """Return whether each arm is pulled once before the first fit, which is so if K ≤ ``few``·√(NT).
-
-        Args:
-            budget: The number NT of pulls.
-            arms: The number K of arms.
-        """
-        return arms <= self.few * math.sqrt(budget)
 
     def optimism(self, budget: int, sigma: float | None = None) -> Optimism:
         """Return the weights κ and u that a plan gives to the standard deviation of pulled and unpulled arms.

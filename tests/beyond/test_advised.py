@@ -96,7 +96,7 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"_DENSE": 0}, {"_LOOK": 10**9}, {"_BLOCK": 4}, {"_DENSE": 0, "_BLOCK": 64}], ids=str
+    "changes", [{"_DENSE": 0}, {"_LOOK": 10**9}, {"_ROOM": 4}, {"_DENSE": 0, "_ROOM": 64}], ids=str
 )
 @pytest.mark.parametrize(
     "surrogate",

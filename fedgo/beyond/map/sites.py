@@ -21,13 +21,12 @@ from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate, observed
+from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms, observed
 from fedgo.beyond.surrogates.process import InUnits, Warp, in_cube, squared_exponential
 from fedgo.beyond.surrogates.sites import Sites
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.experiments.world import Regime
-from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
@@ -74,47 +73,6 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
 
 
 @dataclass(frozen=True)
-class Unwarped:
-    """A surrogate for sites that are taken to be alike, the recommended Gaussian process without its warp."""
-
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior of the K arms' mean rewards given ``data``.
-
-        Args:
-            arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each arm, (K,) each.
-            sigma: The standard deviation σ of a reward's noise.
-            before: Not used.
-
-        Raises:
-            ValueError: Fewer than two arms have been pulled, or all mean rewards are equal.
-        """
-        seen = observed(data, sigma)
-        return squared_exponential(in_cube(arms), seen.at, seen.means, seen.variances)
-
-
-class Tied(NamedTuple):
-    """A posterior on the N·K cells of N sites with K arms, in which cells with the same key are one unknown.
-
-    A cell is the pair of a site and an arm.
-
-    Args:
-        mean: The posterior mean of each cell's mean reward, (N·K,).
-        variance: The posterior variance of each cell's mean reward, (N·K,).
-        key: The key of each cell, (N·K,) int64. Cells with different keys are independent.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    key: Tensor
-
-    def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the cells ``among`` (C,) int64, (C, C)."""
-        key = self.key[among]
-        return torch.where(key.unsqueeze(-1) == key, self.variance[among], 0.0)
-
-
-@dataclass(frozen=True)
 class OwnFromThree:
     """A surrogate of independent arms, for sites whose mean rewards may differ.
 
@@ -122,7 +80,7 @@ class OwnFromThree:
     rewards of all sites, as in `IndependentArms`.
     """
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
         """Return the posterior on the N·K cells (pairs of a site and an arm), those of the first site first.
 
         If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, the variance σ²/n, and is
@@ -143,7 +101,7 @@ class OwnFromThree:
         mean = torch.where(enough, data.sums / n, shared.mean).flatten()
         variance = torch.where(enough, sigma**2 / n, shared.variance).flatten()
         cell = torch.arange(n.numel()).view(n.shape)
-        return Tied(mean, variance, torch.where(enough, cell, cell[0] + n.numel()).flatten())
+        return Independent(mean, variance, torch.where(enough, cell, cell[0] + n.numel()).flatten())
 
 
 @dataclass(frozen=True)
@@ -176,24 +134,22 @@ class WarpedSites:
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
-    """A fitting of clients that differ, with another surrogate of the cells in place of `Sites`.
+    """A `Fitting` of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
 
-    Args:
-        cells: The surrogate that is fitted to the counts and sums of each client.
-    """
+    surrogate = OwnFromThree()
 
-    cells: Surrogate = OwnFromThree()
 
-    @property
-    def surrogate(self) -> Surrogate:
-        """The surrogate ``cells``."""
-        return self.cells
+@dataclass(frozen=True)
+class OfWarpedCells(Fitting):
+    """A `Fitting` of clients that differ, with `WarpedSites` in place of `Sites`."""
+
+    surrogate = WarpedSites()
 
 
 # For each player, a function that makes the fitting of a federation from σ and T.
 HOW: dict[str, Callable[[float, int], Fitting]] = {
     "as if alike": Fitting,
-    "as if alike, no warp": partial(Fitting, how=replace(ADVISED, surrogate=Unwarped())),
+    "as if alike, no warp": partial(Fitting, how=replace(ADVISED, surrogate=Sites())),
     "differ": partial(Fitting, differ=True),
     "each alone": Fitting,
     "UCB1": partial(Fitting, how=replace(ADVISED, surrogate=IndependentArms())),
@@ -207,7 +163,7 @@ def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
     A setting with "warp" 1 replaces the surrogate of the player "differ" by `WarpedSites`.
     """
     if job.setting.get("warp"):
-        return OfCells(sigma, rounds, differ=True, cells=WarpedSites())
+        return OfWarpedCells(sigma, rounds, differ=True)
     return HOW[job.name](sigma, rounds)
 
 
@@ -281,15 +237,14 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
 def _measured(job: Job, run: int) -> dict[str, Any]:
     """Return the row of one ``run`` of the ``job`` with the columns of `measure_sites`."""
     regime, case = job.regime, CASES[job.regime]
-    pulls = phase_one_length(regime.clients, regime.rounds) + regime.clients * regime.rounds
-    problem = replace(regime, problem=case.problem).world((run,), job.seed).problem
-    *problems, late = of_sites(problem, case, regime.clients + 1)
+    world = replace(regime, problem=case.problem).world((run,), job.seed)
+    *problems, late = of_sites(world.problem, case, regime.clients + 1)
     groups = [problems]
     # each site alone has the noise and the first arms of another run, so that no two sites share them
     if job.name == "each alone":
         *groups, [late] = [[replace(one, runs=(run + 10**6 * i,))] for i, one in enumerate([*problems, late])]
     begun = time.process_time()
-    played = [together(job, group, math.ceil(pulls / len(groups))) for group in groups]
+    played = [together(job, group, math.ceil(world.steps / len(groups))) for group in groups]
     seconds = time.process_time() - begun
     trace, client = played[0]
     cell, size = client * regime.arms + trace.arm[0], (regime.clients, regime.arms)
@@ -297,18 +252,14 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
     counts, sums = (cell.bincount(each, regime.clients * regime.arms).view(size) for each in rewards)
     own = joined = math.nan
     if job.name == "differ":
-        own = Sites().fit(problem.arms[0], Tally(counts, sums), regime.sigma).prior.own.item()
+        own = Sites().fit(late.arms[0], Tally(counts, sums), regime.sigma).prior.own.item()
     if regime in JOINED and job.name == "each alone":
         joined = together(job, [late], LATE)[0].regret.sum().item()
     elif regime in JOINED and job.name in ("as if alike", "differ"):
         joined = joining(job, late, counts, sums)
     tenth = -max(1, trace.regret.shape[1] // 10)
-    return {
-        **asdict(regime),
-        "player": job.name,
-        **job.setting,
-        "seed": job.seed,
-        "run": run,
+    where = {**asdict(regime), "player": job.name, **job.setting, "seed": job.seed, "run": run}
+    return where | {
         "regret": sum(one.regret.sum().item() for one, _ in played),
         "worst_site": max(site.bincount(one.regret[0]).max().item() for one, site in played),
         "late_regret": sum(one.regret[0, tenth:].mean().item() for one, _ in played) / len(played),

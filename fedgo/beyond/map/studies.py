@@ -7,23 +7,20 @@ from pathlib import Path
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, OURS
-from fedgo.beyond.map.libraries import measure_library as elsewhere
-from fedgo.beyond.map.players import advised
+from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.map.private import WAYS, play_regime
-from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY
+from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY, advised
 from fedgo.beyond.map.sites import CASES, HOW, JOINED, WARP_TUNING, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Play, Player, grid, play_uniform
-from fedgo.experiments.runner import DATA as OF_THE_PAPER
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 from fedgo.trace import Trace
 
-DATA = Path(__file__).parent / "data"
-SHIPPED.append(DATA)
+TABLES = Path(__file__).parent / "data"
+SHIPPED.append(TABLES)
 
 # --- The regime map: a base regime for every problem, and one factor moved at a time
 
@@ -57,15 +54,9 @@ WIDER = (
     Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
     Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
     Regime("diabetes", 12, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 50),
-    Regime("diabetes", 400),
-    Regime("tree", 50),
-    Regime("tree", 500),
-    Regime("unrelated", 50),
-    Regime("unrelated", 500),
-    Regime("levy10", 50),
-    Regime("network 15", 50),
-    Regime("two ridges", 50),
+    *(Regime("diabetes", arms) for arms in (50, 400)),
+    *(Regime(problem, arms) for problem in ("tree", "unrelated") for arms in (50, 500)),
+    *(Regime(problem, 50) for problem in ("levy10", "network 15", "two ridges")),
 )
 
 
@@ -151,7 +142,11 @@ def map_tuning(name: str) -> list[Regimes]:
 
 
 def map_rungs(name: str) -> tuple[Rung, ...]:
-    """Return the rungs of successive halving by which the player ``name`` chooses its setting."""
+    """Return the rounds of successive halving by which the player ``name`` chooses its setting, from the first to the
+    last.
+
+    Each round has a number of settings that are compared, and the number of runs on which each of them is judged.
+    """
     return ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),)
 
 
@@ -166,7 +161,7 @@ MAP = Sweep(
     runs=map_runs,
     batch=5,
     tail=DECIDE,
-    folder=DATA,
+    folder=TABLES,
 )
 
 
@@ -208,7 +203,7 @@ BOLDNESS = Sweep(
     rungs=lambda name: (Rung(len(RULES), 100),),
     batch=5,
     tail=("advised",),
-    folder=DATA,
+    folder=TABLES,
 )
 
 
@@ -232,7 +227,7 @@ ABLATION = Sweep(
     rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
     regimes=(FEW, WITH_500),
     runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
-    folder=DATA,
+    folder=TABLES,
 )
 
 
@@ -255,18 +250,18 @@ def elsewhere_runs(name: str, regime: Regime) -> int:
     return 10 if name == OPTUNA and regime.rounds * regime.clients == 2000 else 40
 
 
-RIVALS = (*OURS, "BoTorch, Thompson", OPTUNA)
+RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = Listing(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(play_uniform) for name in (*OURS, *LIBRARIES, OPTUNA)},
+    {name: Player(play_uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
     listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=elsewhere_runs,
     batch=1,
-    measure=elsewhere,
+    measure=measure_library,
     needs={OPTUNA: "optuna"},
-    folder=DATA,
+    folder=TABLES,
 )
 
 DIFFER = Sweep(
@@ -280,10 +275,10 @@ DIFFER = Sweep(
     runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
-    folder=DATA,
+    folder=TABLES,
 )
 
-# --- What the paper's pages show of the recommended method, in tables that are stored with the paper's
+# --- What the paper's pages show of the recommended method. Its tables are stored in the paper's folder, the default.
 
 ADVISED_RUNS = Listing(
     "advised",
@@ -294,9 +289,8 @@ ADVISED_RUNS = Listing(
     runs=lambda name, regime: 50,
     batch=50,
     encoding="dense",
-    folder=OF_THE_PAPER,
 )
-CURVES: Mapping[str, list[Regime]] = {
+ADVISED_CURVES: Mapping[str, list[Regime]] = {
     "process, in epochs": sizes(arms=(50, 500, 2_000)),
     "advised": sizes(arms=(50, 500, 5_000, 20_000, 50_000)),
 }
@@ -321,21 +315,20 @@ def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0)
 ADVISED_COSTS = Listing(
     "advised_costs",
     "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
-    {curve: Player(play_uniform, grid(hidden=(25,))) for curve in CURVES},
+    {curve: Player(play_uniform, grid(hidden=(25,))) for curve in ADVISED_CURVES},
     ("seconds", "gigabytes", "synchronisations"),
-    listed=lambda curve: CURVES[curve],
+    listed=lambda curve: ADVISED_CURVES[curve],
     measure=partial(costs, time_of_advised),
     at_once=1,
-    folder=OF_THE_PAPER,
 )
 
 # --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
 # model that is fitted then.
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-# the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN`
+# the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN_REGIMES`
 LONGEST = Regime("hartmann6", 50, rounds=10_000)
-HIDDEN = (
+HIDDEN_REGIMES = (
     Regime("hartmann6", 50, rounds=1000),
     Regime("hartmann6", 50),
     Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
@@ -367,15 +360,13 @@ PRIVATE = Sweep(
     "what hiding every reward costs, by the budget and by who adds the noise; and uniform play",
     HIDDEN_PLAYERS,
     ("regret", "late_regret", "scalars", "synchronisations", "seconds"),
-    chosen_on=lambda name: [] if name == "uniform" else [(regime,) for regime in HIDDEN],
+    chosen_on=lambda name: [] if name == "uniform" else [(regime,) for regime in HIDDEN_REGIMES],
     rungs=lambda name: (Rung(9, 8),),
-    regimes=(*HIDDEN, LONGEST),
+    regimes=(*HIDDEN_REGIMES, LONGEST),
     runs=hidden_runs,
     batch=25,
-    folder=DATA,
+    folder=TABLES,
 )
 
-STUDIES |= {
-    study.name: study
-    for study in (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
-}
+BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+STUDIES |= {study.name: study for study in BEYOND}
