@@ -167,7 +167,7 @@ MAP = Sweep(
 
 # --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
 
-# The last two candidates have the same u for all budgets: 3, and 5, which was the value before u depended on the budget.
+# The last two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget.
 RULES: tuple[Setting, ...] = (
     *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
     {"bold": 0.55, "share": 0.35},
