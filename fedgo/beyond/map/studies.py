@@ -1,5 +1,6 @@
 """The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``)."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,57 +23,18 @@ from fedgo.trace import Trace
 TABLES = Path(__file__).parent / "data"
 SHIPPED.append(TABLES)
 
-# --- The regime map: a base regime for every problem, and one factor moved at a time
-
-BASE = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("cosine8", 50),
-    Regime("magic rows", 500, sigma=0.5),
-    Regime("network 15", 500),
-    Regime("hartmann6", 500, sigma=0.5),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("magic", 20, clients=100),
-    Regime("shuttle", 20, clients=100),
-    Regime("cosine8 printed", 500),
-    Regime("levy10", 500),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 50, rounds=20),
-    Regime("hartmann6", 50, rounds=1000),
-    Regime("two ridges", 500),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("hartmann6", 5000),
-)
+# --- The regime map. The text ``data/regimes.toml`` lists its regimes and says what each group of them is for
 
 
-# Regimes with few clients, other families of problems or fewer arms. They support the advice, and only the main players
-# play them.
-WIDER = (
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 12, sigma=0.3, rounds=30, clients=12),
-    *(Regime("diabetes", arms) for arms in (50, 400)),
-    *(Regime(problem, arms) for problem in ("tree", "unrelated") for arms in (50, 500)),
-    *(Regime(problem, 50) for problem in ("levy10", "network 15", "two ridges")),
-)
+def _listed(group: str) -> Regimes:
+    """Return the regimes of a ``group`` of ``data/regimes.toml``, in their order."""
+    text = (TABLES / "regimes.toml").read_text(encoding="utf-8")
+    return tuple(Regime(**regime) for regime in tomllib.loads(text)[group])
 
 
-# Regimes with about 100 or 400 pulls, for 1, 12 and 20 clients. Only the main players play them.
-SMALL_BUDGETS = (
-    Regime("hartmann6", 500, rounds=5),
-    Regime("diabetes", 400, rounds=5),
-    Regime("levy10", 100, rounds=8, clients=12),
-    Regime("hartmann6", 200, clients=1),
-    Regime("diabetes", 200, clients=1),
-    Regime("cosine8", 500, rounds=20),
-    Regime("diabetes", 400, rounds=20),
-    Regime("tree", 200, rounds=33, clients=12),
-)
-
-
+BASE = _listed("base")
+WIDER = _listed("wider")
+SMALL_BUDGETS = _listed("small_budgets")
 REGIMES = (*BASE, *WIDER, *SMALL_BUDGETS)
 
 
@@ -93,38 +55,13 @@ MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
-ADVICE_TUNING = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("two ridges", 50),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-)
+ADVICE_TUNING = _listed("advice_tuning")
 
 
 ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
 
 
-# The regimes on which the recommended setting was chosen: 100, 400, 2,000 and 20,000 pulls of families that earlier
-# tunings used too. None has so few arms that all are pulled first, because all candidates play alike there.
-RULE_TUNING = (
-    Regime("cosine8", 30, rounds=8, clients=12),
-    Regime("hartmann6", 500, rounds=5),
-    Regime("hartmann6", 200, clients=1),
-    Regime("two ridges", 200, clients=1),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("cosine8", 500, rounds=20),
-    Regime("magic rows", 500, sigma=0.5, rounds=20),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("network 6", 500),
-    Regime("cosine8", 5000),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("cosine8", 500, rounds=1000),
-)
+RULE_TUNING = _listed("rule_tuning")
 
 
 RULE_RUNGS = (Rung(6, 10), Rung(3, 20))
