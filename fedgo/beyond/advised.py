@@ -110,7 +110,7 @@ class Advised:
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
             count(name, value, "give N, K and T, each at least 1")
         budget = clients * rounds
-        if arms <= self.few * math.sqrt(budget):  # then each of them is pulled once before the first fit
+        if arms <= self.few * math.sqrt(budget):  # each arm is pulled once before the first fit
             return arms
         return min(arms, max(2, math.ceil(self.share * math.sqrt(budget))))
 

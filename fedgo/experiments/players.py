@@ -91,8 +91,9 @@ def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
 def settings(world: World, setting: Setting) -> Settings:
     """Return the parameters of Phase II that ``setting`` describes, with the form of messages of ``world``.
 
-    If the setting has "s" and "kappa", λ = (σ/s)² and β = (κσ)², with the standard deviation σ of the problem's noise
-    and κ for "kappa". Its other entries are fields of `fedgo.phase_two.Settings`.
+    If the setting has "s" and "kappa", the regularisation weight is λ = (σ/s)² and the squared radius β = (κσ)², with
+    the standard deviation σ of the problem's noise and κ for "kappa". Its other entries are fields of
+    `fedgo.phase_two.Settings`.
     """
     values = dict(setting)
     if "s" in values:

@@ -188,7 +188,8 @@ class Regime:
             runs: The number of runs, or a sequence of their numbers.
             seed: The seed of the runs.
             encoding: The form in which all algorithms send their statistics (`fedgo.messages`).
-            options: Further arguments of the problem's function; they replace the regime's K and σ.
+            options: Further arguments of the problem's function; they replace the regime's number K of arms and noise
+                level σ.
 
         Raises:
             ValueError: `PROBLEMS` has no problem of this name.

@@ -68,7 +68,8 @@ def radius_printed(
     factor 2 of ln(1/δ_t²), which the proof loses.
 
     Args:
-        a: The constants of the assumptions: d_w, C_g, C_h, σ and others.
+        a: The constants of the assumptions: the number d_w of parameters, the bounds C_g and C_h on the derivatives,
+            the noise level σ, and others.
         lam: The regularisation weight λ.
         pulls: The number n of pulls in the client's model.
         step: The step t.

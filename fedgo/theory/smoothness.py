@@ -184,8 +184,8 @@ class LossCurvature(NamedTuple):
     """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))² over uniformly drawn arms x, (...)
     each.
 
-    ``mu`` is the smallest eigenvalue μ, ``mu_plus`` the smallest one μ₊ on the span of the arms' gradients, and
-    ``zeta`` the largest one ζ.
+    w* is the true parameter. ``mu`` is the smallest eigenvalue μ, ``mu_plus`` the smallest one μ₊ on the span of the
+    arms' gradients, and ``zeta`` the largest one ζ.
     """
 
     mu: Tensor
@@ -194,11 +194,12 @@ class LossCurvature(NamedTuple):
 
 
 def loss_curvature(gradients: Tensor) -> LossCurvature:
-    """Return the eigenvalues μ, μ₊ and ζ of the Hessian of the loss at w*, (...) each (Assumption 3).
+    """Return the eigenvalues μ, μ₊ and ζ of the Hessian of the loss at the true parameter w*, (...) each (Assumption
+    3).
 
-    ``gradients`` (..., K, d_w) are those of K arms at w*. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ. If K < d_w, μ
-    is exactly 0, and μ₊ is 2/K times the square of the least singular value of J, which is positive if J has full row
-    rank.
+    ``gradients`` (..., K, d_w) are those of K arms, in d_w parameters. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ.
+    If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the least singular value of J, which is positive if J
+    has full row rank.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT

@@ -142,8 +142,10 @@ class Plan:
 
     @property
     def known_exchange(self) -> Exchange:
-        """The exchange that server and clients take as done at the start: number 1 with a fitting,
-        otherwise ``NEVER``.
+        """The exchange that server and clients take as done at the start.
+
+        With a surrogate (``fitting``) it is number 1, because the plan of Phase I is public; with the paper's network
+        it is ``NEVER``.
         """
         return NEVER if self.network is not None else Exchange(1)
 

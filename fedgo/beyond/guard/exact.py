@@ -26,7 +26,8 @@ from fedgo.problem import Problem
 from fedgo.theory.confidence import information_bound, noise_radius
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 
-_RANK = 1e-8  # of the largest singular value: gradients whose least is below it are not of full rank
+# gradients do not have full rank if the least singular value is at most this share of the largest
+_RANK = 1e-8
 
 
 def least_singular(gradients: Tensor) -> Tensor:
@@ -51,8 +52,8 @@ def least_singular(gradients: Tensor) -> Tensor:
 def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
     """Return a regularisation weight λ with √λ‖w̃ − ŵ₀‖ ≤ σ that a client can compute, (...).
 
-    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G) and the parameter w̃ of the
-    module's equation.
+    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). At the parameter w̃ the
+    network linearised at ŵ₀ equals f on all K arms.
 
     Args:
         gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
@@ -104,16 +105,15 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(cls, gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> "Prior":
-        """Return the prior with mean f₀ = ``offsets`` (..., K) and covariance Q = GGᵀ/λ, from a QR decomposition of
-        G/√λ.
+        """Return the Gaussian prior of the arms with mean f₀ and covariance Q = GGᵀ/λ, from a QR decomposition of G/√λ.
 
         Args:
-            gradients: G, (..., K, d_w).
-            offsets: f₀, (..., K).
-            lam: λ, (...).
+            gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
+            offsets: The prior mean f₀ of each arm, (..., K).
+            lam: The regularisation weight λ > 0, a number or (...).
 
         Raises:
-            ValueError: If λ is not positive, or G does not have rank K.
+            ValueError: λ is not positive, or G does not have rank K.
         """
         lam = torch.as_tensor(lam, dtype=torch.float64)
         require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
@@ -122,7 +122,7 @@ class Prior(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """The prior variance Q_xx of each arm, (..., K)."""
+        """The prior variance Q_xx of the mean reward of each of K arms, (..., K)."""
         return self.factor.square().sum(-1)
 
     def bias(self, means: Tensor) -> Tensor:

@@ -105,7 +105,9 @@ class Guarantee:
         return rounds / (clients * information_bound(arms, clients * rounds, 1.0, 1.0))
 
     def intervals(self, clients: int) -> "TabularIntervals":
-        """Return the rule by which N = ``clients`` clients compute their intervals."""
+        """Return the rule by which N = ``clients`` clients compute the intervals of the arms, with the bounds F, σ and
+        δ.
+        """
         return TabularIntervals(clients, self.sigma, self.value, self.delta, self.simultaneous)
 
 
@@ -203,16 +205,16 @@ class Guard:
         return self.optimist.learners
 
     def begin(self) -> GuardState:
-        """Return the state before the first step of Phase II."""
+        """Return the state before the first step of Phase II, for S runs with N clients."""
         begun = self.proposal.begin() if self.begun is None else self.begun
         return GuardState(self.optimist.begin(), begun)
 
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
-        """Return each client's arm, (S, N) int64, and whether it is the proposed one, (S, N) bool.
+        """Return the arm of each of N clients in S runs, (S, N) int64, and whether it is the proposed one, (S, N) bool.
 
-        The proposed arm a has the largest index of the proposal. It is played if q(a) ≤ κ(U(a) − L(a)), with [L, U] its
-        interval and q its certificate (`Interval.price`). If that does not hold, or if the proposal's index is NaN for
-        any arm, the client plays the arm with the largest U.
+        The proposed arm a has the largest index of the proposal. It is played if q(a) ≤ κ(U(a) − L(a)), with the price
+        κ, its interval [L, U] and its certificate q (`Interval.price`). If that does not hold, or if the proposal's
+        index is NaN for any arm, the client plays the arm with the largest U.
         """
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
@@ -225,38 +227,61 @@ class Guard:
         return torch.where(accepted, proposed, fallback), accepted
 
     def index(self, state: GuardState) -> Tensor:
-        """Return each client's index of each arm, (S, N, K), whose largest entry is the arm that `choose` returns.
+        """Return the index of each of K arms for each of N clients in S runs, (S, N, K).
 
-        It is 2 for a played arm that was proposed, 1 for a played arm that was not proposed, and 0 for all other arms.
+        It is 2 for an arm that is played and was proposed, 1 for an arm that is played and was not proposed, and 0 for
+        all other arms. `choose` decides which arm is played.
         """
         arm, proposed = self.choose(state)
         blank = torch.zeros_like(state.counted.interval.upper)
         return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
     def notes(self, state: GuardState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on each client's pull of ``arm`` (S, N), which `index` chose.
+        """Return the notes on each client's pull, by name, for N clients in S runs.
 
-        They are ``certificate`` (S, N), the bound on the regret of the pull; ``refuted`` (S, N) bool, whether the
-        client's bounds are refuted; and ``proposed`` (S, N) bool, whether the arm is the proposed one.
+        Args:
+            state: The state before the pull.
+            index: The index of each arm by which the pulled arms were chosen, (S, N, K).
+            arm: The arm that each client pulls, (S, N) int64.
+
+        Returns:
+            ``certificate`` (S, N), the bound on the regret of the pull; ``refuted`` (S, N) bool, whether the client's
+            bounds are refuted; and ``proposed`` (S, N) bool, whether the arm is the proposed one.
         """
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: GuardState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull of ``arm`` (S, N) would make the event of the guard fire, (S, N) bool."""
+        """Return whether each client's pull would make the event of the guard fire, (S, N) bool, for N clients in S
+        runs.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+        """
         return self.optimist.fires(state.counted, arm)
 
     def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
-        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each.
+        """Return the state after some of the N clients of S runs have made a pull; the learner that proposes counts it
+        too.
 
-        Both the guard and the learner that proposes count the pull.
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+            reward: The reward that it receives, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
         """
         counted = self.optimist.learn(state.counted, arm, reward, turn)
         return GuardState(counted, self.proposal.learn(state.proposer, arm, reward, turn))
 
     def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
-        """Return the state after the runs in ``when`` exchanged counts and sums over ``star``.
+        """Return the state after a synchronisation of some runs, in which all their clients exchange counts and sums.
 
         The learner that proposes synchronises too, but its own messages are not charged.
+
+        Args:
+            state: The state before the synchronisation.
+            star: The network over which clients and server send, which books the scalars.
+            when: The runs that synchronise, and the step at which the scalars of each are booked.
         """
         counted, unpaid = self.optimist.synchronise(state.counted, star, when), star._replace(charged=False)
         return GuardState(counted, self.proposal.synchronise(state.proposer, unpaid, when))
@@ -441,28 +466,35 @@ class Scripted:
     arms: int
 
     def begin(self) -> Tensor:
-        """Return the state, which is the number of pulls of each client so far, all 0, (S, N) int64."""
+        """Return the state, the number of pulls of each of N clients in S runs so far, all 0, (S, N) int64."""
         return torch.zeros(len(self.arm), self.learners, dtype=torch.int64)
 
     def index(self, state: Tensor) -> Tensor:
-        """Return 1 for the arm that each client proposes for its next pull and 0 for the other arms, (S, N, K).
+        """Return 1 for the arm that each of N clients in S runs proposes next and 0 for the other K − 1 arms,
+        (S, N, K).
 
-        ``state`` (S, N) has the number of pulls of each client so far.
+        ``state`` (S, N) is the number of pulls of each client so far.
         """
         step = state * self.learners + torch.arange(self.learners)
         turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
         return torch.nn.functional.one_hot(turn, self.arms).double()
 
     def fires(self, state: Tensor, arm: Tensor) -> Tensor:
-        """Return False for each client, (S, N) bool, because a script never asks for a synchronisation."""
+        """Return False for each of N clients in S runs, (S, N) bool, because a script never asks
+        for a synchronisation.
+        """
         return torch.zeros_like(arm, dtype=torch.bool)
 
     def learn(self, state: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> Tensor:
-        """Return the number of pulls of each client after the pulls of the clients with ``turn`` 1, (S, N) int64."""
+        """Return the number of pulls of each of N clients in S runs after the present pull, (S, N) int64.
+
+        ``turn`` (S, N) is 1 for the clients that make this pull and 0 for the others; ``arm`` and ``reward`` are not
+        used.
+        """
         return state + turn.long()
 
     def synchronise(self, state: Tensor, star: Star, when: When) -> Tensor:
-        """Return the ``state`` unchanged and send nothing."""
+        """Return the ``state`` (S, N), the number of pulls of each client, unchanged and send nothing."""
         return state
 
 

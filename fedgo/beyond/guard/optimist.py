@@ -50,7 +50,7 @@ class Counted(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """The counts and sums of all data that each client knows, (S, N, K) each."""
+        """The counts and sums of all data that each of N clients knows in S runs with K arms, (S, N, K) each."""
         return self.server.for_all() + self.fresh
 
 
@@ -80,14 +80,14 @@ class Optimist:
         check_event(self.gamma)
 
     def begin(self) -> Counted:
-        """Return the state in which every client knows the data ``first`` and nothing else."""
+        """Return the state of all N clients in S runs in which they know the data ``first`` and nothing else."""
         return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
 
     def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
         """Return the state of R runs right after a synchronisation, when all clients know the data of the server.
 
         Args:
-            server: Counts and sums of all data, (R, K) each.
+            server: Counts and sums of all data for each of K arms, (R, K) each.
             syncs: The number p of synchronisations so far, (R,).
             run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
         """
@@ -99,28 +99,45 @@ class Optimist:
         return Counted(Tally.blank(runs, learners, arms), gain, server, syncs, interval, interval)
 
     def index(self, state: Counted) -> Tensor:
-        """Return the upper end U of each arm's interval for each client, (S, N, K)."""
+        """Return the upper end U of the interval of each of K arms for each of N clients in S runs, (S, N, K)."""
         return state.interval.upper
 
     def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on each client's pull of ``arm`` (S, N); the argument ``index`` is not used.
+        """Return the notes on each client's pull, by name, for N clients in S runs.
 
-        The note ``certificate`` (S, N) is the bound q on the regret of the pull. The note ``refuted`` (S, N) bool says
-        whether the intervals that the client has seen so far have an empty intersection for some arm.
+        Args:
+            state: The state before the pull.
+            index: Not used.
+            arm: The arm that each client pulls, (S, N) int64.
+
+        Returns:
+            ``certificate`` (S, N), the bound q on the regret of the pull, and ``refuted`` (S, N) bool, whether the
+            intervals that the client has seen so far have an empty intersection for some arm.
         """
         return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
-        """Return whether each client's pull of ``arm`` (S, N) would make its event fire, (S, N) bool.
+        """Return whether each client's pull would make its event fire, (S, N) bool, for N clients in S runs.
 
         The event fires if the number of its pulls since the last synchronisation, times the sum of their log-ratios,
-        exceeds γ.
+        exceeds the threshold γ.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
         """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + of_arm(state.interval.gain, arm)) > self.gamma
 
     def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
-        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each."""
+        """Return the state after some of the N clients of S runs have made a pull.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+            reward: The reward that it receives, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
+        """
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)
@@ -129,9 +146,12 @@ class Optimist:
         return learnt._replace(interval=interval, band=state.band.within(interval))
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
-        """Return the state after the runs in ``when`` exchanged counts and sums over ``star``.
+        """Return the state after a synchronisation of some runs, in which all their clients exchange counts and sums.
 
-        All clients of these runs send their counts and sums to the server and receive the totals of what is new.
+        Args:
+            state: The state before the synchronisation.
+            star: The network over which clients and server send, which books the scalars.
+            when: The runs that synchronise, and the step at which the scalars of each are booked.
         """
         run = when.run
         news = star.collect(counts_and_sums(state.fresh.of(run)), when).summed()

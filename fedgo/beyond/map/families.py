@@ -122,7 +122,10 @@ def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 
 def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float) -> Problem:
-    """Return a problem with uniform arms in [0, 1]^d_x, whose mean rewards are still to be replaced."""
+    """Return a problem with K = ``arms`` uniform arms in [0, 1]^d_x, whose mean rewards are placeholders.
+
+    The caller replaces the mean rewards. The other arguments are those of `uniform_arms`.
+    """
     return uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
 
 
@@ -202,8 +205,13 @@ def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 
 def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the K = ``arms`` rows of ``table`` (rows, 1 + d_x) that each run draws, (S, K, 1 + d_x), and the numbers
-    of the runs.
+    """Return the rows of ``table`` that each of S runs draws as its K = ``arms`` arms, (S, K, 1 + d_x), and the runs'
+    numbers.
+
+    ``table`` is (rows, 1 + d_x). ``runs`` is the number of runs or their numbers, and ``seed`` the seed of the draws.
+
+    Raises:
+        ValueError: ``arms`` is below 1 or above the number of rows.
     """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")

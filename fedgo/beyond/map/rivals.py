@@ -113,32 +113,44 @@ class FNUCB:
         return self.tangent.learners
 
     def begin(self) -> NeuralState:
-        """Return the state before any data, in which the weight α of the network's index is 0."""
+        """Return the state before any data of N clients in S runs, in which the weight α of the
+        network's index is 0.
+        """
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
         own = Tally.blank(runs, self.learners, arms)
         return NeuralState(self.tangent.begin(), own, Averaged(blank, blank, blank[:, 0]))
 
     def index(self, state: NeuralState) -> Tensor:
-        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each arm for each client, (S, N, K).
+        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each of K arms for each of N clients in S runs, (S, N, K).
 
         UCBᵃ comes from the client's linearised model, UCBᵇ from the networks averaged over the clients, and α is the
-        weight that the server has broadcast last. The weight of the widths in both is √β = ν√λ.
+        weight that the server has broadcast last. Each is a prediction plus √β = ν√λ times its width, with the
+        settings' β.
         """
         values, spread, alpha = (part.unsqueeze(1) for part in state.averaged)
         second, alpha = values + math.sqrt(self.tangent.settings.beta) * spread, alpha.unsqueeze(-1)
         return (1 - alpha) * self.tangent.index(state.tangent) + alpha * second
 
     def fires(self, state: NeuralState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull of ``arm`` (S, N) would make the event of the linearised model fire,
-        (S, N) bool.
+        """Return whether each client's pull would make the event of its linearised model fire, (S, N) bool.
+
+        Args:
+            state: The state of S runs with N clients before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
         """
         return self.tangent.fires(state.tangent, arm)
 
     def learn(self, state: NeuralState, arm: Tensor, reward: Tensor, turn: Tensor) -> NeuralState:
-        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each.
+        """Return the state after some of the N clients of S runs have made a pull.
 
-        The client's linearised model learns from the reward, and the client stores it.
+        The linearised model of each learns from its reward, and the client stores the reward.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+            reward: The reward that it receives, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
         """
         own = state.own.record(arm, reward, turn)
         return state._replace(tangent=self.tangent.learn(state.tangent, arm, reward, turn), own=own)
@@ -181,7 +193,9 @@ class FNUCB:
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
-    """Return s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j and arm x, (N, K), with n the client's counts.
+    """Return the squared width s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j at each arm x, (N, K).
+
+    The sum is over the arms with the number n of the client's own pulls, for N clients and K arms.
 
     Args:
         features: The features φ of each arm, (K, d).
@@ -260,11 +274,10 @@ def tangent_start(network: Network, problem: Problem) -> Tensor:
 def fn_ucb(
     problem: Problem, clients: int, steps: int, settings: Settings, descent: int = 30, hidden: int = 26
 ) -> Trace:
-    """Play FN-UCB, which weighs a neural tangent model against the average of the clients' networks, on standardised
-    arms.
+    """Play FN-UCB, which weighs a neural tangent model against the average of the clients' networks.
 
-    The linearised model computes with vectors over the arms if there are at most `MANY`, and over the parameters
-    otherwise.
+    The arms are standardised. The linearised model computes with vectors over the arms if there are at most `MANY`, and
+    over the parameters otherwise.
 
     Args:
         problem: S runs of a bandit problem with K arms.
@@ -274,8 +287,8 @@ def fn_ucb(
             models; the threshold γ of the event that starts a synchronisation; and the form of the messages. With
             "dense" a client sends its new statistics of the linearised model, V_j⁻¹, θ_j and α_j, which are
             2(d_w² + d_w) + 1 scalars with d_w = m(d_x + 2) + 1, and receives as many. With "counts" the clients send
-            counts and sums, and the server trains the networks and sends the new counts and sums, θ, the K averaged
-            variances and α.
+            counts and sums, and the server trains the networks and sends the new counts and sums, the averaged
+            parameters θ, the K averaged variances and α.
         descent: The number J of steps of gradient descent at each synchronisation.
         hidden: The width m of the network, an even number.
 

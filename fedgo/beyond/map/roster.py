@@ -138,7 +138,7 @@ def process(world: World) -> Surrogate:
 
 
 def network(world: World) -> Surrogate:
-    """Return the network of ``world`` as a surrogate that is fitted and linearised again at every fit."""
+    """Return a surrogate that fits the network of ``world`` to all data and linearises it, again at every fit."""
     return Relinearised(world.network)
 
 
@@ -154,7 +154,9 @@ CERTIFIED = 20  # a guard certifies something from about this many pulls of each
 
 
 def up_to_500(regime: Regime) -> bool:
-    """Return whether ``regime`` has at most 500 arms and 100 rounds; players that are slow beyond play only there."""
+    """Return whether ``regime`` has at most 500 arms and 100 rounds; players that are slow beyond
+    this play only there.
+    """
     return regime.arms <= 500 and regime.rounds <= 100
 
 
@@ -252,7 +254,8 @@ _EVENT = Event(GO_SETTINGS.gamma)
 
 
 def _variant(model: SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
-    """Return a player that plays the surrogate ``model`` in epochs and chooses κ from four values.
+    """Return a player that plays the surrogate ``model`` in epochs and chooses the weight κ of exploration from four
+    values.
 
     ``until`` is the rule that ends an epoch, and ``how`` are further arguments of `surrogate`.
     """

@@ -81,7 +81,7 @@ class OwnFromThree:
     """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
-        """Return the posterior on the N·K cells, those of the first site first.
+        """Return the posterior on the N·K cells (pairs of a site and an arm), those of the first site first.
 
         If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, the variance σ²/n, and is
         independent of all others. All other cells of an arm are one unknown, with the posterior of `IndependentArms`

@@ -103,6 +103,8 @@ def map_tuning(name: str) -> list[Regimes]:
 def map_rungs(name: str) -> tuple[Rung, ...]:
     """Return the rounds of successive halving by which the player ``name`` chooses its setting, from the first to the
     last.
+
+    Each round has a number of settings that are compared, and the number of runs on which each of them is judged.
     """
     if name == "advised":
         return RULE_RUNGS
@@ -196,8 +198,7 @@ DIFFER = Listing(
     folder=TABLES,
 )
 
-# --- What the paper's pages show of the recommended method, in tables that are stored in the paper's folder, which is
-# the default
+# --- What the paper's pages show of the recommended method. Its tables are stored in the paper's folder, the default.
 
 ADVISED_RUNS = Listing(
     "advised",

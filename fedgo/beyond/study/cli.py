@@ -48,8 +48,9 @@ def _line(error: Warning | Exception | str) -> str:
 
 
 def _say(text: str) -> None:
-    """Print ``text``. If that fails, warn that the command is done; a reader that has closed the
-    pipe is not an error.
+    """Print ``text``. If that fails, warn that the command is done.
+
+    A reader that has closed the pipe causes no warning.
     """
     try:
         click.echo(text)

@@ -260,13 +260,13 @@ class Setup:
 
     @cached_property
     def number_of(self) -> dict[str, int]:
-        """The number of each option, from 0 to K − 1, by its name."""
+        """The number of each of the K options, from 0 to K − 1, by its name."""
         return {name: arm for arm, name in enumerate(self.options.names)}
 
     @cached_property
     @on_cpu
     def first(self) -> tuple[str, ...]:
-        """The names of the options that are tried before anything is fitted, distinct ones in random order."""
+        """The names of the options that are tried once each before a model is fitted, in random order."""
         length = self.played.first(1, self.begun, self.trials)
         arms = distinct(self.begun, length, generator(self.seed, 0, "each arm"))
         return tuple(self.options.names[arm] for arm in arms.tolist())

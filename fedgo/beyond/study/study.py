@@ -355,7 +355,7 @@ class Study:
         target, saved = _files.resolved(self.path, "the study"), False
 
         def write(setup: Setup, record: Record) -> None:
-            """Replace the content of the study's file by ``setup`` and ``record``."""
+            """Replace the content of the study's file by ``setup`` and ``record``, whole or not at all."""
             nonlocal saved
             content = dumps(setup, record).encode()
             try:

@@ -164,16 +164,18 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
 
 
 def plan_anew(setup: Setup, record: Record) -> Record:
-    """Return the record with which the next request for a trial makes a new plan.
+    """Return ``record`` changed such that the next request for a trial makes a new plan.
 
-    While the first options are tried, the plan stays as it is.
+    While the first options are tried, the record stays as it is.
     """
     until = min(record.until, len(record.told)) if past_first(setup, record) else record.until
     return replace(record, until=until)
 
 
 def past_first(setup: Setup, record: Record) -> bool:
-    """Return whether at least as many rewards are known as the study has first options."""
+    """Return whether at least as many rewards are known as the study has first options, which are
+    tried before any fit.
+    """
     return len(record.told) >= len(setup.first)
 
 
@@ -283,19 +285,26 @@ def _retired(setup: Setup, record: Record) -> Tensor:
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
-    """Return the rewards that were entered at the ``site``, or all rewards if the sites do not differ."""
+    """Return the entries of the rewards known at the ``site``, or of all rewards if the sites do not differ."""
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)
 
 
 def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
-    """Return for each site and option the number of rewards in ``told``, and their sum, (N, K) each."""
+    """Return for each of N sites and K options the number of rewards in ``told``, and their sum, (N, K) each.
+
+    ``told`` has the option, the site and the reward of each trial.
+    """
     each = [_tally(setup, [row for row in told if row[1] == site]) for site in setup.sites]
     return Tally(*(torch.stack(column) for column in zip(*each, strict=True)))
 
 
 def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
-    """Return for each option the number n of its rewards in ``told``, and their sum minus n·``centre``, (K,) each."""
+    """Return for each of K options the number n of its rewards in ``told``, and their sum minus n·``centre``,
+    (K,) each.
+
+    ``told`` has the option, the site and the reward of each trial; None as ``centre`` means 0.
+    """
     arm = torch.tensor([setup.number_of[option] for option, *_ in told], dtype=torch.int64)
     reward = torch.tensor([reward - (centre or 0.0) for *_, reward in told], dtype=torch.float64)
     none = torch.zeros(len(setup.options.names), dtype=torch.float64)

@@ -62,7 +62,10 @@ class FittedModel(NamedTuple):
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms numbered ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between C of the arms, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms.
+        """
         with torch.no_grad():
             covariance: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
         return covariance

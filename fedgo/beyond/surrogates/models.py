@@ -21,8 +21,8 @@ from torch import Tensor
 from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
-_HUGE = 1e100  # of a reward whose square is to be finite
-_ROUNDED = 1e-6  # a variance so far below 0, against the largest, is rounding
+_HUGE = 1e100  # mean rewards must be smaller than this, so that their squares are finite
+_ROUNDED = 1e-6  # a variance that is negative by up to this share of the largest variance is rounding
 
 
 class Fitted(Protocol):
@@ -38,7 +38,10 @@ class Fitted(Protocol):
     def variance(self) -> Tensor: ...
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the C arms numbered ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between C of the arms, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms.
+        """
         ...
 
 
@@ -47,7 +50,12 @@ class ByColumns(Protocol):
     """A posterior that can give single columns of its covariance, which plans on many arms need."""
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C)."""
+        """Return the posterior covariance of each of A arms with each of C arms, (A, C).
+
+        Args:
+            arm: The numbers of the A arms, (A,) int64.
+            among: The numbers of the C arms, (C,) int64.
+        """
         ...
 
 
@@ -168,13 +176,13 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
 
 
 class Independent(NamedTuple):
-    """A posterior under which arms are independent of each other, but for arms that are one unknown.
+    """A posterior of K mean rewards, of which each two are either independent or one and the same unknown.
 
     Args:
-        mean: The mean of each of the K arms, or cells, (K,).
-        variance: The variance of each, (K,).
-        unknown: The number of the unknown that each of them is, (K,) int64. If two have the same number, their
-            covariance is their variance; otherwise they are independent.
+        mean: The posterior mean of each arm or cell (a pair of a site and an arm), (K,).
+        variance: The posterior variance of each, (K,).
+        unknown: The number of the unknown that each of them is, (K,) int64. Arms or cells with the same number are one
+            unknown, so that their covariance is their variance.
     """
 
     mean: Tensor
@@ -182,11 +190,21 @@ class Independent(NamedTuple):
     unknown: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the covariance between the arms ``among`` (C,), (C, C)."""
+        """Return the posterior covariance between C of the arms or cells, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms or cells.
+        """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C)."""
+        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
+
+        It is 0 unless the two are the same unknown.
+
+        Args:
+            arm: The numbers of the A arms or cells, (A,) int64.
+            among: The numbers of the C arms or cells, (C,) int64.
+        """
         same = self.unknown[arm].unsqueeze(-1) == self.unknown[among]
         return torch.where(same, self.variance[among], 0.0)
 

@@ -12,8 +12,9 @@ from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
 
-_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and those between two updates of the weight decay
-_SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)  # of the way to the mean of the linearised posterior
+_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and steps between two updates of the weight decay
+# the step sizes that a Gauss–Newton step tries, as shares of the way to the mean of the linearised posterior
+_SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)
 
 
 class Linear(NamedTuple):
@@ -48,11 +49,19 @@ class Linear(NamedTuple):
         return self.features.square().sum(-1) + self.effect - self.half.square().sum(0)
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between C of the arms, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms.
+        """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C)."""
+        """Return the posterior covariance of each of A arms with each of C arms, (A, C).
+
+        Args:
+            arm: The numbers of the A arms, (A,) int64.
+            among: The numbers of the C arms, (C,) int64.
+        """
         own = self.effect * (arm.unsqueeze(-1) == among)
         return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]
 

@@ -77,14 +77,18 @@ class PriorCovariance(NamedTuple):
         return self._replace(inputs=self.inputs[places], site=site)
 
     def same(self, other: "PriorCovariance") -> Tensor:
-        """Return whether each of this prior's n points has the site of each of the m points of
-        ``other``, (n, m) bool.
+        """Return whether each of n points and each of m points belong to the same site, (n, m) bool.
+
+        The points are cells (pairs of a site and an arm), n of this prior and m of ``other``.
         """
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
     def covariance(self, other: "PriorCovariance") -> Tensor:
-        """Return the covariance of each of this prior's n points with each of the m points of ``other``, (n, m)."""
+        """Return the prior covariance of each of this prior's n points with each of the m points of ``other``, (n, m).
+
+        The unit is s², with s the spread of the mean rewards.
+        """
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
             return covariance
@@ -115,17 +119,21 @@ class ProcessFit(NamedTuple):
     parameters: Tensor
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
 
-        Both arguments are numbers of arms or cells, int64. The unit is that of the rewards squared.
+        A cell is the pair of a site and an arm. The unit is that of the rewards squared.
+
+        Args:
+            arm: The numbers of the A arms or cells, (A,) int64.
+            among: The numbers of the C arms or cells, (C,) int64.
         """
         prior = self.prior.at(arm).covariance(self.prior.at(among))
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C).
+        """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
 
-        The unit is that of the rewards squared.
+        ``among`` (C,) int64 has their numbers. The unit is that of the rewards squared.
         """
         return self.columns(among, among)
 
@@ -140,7 +148,10 @@ def in_cube(arms: Tensor) -> Tensor:
 
 
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
-    """Return exp(−½‖x − x′‖²) for each x in ``inputs`` (n, d_x) and each x′ in ``others`` (m, d_x), (n, m)."""
+    """Return the squared exponential kernel exp(−½‖x − x′‖²) for each x of n and each x′ of m points, (n, m).
+
+    ``inputs`` (n, d_x) and ``others`` (m, d_x) are the points, each feature divided by its length scale.
+    """
     square = inputs.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * inputs @ others.mT
     return square.clamp(min=0).div(-2).exp()
 
@@ -295,7 +306,9 @@ class Warp(NamedTuple):
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Return the warp of each of the ``rewards``, in their shape; the result has no unit."""
+        """Return the warp of each of the ``rewards``, a power transformation, in their shape; the
+        result has no unit.
+        """
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power))
 
     def slope(self, rewards: Tensor) -> Tensor:
@@ -359,24 +372,28 @@ class InUnits(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """The posterior mean of each arm's mean reward, (K,), in the units of the rewards."""
+        """The posterior mean of the mean reward of each of K arms, (K,), in the units of the rewards."""
         return self.reward + (self.fit.mean - self.w) / self.slope
 
     @property
     def variance(self) -> Tensor:
-        """The posterior variance of each arm's mean reward, (K,), in the units of the rewards squared."""
+        """The posterior variance of the mean reward of each of K arms, (K,), in the units of the rewards squared."""
         return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C).
+        """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
 
-        The unit is that of the rewards squared.
+        ``among`` (C,) int64 has their numbers. The unit is that of the rewards squared.
         """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
 
-        Both arguments are numbers of arms or cells, int64. The unit is that of the rewards squared.
+        A cell is the pair of a site and an arm. The unit is that of the rewards squared.
+
+        Args:
+            arm: The numbers of the A arms or cells, (A,) int64.
+            among: The numbers of the C arms or cells, (C,) int64.
         """
         return self.fit.columns(arm, among) / self.slope**2

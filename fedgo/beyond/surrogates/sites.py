@@ -17,9 +17,9 @@ from fedgo.confidence import Tally
 
 @dataclass(frozen=True)
 class Sites:
-    """The surrogate for sites whose reward functions differ, without a warp of the rewards.
+    """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm.
 
-    Given the data of all sites together, it is the same model without the terms of sites.
+    The rewards are not warped. Given the data of all sites together, it is the same process on the arms alone.
     """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> ProcessFit:
@@ -29,13 +29,14 @@ class Sites:
 
         Args:
             arms: The features of the arms, (K, d_x); they are scaled to the unit cube.
-            data: Counts and sums of the rewards of each site, (N, K) each; a site may have none. Or counts and sums of
-                all sites together, (K,) each.
-            sigma: σ, the standard deviation of the noise of one reward.
-            before: The last fit, which is not used.
+            data: Counts and sums of the rewards of each arm at each of N sites, (N, K) each; a site may have none. Or
+                counts and sums of all sites together, (K,) each.
+            sigma: The standard deviation σ of the noise of one reward.
+            before: Not used.
 
         Returns:
-            The posterior of the N·K cells, or of the K arms.
+            The posterior of the N·K cells, of which number i·K + x is arm x at site i; or of the K arms, given the data
+            of all sites together.
 
         Raises:
             ValueError: Fewer than two arms have been pulled at any site; the mean rewards of the arms over all sites
