@@ -14,7 +14,7 @@ from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY, advised
 from fedgo.beyond.map.sites import HOW, cases_of, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Play, Player, grid, play_uniform
+from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime
@@ -176,7 +176,7 @@ RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = Listing(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(play_uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
+    {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
     listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=elsewhere_runs,
@@ -189,7 +189,7 @@ ELSEWHERE = Listing(
 DIFFER = Listing(
     "differ",
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
-    {name: Player(play_uniform) for name in HOW},
+    {name: Player(measured) for name in HOW},
     ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
     listed=cases_of,
     runs=lambda name, regime: 10 if regime.arms == 500 or name == "each alone" else 20,
@@ -235,7 +235,7 @@ def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0)
 ADVISED_COSTS = Listing(
     "advised_costs",
     "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
-    {curve: Player(play_uniform, grid(hidden=(25,))) for curve in ADVISED_CURVES},
+    {curve: Player(measured, grid(hidden=(25,))) for curve in ADVISED_CURVES},
     ("seconds", "gigabytes", "synchronisations"),
     listed=lambda curve: ADVISED_CURVES[curve],
     measure=partial(costs, time_of_advised),
