@@ -93,6 +93,8 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
     if len(kept):
         return kept.drop(columns="study").dropna(axis=1)
+    # If the table lacks rows, this raises an error that names the command that adds them.
+    winner = tuned(name, algorithm, study)
     rungs, rows = ranked(study, algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
@@ -101,7 +103,7 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
         return np.array([*by_run.values()])[:runs]
 
     for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
-        best = regrets(rungs[-1][0], rung.runs)
+        best = regrets(winner, rung.runs)
         for setting in settings:
             final = regrets(setting, rung.runs)
             mean, error = mean_error(final)

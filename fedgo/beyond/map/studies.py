@@ -11,13 +11,13 @@ from fedgo.beyond.map import families  # noqa: F401 (its problems are known by n
 from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.map.private import WAYS, play_regime
 from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY, advised
-from fedgo.beyond.map.sites import HOW, cases_of, measure_sites
+from fedgo.beyond.map.sites import CASES, HOW, JOINED, WARP_TUNING, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
-from fedgo.experiments.world import EXPERIMENTS, Regime
+from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 from fedgo.trace import Trace
 
 TABLES = Path(__file__).parent / "data"
@@ -50,8 +50,8 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
-# The advice rests on these players, with fifty runs of each. "advised" has chosen its setting on `RULE_TUNING`, the
-# others on `ADVICE_TUNING`.
+# What the advice rests on: fifty runs of each. The study `BOLDNESS` decided how "advised" plays; the others chose on
+# `ADVICE_TUNING`.
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
@@ -59,12 +59,6 @@ ADVICE_TUNING = _listed("advice_tuning")
 
 
 ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
-
-
-RULE_TUNING = _listed("rule_tuning")
-
-
-RULE_RUNGS = (Rung(6, 10), Rung(3, 20))
 
 
 def map_runs(name: str, regime: Regime) -> int:
@@ -96,7 +90,7 @@ def map_tuning(name: str) -> list[Regimes]:
     if len(PLAYERS[name].grid) == 1:
         return []
     if name in DECIDE:
-        return [RULE_TUNING if name == "advised" else ADVICE_TUNING]
+        return [ADVICE_TUNING]
     return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
 
 
@@ -106,8 +100,6 @@ def map_rungs(name: str) -> tuple[Rung, ...]:
 
     Each round has a number of settings that are compared, and the number of runs on which each of them is judged.
     """
-    if name == "advised":
-        return RULE_RUNGS
     return ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),)
 
 
@@ -122,6 +114,33 @@ MAP = Sweep(
     runs=map_runs,
     batch=5,
     tail=DECIDE,
+    folder=TABLES,
+)
+
+
+# --- How boldly the advised setting plays: candidates on budgets of 100, 400, 2,000 and 20,000 pulls
+
+# The last two candidates have one u for all budgets: 3, and 5 as the advised setting had before.
+RULES: tuple[Setting, ...] = (
+    *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
+    {"bold": 0.55, "share": 0.35},
+    {"bold": 0.6, "share": 0.5},
+    {"bold": 0.7, "share": 0.25},
+    {"untried": 3.0, "share": 0.5},
+    {"bold": 9.0, "share": 0.5},
+)
+
+RULE_TUNING = _listed("rule_tuning")
+
+BOLDNESS = Sweep(
+    "boldness",
+    "how boldly the advised setting plays for which budget: every candidate on the same tuning runs",
+    {"advised": Player(advised(), RULES)},
+    ("regret", "late_regret", "seconds"),
+    chosen_on=lambda name: [RULE_TUNING],
+    rungs=lambda name: (Rung(len(RULES), 100),),
+    batch=5,
+    tail=("advised",),
     folder=TABLES,
 )
 
@@ -161,15 +180,12 @@ RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for 
 def elsewhere_runs(name: str, regime: Regime) -> int:
     """Return how many runs the player ``name`` has on ``regime``, so that the libraries take about half an hour.
 
-    A player outside `RIVALS` has 5. The others have 15 if there are T = 5 rounds, and 10 otherwise. With 2,000 pulls
-    Levy-10 has 5 and the diabetes data 3, because their runs take longest. Optuna has none with 2,000 pulls, because
-    one run takes half a minute.
+    A player in `RIVALS` has 40 and the others have 5. With 2,000 pulls a run of Optuna takes half a minute, and it has
+    10.
     """
     if name not in RIVALS:
         return 5
-    if regime.rounds * regime.clients == 2000:
-        return 0 if name == OPTUNA else {"levy10": 5, "diabetes": 3}.get(regime.problem, 10)
-    return 15 if regime.rounds == 5 else 10
+    return 10 if name == OPTUNA and regime.rounds * regime.clients == 2000 else 40
 
 
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
@@ -186,13 +202,15 @@ ELSEWHERE = Listing(
     folder=TABLES,
 )
 
-DIFFER = Listing(
+DIFFER = Sweep(
     "differ",
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
-    {name: Player(measured) for name in HOW},
+    {name: Player(measured) for name in HOW} | {"differ": Player(measured, grid(warp=(0.0, 1.0)))},
     ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
-    listed=cases_of,
-    runs=lambda name, regime: 10 if regime.arms == 500 or name == "each alone" else 20,
+    chosen_on=lambda name: WARP_TUNING if name == "differ" else (),
+    rungs=lambda name: (Rung(2, 100),),
+    regimes=tuple(CASES),
+    runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
     folder=TABLES,
@@ -288,5 +306,5 @@ PRIVATE = Sweep(
     folder=TABLES,
 )
 
-BEYOND = (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
 STUDIES |= {study.name: study for study in BEYOND}
