@@ -106,18 +106,27 @@ class OwnFromThree:
 
 @dataclass(frozen=True)
 class WarpedSites:
-    """The surrogate `Sites` for warped rewards, which the tuning compares with `Sites` itself."""
+    """A surrogate for N sites whose mean rewards differ, which warps the rewards before it fits `Sites`.
+
+    The tuning compares it with `Sites` itself.
+    """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior on the N·K cells of N sites with K arms, in the units of the rewards.
+        """Return the posterior on the N·K cells (pairs of a site and an arm) of N sites with K arms, in the units of
+        rewards.
 
         The warp is the likeliest one (`Warp.likeliest`) for the arms' mean rewards over all sites together.
 
         Args:
             arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each site, (N, K) each.
-            sigma: The standard deviation σ of the noise of a reward.
+            data: The counts and sums of each arm at each site, (N, K) each.
+            sigma: The standard deviation σ of a reward's noise.
             before: Not used.
+
+        Raises:
+            ValueError: Fewer than two arms have been pulled, or the mean rewards of the arms over all sites are all
+                equal.
+            ImportError: SciPy is missing.
         """
         cells = observed(Tally(data.counts.flatten(), data.sums.flatten()), sigma, least=1)
         pooled = observed(Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
@@ -141,7 +150,7 @@ class OfCells(Fitting):
 
 @dataclass(frozen=True)
 class OfWarpedCells(Fitting):
-    """A `Fitting` of clients that differ, with `WarpedSites` in place of `Sites`."""
+    """A `Fitting` of clients that differ, with `WarpedSites` in place of `Sites` as the surrogate."""
 
     surrogate = WarpedSites()
 
@@ -158,9 +167,14 @@ HOW: dict[str, Callable[[float, int], Fitting]] = {
 
 
 def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
-    """Return the fitting with which the player of ``job`` plays, given σ = ``sigma`` and T = ``rounds``.
+    """Return the fitting of a federation with which the player of ``job`` plays.
 
-    A setting with "warp" 1 replaces the surrogate of the player "differ" by `WarpedSites`.
+    If its setting has "warp" 1, the surrogate is `WarpedSites`; otherwise the fitting is that of the player in `HOW`.
+
+    Args:
+        job: The player, its setting and the regime.
+        sigma: The standard deviation σ of a reward's noise.
+        rounds: The number T of pulls of each client in Phase II.
     """
     if job.setting.get("warp"):
         return OfWarpedCells(sigma, rounds, differ=True)
@@ -292,5 +306,5 @@ def cases() -> dict[Regime, Differing]:
 
 CASES = cases()
 JOINED = tuple(CASES)[:4]  # the cases in which a site that joins late is measured
-# Two groups of cases decide about the warp: in the first all arms are tried before the first fit, in the second not.
+# Two groups of cases decide about the warp. In the first all arms are pulled before the first fit, in the second not.
 WARP_TUNING = (JOINED, tuple(regime for regime in CASES if regime.arms == 500))

@@ -50,8 +50,8 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
-# What the advice rests on: fifty runs of each. The study `BOLDNESS` decided how "advised" plays; the others chose on
-# `ADVICE_TUNING`.
+# The advice rests on these players, with fifty runs of each. The study `BOLDNESS` decided the setting of "advised"; the
+# others chose theirs on `ADVICE_TUNING`.
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
@@ -118,9 +118,9 @@ MAP = Sweep(
 )
 
 
-# --- How boldly the advised setting plays: candidates on budgets of 100, 400, 2,000 and 20,000 pulls
+# --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
 
-# The last two candidates have one u for all budgets: 3, and 5 as the advised setting had before.
+# The last two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget.
 RULES: tuple[Setting, ...] = (
     *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
     {"bold": 0.55, "share": 0.35},
@@ -178,10 +178,11 @@ RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for 
 
 
 def elsewhere_runs(name: str, regime: Regime) -> int:
-    """Return how many runs the player ``name`` has on ``regime``, so that the libraries take about half an hour.
+    """Return how many runs the player ``name`` has on ``regime``, a problem with its numbers of arms, rounds and
+    clients.
 
-    A player in `RIVALS` has 40 and the others have 5. With 2,000 pulls a run of Optuna takes half a minute, and it has
-    10.
+    A player in `RIVALS` has 40, and the others have 5. With 2,000 pulls Optuna has 10, because one run takes half a
+    minute.
     """
     if name not in RIVALS:
         return 5
