@@ -57,12 +57,12 @@ class Advised:
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
     kappa: float = 3.0
     untried: float = 5.0
-    share: float = 0.25
+    share: float = 0.35
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
     # If it is None, the fingerprint of a federation's plan leaves it out, because plans that an earlier version of
     # fedgo wrote do not have this field.
-    bold: float | None = field(default=0.5, metadata={"later": True})
+    bold: float | None = field(default=0.55, metadata={"later": True})
 
     def __post_init__(self) -> None:
         Optimism(self.kappa, self.untried)

@@ -311,10 +311,15 @@ class Client:
         return self._answered(letter, memory, memory.unsent + memory.sent)
 
     def _answered(self, letter: Letter, memory: Memory, data: Tensor) -> Memory:
-        """Return the memory in which ``data`` (2, K) is the answer to ``letter``.
+        """Return the memory in which ``data`` is this client's answer to ``letter``.
 
         If the server used answers of an earlier start of this client, and has confirmed none of this start, then the
         earlier file is lost, and a warning says so.
+
+        Args:
+            letter: The request of the server.
+            memory: The memory of the client.
+            data: The counts and sums of the pulls that the answer carries, (2, K) for K arms.
 
         Raises:
             Refused: The last answer that the server used is another than this client knows of.

@@ -226,6 +226,15 @@ class Server:
         """Raise `Refused` unless ``letter`` answers the open exchange, and comes from ``sender`` if that is known.
 
         It is called before an answer is stored, and again on a stored answer that is read from a file.
+
+        Args:
+            letter: The answer, with its counts.
+            sender: The number of the client from which the answer came, or None if it is not known.
+
+        Raises:
+            Refused: The client is unknown or is not ``sender``; the letter does not belong to the open exchange; its
+                client has begun anew since; it builds on an exchange that the server does not expect; or it carries a
+                number of pulls that cannot be.
         """
         plan, me, number = self.plan, f"client {letter.client}", letter.exchange.number
         must(letter.client < plan.clients, f"unknown {me}: there are N = {plan.clients}")

@@ -190,7 +190,7 @@ class Guard:
             interval.
         order: The order in which each client breaks ties, (S, N, K); of tied arms it plays the one with the largest
             number.
-        begun: The state of the proposal when Phase II begins; None means the one with which it begins by itself.
+        begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
     """
 
     optimist: Optimist
@@ -311,7 +311,7 @@ def guarded(
         rounds: The number T of rounds.
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
         told: Whether the server knows the counts and sums of Phase I already, so that only the server sends them.
-        begun: The state of the proposal when Phase II begins; None means the one with which it begins by itself.
+        begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
 
     Returns:
         The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether

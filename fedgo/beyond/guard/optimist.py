@@ -180,7 +180,12 @@ def counts_and_sums(tally: Tally) -> Message[Tally]:
 
 
 def of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) at each ``arm`` (...) int64, (...)."""
+    """Return for each of some arms its entry in ``values``, (...).
+
+    Args:
+        values: A value for each of K arms, (..., K).
+        arm: The number of an arm, (...) int64.
+    """
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 

@@ -43,7 +43,7 @@ def ucb1(world: World, setting: Setting) -> Trace:
 
 @known_as(fitted_kernel_ucb)
 def kernel(world: World, setting: Setting) -> Trace:
-    """Play kernel UCB with hyperparameters that are fitted once, after Phase I.
+    """Play kernel UCB in ``world``, with hyperparameters that are fitted once, after Phase I.
 
     The ``setting`` has as "kappa" the weight κ of the posterior standard deviation in the index of an arm.
     """
@@ -198,18 +198,10 @@ GROWTH = 1.6  # the factor by which an epoch grows; it is large because the fits
 _EPOCHS = Growing(GROWTH)
 
 
-# The settings from which the recommended one was chosen. The last two have the same u for all budgets: 3, and 5, which
-# was the value before u depended on the budget.
-RULES: tuple[Setting, ...] = (
-    *grid(bold=(0.5, 0.6, 0.7), share=(0.25,)),
-    {"bold": 0.6, "share": 0.35},
-    {"untried": 3.0, "share": 0.5},
-    {"bold": 9.0, "share": 0.5},
-)
-
-
 PLAYERS: dict[str, Player] = {
-    "advised": Player(advised(), RULES, style=STYLES["advised"]),
+    "advised": Player(
+        advised(), grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=STYLES["advised"]
+    ),
     "before": Player(  # the recommended setting before it depended on the budget
         advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h"),
         plays_on=lambda regime: BEFORE.first(regime.clients, regime.arms, regime.rounds) < regime.arms,

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.beyond.advised import BEFORE
+from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms
-from fedgo.beyond.surrogates.process import in_cube
+from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms, observed
+from fedgo.beyond.surrogates.process import InUnits, Warp, in_cube, squared_exponential
 from fedgo.beyond.surrogates.sites import Sites
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
@@ -104,22 +104,81 @@ class OwnFromThree:
         return Independent(mean, variance, torch.where(enough, cell, cell[0] + n.numel()).flatten())
 
 
+@dataclass(frozen=True)
+class WarpedSites:
+    """A surrogate for N sites whose mean rewards differ, which warps the rewards before it fits `Sites`.
+
+    The tuning compares it with `Sites` itself.
+    """
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
+        """Return the posterior on the N·K cells (pairs of a site and an arm) of N sites with K arms, in the units of
+        rewards.
+
+        The warp is the likeliest one (`Warp.likeliest`) for the arms' mean rewards over all sites together.
+
+        Args:
+            arms: The features of the arms, (K, d_x).
+            data: The counts and sums of each arm at each site, (N, K) each.
+            sigma: The standard deviation σ of a reward's noise.
+            before: Not used.
+
+        Raises:
+            ValueError: Fewer than two arms have been pulled, or the mean rewards of the arms over all sites are all
+                equal.
+            ImportError: SciPy is missing.
+        """
+        cells = observed(Tally(data.counts.flatten(), data.sums.flatten()), sigma, least=1)
+        pooled = observed(Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
+        warp = Warp.likeliest(pooled.means, pooled.variances)
+        site = torch.arange(len(data.counts)).repeat_interleave(len(arms))
+        points, middle = in_cube(arms).repeat(len(data.counts), 1), warp(pooled.means)
+        warped, noise = warp(cells.means), cells.variances * warp.slope(cells.means).square()
+        units = middle.mean(), middle.std()
+        fit = squared_exponential(points, cells.at, warped, noise, site, units)
+        leader = fit.mean[cells.at].argmax()
+        reward = cells.means[leader]
+        return InUnits(fit, warp, warped[leader].item(), reward.item(), warp.slope(reward).item())
+
+
+@dataclass(frozen=True)
 class OfCells(Fitting):
     """A `Fitting` of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
 
     surrogate = OwnFromThree()
 
 
-# For each player, a function from σ and T to the fitting of its federation. The recommended setting in them is the one
-# before it depended on the budget.
+@dataclass(frozen=True)
+class OfWarpedCells(Fitting):
+    """A `Fitting` of clients that differ, with `WarpedSites` in place of `Sites` as the surrogate."""
+
+    surrogate = WarpedSites()
+
+
+# For each player, a function that makes the fitting of a federation from σ and T.
 HOW: dict[str, Callable[[float, int], Fitting]] = {
-    "as if alike": partial(Fitting, how=BEFORE),
-    "as if alike, no warp": partial(Fitting, how=replace(BEFORE, surrogate=Sites())),
-    "differ": partial(Fitting, how=BEFORE, differ=True),
-    "each alone": partial(Fitting, how=BEFORE),
-    "UCB1": partial(Fitting, how=replace(BEFORE, surrogate=IndependentArms())),
-    "UCB1, own from three": partial(OfCells, how=BEFORE, differ=True),
+    "as if alike": Fitting,
+    "as if alike, no warp": partial(Fitting, how=replace(ADVISED, surrogate=Sites())),
+    "differ": partial(Fitting, differ=True),
+    "each alone": Fitting,
+    "UCB1": partial(Fitting, how=replace(ADVISED, surrogate=IndependentArms())),
+    "UCB1, own from three": partial(OfCells, differ=True),
 }
+
+
+def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
+    """Return the fitting of a federation with which the player of ``job`` plays.
+
+    If its setting has "warp" 1, the surrogate is `WarpedSites`; otherwise the fitting is that of the player in `HOW`.
+
+    Args:
+        job: The player, its setting and the regime.
+        sigma: The standard deviation σ of a reward's noise.
+        rounds: The number T of pulls of each client in Phase II.
+    """
+    if job.setting.get("warp"):
+        return OfWarpedCells(sigma, rounds, differ=True)
+    return HOW[job.name](sigma, rounds)
 
 
 def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, Tensor]:
@@ -135,9 +194,9 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
         The trace, and the number of the client that made each pull, (pulls made,) int64.
     """
     one, clients = problems[0], len(problems)
-    first = BEFORE.first(clients, job.regime.arms, job.regime.rounds)
+    first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
     steps = clients * math.ceil((pulls - first) / clients)
-    fitting = HOW[job.name](one.sigma, steps // clients)
+    fitting = fitting_of(job, one.sigma, steps // clients)
     plan = Plan(one.arms[0], clients=clients, length=first, seed=one.seed, run=one.runs[0], fitting=fitting)
     return play(problems, plan, steps), torch.cat([torch.arange(first), torch.arange(steps)]) % clients
 
@@ -153,7 +212,7 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
         counts: The number of pulls of each arm at each of the N other sites, (N, K).
         sums: The sums of their rewards, (N, K).
     """
-    arms, fitting = problem.arms[0], HOW[job.name](problem.sigma, job.regime.rounds)
+    arms, fitting = problem.arms[0], fitting_of(job, problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
     ties = torch.rand(len(arms), generator=problem.generators("order of ties")[0], dtype=torch.float64)
     regret = 0.0
@@ -213,7 +272,7 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
     elif regime in JOINED and job.name in ("as if alike", "differ"):
         joined = joining(job, late, counts, sums)
     tenth = -max(1, trace.regret.shape[1] // 10)
-    where = {**asdict(regime), "player": job.name, "seed": job.seed, "run": run}
+    where = {**asdict(regime), "player": job.name, **job.setting, "seed": job.seed, "run": run}
     return where | {
         "regret": sum(one.regret.sum().item() for one, _ in played),
         "worst_site": max(site.bincount(one.regret[0]).max().item() for one, site in played),
@@ -247,14 +306,5 @@ def cases() -> dict[Regime, Differing]:
 
 CASES = cases()
 JOINED = tuple(CASES)[:4]  # the cases in which a site that joins late is measured
-
-
-def cases_of(name: str) -> list[Regime]:
-    """Return the cases that the player ``name`` plays.
-
-    "each alone" plays only the four cases `JOINED`, and "UCB1, own from three" leaves out the cases with 500 arms or
-    more, because these take too long. All other players play every case.
-    """
-    if name == "each alone":
-        return [*JOINED]
-    return [regime for regime in CASES if regime.arms < 500 or name != "UCB1, own from three"]
+# Two groups of cases decide about the warp. In the first all arms are pulled before the first fit, in the second not.
+WARP_TUNING = (JOINED, tuple(regime for regime in CASES if regime.arms == 500))

@@ -27,7 +27,11 @@ class _InOneLine(click.Group):
     """
 
     def invoke(self, context: click.Context) -> None:
-        """Run the command of ``context``, and print its warnings and its error."""
+        """Run the command of ``context``, and print each of its warnings and its error in one line.
+
+        Raises:
+            click.ClickException: The command raises an error that a user can correct.
+        """
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:

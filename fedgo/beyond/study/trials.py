@@ -119,7 +119,7 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 
 
 def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
-    """Return the next option for ``site``, and the record whose plan no longer contains it.
+    """Return the next option for ``site``, and the record after it has been taken from the plan.
 
     If the plan has ended, it is made anew first. If a guard does not certify the option, the option with the largest
     upper end of the guard's interval is returned instead, and the plan stays as it is.
@@ -241,7 +241,11 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 
 
 def _leading(setup: Setup, record: Record, site: Site) -> str:
-    """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ."""
+    """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ.
+
+    It gives the smallest certificate if the study has a ``reach``, otherwise an estimate of the model, or the reason
+    why nothing can be said.
+    """
     rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
@@ -279,7 +283,7 @@ def usual(setup: Setup, record: Record) -> tuple[float, float]:
 
 
 def _retired(setup: Setup, record: Record) -> Tensor:
-    """Return whether each option is retired, (K,) bool."""
+    """Return whether each of the K options of the study is retired, (K,) bool."""
     retired = set(record.retired)
     return torch.tensor([name in retired for name in setup.options.names])
 
@@ -312,10 +316,15 @@ def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> T
 
 
 def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Tensor:
-    """Return a bound on how much worse each option is than the best one, (K,).
+    """Return a bound on how much worse each of the K options is than the best one, (K,).
 
     It is NaN for all options if the intervals of Theorem G′ after all rewards so far have an empty intersection. They
     hold all at once, so that this refutes the noise or the reach.
+
+    Args:
+        setup: The setup with which the study was begun.
+        told: The option, the site and the reward of each trial, in the order of their entry.
+        guarantee: The bounds and the failure probability of the guard.
     """
     each = [_tally(setup, [trial], setup.centre) for trial in told]
     blank = Tally.blank(len(setup.options.names))

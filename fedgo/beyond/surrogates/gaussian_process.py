@@ -56,7 +56,12 @@ class FittedModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, arms: Tensor) -> "FittedModel":
-        """Return the posterior of ``model``, a fitted BoTorch model with one output, at ``arms`` (K, d_x)."""
+        """Return the posterior of a fitted BoTorch model at K arms.
+
+        Args:
+            model: The fitted model, with one output.
+            arms: The inputs of the arms, scaled as those to which the model was fitted, (K, d_x).
+        """
         with torch.no_grad():
             posterior = model.posterior(arms)
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))

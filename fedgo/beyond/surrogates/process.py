@@ -196,9 +196,23 @@ def squared_exponential(
 
 
 def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) -> Tensor:
-    """Return the parameters at the mode of their posterior, (d_x,), or (d_x + 2,) with sites, found by L-BFGS-B.
+    """Return the parameters of the Gaussian process at the mode of their posterior, found by L-BFGS-B.
 
-    The search begins at the mode of the prior density. The arguments are those of `evidence` without its parameters.
+    The search begins at the mode of the prior density.
+
+    Args:
+        points: The n pulled arms, or the arms of the n pulled cells (pairs of a site and an arm), in the unit cube,
+            (n, d_x).
+        values: Their standardised mean rewards, (n,).
+        noise: The variances of the ``values``, (n,).
+        site: The number of the site of each pulled cell, (n,) int64; None if the points are arms.
+
+    Returns:
+        The logarithms of the length scales of the features, (d_x,). With sites, ln ℓ of the sites' length scale and ln
+        v of the variance of their levels follow, (d_x + 2,).
+
+    Raises:
+        ImportError: SciPy is missing.
     """
     with extra("study"):
         from scipy.optimize import minimize
@@ -214,7 +228,9 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
     centres, spreads = points.new_tensor(means), points.new_tensor(variances)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return −ln of the posterior density of the ``parameters``, up to a constant, and its gradient."""
+        """Return −ln of the posterior density of the ``parameters``, up to a constant, and its
+        gradient in their shape.
+        """
         at = torch.from_numpy(parameters)
         value, gradient = evidence(points, values, noise, site, at)
         away = (at - centres) / spreads
