@@ -83,9 +83,9 @@ class Tally(NamedTuple):
 class Coordinates(NamedTuple):
     """The gradients of K arms in an orthonormal basis of a space that contains them.
 
-    The matrix G (..., K, d_w) with the arms' gradients as rows, of d_w entries each, is ``features`` @ ``basis``ᵀ.
-    ``features`` (..., K, r) has the coordinates of each arm's gradient, and ``basis`` (..., d_w, r) the basis vectors
-    as columns, with r = min(K, d_w).
+    The matrix G (..., K, d_w) with the arms' gradients as rows, one entry for each of d_w parameters, is ``features`` @
+    ``basis``ᵀ. ``features`` (..., K, r) has the coordinates of each arm's gradient, and ``basis`` (..., d_w, r) the
+    basis vectors as columns, with r = min(K, d_w).
     """
 
     features: Tensor
@@ -96,7 +96,8 @@ def compress(gradients: Tensor) -> Coordinates:
     """Return the ``gradients`` (..., K, d_w) of K arms in r = min(K, d_w) coordinates, by a QR factorisation.
 
     With these coordinates in place of the gradients, all norms ‖g‖_{Σ⁻¹} and all log-ratios ln(det Σ/det λI) stay the
-    same, where Σ = λI + Σ_x n_x g_x g_xᵀ for pulls n_x of the arms x with gradients g_x.
+    same, where Σ = λI + Σ_x n_x g_x g_xᵀ for the regularisation weight λ and the pulls n_x of the arms x with gradients
+    g_x.
 
     Returns:
         The coordinates (..., K, r) as ``features`` and the basis (..., d_w, r) as ``basis``.
@@ -110,9 +111,9 @@ class Estimates(Protocol):
 
     `Posterior` and `fedgo.line_three.parameter_space.Columns` have it.
     ``mean`` and ``variance`` are the estimated reward of each arm and the squared width ‖g_x‖²_{Σ⁻¹} of its confidence
-    interval, (..., K) each, with the gradient g_x of the arm x and Σ of the learner's data. ``gain(arm)`` returns ln(1
-    + variance) of the given ``arm`` (...), by which one pull raises ln det Σ. ``of_each(M)`` returns a posterior with
-    an entry for each of M learners of a run, in memory of its own.
+    interval, (..., K) each, with the gradient g_x of the arm x and the matrix Σ of the learner's data. ``gain(arm)``
+    returns ln(1 + variance) of the given ``arm`` (...), by which one pull raises ln det Σ. ``of_each(M)`` returns a
+    posterior with an entry for each of M learners of a run, in memory of its own.
     """
 
     @property
@@ -131,7 +132,7 @@ class Posterior(NamedTuple):
 
     Args:
         covariance: V = GΣ⁻¹Gᵀ, (..., K, K), where the rows of G are the gradients g_x = ∇f_x(ŵ₀) of the arms x, and Σ =
-            λI + Σ_x n_x g_x g_xᵀ after n_x pulls of each arm.
+            λI + Σ_x n_x g_x g_xᵀ with the regularisation weight λ and n_x pulls of each arm.
         mean: The estimate f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) of each arm's mean reward, (..., K), with the ridge estimate ŵ of the
             parameter.
     """
@@ -256,7 +257,8 @@ def first_order(posterior: Estimates, beta: float) -> Tensor:
     """Return the first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of each of K arms x, (..., K).
 
     It is the posterior mean plus √β standard deviations: the largest value, over the confidence ball, of the network
-    linearised at ŵ₀.
+    linearised at the parameter ŵ₀ of Phase I. g_x is the gradient of the arm x at ŵ₀, Σ the matrix of the data, and ŵ
+    the ridge estimate.
 
     Args:
         posterior: The mean f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) and the variance ‖g_x‖²_{Σ⁻¹} of each arm, (..., K) each.
@@ -322,7 +324,7 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
     """Return the confidence ball of the pulls in ``tally``, with the centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
 
-    Σ and b are the statistics of the tally (`statistics`).
+    The matrix Σ and the vector b are the statistics of the tally (`statistics`).
 
     Args:
         gradients: The gradient ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).

@@ -128,8 +128,8 @@ def langevin_rounds(
         """Return a message with the squared errors (R,) and their gradients (R, d_w) at ``w`` (R, 1, d_w), summed over
         clients.
 
-        Only the d_w scalars of a client's gradient are counted as sent. The errors are for the book's figures and cost
-        nothing.
+        There are R fits of d_w parameters. Only the d_w scalars of a client's gradient are counted as sent. The errors
+        are for the book's figures and cost nothing.
         """
         return Message(model.squared_loss(w.squeeze(1), x, y, mask), model.size)
 
@@ -145,7 +145,7 @@ def langevin_rounds(
 
 
 def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
-    """Yield the Langevin noise z of one round after the other, (R, d_w) float32 each, without an end.
+    """Yield the Langevin noise z of one round after the other, for R fits, (R, d_w) float32 each, without an end.
 
     The order of the draws is documented, so that another implementation of Algorithm 2 can draw the same noise: each
     generator draws the noise of 64 rounds at once, as one array with the axes (round, fit, coordinate).

@@ -44,18 +44,20 @@ def scalars(
     vectors: int = 1,
     news: Tensor | None = None,
 ) -> Tensor:
-    """Return the number of scalars that it costs to send a d × d matrix and some vectors of length d, (...) int64.
+    """Return the number of scalars that it costs to send a d × d matrix and v vectors of length d, (...) int64.
 
-    The matrix and the vectors are sums over k pulls of K arms, such as ΔΣ and Δb. The module describes the five forms.
+    The matrix and the vectors are sums over k pulls of K arms, such as ΔΣ and Δb. The cost is d² + vd in the form
+    "dense", d(d + 1)/2 + vd in the form "triangle", k(d + v) as "rows", and (1 + v) min(k, K) as "counts", where k
+    counts only the pulls that the receiver does not know yet. "cheapest" costs one more than the cheapest of the last
+    three.
 
     Args:
-        encoding: The form in which they are sent: "dense", "triangle", "rows", "counts" or "cheapest".
+        encoding: The form in which they are sent.
         dimension: The dimension d; it broadcasts with ``pulls``.
         pulls: The number k of pulls that the statistics contain, (...).
         arms: The number K of arms.
-        vectors: The number of vectors beside the matrix.
-        news: The number of these pulls that the receiver does not know yet, (...), or None for all. In the form of
-            counts only these are sent.
+        vectors: The number v of vectors beside the matrix.
+        news: The number of these pulls that the receiver does not know yet, (...), or None for all.
 
     Raises:
         ValueError: The dimension is above 10⁶.

@@ -16,10 +16,11 @@ from fedgo._checks import count, require
 class Parametric(Protocol):
     """A parametric class F: the functions f_x(w) that Phase I fits, and whose gradients Phase II uses.
 
-    ``d_x`` is the dimension of the inputs x and ``size`` the dimension d_w of the parameter w. The methods have the
-    arguments and shapes of those of `Network`. ``values`` returns f_x(w) at K points, (..., K), and ``gradients`` its
-    gradients in w, (..., K, d_w). ``squared_loss`` returns the summed squared error (...) on m rewards and its gradient
-    (..., d_w).
+    ``d_x`` is the dimension of the inputs x and ``size`` the dimension d_w of the parameter w. For parameters ``w``
+    (..., d_w) and K points ``x`` (..., K, d_x), ``values(w, x)`` returns f_x(w), (..., K), and ``gradients(w, x)`` its
+    gradients in w, (..., K, d_w). For rewards ``y`` (..., m) at m points and a ``mask`` (..., m) that is 1 for the
+    points that count and 0 for the others, ``squared_loss(w, x, y, mask)`` returns the sum of (y − f_x(w))² (...) and
+    its gradient in w (..., d_w). `Network` is an example.
     """
 
     @property

@@ -62,8 +62,8 @@ class Exploration(NamedTuple):
     def shards(self, arms: Tensor, clients: int) -> Shards:
         """Return the data of each of N = ``clients`` clients, where client t mod N has made the pull of step t.
 
-        ``arms`` (S, K, d_x) has the features of the K arms in each of S runs. The result has features (S, N, m, d_x),
-        rewards (S, N, m) and a mask (S, N, m), padded to m = ⌈T₀/N⌉ data for each client.
+        ``arms`` (S, K, d_x) has the features of the K arms in each of S runs, and T₀ is the number of pulls. The result
+        has features (S, N, m, d_x), rewards (S, N, m) and a mask (S, N, m), padded to m = ⌈T₀/N⌉ data for each client.
         """
         x = arms.gather(1, self.arm.unsqueeze(-1).expand(-1, -1, arms.shape[2]))
         return deal(x, self.reward, clients)
@@ -86,7 +86,8 @@ def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploratio
 
 
 def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
-    """Deal the data of R runs out to N = ``clients`` clients in turn, padded to m = ⌈T₀/N⌉ data for each client.
+    """Deal the T₀ data of each of R runs out to N = ``clients`` clients in turn, padded to m = ⌈T₀/N⌉ data for each
+    client.
 
     Args:
         x: The features of the T₀ pulled arms, (R, T₀, d_x).
@@ -242,7 +243,7 @@ def require_fitted(reward: Tensor, loss: Tensor) -> None:
     fit is accepted.
 
     Args:
-        reward: The rewards of the T₀ pulls of Phase I, (S, T₀).
+        reward: The rewards of the T₀ pulls of Phase I in each of S runs, (S, T₀).
         loss: The training losses of ŵ₀, (S, 1) for one fit of N clients together or (S, N) for one of each client.
 
     Raises:

@@ -116,10 +116,11 @@ class EventTriggered:
 
     Args:
         learners: The number M of learners in each run.
-        features: The arms' gradients at ŵ₀, or their r coordinates, (S, M, K, r), or (S, 1, K, r) if all learners share
-            them.
+        features: The arms' gradients at the parameter ŵ₀ of Phase I, or their r coordinates, (S, M, K, r), or
+            (S, 1, K, r) if all learners share them.
         offsets: The values f_x(ŵ₀) of the arms x, (S, M, K), or (S, 1, K) if all learners share them.
-        dimension: The dimension d_w of the matrix and the vector that are sent, which decides their cost.
+        dimension: The number d_w of parameters, the dimension of the matrix and the vector that are sent, which decides
+            their cost.
         settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
         optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
             learner; if it is None, the first-order index is used.
@@ -138,8 +139,9 @@ class EventTriggered:
     def statistics(self, tally: Tally) -> Message[Tally]:
         """Return the message (ΔΣ, Δb), or (Σ, b), of R runs with its cost in scalars.
 
-        The content of the message is the ``tally`` (R, K) or (R, M, K) itself, because its counts and sums determine
-        the matrix and the vector. Its cost, (R,) or (R, M) int64, is that of the form in the settings.
+        The content of the message is the ``tally`` (R, K), or (R, M, K) for M learners, itself, because its counts and
+        sums determine the matrix and the vector. Its cost, (R,) or (R, M) int64, is that of the form in the settings.
+        ΔΣ and Δb are the parts of Σ and b from the pulls since the last synchronisation, of K arms.
         """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
@@ -161,7 +163,8 @@ class EventTriggered:
         ``server`` (S, K) has the counts and sums of these data for S runs and K arms.
 
         Raises:
-            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
+            ValueError: The features are so large, or the regularisation weight λ so small, that rounding would decide
+                which arm is pulled.
         """
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
@@ -190,7 +193,8 @@ class EventTriggered:
         Args:
             state: The state before the pull.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards y, (S, M); the posterior's mean contains the offsets f_x(ŵ₀).
+            reward: The rewards y, (S, M); the posterior's mean contains the offsets f_x(ŵ₀) at the parameter ŵ₀ of
+                Phase I.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         assert isinstance(state.posterior, Posterior)
@@ -223,7 +227,8 @@ class EventTriggered:
         """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M), (S, M) bool.
 
         It does if the number of its pulls since the last synchronisation, times their log-ratio ln(det Σ/det(Σ − ΔΣ)),
-        exceeds the threshold γ; both include this pull (line 6).
+        exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of a learner's data, and ΔΣ the part
+        of its own pulls since the last synchronisation.
         """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma

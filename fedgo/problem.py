@@ -86,8 +86,8 @@ class Problem:
         """Return the same problem with rewards (y − ``centre``)/``scale``, for rewards y that are not of order 1.
 
         The oracle of Phase I (Algorithm 2) has a step size and temperatures for rewards of order 1. The regret on the
-        new problem, times ``scale``, is the regret on this one. The new problem has no ``truth``, because w* is the
-        parameter of the old mean rewards.
+        new problem, times ``scale``, is the regret on this one. The new problem has no ``truth``, because the true
+        parameter w* belongs to the old mean rewards.
 
         Raises:
             ValueError: ``centre`` is not finite, ``scale`` is not positive and finite, or the rewards are not Gaussian.
@@ -118,8 +118,9 @@ class Problem:
 
     @on_cpu
     def tape(self, steps: int) -> Tensor:
-        """Return the standard normal numbers z from which the noise of the first ``steps`` steps is made,
-        (S, steps).
+        """Return the standard normal numbers from which the noise of the first ``steps`` steps is made, (S, steps).
+
+        Each of the S runs has its own numbers, the same for all algorithms.
         """
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
@@ -144,7 +145,7 @@ class Problem:
     def regret(self, arm: Tensor) -> Tensor:
         """Return the instantaneous regret f(x*) − f(x) ≥ 0 of each pulled ``arm`` x (S, n) int64, (S, n).
 
-        x* is the arm with the largest mean reward in the run.
+        f is the mean reward, and x* the arm with the largest one in the run; there are n pulls in each of S runs.
         """
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)
 

@@ -38,7 +38,9 @@ class Learner(Protocol[LearnerState]):
         """Return the state of the learners of all S runs before Phase II."""
 
     def index(self, state: LearnerState) -> Tensor:
-        """Return a value of each of K arms for each learner, (S, M, K); the learner pulls the arm with the largest one.
+        """Return a value of each of K arms for each of M learners in each of S runs, (S, M, K).
+
+        A learner pulls the arm with the largest value.
 
         The loop may ask several times for one step, because the choices that follow a synchronisation are made again.
         An index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
@@ -271,8 +273,8 @@ def order_of_ties(problem: Problem, learners: int) -> Tensor:
 def largest(index: Tensor, order: Tensor) -> Tensor:
     """Return the arm with the largest ``index`` (S, M, K) of each of M learners in each of S runs, (S, M) int64.
 
-    Arms whose index is less than 1e-9·max(1, |m|) below the largest index m tie. Of these the arm with the largest
-    ``order`` (S, M, K) is taken.
+    Of the K arms, those whose index is at most 1e-9·max(1, |m|) below the largest index m tie. Of the tied arms the one
+    with the largest ``order`` (S, M, K) is taken.
 
     Raises:
         ValueError: The index of an arm is NaN.

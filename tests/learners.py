@@ -45,7 +45,9 @@ LEARNERS = {
     "GP-UCB (BoTorch)": from_scratch(gp_ucb, 2.0),
 }
 
-if Path(__file__).with_name("beyond").is_dir():  # the paper's tests need nothing of it
+# This is the one place where the paper's part of the tests imports what lies beyond the paper: the tests of every
+# learner, such as `test_every_algorithm.py`, take this list. Without the folder `beyond` it has the paper's learners.
+if Path(__file__).with_name("beyond").is_dir():
     from beyond.learners_beyond import LEARNERS_BEYOND
 
     LEARNERS |= LEARNERS_BEYOND

@@ -9,7 +9,8 @@ from fedgo.experiments.studies import STUDIES
 def assert_shipped(name: str) -> None:
     """The table of the study ``name`` lacks no run, and each row has an origin; without the column all have one."""
     study, known = STUDIES[name], runner.known(name)
-    assert [job for player in study.players for job in study.jobs(known, player)] == []
+    missing = [player for player in study.players if any(study.jobs(known, player))]
+    assert not missing, f"rows of {missing} are missing in {name}.csv: run `make study NAME={name}`"
     table = pd.read_csv(study.folder / f"{name}.csv")
     made = runner.facts(name, study.folder)["made"]
     counts = table.get("made", pd.Series(0, table.index)).value_counts()

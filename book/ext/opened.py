@@ -62,7 +62,8 @@ def origin(metadata: dict[str, Any]) -> str:
     commit = f" from commit `{run['commit'][:12]}`" if run["commit"] else ""  # there is none without git
     values = ", ".join(f"`{name} = {value}`" for name, value in run["parameters"].items())
     made = f"Executed on {run['date'][:10]}{commit} in {run['seconds']:.0f} s."
-    return f":::{{container}} origin\n{made} [Run it again](/book/rerun.md), with {values} or others.\n:::"
+    again = f"[Run this chapter again](/book/rerun.md) with these parameters or others: {values}."
+    return f":::{{container}} origin\n{made} {again}\n:::"
 
 
 def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:

@@ -78,7 +78,8 @@ class KernelState(NamedTuple):
 
     Args:
         posterior: The mean (S, N, K) and covariance (S, N, K, K) of the rewards in the features φ of the dictionary.
-        rest: The variance (k(x, x) − φᵀφ)/λ of each arm x that these features leave out, (S, N, K).
+        rest: The variance (k(x, x) − φᵀφ)/λ of each arm x that these features leave out, with the kernel k and the
+            regularisation weight λ, (S, N, K).
         before: The variance of each arm right after the last synchronisation, (S, N, K).
         own: The counts and sums of all pulls of each client itself, (S, N, K).
         spent: The sum of the variances in ``before`` over the client's pulls since the last synchronisation, (S, N).
@@ -126,14 +127,17 @@ class NystroemKernel:
         return KernelState(posterior, prior, prior, own, spent=own.sums[..., 0], fresh=own.sums[..., 0])
 
     def index(self, state: KernelState) -> Tensor:
-        """Return the upper confidence bound mean + √(β·variance) of each of K arms for each of N clients, (S, N, K)."""
+        """Return the upper confidence bound mean + √(β·variance) of each of K arms for each of N clients, (S, N, K).
+
+        β is the squared weight of the confidence width.
+        """
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
         """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N), (S, N) bool.
 
         It does if the sum of the variances, at the last synchronisation, of the arms that it has pulled since then
-        exceeds γ. The sum includes this pull.
+        exceeds the threshold γ. The sum includes this pull.
         """
         return state.spent + _of_arm(state.before, arm) > self.settings.gamma
 
@@ -264,8 +268,8 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 def _variance(state: KernelState) -> Tensor:
     """Return the variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ of each of K arms x for each of N clients, (S, N, K).
 
-    φ are the features of the arm in the dictionary, A is the matrix of the client's data in these features, and k is
-    the kernel.
+    φ are the features of the arm in the dictionary, A is the matrix of the client's data in these features, k is the
+    kernel, and λ the regularisation weight.
     """
     return state.posterior.variance + state.rest
 

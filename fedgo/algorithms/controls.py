@@ -61,7 +61,8 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: ``clients`` or ``steps`` is below 1, or λ is so small that rounding would decide.
+        ValueError: ``clients`` or ``steps`` is below 1, or the regularisation weight λ is so small that rounding would
+            decide.
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
@@ -100,7 +101,7 @@ def exact_kernel_ucb(
         steps: The number of steps.
         settings: The regularisation λ, the squared weight β of the width, and the form of the messages. A pull costs
             d_x + 1 scalars up, for arms with d_x features, or fewer if this form allows it; and as many down to each of
-            the N clients. γ is not used.
+            the N clients. The threshold γ is not used.
         lengthscale: The length scale of the kernel.
 
     Returns:

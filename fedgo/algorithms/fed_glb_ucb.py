@@ -89,7 +89,8 @@ class LinkState(NamedTuple):
     """What the N clients and the server of Fed-GLB-UCB know in each of S runs, about K arms with d_x features.
 
     Args:
-        inverse: The inverse A⁻¹ of each client's matrix A = λI + Σ xxᵀ, (S, N, d_x, d_x).
+        inverse: The inverse A⁻¹ of each client's matrix A, which is the regularisation weight λ times the identity plus
+            the sum of xxᵀ over the pulled arms x in its model, (S, N, d_x, d_x).
         b: Each client's sum b of x·xᵀθ, (S, N, d_x).
         theta: Each client's parameter θ, (S, N, d_x).
         own: The counts and sums of rewards of all pulls of each client itself, (S, N, K).
@@ -142,8 +143,9 @@ class GeneralisedLinear:
     def index(self, state: LinkState) -> Tensor:
         """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients, (S, N, K).
 
-        A is λI plus the sum of xxᵀ over the pulls in the client's model, and b the sum of their x·xᵀθ. The link
-        function μ increases, so that the arm with the largest index also has the largest optimistic reward.
+        A is the regularisation weight λ times the identity plus the sum of xxᵀ over the pulls in the client's model,
+        and b the sum of their x·xᵀθ with the parameter θ at the time. The link function μ increases, so that the arm
+        with the largest index also has the largest optimistic reward.
         """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
@@ -226,7 +228,8 @@ class GeneralisedLinear:
         """Return the θ (R, d_x) that minimises the regularised loss per datum of R runs to within 1/(Nt)².
 
         The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2], over the t data of all N clients, with the arm x_s and
-        the reward y_s of the pull s, and an antiderivative m of the link function μ.
+        the reward y_s of the pull s, and an antiderivative m of the link function μ. λ is the regularisation weight,
+        and there are K arms.
 
         Args:
             own: The counts and sums of rewards of the pulls of each client, (R, N, K).
@@ -253,8 +256,8 @@ class GeneralisedLinear:
             arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
 
             def gradients(point: Tensor) -> Message[Tensor]:
-                """Return a message with the gradient (n, d_x) at ``point`` (n, d_x) of the loss without λ, summed over
-                all data.
+                """Return a message with the gradient (n, d_x) at ``point`` (n, d_x) of the loss without its term of λ,
+                summed over all data.
 
                 This sum is t times the gradient of the loss per datum. The cost is the d_x scalars of one client's
                 gradient.

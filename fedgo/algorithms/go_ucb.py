@@ -97,7 +97,7 @@ def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argma
     Args:
         problem: S runs of a bandit problem.
         start: Phase I on the same problem, a `shared_start`.
-        settings: The regularisation λ, the squared radius β, and the form of the messages; γ is not used.
+        settings: The regularisation λ, the squared radius β, and the form of the messages; the threshold γ is not used.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
 
     Returns:
@@ -119,7 +119,8 @@ def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax 
     Args:
         problem: S runs of a bandit problem.
         start: Phase I on the same problem, a `private_start`.
-        settings: The regularisation λ and the squared radius β; γ and the form of the messages are not used.
+        settings: The regularisation λ and the squared radius β; the threshold γ and the form of the messages are not
+            used.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
 
     Returns:
@@ -182,12 +183,12 @@ def private_start(
 class Immediate(EventTriggered):
     """One model that all N clients share, and that every pull updates at once.
 
-    The client that pulled sends its ΔΣ and Δb, d_w² + d_w scalars in the dense form, and all N clients receive Σ and b.
-    This makes (N + 1)(d_w² + d_w) scalars for each step. Algorithm 1 with γ = 0 makes the same choices and sends
-    2N(d_w² + d_w) scalars, because there all N clients send. The fields are those of `fedgo.phase_two.EventTriggered`,
-    with M = 1 learner, and ``datum``. If ``datum`` is given, the pull itself may be sent instead of its statistics, at
-    a cost of ``datum`` scalars: always in the dense form, and in another form if this costs less than the statistics in
-    that form.
+    The client that pulled sends the changes ΔΣ and Δb of the matrix Σ and the vector b, d_w² + d_w scalars in the dense
+    form for d_w parameters, and all N clients receive Σ and b. This makes (N + 1)(d_w² + d_w) scalars for each step.
+    Algorithm 1 with the threshold γ = 0 makes the same choices and sends 2N(d_w² + d_w) scalars, because there all N
+    clients send. The fields are those of `fedgo.phase_two.EventTriggered`, with M = 1 learner, and ``datum``. If
+    ``datum`` is given, the pull itself may be sent instead of its statistics, at a cost of ``datum`` scalars: always in
+    the dense form, and in another form if this costs less than the statistics in that form.
     """
 
     datum: int | None = None

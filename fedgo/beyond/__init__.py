@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from fedgo.beyond.federation.plan import Fitting, Plan
     from fedgo.beyond.federation.server import Server
     from fedgo.beyond.federation.wire import Kind, Letter, Refused, decode
-    from fedgo.beyond.guard.counted import optimistic_ucb1
     from fedgo.beyond.guard.guarantee import Guarantee, guarded, guarded_fed_go_ucb
-    from fedgo.beyond.guard.optimist import exact_go_ucb
+    from fedgo.beyond.guard.optimist import exact_go_ucb, optimistic_ucb1
     from fedgo.beyond.study.setup import Options, Setup
     from fedgo.beyond.study.study import Study
     from fedgo.beyond.study.trials import Standing, as_lines, next_trials, standings
@@ -29,9 +28,8 @@ _MODULES = {
     "federation.plan": ("Fitting", "Plan",),
     "federation.server": ("Server",),
     "federation.wire": ("Kind", "Letter", "Refused", "decode",),
-    "guard.counted": ("optimistic_ucb1",),
     "guard.guarantee": ("Guarantee", "guarded", "guarded_fed_go_ucb",),
-    "guard.optimist": ("exact_go_ucb",),
+    "guard.optimist": ("exact_go_ucb", "optimistic_ucb1",),
     "study.setup": ("Options", "Setup",),
     "study.study": ("Study",),
     "study.trials": ("Standing", "as_lines", "next_trials", "standings",),

@@ -57,12 +57,12 @@ class Advised:
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
     kappa: float = 3.0
     untried: float = 5.0
-    share: float = 0.25
+    share: float = 0.35
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
     # If it is None, the fingerprint of a federation's plan leaves it out, because plans that an earlier version of
     # fedgo wrote do not have this field.
-    bold: float | None = field(default=0.5, metadata={"later": True})
+    bold: float | None = field(default=0.55, metadata={"later": True})
 
     def __post_init__(self) -> None:
         Optimism(self.kappa, self.untried)
@@ -110,18 +110,9 @@ class Advised:
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
             count(name, value, "give N, K and T, each at least 1")
         budget = clients * rounds
-        if self.tries_all(budget, arms):
+        if arms <= self.few * math.sqrt(budget):  # each arm is pulled once before the first fit
             return arms
         return min(arms, max(2, math.ceil(self.share * math.sqrt(budget))))
-
-    def tries_all(self, budget: int, arms: int) -> bool:
-        """Return whether each arm is pulled once before the first fit, which is so if K ≤ ``few``·√(NT).
-
-        Args:
-            budget: The number NT of pulls.
-            arms: The number K of arms.
-        """
-        return arms <= self.few * math.sqrt(budget)
 
     def optimism(self, budget: int, sigma: float | None = None) -> Optimism:
         """Return the weights κ and u that a plan gives to the standard deviation of pulled and unpulled arms.

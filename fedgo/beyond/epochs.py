@@ -116,8 +116,9 @@ class Optimism:
             number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
 
     def of_arms(self, counts: Tensor) -> Tensor:
-        """Return the κ of every arm in a joint plan, (…, K): ``kappa`` if the arm has been pulled, otherwise
-        ``untried``.
+        """Return the weight κ of each of K arms in a joint plan, (…, K).
+
+        It is ``kappa`` if the arm has been pulled, otherwise ``untried``, or ``kappa`` if that is None.
 
         Args:
             counts: The number of pulls of each arm, (…, K).
@@ -267,15 +268,21 @@ class Epochs:
         return EpochState(fresh, server, seat, length, tuple(fits), kept, plan)
 
     def notes(self, state: EpochState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the note ``kept_fit`` on each client's pull of ``arm`` (S, N), or no note if no run keeps an earlier
-        fit now.
+        """Return the notes on each client's pull, by name, for N clients in S runs.
 
-        The note (S, N) bool says whether the pull follows a fit of an earlier epoch because a newer fit failed.
+        Args:
+            state: The state before the pull.
+            index: Not used.
+            arm: The arm that each client pulls, (S, N) int64.
+
+        Returns:
+            ``kept_fit`` (S, N) bool, whether the pull follows a fit of an earlier epoch because a newer fit failed; or
+            no note if no run uses such a fit now.
         """
         return {"kept_fit": state.kept.unsqueeze(1).expand_as(arm)} if bool(state.kept.any()) else {}
 
     def index(self, state: EpochState) -> Tensor:
-        """Return the index of every arm for each client's next pull, (S, N, K).
+        """Return the index of each of K arms for the next pull of each of N clients in S runs, (S, N, K).
 
         In a joint plan it is 1 for the planned arm and 0 for the others. If each client plans for itself, it is mean +
         κ√variance of the client's own posterior.
@@ -288,16 +295,27 @@ class Epochs:
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
 
     def fires(self, state: EpochState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull of ``arm`` (S, N) would end the epoch, (S, N) bool."""
+        """Return whether each client's pull would end the epoch, (S, N) bool, for N clients in S runs.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+        """
         if isinstance(state.plan, Own) and isinstance(self.until, Event):
             gain = state.plan.gain + state.plan.posterior.gain(arm)
             return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
-        return state.place + 1 >= state.length.unsqueeze(
-            1
-        )  # it exceeds the length only if clients do not take turns
+        # the place exceeds the length only if clients do not take turns
+        return state.place + 1 >= state.length.unsqueeze(1)
 
     def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
-        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each."""
+        """Return the state after some of the N clients of S runs have made a pull.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+            reward: The reward that it receives, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
+        """
         plan = state.plan
         if isinstance(plan, Own):
             gain = plan.gain + turn * plan.posterior.gain(arm)
@@ -306,10 +324,15 @@ class Epochs:
         return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place, plan=plan)
 
     def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
-        """Return the state after a synchronisation of the runs in ``when`` over ``star``.
+        """Return the state after a synchronisation of some runs.
 
         Every client sends its new counts and sums, or its new sums alone, and the server broadcasts their totals. Then
         all clients fit the surrogate again and plan the next epoch.
+
+        Args:
+            state: The state before the synchronisation.
+            star: The network over which clients and server send, which books the scalars.
+            when: The runs that synchronise, and the step at which the scalars of each are booked.
         """
         run, fits = when.run, list(state.fits)
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
@@ -326,9 +349,7 @@ class Epochs:
         It contains counts and sums if each client plans for itself, and sums alone if the counts are known from a joint
         plan.
         """
-        if self.planning == "own":
-            return counts_and_sums(tally)
-        return sums_alone(tally)
+        return counts_and_sums(tally) if self.planning == "own" else sums_alone(tally)
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Return the number of pulls (R,) that are planned for the epoch after ``pulls`` (R,) pulls of all clients.
@@ -381,9 +402,10 @@ class Epochs:
 
 
 def sums_alone(tally: Tally) -> Message[Tally]:
-    """Return the message with the sums of ``tally`` (R, …, K), for a receiver that knows the counts.
+    """Return the message with the sums of ``tally``, for a receiver that knows the counts.
 
-    It costs one scalar for each arm with a pull.
+    It costs one scalar for each arm with a pull. ``tally`` has the counts and sums of K arms, (R, …, K) each, for R
+    runs.
     """
     return Message(tally, (tally.counts > 0).sum(-1))
 
@@ -490,9 +512,8 @@ def surrogate_ucb(
     count("clients", clients, "give N, at least one client")
     runs, arms = problem.means.shape
     each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
-    require(
-        len(each) == runs, "the number of surrogates", len(each), f"give one, or one for each of {runs} runs"
-    )
+    remedy = f"give one, or one for each of {runs} runs"
+    require(len(each) == runs, "the number of surrogates", len(each), remedy)
     until = Growing() if until is None else until
     require_epochs(each, rounds, until, optimism)
     require_kind(isinstance(begins, Beginning), "begins", begins, "give Beginning(start or exploration)")

@@ -13,7 +13,7 @@ from fedgo.beyond.surrogates.models import ByColumns, Fitted
 from fedgo.simulation import largest
 
 _DENSE = 1000  # for up to this many rivals the whole covariance is computed at once
-_BLOCK = 1024  # memory is allocated for this many pulls of a plan at a time
+_ROOM = 1024  # memory is allocated for this many pulls of a plan at a time
 _LOOK = 16  # after every so many pulls of a plan it is checked whether a single rival is left
 
 
@@ -61,7 +61,7 @@ def plan(
     mean, variance, kappa, order = (part.gather(1, among) for part in (mean, variance, kappa, order))
     variance, columns = _moments(fits, among, variance)
     places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
-    vectors, used = mean.new_zeros(len(mean), min(pulls, _BLOCK), mean.shape[1]), 0
+    vectors, used = mean.new_zeros(len(mean), min(pulls, _ROOM), mean.shape[1]), 0
     arms, variances = [], []
     for k in range(pulls):
         index = mean + kappa * variance.sqrt()
@@ -79,7 +79,7 @@ def plan(
             if used > 2 * mean.shape[1]:  # C vectors suffice to describe the change of the covariance
                 vectors = torch.linalg.qr(vectors, mode="r").R
                 used = vectors.shape[1]
-            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _BLOCK)))
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _ROOM)))
         past = vectors[:, :used]
         explained = past.gather(-1, arm.unsqueeze(-1).expand(-1, used, 1)).mT @ past
         column = columns(arm.squeeze(-1)) - explained.squeeze(-2)

@@ -23,9 +23,9 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
 
     There are S runs of NT steps, of N clients in T rounds. g_t is the gradient of the arm pulled at step t, Σ_{t−1,i}
     the matrix of the data of the client i that pulls it, Σ_{t−1} that of an imaginary agent who sees every pull, Λ =
-    ln(det Σ_NT/det λI), R the bound on Λ, γ the threshold of the event, C_g a bound on all gradients, and P the largest
-    number of synchronisations. An epoch lasts from one synchronisation to the next; it is bad if ln det Σ_t grows by
-    more than 1 in it.
+    ln(det Σ_NT/det λI) with the regularisation weight λ, R the bound on Λ, γ the threshold of the event, C_g a bound on
+    all gradients, and P the largest number of synchronisations. An epoch lasts from one synchronisation to the next; it
+    is bad if ln det Σ_t grows by more than 1 in it.
 
     Returns:
         Boolean tensors, True where the inequality fails, with these names and shapes
@@ -77,8 +77,8 @@ class OneStep(NamedTuple):
     Args:
         covered: Whether the true parameter w* was in the client's confidence ball, bool.
         regret: The instantaneous regret r_t.
-        bound: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹}, with the gradient g_t of the pulled arm and the client's matrix Σ_{t−1,i}, plus
-            the second-order part that the book proves.
+        bound: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹}, with the gradient g_t of the pulled arm, the client's matrix Σ_{t−1,i} and the
+            squared radius β, plus the second-order part that the book proves.
         printed: The same with the printed second-order part.
     """
 
@@ -89,7 +89,9 @@ class OneStep(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """The number of steps with w* in the client's ball whose regret is above the smaller of the two bounds."""
+        """The number of steps with the true parameter w* in the client's ball whose regret is above the smaller of the
+        two bounds.
+        """
         least = torch.minimum(self.bound, self.printed)
         return int((self.covered & (self.regret > least * _SLACK)).sum())
 
@@ -101,6 +103,10 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
         play: S runs on a realizable problem, whose true parameter w* is known.
         curvature: The bound C_h on the second derivatives in each run, (S,).
         line_three: Whether the index was line 3; if not, it was the first-order index.
+
+    Returns:
+        For each of NT steps whether w* was in the client's ball, the regret, the bound that the book proves, and the
+        printed bound, (S, NT) each.
 
     Raises:
         ValueError: The problem has no known w*, or ``curvature`` does not have the shape (S,).

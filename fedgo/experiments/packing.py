@@ -9,7 +9,7 @@ from fedgo.confidence import Tally, compress
 def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
     """Return the counts n_x and the sums e_x of K arms x that a client's message reveals, (..., K) each.
 
-    The message has ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x with the gradients g_x of the arms.
+    The message has ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x with the gradients g_x of the arms in d_w parameters.
 
     Args:
         gradients: The gradients g_x, which have to be linearly independent, (..., K, d_w).

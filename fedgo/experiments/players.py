@@ -91,8 +91,9 @@ def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
 def settings(world: World, setting: Setting) -> Settings:
     """Return the parameters of Phase II that ``setting`` describes, with the form of messages of ``world``.
 
-    If the setting has "s" and "kappa", λ = (σ/s)² and β = (κσ)², with the standard deviation σ of the problem's noise
-    and κ for "kappa". Its other entries are fields of `fedgo.phase_two.Settings`.
+    If the setting has "s" and "kappa", the regularisation weight is λ = (σ/s)² and the squared radius β = (κσ)², with
+    the standard deviation σ of the problem's noise and κ for "kappa". Its other entries are fields of
+    `fedgo.phase_two.Settings`.
     """
     values = dict(setting)
     if "s" in values:
@@ -145,3 +146,9 @@ def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
 def play_uniform(world: World, setting: Setting) -> Trace:
     """Play uniformly drawn arms for all steps of ``world``, and return the trace; ``setting`` is not used."""
     return uniform_random(world.problem, world.clients, world.steps)
+
+
+@Play
+def measured(world: World, setting: Setting) -> Trace:
+    """Refuse to play, because the study of this player has a function of its own that measures the runs."""
+    raise NotImplementedError("the study of this player measures its runs itself: use its measure")

@@ -38,37 +38,41 @@ class Replayed:
 
     @property
     def arm(self) -> Tensor:
-        """The arms pulled in Phase II, (S, NT) int64, for N clients and T rounds."""
+        """The arms pulled in Phase II, (S, NT) int64, for S runs, N clients and T rounds."""
         return self.trace.arm[:, self.trace.phase_one :]
 
     @property
     def regret(self) -> Tensor:
-        """The instantaneous regret r_t of each step t of Phase II, (S, NT), for N clients and T rounds."""
+        """The instantaneous regret r_t of each step t of Phase II, (S, NT), for S runs, N clients and T rounds."""
         return self.trace.regret[:, self.trace.phase_one :]
 
     @property
     def sync(self) -> Tensor:
-        """Whether each step of Phase II ends with a synchronisation, (S, NT) bool, for N clients and T rounds."""
+        """Whether each step of Phase II ends with a synchronisation, (S, NT) bool, for S runs, N clients and T
+        rounds.
+        """
         return self.trace.sync[:, self.trace.phase_one :]
 
     @cached_property
     def gradients(self) -> Tensor:
-        """The gradients ∇f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, (S, K, d_w)."""
+        """The gradients ∇f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, in each of S runs, (S, K, d_w)."""
         return self.start.network.gradients(self.start.w0[:, 0], self.problem.arms)
 
     @cached_property
     def offsets(self) -> Tensor:
-        """The values f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, (S, K)."""
+        """The values f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, in each of S runs, (S, K)."""
         return self.start.network.values(self.start.w0[:, 0], self.problem.arms)
 
     @property
     def residual(self) -> Tensor:
-        """The residuals y_t − f_x(ŵ₀) of the rewards y_t of Phase II, with the pulled arm x, (S, NT)."""
+        """The residuals y_t − f_x(ŵ₀) of the rewards y_t of the pulled arms x in Phase II, (S, NT), for NT steps of S
+        runs.
+        """
         return self.trace.reward[:, self.trace.phase_one :] - self.offsets.gather(1, self.arm)
 
     @property
     def dimension(self) -> int:
-        """The largest dimension min(K, d_w) of the space that the gradients of K arms can span."""
+        """The largest dimension min(K, d_w) of the space that the gradients of K arms in d_w parameters can span."""
         return min(self.problem.arms.shape[1], self.start.network.size)
 
     @cached_property
@@ -81,19 +85,27 @@ class Replayed:
 class PhaseTwoRuns(Replayed):
     """Runs of Phase II with ``slope``, a bound C_g on the norm of the gradient of every arm that was pulled.
 
-    The other fields are those of `Replayed`.
+    The fields ``problem``, ``start``, ``settings`` and ``trace`` are those of `Replayed`: what the runs were made from,
+    and their trace.
     """
 
     slope: float
 
     @property
     def information_bound(self) -> float:
-        """The bound R on the log-ratio Λ = ln(det Σ/det λI) after all pulls, with min(K, d_w) in place of d_w."""
+        """The bound R on the log-ratio Λ = ln(det Σ/det λI) after all pulls.
+
+        λ is the regularisation weight. The dimension min(K, d_w), for K arms and d_w parameters, takes the place of
+        d_w.
+        """
         return information_bound(self.dimension, self.arm.shape[1], self.slope, self.settings.lam)
 
     @property
     def regularised(self) -> bool:
-        """Whether the regularisation weight λ is at least C_g²/2.5129, which the elliptical potential lemma needs."""
+        """Whether the regularisation weight λ is at least C_g²/2.5129, as the elliptical potential lemma needs.
+
+        C_g is the bound ``slope`` on the gradients.
+        """
         return self.settings.lam >= self.slope**2 / LARGEST_INCREMENT
 
 
@@ -102,9 +114,16 @@ class Hindsight(Replayed):
     """Runs of Fed-GO-UCB with the true parameter w*, to check the confidence lemma.
 
     The distance of the centre ŵ of a ball from w* has three parts, ŵ − w* = Σ⁻¹(Σ_s g_s η_s + Σ_s g_s a_s − λ(w* −
-    ŵ₀)), with the gradient g_s, the noise η_s and the Taylor remainder a_s of each pull s. ``truth`` (S, d_w) is w*, at
-    which f_x(w*) is the mean reward of each arm x. ``curvature`` (S,) is the largest norm C_h of a second derivative on
-    the line from ŵ₀ to w*, over all arms. The other fields are those of `Replayed`.
+    ŵ₀)), with the gradient g_s, the noise η_s and the Taylor remainder a_s of each pull s, the matrix Σ of the client's
+    data, and the regularisation weight λ.
+
+    Args:
+        problem: S runs of a bandit problem.
+        start: Phase I, with the fitted parameter ŵ₀.
+        settings: The parameters of Phase II.
+        trace: The trace of both phases.
+        truth: The true parameter w*, at which f_x(w*) is the mean reward of each arm x, (S, d_w).
+        curvature: The largest norm C_h of a second derivative on the line from ŵ₀ to w*, over all arms, (S,).
     """
 
     truth: Tensor
@@ -123,7 +142,10 @@ class Hindsight(Replayed):
 
     @cached_property
     def remainder(self) -> Tensor:
-        """The Taylor remainders f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of K arms x with gradients g_x at ŵ₀, (S, K)."""
+        """The Taylor remainders f(x) − f_x(ŵ₀) − g_xᵀ(w* − ŵ₀) of K arms x in each of S runs, (S, K).
+
+        f(x) is the mean reward, g_x the gradient at the fitted parameter ŵ₀, and w* the true parameter.
+        """
         away = (self.truth - self.centre).unsqueeze(-1)
         return self.problem.means - self.offsets - (self.gradients @ away).squeeze(-1)
 
@@ -142,7 +164,8 @@ class Hindsight(Replayed):
         return self.replay.known.of((slice(None), at))
 
     def ball(self, at: Tensor) -> Ball:
-        """Return the ball of the client that pulls at each of the steps ``at`` (n,), after its pull, with β = 1.
+        """Return the ball of the client that pulls at each of the steps ``at`` (n,), after its pull, with the squared
+        radius 1.
 
         It has the centre ŵ (S, n, d_w), which is the ridge estimate of the d_w parameters, and the matrix Σ
         (S, n, d_w, d_w).
@@ -162,8 +185,8 @@ class Hindsight(Replayed):
     def radius(self, delta: float, exact: bool = False) -> Tensor:
         """Return the radius √β_{t,i} of the repaired confidence lemma after each step t of its client i, (S, NT).
 
-        ``delta`` is the failure probability δ. With ``exact`` it is the radius for ŵ₀ = w* in place of the fitted ŵ₀,
-        where only the term of the noise is left.
+        There are NT steps in each of S runs. ``delta`` is the failure probability δ. With ``exact`` it is the radius
+        for a start at the true parameter w* in place of the fitted ŵ₀, where only the term of the noise is left.
         """
         return radius(
             self.replay.information,
@@ -206,9 +229,10 @@ def play_phase_two(
 def linear_play(
     problem: Problem, clients: int, rounds: int, settings: Settings, index: Index | None = None
 ) -> PhaseTwoRuns:
-    """Play Phase II of Fed-GO-UCB, without Phase I, on a linear model, whose gradients are the features of the arms.
+    """Play Phase II of Fed-GO-UCB, without Phase I, on a linear model, and return its runs for the analysis.
 
-    The model is `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x = 0 and ∇f_x = x for every arm x.
+    The gradients of the model are the features of the arms. It is `fedgo.theory.worlds.SingleUnit` at ŵ₀ = 0, where f_x
+    = 0 and ∇f_x = x for every arm x.
 
     Args:
         problem: S runs of a bandit problem.
@@ -241,7 +265,8 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
     """Return line 3 of Algorithm 1 as an index for `fedgo.theory.worlds.SingleUnit`, where it has a closed form.
 
     tanh increases, so that the arm x with the largest max f_x(w) over the ball is the arm with the largest max wᵀx =
-    ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²), with its gradient g_x at ŵ₀.
+    ŵ₀ᵀx + (g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹})/(1 − f_x(ŵ₀)²), with its gradient g_x at ŵ₀ and the matrix Σ and the ridge
+    estimate ŵ of the learner's data.
 
     Args:
         start: Phase I with its parameter ŵ₀.
@@ -263,7 +288,8 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 def random_play(
     runs: int, seed: int, source: torch.Generator, index: Index | None = None, share: float = 1.0
 ) -> PhaseTwoRuns:
-    """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random.
+    """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random, and return its
+    runs.
 
     Drawn are the numbers N of clients (2 to 12), T of rounds (2 to 40), d_x of features (2 to 6) and K of arms (2 to
     15), and a threshold γ from 0.01 to 100. The regularisation weight λ is ``share`` times 0.4 to 3.4 times C_g², with

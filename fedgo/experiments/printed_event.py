@@ -18,7 +18,7 @@ class Bookkeeping(NamedTuple):
         ratio: Its log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), with ΔΣ_{t,i} as printed, (NT,).
         meant: The log-ratio that is meant, with the matrix that all clients received last in place of Σ_{t,i} −
             ΔΣ_{t,i}, (NT,).
-        fires: Whether the event occurs, because ``pulls`` times ``ratio`` exceeds γ, (NT,) bool.
+        fires: Whether the event occurs, because ``pulls`` times ``ratio`` exceeds the threshold γ, (NT,) bool.
         sigma: The server's matrix at the end, (r, r).
     """
 

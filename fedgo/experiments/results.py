@@ -26,6 +26,10 @@ def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
         study: The name of the study in which the rounds were played.
         player: The name of the player that chose a setting.
         group: The regimes on which it chose one setting.
+
+    Raises:
+        ValueError: There is no table of the study.
+        KeyError: The study or the player is unknown.
     """
     return STUDIES[study].choice(known(study), player, group).ranked
 
@@ -80,12 +84,17 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
         algorithm: The name of the player.
         study: The name of the study in which it chose.
+
+    Raises:
+        KeyError: The experiment, the study or the player is unknown.
     """
     regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
     kept = read("rungs")
     kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
     if len(kept):
         return kept.drop(columns="study").dropna(axis=1)
+    # If the table lacks rows, this raises an error that names the command that adds them.
+    winner = tuned(name, algorithm, study)
     rungs, rows = ranked(study, algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
@@ -94,7 +103,7 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
         return np.array([*by_run.values()])[:runs]
 
     for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
-        best = regrets(rungs[-1][0], rung.runs)
+        best = regrets(winner, rung.runs)
         for setting in settings:
             final = regrets(setting, rung.runs)
             mean, error = mean_error(final)
@@ -126,12 +135,17 @@ class Chosen(NamedTuple):
 
 
 def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
-    """Return how good the setting is that an algorithm has chosen on an experiment, and how sure the choice.
+    """Return how low the regret of the setting is that an algorithm has chosen on an experiment, and how sure the
+    choice is.
 
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
         algorithm: The name of the player.
         study: The name of the study in which it chose.
+
+    Raises:
+        ValueError: The algorithm is unknown, or the study has not chosen yet.
+        KeyError: The experiment or the study is unknown.
     """
     rows = judged(name, algorithm, study)
     parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])

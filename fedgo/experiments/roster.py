@@ -24,7 +24,8 @@ GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
     """Return each of the ``settings`` with each β for which β/λ is among ``ratios``, rounded to three digits.
 
-    For small λ the results depend on this ratio alone.
+    λ is the regularisation weight and β the squared radius of the confidence ball. For small λ the results depend on
+    this ratio alone.
     """
     return tuple(
         {**setting, "beta": float(f"{setting['lam'] * ratio:.3g}")}
@@ -34,7 +35,9 @@ def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setti
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:
-    """Return ``number`` settings with increasing β, from 10^``first`` on, ``each`` for every factor of ten."""
+    """Return ``number`` settings with increasing squared radius β, from 10^``first`` on, ``each`` for every factor of
+    ten.
+    """
     return grid(beta=tuple(float(f"{10 ** (k / each + first):.3g}") for k in range(number)))
 
 

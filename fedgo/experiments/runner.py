@@ -40,7 +40,7 @@ from fedgo._checks import require
 from fedgo._files import whole
 from fedgo.experiments.halving import Halving, Rung, halve, score_of
 from fedgo.experiments.players import Player
-from fedgo.experiments.traces import LIBRARIES
+from fedgo.experiments.traces import VERSIONED
 from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Setting, World
 from fedgo.messages import Encoding
 
@@ -63,7 +63,7 @@ _cached: list[Any] = []  # the functions that `until_written` decorates
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache of its values that `run` empties when it has written a table.
+    """Return ``function`` with a cache of its values, which `run` empties after it has written a table.
 
     It is for functions whose values depend on the stored tables.
     """
@@ -284,8 +284,9 @@ class Sweep:
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes.
 
-    The player ``name`` plays ``runs(name, regime)`` runs, with each setting of its grid, on each regime of
-    ``listed(name)``. The other fields are those of `Sweep`.
+    ``listed(name)`` returns the regimes of the player ``name``, and ``runs(name, regime)`` the number of runs that it
+    plays on a regime, with each setting of its grid and with the seed `SEED`. The other fields are those of `Sweep`;
+    those about tuning are not used.
     """
 
     listed: Callable[[str], Iterable[Regime]] = lambda name: ()
@@ -598,7 +599,7 @@ def _origin() -> dict[str, Any]:
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": commit(),
         "command": f"{name} {shlex.join(sys.argv[1:])}".strip(),
-        **{name: version(name) for name in LIBRARIES},
+        **{name: version(name) for name in VERSIONED},
     }
 
 

@@ -23,7 +23,7 @@ from fedgo.problem import Problem
 from fedgo.trace import Trace
 
 VARIABLE = "FEDGO_TRACES"  # the environment variable with the folder of the store
-LIBRARIES = ("torch", "numpy", "botorch")  # libraries whose versions may change the numbers
+VERSIONED = ("torch", "numpy", "botorch")  # libraries whose versions may change the numbers
 
 
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
@@ -45,7 +45,7 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
         "setting": {"gamma": Settings().gamma} | dict(setting),
         "size": (world.clients, world.rounds, world.encoding, world.bound),
     }
-    name = hash_of([json.dumps(how, sort_keys=True), *map(version, LIBRARIES)])
+    name = hash_of([json.dumps(how, sort_keys=True), *map(version, VERSIONED)])
     wrapper = play.__module__ if play.__module__.startswith("fedgo.") else "fedgo.experiments.players"
     # the code of this module counts, but not that of the modules that it imports
     file = wrapper.removeprefix("fedgo.").replace(".", "/") + ".py"

@@ -112,12 +112,18 @@ class World:
 
     @cached_property
     def shared(self) -> Start:
-        """The result of Phase I of Fed-GO-UCB and One-GO-UCB here, with one parameter ŵ₀ for all clients of a run."""
+        """The result of Phase I of Fed-GO-UCB and One-GO-UCB here, with one parameter ŵ₀ for all clients of a run.
+
+        Phase I is run when this is first asked for, and its result is kept.
+        """
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
     @cached_property
     def private(self) -> Start:
-        """The result of Phase I of N-GO-UCB on this world, with a parameter ŵ₀ for each client of a run."""
+        """The result of Phase I of N-GO-UCB here, with a parameter ŵ₀ for each client of a run.
+
+        Phase I is run when this is first asked for, and its result is kept.
+        """
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
 
@@ -182,7 +188,8 @@ class Regime:
             runs: The number of runs, or a sequence of their numbers.
             seed: The seed of the runs.
             encoding: The form in which all algorithms send their statistics (`fedgo.messages`).
-            options: Further arguments of the problem's function; they replace the regime's K and σ.
+            options: Further arguments of the problem's function; they replace the regime's number K of arms and noise
+                level σ.
 
         Raises:
             ValueError: `PROBLEMS` has no problem of this name.

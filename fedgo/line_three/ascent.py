@@ -48,7 +48,7 @@ class LineThree:
     synchronisation.
 
     Args:
-        view: The images of ŵ₀ and of the arms' gradients (`fedgo.line_three.images.view`).
+        view: The images of the parameter ŵ₀ of Phase I and of the arms' gradients (`fedgo.line_three.images.view`).
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
     """
@@ -79,8 +79,8 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
     """Maximise f_x(w) over the confidence ball of each learner for each of K arms x, by projected ascent.
 
     Args:
-        view: The images of ŵ₀ and of the gradients for each arm. Its leading dimensions are those of ``tally``, or the
-            last of them is 1 and shared by all learners.
+        view: The images of the parameter ŵ₀ of Phase I and of the gradients for each arm. Its leading dimensions are
+            those of ``tally``, or the last of them is 1 and shared by all learners.
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
         tally: The counts and the summed residuals of the learners' data, (..., K).
@@ -94,9 +94,9 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
 
 
 def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the confidence balls of the learners with the data ``tally`` (..., K), as images for each arm.
+    """Return the confidence balls of the learners with the data ``tally`` (..., K), as images for each of K arms.
 
-    The leading dimensions become two: V views, each with one ŵ₀, and the M learners that share each view.
+    The leading dimensions become two: V views, each with one parameter ŵ₀, and the M learners that share each view.
     """
     lead, arms = tally.counts.shape[:-1], tally.counts.shape[-1]
     shared = view.theta.ndim > 2 and view.theta.shape[-3] == 1

@@ -17,9 +17,10 @@ from fedgo.network import Network
 
 
 class View(NamedTuple):
-    """The images of ŵ₀ and of all gradients at ŵ₀ for each of K arms, for a network with H hidden units.
+    """The images of the parameter ŵ₀ of Phase I and of all gradients there, for each of K arms.
 
-    The image of the gradient g_k of the arm k for the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
+    The network has H hidden units with inputs zⱼ and output weights W₂ⱼ. The image of the gradient g_k of the arm k for
+    the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
 
     Args:
         theta: The image A_x ŵ₀ of ŵ₀ for each arm x, (..., K, 2H + 1).
@@ -62,8 +63,9 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 class Images(NamedTuple):
     """The confidence balls of M learners with each of V views, in terms of the m arms that a learner has pulled.
 
-    With the gradients of these arms as the rows of G (m, d_w), the ball of a learner has the centre ŵ = ŵ₀ +
-    Gᵀ·``centre``. Its image for the arm x (see the module) has the matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
+    With the gradients of these arms, in d_w parameters, as the rows of G (m, d_w), the ball of a learner has the centre
+    ŵ = ŵ₀ + Gᵀ·``centre``, where ŵ₀ is the parameter of Phase I. Its image for the arm x (see the module) has the
+    matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
 
     Args:
         view: The images that depend on ŵ₀ only.
@@ -86,9 +88,10 @@ class Images(NamedTuple):
 class Rows(NamedTuple):
     """The images of the balls for n pairs of a learner and an arm, for a network with H hidden units.
 
-    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β}, with C_x = diag(``scale``) − ``low``ᵀ``heavy``.
-    ``centre`` (n, 2H + 1) is θ̂, ``scale`` (n, 2H + 1) is the diagonal of A_xA_xᵀ/λ, and ``low`` and ``heavy`` are (n,
-    m, 2H + 1) each, for the m arms that a learner has pulled.
+    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β} for the squared radius β, with C_x = diag(``scale``) −
+    ``low``ᵀ``heavy``. ``centre`` (n, 2H + 1) is θ̂, ``scale`` (n, 2H + 1) is the diagonal of A_xA_xᵀ/λ with the
+    regularisation weight λ, and ``low`` and ``heavy`` are (n, m, 2H + 1) each, for the m arms that a learner has
+    pulled.
     """
 
     centre: Tensor

@@ -30,17 +30,18 @@ _STEEP = 1e3  # variances above this are computed afresh: an update may cancel n
 class Columns(NamedTuple):
     """The posterior of K arms without a K × K matrix, for many arms, of M learners in each of S runs.
 
-    Right after a synchronisation all learners know the same data, and M is 1.
+    With the gradients g of the arms in r coordinates and the matrix Σ of a learner's data, Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j
+    (v_jᵀg), where Σ₀ is Σ at the last synchronisation and v_j a vector of the learner's pull j since then. Right after
+    a synchronisation all learners know the same data, and M is 1.
 
     Args:
         mean: The estimated reward of each arm, (S, M, K).
-        variance: The squared width ‖g_x‖²_{Σ⁻¹} of each arm x with gradient g_x, (S, M, K).
+        variance: The squared width ‖g‖²_{Σ⁻¹} of each arm, (S, M, K).
         base: The variances at the last synchronisation, (S, 1, K).
         age: The number of synchronisations since they were last computed afresh, (S, 1) int64.
-        factor: The lower Cholesky factor of Σ₀, which is Σ at the last synchronisation, (S, 1, r, r) if all learners of
-            a run share it and (S, M, r, r) otherwise, for gradients in r coordinates.
-        vectors: The vectors v_j of each learner's pulls since then (see the module), (S, M, room, r); the rest of the
-            room is 0.
+        factor: The lower Cholesky factor of Σ₀, (S, 1, r, r) if all learners of a run share it and (S, M, r, r)
+            otherwise.
+        vectors: The vectors v_j, (S, M, room, r); the rest of the room is 0.
         taken: The number of vectors that are in use, (S, M) int64.
     """
 
@@ -122,7 +123,7 @@ def columns(
 
     Args:
         features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
-        offsets: The value f_x(ŵ₀) of each arm x, (S, 1, K).
+        offsets: The value f_x(ŵ₀) of each arm x at the parameter ŵ₀ of Phase I, (S, 1, K).
         lam: The regularisation weight λ.
         tally: The counts and the summed residuals of all data, (S, K).
         before: The columns at the last synchronisation, and the data (S, K) that they rest on; or None.
@@ -173,9 +174,10 @@ def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor 
     """Return the variances (S, 1, K) of all arms after further pulls, computed from those of ``last``, or None.
 
     The further pulls are those of the k arms whose counts in ``new`` (S, K) exceed those in ``old`` (S, K), n times
-    each. With U = diag(√n)G and the gradients of these arms as the rows of G, (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W =
-    L⁻¹UΣ₀⁻¹ and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the gradients of all arms. The
-    result is None if k is more than half of r, because a triangular solve then costs no more.
+    each. Σ₀ is the matrix Σ before them. With U = diag(√n)G and the gradients of these arms as the rows of G, (Σ₀ +
+    UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W = L⁻¹UΣ₀⁻¹ and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the
+    gradients of all arms. The result is None if k is more than half of r, because a triangular solve then costs no
+    more.
     """
     news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
     if 2 * rows.shape[1] > features.shape[-1]:
@@ -197,7 +199,7 @@ class ParameterSpace(EventTriggered):
     """
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Columns:
-        """Return the columns (R, 1, K) that all learners of R runs share after a synchronisation.
+        """Return the columns (R, 1, K) of K arms that all learners of R runs share after a synchronisation.
 
         Args:
             run: The numbers of the runs, (R,) int64.

@@ -47,10 +47,10 @@ def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
 
 
 class Terms(NamedTuple):
-    """The three terms of a squared radius β, which add up to it.
+    """The three terms of the squared radius β_t of the printed confidence lemma (`radius_printed`), which add up to it.
 
-    ``noise`` is the term of the rewards' noise, ``regularisation`` that of the weight λ, and ``linearisation`` that of
-    the second derivatives.
+    ``noise`` is the term of the rewards' noise, ``regularisation`` that of the regularisation weight λ, and
+    ``linearisation`` that of the network's second derivatives.
     """
 
     noise: float
@@ -68,7 +68,8 @@ def radius_printed(
     factor 2 of ln(1/δ_t²), which the proof loses.
 
     Args:
-        a: The constants of the assumptions: d_w, C_g, C_h, σ and others.
+        a: The constants of the assumptions: the number d_w of parameters, the bounds C_g and C_h on the derivatives,
+            the noise level σ, and others.
         lam: The regularisation weight λ.
         pulls: The number n of pulls in the client's model.
         step: The step t.

@@ -80,7 +80,8 @@ def regression_risk_printed(a: Assumptions, exploration: int, delta: float) -> f
     most 1/(C′T₀).
 
     Args:
-        a: The constants of the assumptions: d_w, F and C_h.
+        a: The constants of the assumptions: the number d_w of parameters and the bounds F and C_h on the functions and
+            their second derivatives.
         exploration: The number T₀ of pulls of Phase I.
         delta: The failure probability δ.
 
@@ -105,7 +106,7 @@ def optimisation_error(exploration: int) -> float:
 def covering(dimension: int, radius: float) -> float:
     """Return d ln⌈√d/(2ε)⌉, the logarithm of the size of an ℓ₂-net of [0, 1]^d, made of cubes of side 2ε/√d.
 
-    The paper's d ln(1/ε) belongs to an ℓ_∞-net, while C_g is a Lipschitz constant in ℓ₂.
+    The paper's d ln(1/ε) belongs to an ℓ_∞-net, while the bound C_g on the gradients is a Lipschitz constant in ℓ₂.
 
     Args:
         dimension: The dimension d.
@@ -127,7 +128,8 @@ def regression_risk(
     d_w ln⌈√d_w/(2ε)⌉)/T₀. It holds for all ŵ₀ in W = [0, 1]^d_w whose training loss L̂(ŵ₀) is at most min L̂ + ϵ.
 
     Args:
-        a: The constants of the assumptions: d_w, F, C_g and σ.
+        a: The constants of the assumptions: the number d_w of parameters, the bounds F and C_g on the functions and
+            their gradients, and the noise level σ.
         exploration: The number T₀ of pulls of Phase I.
         delta: The failure probability δ.
         epsilon: The optimisation error ϵ of the oracle.
@@ -183,7 +185,8 @@ def squared_distance_printed(a: Assumptions, exploration: int, delta: float) -> 
     C is a constant of the proof (`C_DISTANCE`), and ι the logarithm `iota`.
 
     Args:
-        a: The constants of the assumptions: d_w, F, C_h and μ.
+        a: The constants of the assumptions: the number d_w of parameters, the bounds F and C_h on the functions and
+            their second derivatives, and the growth μ.
         exploration: The number T₀ of pulls of Phase I.
         delta: The failure probability δ.
 
@@ -199,7 +202,8 @@ def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concorda
     C is a constant of the proof (`C_DISTANCE`). The part with ζ is not needed; ζ = 0 leaves it out.
 
     Args:
-        a: The constants of the assumptions: d_w, F, and μ, τ and χ of the growth condition.
+        a: The constants of the assumptions: the number d_w of parameters, the bound F on the functions, and μ, τ and χ
+            of the growth condition.
         iota_: The logarithm ι (`iota`).
         zeta: The largest eigenvalue ζ of the Hessian of the loss at w*.
         concordance: The constant c of the self-concordance condition in Assumption 3.

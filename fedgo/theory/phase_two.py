@@ -59,7 +59,7 @@ def excess_in_ball(beta: float, curvature: float, lam: float, distance: float) -
         beta: The squared radius β.
         curvature: The bound C_h on the second derivatives.
         lam: The regularisation weight λ.
-        distance: The distance ρ₀ = ‖ŵ₀ − w*‖.
+        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the fitted parameter from the true one.
 
     Raises:
         ValueError: λ is not positive.
@@ -73,7 +73,8 @@ def excess_first_order(curvature: float, distance: float) -> float:
     """Return C_hρ₀², the second-order part of the instantaneous regret r_t for the first-order index.
 
     With it, r_t ≤ 2√β‖g_t‖_{Σ⁻¹} + C_hρ₀². ``curvature`` is the bound C_h on the second derivatives, and ``distance``
-    is ρ₀ = ‖ŵ₀ − w*‖.
+    is the distance ρ₀ = ‖ŵ₀ − w*‖ of the fitted parameter from the true one. β is the squared radius of the confidence
+    ball, and ‖g_t‖_{Σ⁻¹} the width of the pulled arm, with its gradient g_t and the matrix Σ of the client's data.
     """
     return curvature * distance**2
 
@@ -102,7 +103,8 @@ def synchronisations(rounds: float, information: float, gamma: float) -> float:
 
     Args:
         rounds: The number T of rounds.
-        information: The log-ratio Λ = ln(det Σ/det λI) after all NT pulls, or a bound on it.
+        information: The log-ratio Λ = ln(det Σ/det λI) of the matrix Σ of all NT pulls to its beginning λI, or a bound
+            on it.
         gamma: The threshold γ of the event.
 
     Raises:
@@ -190,7 +192,8 @@ def regret_phase_two_clipped(
     *,
     widest: float = math.inf,
 ) -> PhaseTwoRegret:
-    """Return the bound on the regret of Phase II for every λ > 0, which is item 3 of the repaired theorem.
+    """Return the bound on the regret of Phase II for every regularisation weight λ > 0, which is item 3 of the repaired
+    theorem.
 
     The bound is 2√(eφβNTΛ) + ⌊Λ⌋(2N√(φβγ) + 2F) + NT·``excess`` with φ = c²/ln(1 + c²) and c = min(F/√β, ``widest``).
     It follows from `potential_clipped` and from r_t ≤ ``excess`` + 2√β min(F/√β, ‖g_t‖) for the regret r_t of each step

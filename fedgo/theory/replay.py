@@ -29,7 +29,7 @@ class Replay(NamedTuple):
         gain: The log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), with the part ΔΣ_{t,i} of the client's own pulls
             since the last synchronisation, this pull included, (S, NT).
         since: The number of these pulls, (S, NT).
-        information: ln(det Σ_{t,i}/det λI), (S, NT).
+        information: ln(det Σ_{t,i}/det λI), with the regularisation weight λ, (S, NT).
         total: ln(det Σ_t/det λI), (S, NT).
         epoch: The number p of synchronisations before t, (S, NT) int64.
         known: The counts and the sums of the residuals y − f_x(ŵ₀) of D_{t,i}, the data in the client's model after the
@@ -100,8 +100,8 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
 def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
     """Return the squared width ‖g‖²_{Σ⁻¹} of each arm of ``arm`` (S, n), (S, n), with its gradient g.
 
-    Σ is λI plus the sum of g gᵀ over the pulls in ``counts`` (S, n, K), where ``features`` (S, K, r) has the gradients
-    of K arms in r coordinates.
+    Σ is the regularisation weight λ times the identity plus the sum of g gᵀ over the pulls in ``counts`` (S, n, K),
+    where ``features`` (S, K, r) has the gradients of K arms in r coordinates.
     """
     factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
     rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])

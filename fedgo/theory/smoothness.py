@@ -103,7 +103,8 @@ def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
 def value_bound(region: Region) -> Tensor:
     """Return F, the largest |f_x(w)| over the parameters w of the region and the arms x, (...) (Assumption 2).
 
-    It is an upper bound if no parameter attains the bounds of the region.
+    (...) are the leading dimensions of the region. The number is an upper bound if no parameter attains the bounds of
+    the region.
     """
     return region.values.abs().amax((-2, -1))
 
@@ -111,8 +112,9 @@ def value_bound(region: Region) -> Tensor:
 def gradient_bound(region: Region) -> Tensor:
     """Return C_g, the largest ‖∇f_x(w)‖₂ over the parameters w of the region and the arms x, (...) (Assumption 2).
 
-    It is an upper bound if no parameter attains the bounds of the region. With q = B²r² (see the module), the share s²
-    + qs²(1 − s)² of a hidden unit with output s is stationary at s = (3 ± √(1 − 8/q))/4, if anywhere.
+    (...) are the leading dimensions of the region. The number is an upper bound if no parameter attains the bounds of
+    the region. A hidden unit with output s contributes s² + qs²(1 − s)² to the squared norm, with q = B²(1 + |x|²) and
+    the bound B on its output weight. This is stationary at s = (3 ± √(1 − 8/q))/4, if anywhere.
     """
     q = (region.outer.square().unsqueeze(-2) * region.reach.unsqueeze(-1)).clamp(min=1e-300)
     ends = (region.low.sigmoid(), region.high.sigmoid())
@@ -128,9 +130,10 @@ def curvature_bound(region: Region) -> Tensor:
     """Return C_h, the largest norm of ∇²f_x(w) over the parameters w of the region and the arms x, (...) (Assumption
     2).
 
-    It is an upper bound if no parameter attains the bounds of the region. The Hessian has one block for each hidden
-    unit. In v = |1 − 2σ(z)|, with the unit's input z, the norm of a block has a single maximum on [0, 1), where 3q²v⁴ +
-    (2q² + 16r²)v² = q² with q = Br² (see the module).
+    (...) are the leading dimensions of the region. The number is an upper bound if no parameter attains the bounds of
+    the region. The Hessian has one block for each hidden unit. With the unit's input z, the bound B on its output
+    weight and r² = 1 + |x|², the norm of a block has a single maximum in v = |1 − 2σ(z)| on [0, 1), where 3q²v⁴ + (2q²
+    + 16r²)v² = q² with q = Br².
     """
     reach = region.reach.unsqueeze(-1)
     q2 = (region.outer.unsqueeze(-2) * reach).square()
@@ -181,8 +184,8 @@ class LossCurvature(NamedTuple):
     """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))² over uniformly drawn arms x, (...)
     each.
 
-    ``mu`` is the smallest eigenvalue μ, ``mu_plus`` the smallest one μ₊ on the span of the arms' gradients, and
-    ``zeta`` the largest one ζ.
+    w* is the true parameter. ``mu`` is the smallest eigenvalue μ, ``mu_plus`` the smallest one μ₊ on the span of the
+    arms' gradients, and ``zeta`` the largest one ζ.
     """
 
     mu: Tensor
@@ -191,11 +194,12 @@ class LossCurvature(NamedTuple):
 
 
 def loss_curvature(gradients: Tensor) -> LossCurvature:
-    """Return the eigenvalues μ, μ₊ and ζ of the Hessian of the loss at w*, (...) each (Assumption 3).
+    """Return the eigenvalues μ, μ₊ and ζ of the Hessian of the loss at the true parameter w*, (...) each (Assumption
+    3).
 
-    ``gradients`` (..., K, d_w) are those of K arms at w*. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ. If K < d_w, μ
-    is exactly 0, and μ₊ is 2/K times the square of the least singular value of J, which is positive if J has full row
-    rank.
+    ``gradients`` (..., K, d_w) are those of K arms, in d_w parameters. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ.
+    If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the least singular value of J, which is positive if J
+    has full row rank.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT

@@ -83,8 +83,9 @@ class TheoremSetting(NamedTuple):
 def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremSetting:
     """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as printed in Theorem 1.
 
-    ``given`` has the numbers N of clients and T of rounds and the constants d_w, F and μ of the assumptions, and
-    ``lam_scale`` is C_λ.
+    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event. ``given`` has
+    the numbers N of clients and T of rounds and the constants of the assumptions: the number d_w of parameters, the
+    bound F on the functions, and the growth μ; ``lam_scale`` is C_λ.
     """
     a = given.a
     gamma = a.dimension * a.value**4 * given.rounds / (a.growth**2 * given.clients)
@@ -94,8 +95,9 @@ def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremS
 def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting:
     """Return T₀ = ⌈√(NT)⌉, λ and γ = T/(NR) of the repaired theorem, which a learner can compute beforehand.
 
-    ``given`` has the numbers N of clients and T of rounds and the bound R on the log-ratio Λ. ``lam`` is λ; if it is
-    None, λ is C_g², the square of the bound on the gradients.
+    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event. ``given`` has
+    the numbers N of clients and T of rounds and the bound R on the log-ratio Λ. ``lam`` is λ; if it is None, λ is C_g²,
+    the square of the bound on the gradients.
 
     Raises:
         ValueError: λ is not positive.
@@ -138,7 +140,8 @@ def worst_case(
 
     Args:
         given: The premises.
-        distance: The distance ρ₀ = ‖ŵ₀ − w*‖, one number or one for each run; β̄ is the largest over the runs.
+        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the fitted parameter from the true one, one number or one for each run;
+            β̄ is the largest over the runs.
         setting: The regularisation weight λ and the threshold γ (its T₀ is not used); `theorem_setting` if it is None.
         curvature: The bound C_h on the second derivatives, one number or one for each run; that of the assumptions if
             it is None.
@@ -185,7 +188,8 @@ class Totals(NamedTuple):
 def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0) -> Totals:
     """Return the bounds of Theorem 1 as printed, with the constants of its own proof.
 
-    The number T₀ of pulls of Phase I, λ and γ are those that it prescribes (`theorem_setting_printed`).
+    The number T₀ of pulls of Phase I, the regularisation weight λ and the threshold γ are those that it prescribes
+    (`theorem_setting_printed`).
 
     Args:
         given: The premises.
@@ -227,9 +231,9 @@ def theorem(
     Args:
         given: The premises.
         oracle_rounds: The number n of rounds of Algorithm 2.
-        rho2: A bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖². If it is None, it is computed from
-            `fedgo.theory.phase_one.regression_risk`.
-        setting: The number T₀ of pulls of Phase I, λ and γ; `theorem_setting` if it is None.
+        rho2: A bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖² of the fitted parameter from the true one. If it is None,
+            it is computed from `fedgo.theory.phase_one.regression_risk`.
+        setting: The number T₀ of pulls of Phase I, λ and the threshold γ; `theorem_setting` if it is None.
         epsilon: The optimisation error ϵ of the oracle.
         line_three: Whether the index is line 3 over Ball ∩ W; if not, it is the first-order index.
 

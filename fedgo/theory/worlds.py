@@ -23,7 +23,7 @@ class SingleUnit:
     """The parametric class F of a single unit, f_x(w) = tanh(wᵀx), with as many parameters as an arm x has features.
 
     It is so small that the bounds of the paper are not vacuous. For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤
-    4|x|²/(3√3). The mean rewards of d_x linearly independent arms determine w*.
+    4|x|²/(3√3). The mean rewards of d_x linearly independent arms determine the true parameter w*.
 
     Args:
         d_x: The dimension of the arms and of w, at least 1.

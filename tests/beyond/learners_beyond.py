@@ -6,9 +6,8 @@ from ways import FEW, SETTINGS, from_scratch, from_start
 
 from fedgo import Network, Problem, Settings, Start, Trace, shared_start
 from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
-from fedgo.beyond.guard.counted import optimistic_ucb1
 from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
-from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.beyond.guard.optimist import exact_go_ucb, optimistic_ucb1
 from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import Surrogate
@@ -45,7 +44,7 @@ LEARNERS_BEYOND = {
     "Exact intervals": from_start(tabular),
     "Guard": from_start(guarded_fed_go_ucb, guarantee=Guarantee(3.0, 0.1)),
     "FN-UCB": lambda problem, clients, rounds: fn_ucb(
-        problem, clients, clients * rounds, lam=0.1, optimism=0.5, gamma=0.5, hidden=4
+        problem, clients, clients * rounds, Settings(0.1, 0.5**2, 0.5), hidden=4
     ),
     "Fitted kernel": fitted_kernel_ucb,
     "Gaussian process": epochs(lambda problem: GaussianProcess()),

@@ -37,10 +37,9 @@ from fedgo.beyond import Client, Fitting, Plan, Server
 from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.federation.local import at_random, converse, play
-from fedgo.beyond.guard.counted import optimistic_ucb1
-from fedgo.beyond.guard.exact import computable_lam, exact_intervals, exact_parameter, prior
+from fedgo.beyond.guard.exact import Prior, computable_lam, exact_intervals
 from fedgo.beyond.guard.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
-from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.beyond.guard.optimist import exact_go_ucb, optimistic_ucb1
 from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import IndependentArms, fitted
@@ -78,7 +77,7 @@ CASES = [
     *row(exact_go_ucb, GIVEN_VALUE, value=bad(0.0, INF), sigma=bad(-1.0, 0.0), delta=DELTA),
     *row(exact_go_ucb, GIVEN_VALUE, gamma=THRESHOLD),
     *row(exact_intervals, GIVEN_VALUE, value=bad(0.0, INF), sigma=bad(-1.0, 0.0), delta=DELTA),
-    *row(prior, {"gradients": ARMS[0], "offsets": MEANS[0]}, lam=bad(0.0)),
+    *row(Prior.of, {"gradients": ARMS[0], "offsets": MEANS[0]}, lam=bad(0.0)),
     *row(guarded, SCRIPT | {"problem": PROBLEM}, guarantee=ANOTHER),
     *row(guarded, SCRIPT | {"guarantee": SAFE}, problem=ANOTHER),
     *row(guarded, SCRIPT | {"problem": PROBLEM, "guarantee": SAFE}, clients=WHOLE, rounds=WHOLE),
@@ -89,14 +88,8 @@ CASES = [
     *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=ANOTHER),
     *row(planned, untried=bad(-1, INF), kappa=FROM_0, until=ANOTHER),
     *row(planned, surrogate=bad(kinds=("gp",))),
-    *row(
-        Advised,
-        kappa=FROM_0,
-        untried=bad(-1, INF),
-        bold=bad(-1, INF, kinds=("1",)),
-        share=ABOVE_0,
-        few=FROM_0,
-    ),
+    *row(Advised, kappa=FROM_0, untried=bad(-1, INF), share=ABOVE_0, few=FROM_0),
+    *row(Advised, bold=bad(-1, INF, kinds=("1",))),
     *row(ADVISED.first, {"clients": 2, "arms": 5}, rounds=WHOLE),
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
     *row(Event, gamma=THRESHOLD),
@@ -105,10 +98,7 @@ CASES = [
     *row(Relinearised, {"network": NETWORK}, network=bad(kinds=(25,)), starts=WHOLE),
     *row(LinearisedOnce, {"network": NETWORK, "w0": SHARED.w0[0, 0]}, w0=bad(MEANS[0]), lam=bad(0.0)),
     *row(GaussianProcess().fit, {"arms": ARMS[0], "data": Tally(ONES, MEANS[0])}, sigma=bad(0.0)),
-    *row(
-        fn_ucb, SIZES | {"lam": 1.0, "optimism": 1.0}, **PLAYED, lam=ABOVE_0, optimism=FROM_0, descent=WHOLE
-    ),
-    *row(fn_ucb, SIZES | {"lam": 1.0, "optimism": 1.0}, hidden=bad(3), encoding=NAME, space=NAME),
+    *row(fn_ucb, SIZES | {"settings": PLAIN}, **PLAYED, settings=ANOTHER, descent=WHOLE, hidden=bad(3)),
     *row(fitted_kernel_ucb, {"problem": PROBLEM, "clients": 2, "rounds": 2}, kappa=FROM_0, clients=WHOLE),
     *row(Plan, arms=bad(ARMS, but(ARMS[0], NAN, 1, 2), kinds=(ARMS[0].numpy(),))),
     *row(Plan, GRADED, settings=bad(kinds=(0.1,)), clients=WHOLE, seed=SEED, length=bad(0)),
@@ -133,10 +123,7 @@ TOGETHER = [
     (lambda: surrogate_ucb(problem(sigma=0.2), GaussianProcess(), 2, 2, begins=Beginning(SHARED)), "problem"),
     (lambda: exact_go_ucb(PROBLEM, PRIVATE, 1.0), "w0"),
     (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
-    (
-        lambda: Beginning(SHARED, Exploration.nothing(2)),
-        "exploration",
-    ),
+    (lambda: Beginning(SHARED, Exploration.nothing(2)), "exploration"),
     (lambda: fit([0, 5, 0], [0, 1, 0]), "distinct arms"),
     (lambda: fit([0, 0, 0], [0, 0, 0], Relinearised(NETWORK)), "distinct arms"),
     (lambda: fit([1, 2, 3], [2, 4, 6]), "mean reward of every arm"),
@@ -145,16 +132,13 @@ TOGETHER = [
     (lambda: fit([1, 2, -1], [2, 1, 0]), "counts"),
     (lambda: fit([1, 1, 1], [1e300, 2, 3], GaussianProcess(warp=True)), "sums"),
     (lambda: ADVISED.play(problem(arms=ARMS[:, :1], means=MEANS[:, :1], sigma=0.1), 2, 4), "distinct arms"),
-    (lambda: exact_parameter(TWICE, MEANS[0], MEANS[0], MEANS[0]), "the least singular value"),
     (lambda: computable_lam(TWICE, MEANS[0], 1.0, 0.1), "the least singular value"),
-    (lambda: prior(TWICE, MEANS[0], 1.0), "the least singular value"),
+    (lambda: Prior.of(TWICE, MEANS[0], 1.0), "the least singular value"),
+    (lambda: fn_ucb(PROBLEM, 2, 4, Settings(encoding="rows")), "encoding"),
     (lambda: Plan(ARMS[0], PLAIN), "encoding"),
     (lambda: Plan(ARMS[0], COUNTS, 3, NETWORK, 2), "length"),
     (lambda: Plan(ARMS[0], COUNTS, 1, Network(5), 2), "d_x"),
-    (
-        lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(0.3, 10)),
-        "network and fitting",
-    ),
+    (lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(0.3, 10)), "network and fitting"),
     (lambda: Plan(ARMS[0], clients=2), "network and fitting"),
     (lambda: converse(Server(PUBLIC), [Client(PUBLIC)]), "the clients"),
     (lambda: play(PROBLEM.only(0), PUBLIC, 4, torch.tensor([0, 1])), "turns"),

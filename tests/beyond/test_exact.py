@@ -45,15 +45,12 @@ def counts_of(seed, arms):
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(0, 8))
 @cases
 def test_the_linearisation_is_exact_and_the_nearest_such(seed, arms, more):
-    g, w0 = draw(seed, arms, arms + more), draw(seed + 1, arms + more)
-    offsets, means = draw(seed + 2, arms), draw(seed + 3, arms)
-    found = exact.exact_parameter(g, w0, offsets, means)
-    torch.testing.assert_close(offsets + g @ (found - w0), means, rtol=0, atol=1e-9)
-    nearest, distance = np.linalg.pinv(g.numpy()) @ (means - offsets).numpy(), (found - w0).norm().item()
-    assert distance == pytest.approx(np.linalg.norm(nearest), rel=1e-6)
-    # |f − f(ŵ₀)|_{Q⁻¹} = √λ B
-    bias = exact.prior(g, offsets, 0.3).bias(means).item()
-    assert bias == pytest.approx(math.sqrt(0.3) * distance, rel=1e-6)
+    g, offsets, means = draw(seed, arms, arms + more), draw(seed + 2, arms), draw(seed + 3, arms)
+    nearest = torch.linalg.pinv(g) @ (means - offsets)  # w̃ − ŵ₀
+    torch.testing.assert_close(offsets + g @ nearest, means, rtol=0, atol=1e-9)
+    # |f − f(ŵ₀)|_{Q⁻¹} = √λ|w̃ − ŵ₀|
+    bias = exact.Prior.of(g, offsets, 0.3).bias(means).item()
+    assert bias == pytest.approx(math.sqrt(0.3) * nearest.norm().item(), rel=1e-6)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.floats(0.1, 10), st.floats(0.01, 3))
@@ -62,7 +59,7 @@ def test_the_computable_lam_makes_the_bias_at_most_sigma(seed, arms, value, sigm
     g, offsets = draw(seed, arms, 12), 3 * draw(seed + 2, arms)
     corner = value * draw(seed + 3, arms).sign()
     inside = corner * draw(seed + 4, arms).sigmoid()
-    made = exact.prior(g, offsets, exact.computable_lam(g, offsets, value, sigma))
+    made = exact.Prior.of(g, offsets, exact.computable_lam(g, offsets, value, sigma))
     for means in (corner, inside, -value * offsets.sign()):
         assert made.bias(means) <= sigma * (1 + 1e-6)
 
@@ -72,8 +69,8 @@ def test_the_lam_is_attained_by_one_arm_and_no_larger_one_will_do():
     lam = exact.computable_lam(g, offsets, 2.0, 0.1)
     worst = double([2.0])
     assert lam.item() == about(0.04)  # σ_min = 5, F + |f(ŵ₀)| = 2.5: (0.1·5/2.5)²
-    assert exact.prior(g, offsets, lam).bias(worst).item() == about(0.1)
-    assert exact.prior(g, offsets, 1.01 * lam).bias(worst) > 0.1
+    assert exact.Prior.of(g, offsets, lam).bias(worst).item() == about(0.1)
+    assert exact.Prior.of(g, offsets, 1.01 * lam).bias(worst) > 0.1
 
 
 # The belief
@@ -119,7 +116,7 @@ def test_the_widths_are_right_at_lam_1e_12_where_the_factor_of_sigma_loses_them(
     counts = double([2000.0, 3, 0, 1, 500, 0, 7])
     offsets, tally = torch.zeros(7).double(), Tally(counts, torch.zeros(7).double())
     truth = torch.tensor(exact_widths(g, 1e-12, counts), dtype=torch.float64)
-    found = exact.prior(g, offsets, 1e-12).after(tally).width.square()
+    found = exact.Prior.of(g, offsets, 1e-12).after(tally).width.square()
     assert (found / truth - 1).abs().max() < 1e-7
     lost = condition(g, offsets, 1e-12, tally).variance
     assert (lost / truth - 1).abs().max() > 1e-6

@@ -15,11 +15,17 @@ from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
 from fedgo import Exploration, Langevin, Problem, Settings, shared_start, simulate
-from fedgo.beyond.guard.counted import optimistic_ucb1
-from fedgo.beyond.guard.guarantee import Guarantee, Guard, guard_regret, guarded, guarded_fed_go_ucb
+from fedgo.beyond.guard.guarantee import (
+    Guarantee,
+    Guard,
+    Scripted,
+    guard_regret,
+    guarded,
+    guarded_fed_go_ucb,
+    malicious,
+)
 from fedgo.beyond.guard.intervals import outside
-from fedgo.beyond.guard.optimist import Optimist, with_trivial
-from fedgo.beyond.guard.proposals import Scripted, malicious
+from fedgo.beyond.guard.optimist import Optimist, optimistic_ucb1, with_trivial
 from fedgo.confidence import Tally
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties

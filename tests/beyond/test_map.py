@@ -63,7 +63,7 @@ def test_of_the_map_it_is_said_who_wins_and_who_is_stuck(monkeypatch):
         (SMALL, "process"): cell(9 + noise[:10]),
         (SMALL, "network"): cell([9.5 + (-1) ** k for k in range(10)]),
     }
-    monkeypatch.setattr(results, "evaluations", lambda: made)
+    monkeypatch.setattr(results, "evaluations", lambda study="map": made)
     monkeypatch.setattr(results, "uniform_loss", lambda regime: 2.0)
     assert results.players_on(SMALL) == ["UCB1", "process", "network"]
     assert results.difference(SMALL, "process", "UCB1") == pytest.approx((-1, -1, -1))
@@ -83,7 +83,7 @@ def test_regimes_are_counted_by_the_side_of_one_on_which_the_whole_interval_lies
     for one, shift in zip(group, (-1.0, -1.0, -1.0, 0.0, 1.0), strict=True):
         spread = 0.0 if shift else (-1.0) ** np.arange(20)
         made[one, "process"] = pd.DataFrame({"regret": 10 + noise + shift + spread})
-    monkeypatch.setattr(results, "evaluations", lambda: made)
+    monkeypatch.setattr(results, "evaluations", lambda study="map": made)
     whole = results.count_regimes(group, "process", "UCB1")
     assert whole == (3, 1, 1)
     assert results.count_regimes(group, "UCB1", "process") == (1, 1, 3)

@@ -6,7 +6,8 @@ from instances import INF, assert_billed, assert_same, random_problem, rewards
 from numpy.testing import assert_allclose
 from transcriptions.fn_ucb import plain_fn_ucb
 
-from fedgo import Network, hartmann6
+from fedgo import Network, Settings, hartmann6
+from fedgo.beyond.map import rivals
 from fedgo.beyond.map.rivals import fitted_kernel_ucb, fitted_prior, fn_ucb, local_variances, tangent_start
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.confidence import Tally
@@ -16,14 +17,14 @@ GAMMAS = (0.0, 0.3, 2.0, INF)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("space", ["arms", "parameters"])
+@pytest.mark.parametrize("many", [100, 0], ids=["in arm space", "in parameter space"])
 @pytest.mark.parametrize("seed", range(8))
-def test_fn_ucb_is_its_transcription(seed, space):
+def test_fn_ucb_is_its_transcription(monkeypatch, seed, many):
+    monkeypatch.setattr(rivals, "MANY", many)
     problem, draw = random_problem(seed, sizes=(3, 12))
     clients, hidden = int(draw.integers(1, 5)), 2 * int(draw.integers(1, 4))
     lam, optimism, gamma = float(draw.uniform(0.05, 1)), float(draw.uniform(0.05, 1)), GAMMAS[seed % 4]
-    how = {"lam": lam, "optimism": optimism, "gamma": gamma, "descent": 9}
-    trace = fn_ucb(problem, clients, 30, hidden=hidden, space=space, **how)
+    trace = fn_ucb(problem, clients, 30, Settings(lam, optimism**2, gamma), descent=9, hidden=hidden)
     x = problem.arms
     inputs = (x - x.mean(1, keepdim=True)) / x.std(1, correction=0, keepdim=True)
     theta0 = tangent_start(Network(x.shape[-1], hidden), problem)
@@ -58,8 +59,8 @@ def test_the_output_at_theta_zero_is_zero_and_every_run_has_its_own():
 def test_packed_the_same_choices_cost_counts_sums_and_what_the_server_trained():
     problem, _ = random_problem(5, sizes=(6, 7))
     dense, packed = (
-        fn_ucb(problem, 2, 24, lam=0.1, optimism=0.3, gamma=0.5, hidden=4, encoding=e)
-        for e in ("dense", "counts")
+        fn_ucb(problem, 2, 24, Settings(0.1, 0.3**2, 0.5, encoding), hidden=4)
+        for encoding in ("dense", "counts")
     )
     assert torch.equal(dense.arm, packed.arm) and bool(dense.sync.any())
     size, arms = Network(problem.arms.shape[-1], 4).size, problem.means.shape[1]

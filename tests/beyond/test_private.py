@@ -9,8 +9,8 @@ import torch
 
 from fedgo import Problem
 from fedgo.beyond.epochs import Event, Growing, Optimism, surrogate_ucb
-from fedgo.beyond.guard.counted import optimistic_ucb1
 from fedgo.beyond.guard.guarantee import Guarantee
+from fedgo.beyond.guard.optimist import optimistic_ucb1
 from fedgo.beyond.map import private
 from fedgo.beyond.map.private import Hiding, OneRewardChanged, counted, fit_hidden, plan_hidden
 from fedgo.beyond.surrogates.models import IndependentArms

@@ -133,7 +133,7 @@ def test_a_long_plan_over_many_cells_asks_for_columns(monkeypatch):
     how = [Sites().fit(arms, Tally(n, total), SIGMA)], torch.full((1, 300), 3.0).double(), ties_of(300)[None]
     whole = plan(*how, SIGMA, 80, sites=5)
     monkeypatch.setattr("fedgo.beyond.planning._DENSE", 10)
-    monkeypatch.setattr("fedgo.beyond.planning._BLOCK", 16)
+    monkeypatch.setattr("fedgo.beyond.planning._ROOM", 16)
     assert torch.equal(plan(*how, SIGMA, 80, sites=5)[0], whole[0])
 
 

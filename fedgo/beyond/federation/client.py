@@ -79,14 +79,14 @@ class Memory(NamedTuple):
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of the client's own pulls that its last answer carries, (2, K)."""
+        """The counts and sums of the client's own pulls that its last answer carries, (2, K) for K arms."""
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
 
     @property
     def own(self) -> Tensor:
-        """The counts and sums of the client's own pulls that are not in ``base``, (2, K)."""
+        """The counts and sums of the client's own pulls that are not in ``base``, (2, K) for K arms."""
         return self.unsent + self.sent + self.used
 
     @property
@@ -270,8 +270,8 @@ class Client:
         return over or (earlier and memory.confirmed == NEVER)
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
-        """Return whether the answer that the server used last, according to ``letter``, is the last
-        one of this client.
+        """Return whether the last answer of this client is the one that the server used last,
+        according to ``letter``.
         """
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:
@@ -281,8 +281,11 @@ class Client:
     def _answer_early(self, letter: Letter) -> Memory:
         """Answer with the counts and sums of Phase I, or with none if others have ended Phase I.
 
+        The result is the memory that contains the answer to ``letter``, a request of the server.
+
         Raises:
-            Refused: This is the first exchange, and this client has not made all its pulls of Phase I.
+            Refused: This is the first exchange, and this client has not made all its pulls of Phase I; or the letter
+                names another last answer of this client than it knows of.
         """
         if letter.exchange.number > 1:
             return self._answered(letter, self.memory, torch.zeros_like(self.memory.unsent))
@@ -290,17 +293,28 @@ class Client:
         return self._answered(letter, self.memory, self.memory.unsent)
 
     def _answer_since(self, letter: Letter) -> Memory:
-        """Answer with the counts and sums of all pulls that the server has not used (lines 7–8)."""
+        """Answer with the counts and sums of all pulls that the server has not used (lines 7–8).
+
+        The result is the memory that contains the answer to ``letter``, a request of the server.
+
+        Raises:
+            Refused: The letter names another last answer of this client than it knows of.
+        """
         memory = self.memory
         if self._is_of_last_answer(letter):  # the news of this answer were lost
             return self._answered(letter, memory._replace(used=memory.used + memory.sent), memory.unsent)
         return self._answered(letter, memory, memory.unsent + memory.sent)
 
     def _answered(self, letter: Letter, memory: Memory, data: Tensor) -> Memory:
-        """Return the memory in which ``data`` (2, K) is the answer to ``letter``.
+        """Return the memory in which ``data`` is this client's answer to ``letter``.
 
         If the server used answers of an earlier start of this client, and has confirmed none of this start, then the
         earlier file is lost, and a warning says so.
+
+        Args:
+            letter: The request of the server.
+            memory: The memory of the client.
+            data: The counts and sums of the pulls that the answer carries, (2, K) for K arms.
 
         Raises:
             Refused: The last answer that the server used is another than this client knows of.
@@ -321,6 +335,8 @@ class Client:
     def _start(self, letter: Letter) -> Memory:
         """Take over ŵ₀, and sum residuals around ŵ₀ from now on.
 
+        The result is the memory with the ŵ₀ that ``letter`` carries.
+
         Raises:
             Refused: The letter does not have as many numbers as the network has parameters.
         """
@@ -330,11 +346,21 @@ class Client:
         return memory._replace(unsent=torch.zeros_like(memory.unsent))
 
     def _learn(self, letter: Letter) -> Memory:
-        """Add the counts and sums of the others to the model, and keep the pulls since the client's answer."""
+        """Add the counts and sums of the others to the model, and keep the pulls since the client's answer.
+
+        The result is the memory with the counts and sums of all clients that ``letter`` carries.
+
+        Raises:
+            Refused: The numbers are no counts and sums; the letter belongs to another exchange than the one that this
+                client answered last, or builds on another than it applied last; the server used another answer; or the
+                plan has a fitting.
+        """
         return self._informed(letter, wire.unpack(letter.numbers, len(self.plan.arms)))
 
     def _follow(self, letter: Letter) -> Memory:
         """Begin the client's new share of the plan in ``letter``, and keep the pulls since the client's answer.
+
+        The result is the memory with the new share.
 
         Raises:
             Refused: The public plan has no fitting; the letter belongs to another exchange than the one that this

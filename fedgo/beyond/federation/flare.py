@@ -146,8 +146,8 @@ class Remote:
     def call(self, name: str, argument: Any) -> Any:
         """Return what the site's method ``name`` returns for ``argument``.
 
-        If the call fails, the result is a text that says why. If the site failed a short time before, it is not called,
-        and the result is None.
+        If the call fails or exceeds the time limit, the result is a text that says why. If the site has failed less
+        than ten time limits ago, it is not called, and the result is None.
         """
         if time.monotonic() < self.again:
             return None

@@ -80,7 +80,7 @@ class ClientModel:
         return bool(self.learner.fires(self.state, arm.view(1, 1)))
 
     def learned(self, arm: Tensor, reward: Tensor) -> "ClientModel":
-        """Return the model after one more pull of ``arm`` () int64, which gave ``reward`` ()."""
+        """Return the model after one more pull of ``arm``, () int64, which gave ``reward``, () float64."""
         turn = torch.ones(1, 1, dtype=torch.float64)
         return replace(self, state=self.learner.learn(self.state, arm.view(1, 1), reward.view(1, 1), turn))
 

@@ -126,7 +126,7 @@ class Plan:
         require(both.count(None) == 1, "network and fitting", both, remedy)
         if self.fitting is not None:
             alone = self.fitting.differ and self.clients == 1
-            require(not alone, "clients", 1, "give two clients at least, or do not give differ")
+            require(not alone, "clients", 1, "give two clients at least, or leave out differ")
             advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", self.length or advised)
         least = 1 if self.network is None else self.clients
@@ -141,8 +141,10 @@ class Plan:
 
     @property
     def known_exchange(self) -> Exchange:
-        """The exchange that server and clients take as done at the start: number 1 with a fitting,
-        otherwise ``NEVER``.
+        """The exchange that server and clients take as done at the start.
+
+        With a surrogate (``fitting``) it is number 1, because the plan of Phase I is public; with the paper's network
+        it is ``NEVER``.
         """
         return NEVER if self.network is not None else Exchange(1)
 
@@ -246,7 +248,7 @@ class Plan:
             except ValueError as error:
                 mean, spread = float(rewards.mean()), float(rewards.std(correction=0)) or 1.0
                 remedy = f"begin anew with (y − m)/s for every reward y, m = {mean:.6g} and s = {spread:.6g}"
-                raise ValueError(f"no ŵ₀, as rewards are not of order 1: {remedy}") from error
+                raise ValueError(f"rewards are not of order 1, so there is no ŵ₀: {remedy}") from error
         return fit.w[0]
 
     @cached_property

@@ -149,7 +149,13 @@ class Server:
             self._charge()
 
     def _open(self) -> Desk:
-        """Open an exchange; the letters are requests to all clients."""
+        """Open an exchange; the letters are requests to all clients.
+
+        The result is the state of the server in which the exchange is open.
+
+        Raises:
+            ValueError: The number of the exchange would exceed 2³¹ − 1.
+        """
         require(self.number < 2**31 - 1, "the exchange", self.number, "begin another federation")
         desk = self.desk._replace(open=True, inbox={})
         return desk._replace(exchange=_named(self.number + 1, desk))
@@ -164,7 +170,7 @@ class Server:
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     def _letters(self) -> list[Letter]:
-        """Return the letters that are due, before they are encoded."""
+        """Return the letters that are due, as in `letters` but before they are encoded."""
         desk = self.desk
         due = [client for client, account in enumerate(desk.accounts) if account.offered == desk.exchange]
         if desk.open:
@@ -220,6 +226,15 @@ class Server:
         """Raise `Refused` unless ``letter`` answers the open exchange, and comes from ``sender`` if that is known.
 
         It is called before an answer is stored, and again on a stored answer that is read from a file.
+
+        Args:
+            letter: The answer, with its counts.
+            sender: The number of the client from which the answer came, or None if it is not known.
+
+        Raises:
+            Refused: The client is unknown or is not ``sender``; the letter does not belong to the open exchange; its
+                client has begun anew since; it builds on an exchange that the server does not expect; or it carries a
+                number of pulls that cannot be.
         """
         plan, me, number = self.plan, f"client {letter.client}", letter.exchange.number
         must(letter.client < plan.clients, f"unknown {me}: there are N = {plan.clients}")
@@ -236,8 +251,12 @@ class Server:
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries as many pulls as its client makes in Phase I.
 
+        Args:
+            letter: The answer.
+            pulls: The number of pulls that it carries.
+
         Raises:
-            Refused: The number of ``pulls`` in ``letter`` is another.
+            Refused: The answer carries another number of pulls.
         """
         share, _ = self.plan.first_share(letter.client)
         must(pulls == len(share), f"wrong shape: {pulls} pulls of Phase I, not {len(share)}")
@@ -245,9 +264,13 @@ class Server:
     def _require_due(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing.
 
+        Args:
+            letter: The answer.
+            pulls: The number of pulls that it carries.
+
         Raises:
-            Refused: There are more ``pulls`` in ``letter``, or any by a client that has no ŵ₀; or the client has lost
-                its file 1,000 times.
+            Refused: The answer carries more pulls, or any by a client that has no ŵ₀; or the client has lost its file
+                1,000 times.
         """
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
@@ -275,7 +298,18 @@ class Server:
         self._charge()
 
     def _fit(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client."""
+        """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client.
+
+        Args:
+            data: The counts and sums in each client's answer, (2, K), by client. They are not used.
+            news: The total of all answers, (2, K).
+
+        Returns:
+            The state of the server in which the exchange is closed and ŵ₀ is known.
+
+        Raises:
+            ValueError: The oracle finds no ŵ₀.
+        """
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
         desk = self.desk._replace(planned=planned, inbox={}, open=False)
         named = _named(self.number, desk)
@@ -283,7 +317,19 @@ class Server:
         return desk._replace(exchange=named, accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Add up the answers (lines 8–10); the letters send news or shares only to the clients that answered."""
+        """Add up the answers (lines 8–10); the letters send news or shares only to the clients that answered.
+
+        Args:
+            data: The counts and sums in each client's answer, (2, K), by client.
+            news: The total of all answers, (2, K).
+
+        Returns:
+            The state of the server in which the exchange is closed, and with a fitting the next epoch is planned.
+
+        Raises:
+            ImportError: A library that the fit of the surrogate needs is missing.
+            MemoryError: That fit needs more memory than there is.
+        """
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
         for client, own in data.items():
@@ -368,6 +414,10 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
 
 
 def _named(number: int, desk: Desk) -> Exchange:
-    """Return the exchange ``number``, with a checksum of what the server knows and of all exchanges before."""
+    """Return the name of exchange ``number``, with a checksum of what the server knows and of all exchanges before.
+
+    ``desk`` is the state of the server, of which ŵ₀ or the last weights, the counts and sums, and the last exchange
+    enter.
+    """
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
     return Exchange(number, zlib.crc32(known, desk.exchange.checksum))

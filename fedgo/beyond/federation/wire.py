@@ -156,7 +156,7 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
     _, _, kind, client, plan, drawn, start, *exchanges, used, scalars = _HEADER.unpack_from(body)
     must(kind in list(Kind), f"kind {kind}: there are {[int(each) for each in Kind]}")
     must(plan == fingerprint, f"another plan ({plan:016x}) than {fingerprint:016x}: give both sides the same")
-    other = f"another federation ({drawn:016x}) than {federation:016x}: begin all of it anew, or nothing"
+    other = f"another federation ({drawn:016x}) than {federation:016x}: begin all sides anew, or none"
     must(federation in (0, drawn), other)
     must(len(received) == OVERHEAD + 8 * scalars, f"wrong length: {len(received)} bytes, {scalars} numbers")
     numbers = torch.from_numpy(np.frombuffer(body, "<f8", offset=_HEADER.size).astype(np.float64))

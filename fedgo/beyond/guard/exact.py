@@ -26,28 +26,8 @@ from fedgo.problem import Problem
 from fedgo.theory.confidence import information_bound, noise_radius
 from fedgo.theory.phase_two import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 
-_RANK = 1e-8  # of the largest singular value: gradients whose least is below it are not of full rank
-
-
-def exact_parameter(gradients: Tensor, w0: Tensor, offsets: Tensor, means: Tensor) -> Tensor:
-    """Return w̃ = ŵ₀ + G⁺(f − f(ŵ₀)), (..., d_w), the parameter at which the linearised model equals f on all K arms.
-
-    Only a simulation can compute it, because it depends on f.
-
-    Args:
-        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
-        w0: The parameter ŵ₀ at which the network is linearised, (..., d_w).
-        offsets: The network's value f(ŵ₀) at each arm, (..., K).
-        means: The mean reward f of each arm, (..., K).
-
-    Raises:
-        ValueError: G does not have rank K.
-    """
-    least_singular(gradients)
-    factor, basis = compress(gradients)
-    inner = torch.linalg.solve_triangular(factor, (means - offsets).unsqueeze(-1), upper=False)
-    truth: Tensor = w0 + (basis @ inner).squeeze(-1)
-    return truth
+# gradients do not have full rank if the least singular value is at most this share of the largest
+_RANK = 1e-8
 
 
 def least_singular(gradients: Tensor) -> Tensor:
@@ -72,8 +52,8 @@ def least_singular(gradients: Tensor) -> Tensor:
 def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
     """Return a regularisation weight λ with √λ‖w̃ − ŵ₀‖ ≤ σ that a client can compute, (...).
 
-    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). The parameter w̃ is that of
-    `exact_parameter`.
+    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). At the parameter w̃ the
+    network linearised at ŵ₀ equals f on all K arms.
 
     Args:
         gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
@@ -123,9 +103,26 @@ class Prior(NamedTuple):
     factor: Tensor
     offsets: Tensor
 
+    @classmethod
+    def of(cls, gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> "Prior":
+        """Return the Gaussian prior of the arms with mean f₀ and covariance Q = GGᵀ/λ, from a QR decomposition of G/√λ.
+
+        Args:
+            gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
+            offsets: The prior mean f₀ of each arm, (..., K).
+            lam: The regularisation weight λ > 0, a number or (...).
+
+        Raises:
+            ValueError: λ is not positive, or G does not have rank K.
+        """
+        lam = torch.as_tensor(lam, dtype=torch.float64)
+        require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
+        least_singular(gradients)
+        return cls(compress(gradients / lam.sqrt()[..., None, None]).features, offsets)
+
     @property
     def variance(self) -> Tensor:
-        """The prior variance Q_xx of each arm, (..., K)."""
+        """The prior variance Q_xx of the mean reward of each of K arms, (..., K)."""
         return self.factor.square().sum(-1)
 
     def bias(self, means: Tensor) -> Tensor:
@@ -147,23 +144,6 @@ class Prior(NamedTuple):
         mean = self.offsets + (covariance @ surprise.unsqueeze(-1)).squeeze(-1)
         roots = self.factor.diagonal(dim1=-2, dim2=-1).abs().log() + factor.diagonal(dim1=-2, dim2=-1).log()
         return Belief(mean, covariance.diagonal(dim1=-2, dim2=-1).sqrt(), factor, 2 * roots.sum(-1))
-
-
-def prior(gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> Prior:
-    """Return the Gaussian prior of the arms with mean f₀ and covariance Q = GGᵀ/λ, from a QR decomposition of G/√λ.
-
-    Args:
-        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
-        offsets: The prior mean f₀ of each arm, (..., K).
-        lam: The regularisation weight λ > 0, a number or (...).
-
-    Raises:
-        ValueError: λ is not positive, or G does not have rank K.
-    """
-    lam = torch.as_tensor(lam, dtype=torch.float64)
-    require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
-    least_singular(gradients)
-    return Prior(compress(gradients / lam.sqrt()[..., None, None]).features, offsets)
 
 
 @dataclass(frozen=True)
@@ -232,7 +212,7 @@ def exact_intervals(
     w0, sigma = start.w0[:, 0], problem.sigma if sigma is None else sigma
     Bounds(start.clients, sigma, value, delta)  # checks them
     gradients, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)
-    made = prior(gradients, offsets, computable_lam(gradients, offsets, value, sigma))
+    made = Prior.of(gradients, offsets, computable_lam(gradients, offsets, value, sigma))
     bias = torch.full_like(offsets[:, 0], sigma)
     return ExactIntervals(start.clients, sigma, value, delta, prior=made, bias=bias)
 

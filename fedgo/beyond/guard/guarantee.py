@@ -42,7 +42,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo import phase_two
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.algorithms.go_ucb import fed_go_learner
 from fedgo.beyond.guard.intervals import Bounds, Interval, clipped
@@ -50,7 +49,7 @@ from fedgo.beyond.guard.optimist import Counted, Optimist, check_event, counts_a
 from fedgo.confidence import Tally
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start
-from fedgo.phase_two import EventTriggered, Settings
+from fedgo.phase_two import Settings
 from fedgo.problem import Problem
 from fedgo.simulation import Learner, largest, order_of_ties, simulate
 from fedgo.star import Ledger, Message, Star, When
@@ -106,7 +105,9 @@ class Guarantee:
         return rounds / (clients * information_bound(arms, clients * rounds, 1.0, 1.0))
 
     def intervals(self, clients: int) -> "TabularIntervals":
-        """Return the rule by which N = ``clients`` clients compute their intervals."""
+        """Return the rule by which N = ``clients`` clients compute the intervals of the arms, with the bounds F, σ and
+        δ.
+        """
         return TabularIntervals(clients, self.sigma, self.value, self.delta, self.simultaneous)
 
 
@@ -189,12 +190,14 @@ class Guard:
             interval.
         order: The order in which each client breaks ties, (S, N, K); of tied arms it plays the one with the largest
             number.
+        begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
     """
 
     optimist: Optimist
     proposal: Learner[Any]
     kappa: float
     order: Tensor
+    begun: Any = None
 
     @property
     def learners(self) -> int:
@@ -202,15 +205,16 @@ class Guard:
         return self.optimist.learners
 
     def begin(self) -> GuardState:
-        """Return the state before the first step of Phase II."""
-        return GuardState(self.optimist.begin(), self.proposal.begin())
+        """Return the state before the first step of Phase II, for S runs with N clients."""
+        begun = self.proposal.begin() if self.begun is None else self.begun
+        return GuardState(self.optimist.begin(), begun)
 
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
-        """Return each client's arm, (S, N) int64, and whether it is the proposed one, (S, N) bool.
+        """Return the arm of each of N clients in S runs, (S, N) int64, and whether it is the proposed one, (S, N) bool.
 
-        The proposed arm a has the largest index of the proposal. It is played if q(a) ≤ κ(U(a) − L(a)), with [L, U] its
-        interval and q its certificate (`Interval.price`). If that does not hold, or if the proposal's index is NaN for
-        any arm, the client plays the arm with the largest U.
+        The proposed arm a has the largest index of the proposal. It is played if q(a) ≤ κ(U(a) − L(a)), with the price
+        κ, its interval [L, U] and its certificate q (`Interval.price`). If that does not hold, or if the proposal's
+        index is NaN for any arm, the client plays the arm with the largest U.
         """
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
@@ -223,43 +227,64 @@ class Guard:
         return torch.where(accepted, proposed, fallback), accepted
 
     def index(self, state: GuardState) -> Tensor:
-        """Return each client's index of each arm, (S, N, K), whose largest entry is the arm that `choose` returns.
+        """Return the index of each of K arms for each of N clients in S runs, (S, N, K).
 
-        It is 2 for a played arm that was proposed, 1 for a played arm that was not proposed, and 0 for all other arms.
+        It is 2 for an arm that is played and was proposed, 1 for an arm that is played and was not proposed, and 0 for
+        all other arms. `choose` decides which arm is played.
         """
         arm, proposed = self.choose(state)
         blank = torch.zeros_like(state.counted.interval.upper)
         return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
     def notes(self, state: GuardState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on each client's pull of ``arm`` (S, N), which `index` chose.
+        """Return the notes on each client's pull, by name, for N clients in S runs.
 
-        They are ``certificate`` (S, N), the bound on the regret of the pull; ``refuted`` (S, N) bool, whether the
-        client's bounds are refuted; and ``proposed`` (S, N) bool, whether the arm is the proposed one.
+        Args:
+            state: The state before the pull.
+            index: The index of each arm by which the pulled arms were chosen, (S, N, K).
+            arm: The arm that each client pulls, (S, N) int64.
+
+        Returns:
+            ``certificate`` (S, N), the bound on the regret of the pull; ``refuted`` (S, N) bool, whether the client's
+            bounds are refuted; and ``proposed`` (S, N) bool, whether the arm is the proposed one.
         """
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: GuardState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull of ``arm`` (S, N) would make the event of the guard fire, (S, N) bool."""
+        """Return whether each client's pull would make the event of the guard fire, (S, N) bool, for N clients in S
+        runs.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+        """
         return self.optimist.fires(state.counted, arm)
 
     def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
-        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each.
+        """Return the state after some of the N clients of S runs have made a pull; the learner that proposes counts it
+        too.
 
-        Both the guard and the learner that proposes count the pull.
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+            reward: The reward that it receives, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
         """
         counted = self.optimist.learn(state.counted, arm, reward, turn)
         return GuardState(counted, self.proposal.learn(state.proposer, arm, reward, turn))
 
     def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
-        """Return the state after the runs in ``when`` exchanged counts and sums over ``star``.
+        """Return the state after a synchronisation of some runs, in which all their clients exchange counts and sums.
 
         The learner that proposes synchronises too, but its own messages are not charged.
+
+        Args:
+            state: The state before the synchronisation.
+            star: The network over which clients and server send, which books the scalars.
+            when: The runs that synchronise, and the step at which the scalars of each are booked.
         """
-        counted = self.optimist.synchronise(state.counted, star, when)
-        return GuardState(
-            counted, self.proposal.synchronise(state.proposer, star._replace(charged=False), when)
-        )
+        counted, unpaid = self.optimist.synchronise(state.counted, star, when), star._replace(charged=False)
+        return GuardState(counted, self.proposal.synchronise(state.proposer, unpaid, when))
 
 
 @on_cpu
@@ -272,6 +297,7 @@ def guarded(
     rounds: int,
     guarantee: Guarantee,
     told: bool = False,
+    begun: Any = None,
 ) -> Trace:
     """Play T rounds of the guard around a proposal, after Phase I.
 
@@ -285,6 +311,7 @@ def guarded(
         rounds: The number T of rounds.
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
         told: Whether the server knows the counts and sums of Phase I already, so that only the server sends them.
+        begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
 
     Returns:
         The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether
@@ -304,33 +331,17 @@ def guarded(
     exploration, first = exchange(exploration, clients, problem.arms.shape[1], told)
     gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
     optimist = Optimist(clients, guarantee.intervals(clients), first, gamma)
-    learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients))
+    learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients), begun)
     trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
-
-
-@dataclass(frozen=True)
-class InformedByPhaseOne(EventTriggered):
-    """`EventTriggered` learners that know the data of Phase I from the start.
-
-    A proposal needs the data that the guard has. The guard refuses an arm that Phase I has shown to be bad, and a
-    proposal that had not seen these data would propose the same arm for ever.
-
-    Args:
-        first: The counts n of Phase I for each arm, and the sums of its rewards less n times the offset of the arm,
-            (S, K) each.
-    """
-
-    first: Tally = field(kw_only=True)
-
-    def begin(self) -> phase_two.EventState:
-        """Return the state in which each learner and the server know the data of Phase I."""
-        return self.resume(self.first)
 
 
 @on_cpu
 def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
     """Play Fed-GO-UCB as the proposal of a guard, with the data of Phase I in its model too.
+
+    A proposal needs the data that the guard has. The guard refuses an arm that Phase I has shown to be bad, and a
+    proposal that had not seen these data would propose the same arm for ever.
 
     Args:
         problem: S runs of a bandit problem.
@@ -350,18 +361,10 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
     """
     learner = fed_go_learner(problem, start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
-    residuals = Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1))
-    proposal = InformedByPhaseOne(
-        learners=learner.learners,
-        features=learner.features,
-        offsets=learner.offsets,
-        dimension=learner.dimension,
-        settings=settings,
-        first=residuals,
-    )
-    told = names_arms(start.encoding)
-    name, clients, rounds = "Fed-GO-UCB, guarded", start.clients, start.rounds
-    return guarded(name, problem, proposal, start.exploration, clients, rounds, guarantee, told)
+    begun = learner.resume(Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1)))
+    name, told = "Fed-GO-UCB, guarded", names_arms(start.encoding)
+    clients, rounds = start.clients, start.rounds
+    return guarded(name, problem, learner, start.exploration, clients, rounds, guarantee, told, begun)
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
@@ -443,3 +446,99 @@ def guard_regret(
     h = noise_radius(log_ratio, union, members=clients * arms, sigma=guarantee.sigma, delta=delta).item()
     beta = max(2 * guarantee.kappa * h, guarantee.value) ** 2
     return regret_phase_two_clipped(beta, information, clients, rounds, gamma, guarantee.value, widest=1.0)
+
+
+# Proposals for tests of a guard: arms fixed beforehand, and an adversary that knows f and the guard
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A `Learner` that proposes arms fixed beforehand, for instance uniform arms or always the worst arm.
+
+    Args:
+        learners: The number N of clients.
+        arm: The arm to propose at each step of Phase II, (S, NT) int64.
+        arms: The number K of arms.
+    """
+
+    learners: int
+    arm: Tensor
+    arms: int
+
+    def begin(self) -> Tensor:
+        """Return the state, the number of pulls of each of N clients in S runs so far, all 0, (S, N) int64."""
+        return torch.zeros(len(self.arm), self.learners, dtype=torch.int64)
+
+    def index(self, state: Tensor) -> Tensor:
+        """Return 1 for the arm that each of N clients in S runs proposes next and 0 for the other K − 1 arms,
+        (S, N, K).
+
+        ``state`` (S, N) is the number of pulls of each client so far.
+        """
+        step = state * self.learners + torch.arange(self.learners)
+        turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
+        return torch.nn.functional.one_hot(turn, self.arms).double()
+
+    def fires(self, state: Tensor, arm: Tensor) -> Tensor:
+        """Return False for each of N clients in S runs, (S, N) bool, because a script never asks
+        for a synchronisation.
+        """
+        return torch.zeros_like(arm, dtype=torch.bool)
+
+    def learn(self, state: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> Tensor:
+        """Return the number of pulls of each of N clients in S runs after the present pull, (S, N) int64.
+
+        ``turn`` (S, N) is 1 for the clients that make this pull and 0 for the others; ``arm`` and ``reward`` are not
+        used.
+        """
+        return state + turn.long()
+
+    def synchronise(self, state: Tensor, star: Star, when: When) -> Tensor:
+        """Return the ``state`` (S, N), the number of pulls of each client, unchanged and send nothing."""
+        return state
+
+
+@dataclass(frozen=True)
+class Malicious(Optimist):
+    """A `Learner` that knows f and proposes the arm with the smallest f of those that a guard accepts.
+
+    It has the intervals and first data of the guard, so that it knows which arms the guard accepts.
+
+    Args:
+        learners: The number N of clients.
+        intervals: The rule by which the guard computes its intervals.
+        first: The counts and sums that all clients know when Phase II begins, (S, K) each.
+        gamma: The threshold γ of an event. A guard does not ask for it.
+        kappa: The price κ ≥ 1 of the guard.
+        means: The mean reward f of each arm, (S, K).
+
+    Raises:
+        ValueError: N is below 1, or γ is negative or NaN.
+        TypeError: N is not a whole number, or γ is not a number.
+    """
+
+    kappa: float = field(kw_only=True)
+    means: Tensor = field(kw_only=True)
+
+    def index(self, state: Counted) -> Tensor:
+        """Return −f for the arms that the guard accepts and −∞ for the others, for each client, (S, N, K).
+
+        The guard accepts an arm if its certificate q is at most κ(U − L), with [L, U] its interval. It always accepts
+        the arm with the largest U.
+        """
+        lower, upper, _ = state.interval
+        accepted = state.interval.price <= self.kappa * (upper - lower)
+        return torch.where(accepted, -self.means.unsqueeze(1), -torch.inf)
+
+
+def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
+    """Return the `Malicious` proposal for a guard.
+
+    Args:
+        problem: S runs of a bandit problem, whose f the proposal knows.
+        exploration: Phase I, whose data the guard and the proposal know.
+        clients: The number N of clients.
+        guarantee: The bounds F and σ, the failure probability δ and the price κ of the guard.
+    """
+    first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
+    return Malicious(clients, guarantee.intervals(clients), first, kappa=guarantee.kappa, means=problem.means)

@@ -53,7 +53,9 @@ class Interval(NamedTuple):
 
     @property
     def refuted(self) -> Tensor:
-        """Whether L > U for some arm by more than a relative rounding error of 1e-9, (...) bool."""
+        """Whether L > U for some arm, by more than a relative rounding error of 1e-9, (...) bool, so that the bounds
+        are refuted.
+        """
         rounding = _ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
         return (self.lower - self.upper > rounding).any(-1)
 

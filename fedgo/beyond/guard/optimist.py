@@ -1,9 +1,11 @@
 """Optimism on counts: every client plays the arm with the largest upper end U of the intervals from counts and sums.
 
 Any `Intervals` rule can give the intervals [L, U]. With those of Theorem S this is Fed-GO-UCB with a radius and a λ for
-which its regret is proved: the certificate of a step is q_t ≤ U(x_t) − L(x_t) ≤ min(2F, 2√β w_t). A client synchronises
-when the number of its pulls since the last synchronisation, times the sum of their log-ratios, exceeds γ. Then all
-clients send their counts and sums to the server, and the server sends all clients what is new in them.
+which its regret is proved: the certificate of a step is q_t ≤ U(x_t) − L(x_t) ≤ min(2F, 2√β w_t). With those of `Ucb1`
+it is UCB1 with the event and the messages of a guard: a round costs O(NK) operations for N clients and K arms, where
+covariances between the arms would cost O(NK²). A client synchronises when the number of its pulls since the last
+synchronisation, times the sum of their log-ratios, exceeds γ. Then all clients send their counts and sums to the
+server, and the server sends all clients what is new in them.
 """
 
 from collections.abc import Mapping
@@ -18,8 +20,8 @@ from fedgo.beyond.guard.exact import exact_intervals
 from fedgo.beyond.guard.intervals import Interval, Intervals
 from fedgo.confidence import Tally
 from fedgo.messages import scalars
-from fedgo.phase_one import Start
-from fedgo.phase_two import place
+from fedgo.phase_one import Exploration, Start
+from fedgo.phase_two import place, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
@@ -47,14 +49,9 @@ class Counted(NamedTuple):
     band: Interval
 
     @property
-    def shared(self) -> Tally:
-        """The counts and sums of all data up to the last synchronisation, (S, 1, K) each."""
-        return Tally(*(part.unsqueeze(1) for part in self.server))
-
-    @property
     def known(self) -> Tally:
-        """The counts and sums of all data that each client knows, (S, N, K) each."""
-        return self.shared + self.fresh
+        """The counts and sums of all data that each of N clients knows in S runs with K arms, (S, N, K) each."""
+        return self.server.for_all() + self.fresh
 
 
 @dataclass(frozen=True)
@@ -83,57 +80,78 @@ class Optimist:
         check_event(self.gamma)
 
     def begin(self) -> Counted:
-        """Return the state in which every client knows the data ``first`` and nothing else."""
+        """Return the state of all N clients in S runs in which they know the data ``first`` and nothing else."""
         return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
 
     def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
         """Return the state of R runs right after a synchronisation, when all clients know the data of the server.
 
         Args:
-            server: Counts and sums of all data, (R, K) each.
+            server: Counts and sums of all data for each of K arms, (R, K) each.
             syncs: The number p of synchronisations so far, (R,).
             run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
         """
         (runs, arms), learners = server.counts.shape, self.learners
-        shared = Tally(*(part.unsqueeze(1) for part in server))
+        shared = server.for_all()
         interval = self.intervals.after(shared, syncs.unsqueeze(-1), run, shared=shared)
         interval = Interval(*(part.expand(-1, learners, -1) for part in interval))
         gain = torch.zeros(runs, learners, dtype=torch.float64)
         return Counted(Tally.blank(runs, learners, arms), gain, server, syncs, interval, interval)
 
     def index(self, state: Counted) -> Tensor:
-        """Return the upper end U of each arm's interval for each client, (S, N, K)."""
+        """Return the upper end U of the interval of each of K arms for each of N clients in S runs, (S, N, K)."""
         return state.interval.upper
 
     def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on each client's pull of ``arm`` (S, N); the argument ``index`` is not used.
+        """Return the notes on each client's pull, by name, for N clients in S runs.
 
-        The note ``certificate`` (S, N) is the bound q on the regret of the pull. The note ``refuted`` (S, N) bool says
-        whether the intervals that the client has seen so far have an empty intersection for some arm.
+        Args:
+            state: The state before the pull.
+            index: Not used.
+            arm: The arm that each client pulls, (S, N) int64.
+
+        Returns:
+            ``certificate`` (S, N), the bound q on the regret of the pull, and ``refuted`` (S, N) bool, whether the
+            intervals that the client has seen so far have an empty intersection for some arm.
         """
         return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
-        """Return whether each client's pull of ``arm`` (S, N) would make its event fire, (S, N) bool.
+        """Return whether each client's pull would make its event fire, (S, N) bool, for N clients in S runs.
 
         The event fires if the number of its pulls since the last synchronisation, times the sum of their log-ratios,
-        exceeds γ.
+        exceeds the threshold γ.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
         """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + of_arm(state.interval.gain, arm)) > self.gamma
 
     def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
-        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each."""
+        """Return the state after some of the N clients of S runs have made a pull.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+            reward: The reward that it receives, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
+        """
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
         learnt = state._replace(fresh=fresh, gain=gain)
-        interval = self.intervals.after(learnt.known, state.syncs.unsqueeze(-1), shared=state.shared)
+        shared = state.server.for_all()
+        interval = self.intervals.after(learnt.known, state.syncs.unsqueeze(-1), shared=shared)
         return learnt._replace(interval=interval, band=state.band.within(interval))
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
-        """Return the state after the runs in ``when`` exchanged counts and sums over ``star``.
+        """Return the state after a synchronisation of some runs, in which all their clients exchange counts and sums.
 
-        All clients of these runs send their counts and sums to the server and receive the totals of what is new.
+        Args:
+            state: The state before the synchronisation.
+            star: The network over which clients and server send, which books the scalars.
+            when: The runs that synchronise, and the step at which the scalars of each are booked.
         """
         run = when.run
         news = star.collect(counts_and_sums(state.fresh.of(run)), when).summed()
@@ -162,7 +180,12 @@ def counts_and_sums(tally: Tally) -> Message[Tally]:
 
 
 def of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) at each ``arm`` (...) int64, (...)."""
+    """Return for each of some arms its entry in ``values``, (...).
+
+    Args:
+        values: A value for each of K arms, (..., K).
+        arm: The number of an arm, (...) int64.
+    """
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 
@@ -213,3 +236,75 @@ def with_trivial(trace: Trace, value: float) -> Trace:
     certificate[:, : trace.phase_one] = 2 * value
     certificate[refuted] = 2 * value
     return trace
+
+
+@dataclass(frozen=True)
+class Ucb1:
+    """A rule that gives each arm the interval mean ± √(2β ln t/n), as UCB1 uses it.
+
+    n counts the pulls of the arm, and t counts those of all arms. The interval of an arm that was never pulled is the
+    whole line. Source: Auer, Cesa-Bianchi and Fischer, Machine Learning 2002.
+
+    Args:
+        beta: β ≥ 0, the weight of the width; UCB1 has β = 1 for rewards from 0 to 1.
+
+    Raises:
+        ValueError: β is negative or not finite.
+        TypeError: β is not a number.
+    """
+
+    beta: float
+
+    def __post_init__(self) -> None:
+        number("beta", self.beta, "give a finite β, at least 0", least=0)
+
+    def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
+        """Return the interval of each arm, (R, L, K), for L clients (or L steps of one client) of R runs.
+
+        Args:
+            known: The pulls and summed rewards of each arm that each client knows, (R, L, K) each.
+            syncs: Not used.
+            run: Not used.
+            shared: Not used.
+        """
+        n = known.counts
+        pulls, t = n.clamp(min=1), n.sum(-1, keepdim=True).clamp(min=1)
+        mean = known.sums / pulls
+        width = torch.where(n > 0, (2 * self.beta * t.log() / pulls).sqrt(), torch.inf)
+        return Interval(mean - width, mean + width, (1 / (1 + n)).log1p())
+
+
+class Uncertified(Optimist):
+    """An `Optimist` for intervals that need not contain f, so that its traces have no certificate."""
+
+    def notes(self, state: object, index: Tensor, arm: Tensor) -> dict[str, Tensor]:
+        """Return no notes."""
+        return {}
+
+
+@on_cpu
+def optimistic_ucb1(problem: Problem, clients: int, steps: int, beta: float, gamma: float = 1.0) -> Trace:
+    """Play UCB1 with N clients that exchange counts and sums when an event fires.
+
+    Client i asks for a synchronisation when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last
+    synchronisation, where n counts the pulls of the arm that it knew before each of them. Then all clients send the
+    counts and sums of the arms that they pulled to the server, and the server sends all clients what is new in them.
+
+    Args:
+        problem: S runs of a bandit problem.
+        clients: The number N of clients.
+        steps: The number NT of pulls by all clients together.
+        beta: β ≥ 0, the weight of the width in the index mean + √(2β ln t/n). n counts the pulls of the arm and t those
+            of all arms that the client knows of.
+        gamma: The threshold γ of the event. With infinity the clients never synchronise.
+
+    Returns:
+        The trace of all runs, without notes.
+
+    Raises:
+        ValueError: N or ``steps`` is below 1, β is negative or not finite, or γ is negative or NaN.
+        TypeError: ``problem`` is not a `Problem`, or a number is of another kind.
+    """
+    require_run(problem, clients, steps)
+    learner = Uncertified(clients, Ucb1(beta), Tally.blank(*problem.means.shape), gamma)
+    return simulate("UCB1, counted", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)

@@ -31,7 +31,8 @@ from fedgo.beyond.guard.optimist import of_arm
 from fedgo.confidence import Tally
 from fedgo.theory.confidence import noise_radius
 
-# A rule that makes the interval of every arm from the client's own tally, the others' tally and the number p.
+# A rule that computes the interval of every arm from the client's own counts and sums, those of the other clients, and
+# the number p of synchronisations.
 Certify = Callable[[Tally, Tally, Tensor], Interval]
 
 
@@ -85,7 +86,7 @@ class UnequalIntervals(Bounds):
             epoch = syncs.unsqueeze(-1) if weight > 0 else None
             h = noise_radius((1 + variance).log(), epoch, members=members, sigma=self.sigma, delta=self.delta)
             width = (h * (1 + variance).sqrt() + self.difference * weight * others_data.counts) / mass
-            # Where M is 0, so are the sums.
+            # if the denominator M is 0, so are the sums
             mean = (own_data.sums + weight * others_data.sums) / mass.clamp(min=1e-300)
             interval = interval.within(clipped(mean, width, self.value, gain))
         return interval

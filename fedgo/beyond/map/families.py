@@ -4,11 +4,10 @@ They are Levy's function, two ridges, a random tree, features that tell nothing 
 two data sets as arms.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 from botorch.test_functions.synthetic import Levy
@@ -18,11 +17,9 @@ from fedgo._checks import on_cpu, require
 from fedgo._streams import generator
 from fedgo.experiments.world import PROBLEMS, Entry
 from fedgo.network import Network
-from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 from fedgo.problems import shipped
 from fedgo.theory.worlds import realizable
-
-Runs = int | Sequence[int]
 
 # a thousand rows, each with the mean reward and ten attributes in [0, 1]
 _ROWS = Path(__file__).parent / "data/magic_rows.csv"
@@ -70,7 +67,7 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
         TypeError: A number is of another kind.
     """
-    blank = uniform_arms("two ridges", lambda x: x.sum(-1), (0.0, 1.0), 20, runs, arms, seed, sigma)
+    blank = _in_cube("two ridges", 20, runs, arms, seed, sigma)
     sources = blank.generators("ridges")
     ridges = torch.stack([torch.randn(2, 20, generator=one, dtype=torch.float64) for one in sources])
     ridges = ridges / ridges.norm(dim=-1, keepdim=True)
@@ -100,7 +97,7 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         """Return a standard normal draw from ``source`` for each of the arms ``x`` (K, 5), (K,)."""
         return torch.randn(len(x), generator=source, dtype=torch.float64)
 
-    return _drawn("unrelated", 5, means, runs, arms, seed, sigma)
+    return _drawn(_in_cube("unrelated", 5, runs, arms, seed, sigma), means)
 
 
 @on_cpu
@@ -121,20 +118,23 @@ def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
         TypeError: A number is of another kind.
     """
-    return _drawn("tree", 4, _leaves, runs, arms, seed, sigma)
+    return _drawn(_in_cube("tree", 4, runs, arms, seed, sigma), _leaves)
 
 
-def _drawn(
-    name: str, d_x: int, means: Callable[[Tensor, torch.Generator], Tensor], runs: Runs, arms: int, seed: int,
-    sigma: float,
-) -> Problem:  # fmt: skip
-    """Return a problem with uniform arms in [0, 1]^d_x whose mean rewards each run draws by ``means``.
+def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float) -> Problem:
+    """Return a problem with K = ``arms`` uniform arms in [0, 1]^d_x, whose mean rewards are placeholders.
 
-    ``means`` returns the mean rewards (K,) of the arms (K, d_x) of a run, given a generator of that run. The other
-    arguments are those of `uniform_arms`.
+    The caller replaces the mean rewards. The other arguments are those of `uniform_arms`.
     """
-    blank = uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
-    drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(name), strict=True)]
+    return uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
+
+
+def _drawn(blank: Problem, means: Callable[[Tensor, torch.Generator], Tensor]) -> Problem:
+    """Return the problem ``blank`` with other mean rewards, which each run draws by ``means``.
+
+    ``means`` returns the mean rewards (K,) of the arms (K, d_x) of a run, given a generator of that run.
+    """
+    drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(blank.name), strict=True)]
     return replace(blank, means=torch.stack(drawn))
 
 
@@ -179,7 +179,8 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     progression = torch.from_numpy(data.target)
     standardised = (progression - progression.mean()) / progression.std()
     table = torch.cat([standardised.unsqueeze(-1), torch.from_numpy(data.data)], -1)
-    return _rows("Diabetes, rows", table, runs, arms, seed, sigma, "gaussian")
+    drawn, numbers = _rows_as_arms(table, runs, arms, seed)
+    return Problem("Diabetes, rows", drawn[..., 1:], drawn[..., 0], numbers, seed, sigma)
 
 
 @on_cpu
@@ -199,23 +200,23 @@ def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     Raises:
         ValueError: ``arms`` is below 1 or above the number of rows, or ``runs``, ``seed`` or ``sigma`` is out of range.
     """
-    return _rows("Magic, rows", torch.from_numpy(shipped(_ROWS)), runs, arms, seed, sigma, "bernoulli")
+    drawn, numbers = _rows_as_arms(torch.from_numpy(shipped(_ROWS)), runs, arms, seed)
+    return Problem("Magic, rows", drawn[..., 1:], drawn[..., 0], numbers, seed, sigma, "bernoulli")
 
 
-def _rows(
-    name: str, table: Tensor, runs: Runs, arms: int, seed: int, sigma: float,
-    reward: Literal["gaussian", "bernoulli"],
-) -> Problem:  # fmt: skip
-    """Return a problem in which each run draws its K = ``arms`` arms from the rows of ``table`` (rows, 1 + d_x).
+def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tensor, tuple[int, ...]]:
+    """Return the rows of ``table`` that each of S runs draws as its K = ``arms`` arms, (S, K, 1 + d_x), and the runs'
+    numbers.
 
-    The first column of ``table`` is the mean reward of a row, and the others are its features. The other arguments are
-    those of `Problem`.
+    ``table`` is (rows, 1 + d_x). ``runs`` is the number of runs or their numbers, and ``seed`` the seed of the draws.
+
+    Raises:
+        ValueError: ``arms`` is below 1 or above the number of rows.
     """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")
     drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]
-    drawn_rows = table[torch.stack(drawn)]
-    return Problem(name, drawn_rows[..., 1:], drawn_rows[..., 0], numbers, seed, sigma, reward)
+    return table[torch.stack(drawn)], numbers
 
 
 PROBLEMS |= {

@@ -10,7 +10,7 @@ This package does not install Optuna. Its rows were computed in an environment o
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedgo._streams import generator
-from fedgo.beyond.advised import ADVISED, Advised
+from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import each_arm
 from fedgo.beyond.surrogates.gaussian_process import FittedModel, single_task_gp
 from fedgo.confidence import Tally
@@ -141,7 +141,6 @@ LIBRARIES: dict[str, Choose] = {
     "scikit-learn, bound": largest_bounds,
 }
 OPTUNA = "Optuna, TPE"
-OURS: Mapping[str, Advised] = {"advised": ADVISED}
 _BEGIN = 5  # the number of distinct arms with which a library begins if there are fewer clients
 
 
@@ -220,13 +219,13 @@ def measure_library(job: Job) -> list[dict[str, Any]]:
     for run in job.runs:
         problem = job.regime.world((run,), job.seed).problem
         begun = time.process_time()
-        if job.name in OURS:
-            how = OURS[job.name]
-            trace = how.play(problem, clients, rounds)
+        if job.name == "advised":
+            trace = ADVISED.play(problem, clients, rounds)
             arm, scalars = trace.arm[:, :steps], trace.communication[0, steps - 1].item()
             counts = torch.bincount(arm[0], minlength=job.regime.arms).double()
             sums = torch.zeros_like(counts).index_add(0, arm[0], trace.reward[0, :steps])
-            best = int(how.surrogate.fit(problem.arms[0], Tally(counts, sums), problem.sigma).mean.argmax())
+            fit = ADVISED.surrogate.fit(problem.arms[0], Tally(counts, sums), problem.sigma)
+            best = int(fit.mean.argmax())
         else:
             (arm, best), scalars = pulled(job.name, problem, clients, steps), 3 * steps
         seconds = time.process_time() - begun

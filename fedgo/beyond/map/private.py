@@ -101,7 +101,9 @@ class Hiding:
 
     @property
     def noise(self) -> float:
-        """The standard deviation ν of the noise in the released sum of an arm over all clients."""
+        """The standard deviation ν of the noise in the released sum of an arm over all clients, in the units of
+        rewards.
+        """
         secure = self.clients / min(2 * self.clients // 3 + 1, self.clients)
         times = dict(zip(WAYS, (1.0, secure, self.clients), strict=True))[self.way]
         return (self.high - self.low) * least_multiplier(self.epsilon, self.delta) * math.sqrt(times)

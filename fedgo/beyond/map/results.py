@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedgo.beyond.map.roster import PLAYERS
 from fedgo.beyond.map.studies import MAIN, REGIMES
 from fedgo.experiments.results import evaluated
-from fedgo.experiments.runner import until_written
+from fedgo.experiments.runner import known, until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
 from fedgo.experiments.world import Regime
 
@@ -23,23 +23,33 @@ Statistic = Callable[..., Any]  # a statistic of samples (…, S), called with t
 
 
 @until_written
-def evaluations() -> Mapping[tuple[Regime, str], Any]:
-    """Return the rows of the regime map's evaluation, one for each run, by regime and name of the player."""
-    return {(regime, name): rows for regime in REGIMES for name, rows in evaluated("map", regime).items()}
+def evaluations(study: str = "map") -> Mapping[tuple[Regime, str], Any]:
+    """Return the rows of the evaluation of ``study``, one for each run, by regime and name of the player."""
+    played = dict.fromkeys(regime for regime, *_ in known(study).cells)
+    return {(regime, name): rows for regime in played for name, rows in evaluated(study, regime).items()}
 
 
 def regimes() -> list[Regime]:
-    """Return the regimes of the map, in its order, on which every player in `MAIN` has been evaluated."""
+    """Return the regimes of the map, in its order, on which every player in `MAIN` has been evaluated.
+
+    A regime is a problem with its numbers of arms, rounds and clients and its noise.
+    """
     return [regime for regime in REGIMES if all((regime, name) in evaluations() for name in MAIN)]
 
 
 def players_on(regime: Regime) -> list[str]:
-    """Return the names of the players that have been evaluated on ``regime``, in the order of `PLAYERS`."""
+    """Return the names of the players that have been evaluated on ``regime``, in the order of `PLAYERS`.
+
+    A player is an algorithm with its setting; a regime is a problem with its numbers of arms, rounds and clients and
+    its noise.
+    """
     return [name for name in PLAYERS if (regime, name) in evaluations()]
 
 
 def title(name: str) -> str:
-    """Return the name under which the book shows the player ``name`` of the map."""
+    """Return the name under which the book shows the player ``name`` of the map, which is ``name`` itself if it has no
+    other.
+    """
     return PLAYERS[name].title or name
 
 
@@ -56,7 +66,7 @@ def worst(regrets: Any, axis: int = -1) -> Any:
 
 @until_written
 def uniform_loss(regime: Regime) -> float:
-    """Return the expected regret of one uniform pull on ``regime``.
+    """Return the expected regret of one pull on ``regime`` (a problem with its sizes) if the arm is drawn uniformly.
 
     It is the mean over as many runs as the player with the most runs has.
     """
@@ -91,7 +101,10 @@ class Across(NamedTuple):
 
 
 def across(group: Sequence[Regime], player: str) -> Across:
-    """Return the results of ``player`` on the regimes of ``group``, on each of which it has been evaluated."""
+    """Return the results of ``player`` on the regimes (problems with their sizes) of ``group``.
+
+    The player must have been evaluated on each of them; otherwise a ``KeyError`` is raised.
+    """
     regrets = [
         evaluations()[regime, player].regret / uniform_loss(regime) / regime.world(1).steps
         for regime in group
@@ -121,12 +134,8 @@ def paired(
     Raises:
         KeyError: One of the players has not been evaluated on ``regime``.
     """
-    found = (
-        evaluated(study, regime)
-        if study != "map"
-        else {name: evaluations()[regime, name] for name in (ours, other)}
-    )
-    one, two = (found[name][column].to_numpy(dtype=float) for name in (ours, other))
+    rows = evaluations(study)
+    one, two = (rows[regime, name][column].to_numpy(dtype=float) for name in (ours, other))
     runs = min(len(one), len(two))
     return one[:runs], two[:runs]
 
@@ -247,7 +256,7 @@ def count_regimes(group: Sequence[Regime], ours: str, other: str) -> Compared:
 
 
 def leader(regime: Regime) -> str:
-    """Return the name of the player that leads on ``regime``, by mean regret on common runs.
+    """Return the name of the player (algorithm) that leads on ``regime``, by mean regret on common runs.
 
     The players are compared one after the other, those with the most runs first. A player takes the lead if its mean
     regret is lower than that of the leader so far, on the runs that both have.
@@ -259,7 +268,7 @@ def leader(regime: Regime) -> str:
 
 
 def alike(regime: Regime) -> list[str]:
-    """Return the names of the `leader` on ``regime`` and of all players that cannot be told apart from it.
+    """Return the names of the `leader` on ``regime`` and of all players (algorithms) that cannot be told apart from it.
 
     These are the players for which the 95 % interval of their regret minus the leader's, on common runs, reaches down
     to 0 or below.

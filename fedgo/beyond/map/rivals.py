@@ -26,8 +26,9 @@ The constant mean and the kernel k with its scale are those of the fit. Every pu
 `fedgo.algorithms.controls.exact_kernel_ucb`.
 """
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -35,14 +36,14 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require
 from fedgo._streams import generator
 from fedgo.algorithms.go_ucb import Immediate
-from fedgo.beyond.guard.guarantee import InformedByPhaseOne, phase_one_tally
+from fedgo.beyond.guard.guarantee import phase_one_tally
 from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess
-from fedgo.confidence import Tally, compress, width
+from fedgo.confidence import Tally, compress
+from fedgo.experiments.players import MANY
 from fedgo.line_three.parameter_space import ParameterSpace
 from fedgo.network import Network
 from fedgo.phase_one import Exploration, explore, phase_one_length
-from fedgo.phase_two import EventState as Tangent
-from fedgo.phase_two import EventTriggered, Settings, place, require_run
+from fedgo.phase_two import EventState, EventTriggered, Settings, place, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
@@ -78,7 +79,7 @@ class NeuralState(NamedTuple):
         averaged: What the server has broadcast last.
     """
 
-    tangent: Tangent
+    tangent: EventState
     own: Tally
     averaged: Averaged
 
@@ -96,7 +97,6 @@ class FNUCB:
         inputs: The standardised arms, (S, K, d_x).
         theta0: The initial parameters θ₀, (S, d_w).
         features: φ_x = ∇f(x; θ₀)/√m of each arm, with m the width of the network, (S, K, d_w).
-        optimism: ν√λ, the weight of the widths in both indices.
         descent: The number J of steps of gradient descent at each synchronisation.
     """
 
@@ -105,7 +105,6 @@ class FNUCB:
     inputs: Tensor
     theta0: Tensor
     features: Tensor
-    optimism: float
     descent: int
 
     @property
@@ -114,34 +113,44 @@ class FNUCB:
         return self.tangent.learners
 
     def begin(self) -> NeuralState:
-        """Return the state before any data, in which the weight α of the network's index is 0."""
+        """Return the state before any data of N clients in S runs, in which the weight α of the
+        network's index is 0.
+        """
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
         own = Tally.blank(runs, self.learners, arms)
         return NeuralState(self.tangent.begin(), own, Averaged(blank, blank, blank[:, 0]))
 
     def index(self, state: NeuralState) -> Tensor:
-        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each arm for each client, (S, N, K).
+        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each of K arms for each of N clients in S runs, (S, N, K).
 
         UCBᵃ comes from the client's linearised model, UCBᵇ from the networks averaged over the clients, and α is the
-        weight that the server has broadcast last.
+        weight that the server has broadcast last. Each is a prediction plus √β = ν√λ times its width, with the
+        settings' β.
         """
-        posterior = state.tangent.posterior
-        first = posterior.mean + self.optimism * width(posterior.variance)
         values, spread, alpha = (part.unsqueeze(1) for part in state.averaged)
-        alpha = alpha.unsqueeze(-1)
-        return (1 - alpha) * first + alpha * (values + self.optimism * spread)
+        second, alpha = values + math.sqrt(self.tangent.settings.beta) * spread, alpha.unsqueeze(-1)
+        return (1 - alpha) * self.tangent.index(state.tangent) + alpha * second
 
     def fires(self, state: NeuralState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull of ``arm`` (S, N) would make the event of the linearised model fire,
-        (S, N) bool.
+        """Return whether each client's pull would make the event of its linearised model fire, (S, N) bool.
+
+        Args:
+            state: The state of S runs with N clients before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
         """
         return self.tangent.fires(state.tangent, arm)
 
     def learn(self, state: NeuralState, arm: Tensor, reward: Tensor, turn: Tensor) -> NeuralState:
-        """Return the state after the clients with ``turn`` 1 pulled ``arm`` and received ``reward``, (S, N) each.
+        """Return the state after some of the N clients of S runs have made a pull.
 
-        The client's linearised model learns from the reward, and the client stores it.
+        The linearised model of each learns from its reward, and the client stores the reward.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each client pulls, (S, N) int64.
+            reward: The reward that it receives, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
         """
         own = state.own.record(arm, reward, turn)
         return state._replace(tangent=self.tangent.learn(state.tangent, arm, reward, turn), own=own)
@@ -176,16 +185,17 @@ class FNUCB:
         for r, *data in zip(run.tolist(), *own, strict=True):
             known, inputs, features = Tally(*data), self.inputs[r], self.features[r]
             variance = local_variances(features, lam, known)
-            theta = train_networks(
-                self.network, self.theta0[r], inputs, features, known, lam, self.descent
-            ).mean(0)
+            theta = train_networks(self.network, self.theta0[r], inputs, features, known, lam, self.descent)
+            values = self.network.values(theta.mean(0), inputs)
             share = (variance.amin(-1) / variance.amax(-1)).sqrt()
-            of_clients.append((self.network.values(theta, inputs), variance.mean(0).sqrt(), share.amin()))
+            of_clients.append((values, variance.mean(0).sqrt(), share.amin()))
         return Averaged(*(torch.stack(parts) for parts in zip(*of_clients, strict=True)))
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
-    """Return s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j and arm x, (N, K), with n the client's counts.
+    """Return the squared width s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j at each arm x, (N, K).
+
+    The sum is over the arms with the number n of the client's own pulls, for N clients and K arms.
 
     Args:
         features: The features φ of each arm, (K, d).
@@ -262,69 +272,67 @@ def tangent_start(network: Network, problem: Problem) -> Tensor:
 
 @on_cpu
 def fn_ucb(
-    problem: Problem,
-    clients: int,
-    steps: int,
-    *,
-    lam: float,
-    optimism: float,
-    gamma: float = 1.0,
-    descent: int = 30,
-    hidden: int = 26,
-    encoding: Literal["dense", "counts"] = "dense",
-    space: Literal["arms", "parameters"] = "arms",
+    problem: Problem, clients: int, steps: int, settings: Settings, descent: int = 30, hidden: int = 26
 ) -> Trace:
-    """Play FN-UCB, which weighs a neural tangent model against the average of the clients' networks, on standardised
-    arms.
+    """Play FN-UCB, which weighs a neural tangent model against the average of the clients' networks.
+
+    The arms are standardised. The linearised model computes with vectors over the arms if there are at most `MANY`, and
+    over the parameters otherwise.
 
     Args:
         problem: S runs of a bandit problem with K arms.
         clients: The number N of clients.
         steps: The number of pulls by all clients together.
-        lam: The regularisation weight λ.
-        optimism: ν√λ, the weight of the widths in the indices of both models.
-        gamma: The threshold γ of the event that starts a synchronisation.
+        settings: The regularisation weight λ; β = ν²λ, where ν√λ is the weight of the widths in the indices of both
+            models; the threshold γ of the event that starts a synchronisation; and the form of the messages. With
+            "dense" a client sends its new statistics of the linearised model, V_j⁻¹, θ_j and α_j, which are
+            2(d_w² + d_w) + 1 scalars with d_w = m(d_x + 2) + 1, and receives as many. With "counts" the clients send
+            counts and sums, and the server trains the networks and sends the new counts and sums, the averaged
+            parameters θ, the K averaged variances and α.
         descent: The number J of steps of gradient descent at each synchronisation.
         hidden: The width m of the network, an even number.
-        encoding: With "dense" a client sends its new statistics of the linearised model, V_j⁻¹, θ_j and α_j, which are
-            2(d_w² + d_w) + 1 scalars with d_w = m(d_x + 2) + 1, and receives as many. With "counts" the clients send
-            counts and sums, and the server trains the networks and sends the new counts and sums, θ, the K averaged
-            variances and α.
-        space: Whether the linearised model computes with vectors over the "arms" or over the "parameters".
 
     Returns:
         The trace of all runs.
 
     Raises:
-        ValueError: A value is out of range, m is odd, or ``encoding`` or ``space`` is unknown.
-        TypeError: ``problem`` is not a `Problem`, or a number is of another kind.
+        ValueError: A value is out of range, m is odd, or the messages have another form.
+        TypeError: ``problem`` or ``settings`` is of another kind, or a number is.
     """
-    require_run(problem, clients, steps)
-    number("optimism", optimism, "give a finite ν√λ, at least 0", least=0)
+    require_run(problem, clients, steps, settings)
     count("descent", descent, "give J, the steps of gradient descent, at least 1")
     even = count("hidden", hidden, "give m, at least 2") % 2 == 0
     require(even, "hidden", hidden, "give an even m: two halves")
-    encodings = ("dense", "counts")
-    require(encoding in encodings, "encoding", encoding, f"choose one of {encodings}")
-    engines = {"arms": EventTriggered, "parameters": ParameterSpace}
-    require(space in engines, "space", space, f"choose one of {tuple(engines)}")
+    forms = ("dense", "counts")
+    require(settings.encoding in forms, "encoding", settings.encoding, f"choose one of {forms}")
     network = Network(problem.arms.shape[-1], hidden)
     spread = problem.arms.std(1, correction=0, keepdim=True)
     inputs = (problem.arms - problem.arms.mean(1, keepdim=True)) / torch.where(spread > 0, spread, 1.0)
     theta0 = tangent_start(network, problem)
     features = network.gradients(theta0, inputs) / hidden**0.5
-    settings = Settings(lam, optimism**2, gamma, encoding)
-    offsets = torch.zeros(features.shape[0], 1, features.shape[1], dtype=torch.float64)
     rows = compress(features.unsqueeze(1)).features
-    tangent = engines[space](clients, rows, offsets, network.size, settings)
-    learner = FNUCB(tangent, network, inputs, theta0, features, optimism, descent)
+    offsets = torch.zeros(len(features), 1, features.shape[1], dtype=torch.float64)
+    engine = ParameterSpace if features.shape[1] > MANY else EventTriggered
+    tangent = engine(clients, rows, offsets, network.size, settings)
+    learner = FNUCB(tangent, network, inputs, theta0, features, descent)
     nothing = Exploration.nothing(len(problem.runs))
     return simulate("FN-UCB", problem, learner, nothing, clients, steps)
 
 
 @dataclass(frozen=True)
-class InformedImmediate(InformedByPhaseOne, Immediate):
-    """A learner like `Immediate`, which shares every pull at once, that knows the data of Phase I from the start."""
+class Informed(Immediate):
+    """A learner like `Immediate`, which shares every pull at once, that knows the data of Phase I from the start.
+
+    Args:
+        first: The counts n of Phase I for each arm, and the sums of its rewards less n times the offset of the arm,
+            (S, K) each.
+    """
+
+    first: Tally = field(kw_only=True)
+
+    def begin(self) -> EventState:
+        """Return the state in which the learner and the server know the data of Phase I."""
+        return self.resume(self.first)
 
 
 @on_cpu
@@ -363,7 +371,7 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     settings = Settings(problem.sigma**2, (kappa * problem.sigma) ** 2)
     residuals = Tally(first.counts, first.sums - first.counts * offsets)
-    learner = InformedImmediate(1, features, offsets.unsqueeze(1), arms, settings, datum=2, first=residuals)
+    learner = Informed(1, features, offsets.unsqueeze(1), arms, settings, datum=2, first=residuals)
     return simulate("Kernel UCB, fitted", problem, learner, exploration, clients, clients * rounds)
 
 

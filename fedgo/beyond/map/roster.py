@@ -1,31 +1,135 @@
-"""The players beyond the paper.
+"""The players beyond the paper: how each of them plays a world with a setting, and which of them a study compares.
 
-`PLAYERS` are those of the regime map. `VARIANTS` are surrogates that differ in one thing each. `EVERY` has the paper's
-algorithms and two players with the event of a guard.
+`PLAYERS` are those of the regime map. `VARIANTS` are surrogates that differ in one thing each.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from fedgo.beyond.advised import BEFORE, UCB1
-from fedgo.beyond.epochs import Event, Growing
-from fedgo.beyond.map import players as play
-from fedgo.beyond.map.players import surrogate
+from fedgo._checks import require
+from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
+from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
+from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
+from fedgo.beyond.guard.optimist import optimistic_ucb1
+from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.beyond.surrogates.models import Surrogate
 from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 from fedgo.experiments.figures import STYLES
-from fedgo.experiments.players import Player, grid
+from fedgo.experiments.players import Play, Player, from_scratch, grid, known_as
 from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS
 from fedgo.experiments.world import Regime, Setting, World
+from fedgo.phase_two import Settings
+from fedgo.trace import Trace
 
-# the paper's algorithms, Fed-GO-UCB in a guard, and UCB1 with the event and the messages of a guard
-EVERY: Mapping[str, Player] = {
-    **ALGORITHMS,
-    "guarded": Player(play.play_guarded, setting_of="Fed-GO-UCB"),
-    "counted": Player(play.ucb1, setting_of="UCB1, shared"),
-}
+GUARD_GAMMA = 0.3  # at this γ a guard synchronises about as often as Fed-GO-UCB with γ = 1
+
+
+SurrogateOf = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for all runs, or one for each
+
+
+@known_as(optimistic_ucb1)
+def ucb1(world: World, setting: Setting) -> Trace:
+    """Play UCB1 on the counts of all clients in ``world``.
+
+    The ``setting`` has the weight β of the interval's width as "beta", or b = β/σ² as "b", with σ the noise of the
+    problem. It may have the threshold γ of the event as "gamma"; otherwise γ is 1.
+    """
+    beta = setting["b"] * world.problem.sigma**2 if "b" in setting else setting["beta"]
+    return optimistic_ucb1(world.problem, world.clients, world.steps, beta, setting.get("gamma", 1.0))
+
+
+@known_as(fitted_kernel_ucb)
+def kernel(world: World, setting: Setting) -> Trace:
+    """Play kernel UCB in ``world``, with hyperparameters that are fitted once, after Phase I.
+
+    The ``setting`` has as "kappa" the weight κ of the posterior standard deviation in the index of an arm.
+    """
+    return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
+
+
+@known_as(guarded_fed_go_ucb)
+def play_guarded(world: World, setting: Setting) -> Trace:
+    """Play Fed-GO-UCB inside a guard in ``world``.
+
+    The ``setting`` has the regularisation weight λ and the squared radius β of Fed-GO-UCB as "lam" and "beta". All its
+    other entries replace fields of the guard's numbers (`guarantee`), for instance the bound F or σ.
+    """
+    promise = guarantee(world, **{name: setting[name] for name in setting if name not in ("lam", "beta")})
+    how = Settings(setting["lam"], setting["beta"], encoding=world.encoding)
+    return guarded_fed_go_ucb(world.problem, world.shared, how, promise)
+
+
+def guarantee(world: World, **values: Any) -> Guarantee:
+    """Return the numbers of a guard for ``world``.
+
+    F is the bound of its problem on |f|, σ its noise, γ is `GUARD_GAMMA`, and ``simultaneous`` is True, because all
+    clients of the simulator synchronise at the same step. The other fields have the defaults of `Guarantee`.
+
+    Args:
+        world: The problem and the clients.
+        values: Fields of `Guarantee` that replace any of these.
+
+    Raises:
+        ValueError: Neither the problem nor ``values`` has a bound F on |f|, or a value is out of its range.
+    """
+    given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
+    known = given | values
+    require(known["value"] is not None, "the bound F on |f|", None, "give its problem one")
+    return Guarantee(**known)
+
+
+def surrogate(
+    model: SurrogateOf,
+    until: Growing | Event,
+    planning: Planning = "joint",
+    informed: bool = True,
+    guard: float | None = None,
+    arms_first: bool = False,
+) -> Play:
+    """Return a `Play` that plays a surrogate in epochs, with the "kappa" of a setting as the weight κ of exploration.
+
+    Args:
+        model: A function from a world to one surrogate for all runs, or to a tuple with one for each run. The
+            surrogates of a tuple are linearised at the ŵ₀ of Phase I, so that this Phase I is played first.
+        until: The rule that ends an epoch.
+        planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
+        informed: Whether the surrogate is fitted to the data of Phase I too.
+        guard: The threshold γ of a guard inside which the surrogate plays. None means without a guard.
+        arms_first: Whether each arm is pulled once in place of Phase I. Phase II is then shorter, so that both phases
+            together have at most as many pulls as any other player has.
+    """
+
+    def play(world: World, setting: Setting) -> Trace:
+        """Play the surrogate of ``world`` in epochs, with κ the "kappa" of the ``setting``."""
+        fitted, arms, rounds = model(world), world.problem.means.shape[1], world.rounds
+        start = world.shared if isinstance(fitted, tuple) else None  # linearised once, at each run's own ŵ₀
+        exploration = None
+        if arms_first:
+            exploration, rounds = each_arm(world.problem, arms), (world.steps - arms) // world.clients
+        begins = Beginning(start, exploration, informed)
+        promise = None if guard is None else guarantee(world, gamma=guard)
+        how = partial(surrogate_ucb, until=until, planning=planning, guarantee=promise)
+        optimism = Optimism(setting["kappa"])
+        return how(world.problem, fitted, world.clients, rounds, optimism=optimism, begins=begins)
+
+    return Play(play)
+
+
+def advised(how: Advised = ADVISED) -> Play:
+    """Return a `Play` of the recommended method, or of another method ``how`` of the same kind.
+
+    The entries of the setting that the `Play` is given replace fields of the method.
+    """
+
+    @known_as(Advised.play, {} if how == ADVISED else {"how": how})
+    def play(world: World, setting: Setting) -> Trace:
+        """Play the method in ``world``, with the entries of the ``setting`` as its fields."""
+        return replace(how, **setting).play(world.problem, world.clients, world.rounds)
+
+    return play
 
 
 def process(world: World) -> Surrogate:
@@ -34,7 +138,7 @@ def process(world: World) -> Surrogate:
 
 
 def network(world: World) -> Surrogate:
-    """Return the network of ``world`` as a surrogate that is fitted and linearised again at every fit."""
+    """Return a surrogate that fits the network of ``world`` to all data and linearises it, again at every fit."""
     return Relinearised(world.network)
 
 
@@ -50,7 +154,9 @@ CERTIFIED = 20  # a guard certifies something from about this many pulls of each
 
 
 def up_to_500(regime: Regime) -> bool:
-    """Return whether ``regime`` has at most 500 arms and 100 rounds; players that are slow beyond play only there."""
+    """Return whether ``regime`` has at most 500 arms and 100 rounds; players that are slow beyond
+    this play only there.
+    """
     return regime.arms <= 500 and regime.rounds <= 100
 
 
@@ -80,52 +186,41 @@ _NOISE = grid(s=(3.0, 10.0), kappa=(1.0, 4.0))
 _LINEAR = grid(s=(1.0, 10.0), kappa=(1.0, 4.0))
 
 
+_GLB = grid(s=(1.0, 10.0), kappa=(1.0, 4.0), link=("identity",))
+
+
+_KERNEL = grid(s=(1.0,), kappa=(1.0, 4.0), lengthscale=(0.3, 1.0))
+
+
 GROWTH = 1.6  # the factor by which an epoch grows; it is large because the fits take most of the time
 
 
 _EPOCHS = Growing(GROWTH)
 
 
-def _of_the_paper(name: str, settings: tuple[Setting, ...], **changes: Any) -> Player:
-    """Return the paper's player ``name`` with the grid ``settings`` and other ``changes`` of its fields."""
-    return replace(ALGORITHMS[name], grid=settings, **changes)
-
-
-# The settings from which the recommended one was chosen. The last two have the same u for all budgets: 3, and 5, which
-# was the value before u depended on the budget.
-RULES: tuple[Setting, ...] = (
-    *grid(bold=(0.5, 0.6, 0.7), share=(0.25,)),
-    {"bold": 0.6, "share": 0.35},
-    {"untried": 3.0, "share": 0.5},
-    {"bold": 9.0, "share": 0.5},
-)
-
-
 PLAYERS: dict[str, Player] = {
-    "advised": Player(play.advised(), RULES, style=STYLES["advised"]),
-    "before": Player(  # the recommended setting before it depended on the budget
-        play.advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h"),
-        plays_on=lambda regime: not BEFORE.tries_all(regime.clients * regime.rounds, regime.arms),
+    "advised": Player(
+        advised(), grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=STYLES["advised"]
     ),
-    "UCB1, planned": Player(play.advised(UCB1), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")),
+    "before": Player(  # the recommended setting before it depended on the budget
+        advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h"),
+        plays_on=lambda regime: BEFORE.first(regime.clients, regime.arms, regime.rounds) < regime.arms,
+    ),
+    "UCB1, planned": Player(advised(UCB1), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")),
     "each arm first": Player(
-        play.advised(replace(BEFORE, few=1e9)), setting_of="before", style=("#B08030", "P"),
+        advised(replace(BEFORE, few=1e9)), setting_of="before", style=("#B08030", "P"),
         plays_on=lambda regime: regime.pulls >= 2,
     ),
-    "UCB1": Player(play.ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),
-    "Fed-GO-UCB": _of_the_paper("Fed-GO-UCB", _NOISE),
-    "process": Player(
-        surrogate(process, _EPOCHS), _KAPPA, title="Gaussian process", style=("#8F8A00", "D")
-    ),
-    "network": Player(
-        surrogate(network, _EPOCHS), _KAPPA, title="network, refitted", style=("#5B5BD6", "^")
-    ),
+    "UCB1": Player(ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),
+    "Fed-GO-UCB": replace(ALGORITHMS["Fed-GO-UCB"], grid=_NOISE),
+    "process": Player(surrogate(process, _EPOCHS), _KAPPA, title="Gaussian process", style=("#8F8A00", "D")),
+    "network": Player(surrogate(network, _EPOCHS), _KAPPA, title="network, refitted", style=("#5B5BD6", "^")),
     "kernel": Player(
-        play.kernel, _KAPPA, title="kernel, fitted once", style=ALGORITHMS["Kernel UCB, at once"].style,
+        kernel, _KAPPA, title="kernel, fitted once", style=ALGORITHMS["Kernel UCB, at once"].style,
         plays_on=up_to_500,
     ),
     "FN-UCB": Player(
-        play.federated_neural, grid(s=(0.3, 3.0), kappa=(0.5, 2.0)), style=("#E0607E", "X"), plays_on=up_to_500,
+        from_scratch(fn_ucb), grid(s=(0.3, 3.0), kappa=(0.5, 2.0)), style=("#E0607E", "X"), plays_on=up_to_500,
         dense=True,
     ),
     "process, guarded": Player(
@@ -136,19 +231,12 @@ PLAYERS: dict[str, Player] = {
         surrogate(network, _EPOCHS, guard=1.0), title="network, guarded", plays_on=bounded,
         setting_of="network",
     ),
-    "One-GO-UCB": _of_the_paper("One-GO-UCB", _NOISE, plays_on=up_to_500),
-    "N-GO-UCB": _of_the_paper("N-GO-UCB", _NOISE, plays_on=few_arms),
-    "DisLinUCB": _of_the_paper("DisLinUCB", _LINEAR, plays_on=few_arms),
-    "Fed-GLB-UCB": _of_the_paper(
-        "Fed-GLB-UCB", tuple({**setting, "link": "identity"} for setting in _LINEAR), plays_on=up_to_500
-    ),
-    "ApproxDisKernelUCB": _of_the_paper(
-        "ApproxDisKernelUCB", grid(s=(1.0,), kappa=(1.0, 4.0), lengthscale=(0.3, 1.0)), plays_on=few_arms
-    ),
+    "One-GO-UCB": replace(ALGORITHMS["One-GO-UCB"], grid=_NOISE, plays_on=up_to_500),
+    "N-GO-UCB": replace(ALGORITHMS["N-GO-UCB"], grid=_NOISE, plays_on=few_arms),
+    "DisLinUCB": replace(ALGORITHMS["DisLinUCB"], grid=_LINEAR, plays_on=few_arms),
+    "Fed-GLB-UCB": replace(ALGORITHMS["Fed-GLB-UCB"], grid=_GLB, plays_on=up_to_500),
+    "ApproxDisKernelUCB": replace(ALGORITHMS["ApproxDisKernelUCB"], grid=_KERNEL, plays_on=few_arms),
 }  # fmt: skip
-
-
-KAPPAS = (1.0, 2.0, 4.0, 8.0)
 
 
 _DOUBLING = Growing(2.0)
@@ -157,12 +245,13 @@ _DOUBLING = Growing(2.0)
 _EVENT = Event(GO_SETTINGS.gamma)
 
 
-def _variant(model: play.SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
-    """Return a player that plays the surrogate ``model`` in epochs and chooses κ from `KAPPAS`.
+def _variant(model: SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
+    """Return a player that plays the surrogate ``model`` in epochs and chooses the weight κ of exploration from four
+    values.
 
     ``until`` is the rule that ends an epoch, and ``how`` are further arguments of `surrogate`.
     """
-    return Player(surrogate(model, until, **how), grid(kappa=KAPPAS))
+    return Player(surrogate(model, until, **how), grid(kappa=(1.0, 2.0, 4.0, 8.0)))
 
 
 VARIANTS: dict[str, Player] = {
@@ -180,19 +269,3 @@ VARIANTS: dict[str, Player] = {
 
 
 WITH_MANY = ("process", "network, refitted", "network, linearised once")
-
-
-# each design choice with the variant that makes it and the variant that does not
-PARTS: Mapping[str, tuple[str, str]] = {
-    "network refitted": ("network, refitted", "network, linearised once"),
-    "network refitted, otherwise as printed": (
-        "network, as printed but refitted",
-        "network, as printed with Phase I data",
-    ),
-    "Phase I data in the model": ("network, as printed with Phase I data", "network, as printed"),
-    "joint plan instead of separate plans": ("process", "process, each for itself"),
-    "epochs that double, not the event": ("process", "process, event"),
-    "epochs that double, not by 1.3": ("process", "process, short epochs"),
-    "process, not network": ("process", "network, refitted"),
-    "each arm first, not uniform": ("process, each arm first", "process"),
-}

@@ -17,17 +17,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.beyond.advised import BEFORE
+from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate, observed
-from fedgo.beyond.surrogates.process import in_cube, squared_exponential
+from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms
+from fedgo.beyond.surrogates.process import ProcessFit, in_cube
 from fedgo.beyond.surrogates.sites import Sites
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.experiments.world import Regime
-from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
@@ -74,47 +73,6 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
 
 
 @dataclass(frozen=True)
-class Unwarped:
-    """A surrogate for sites that are taken to be alike, the recommended Gaussian process without its warp."""
-
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior of the K arms' mean rewards given ``data``.
-
-        Args:
-            arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each arm, (K,) each.
-            sigma: The standard deviation σ of a reward's noise.
-            before: Not used.
-
-        Raises:
-            ValueError: Fewer than two arms have been pulled, or all mean rewards are equal.
-        """
-        seen = observed(data, sigma)
-        return squared_exponential(in_cube(arms), seen.at, seen.means, seen.variances)
-
-
-class Tied(NamedTuple):
-    """A posterior on the N·K cells of N sites with K arms, in which cells with the same key are one unknown.
-
-    A cell is the pair of a site and an arm.
-
-    Args:
-        mean: The posterior mean of each cell's mean reward, (N·K,).
-        variance: The posterior variance of each cell's mean reward, (N·K,).
-        key: The key of each cell, (N·K,) int64. Cells with different keys are independent.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    key: Tensor
-
-    def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the cells ``among`` (C,) int64, (C, C)."""
-        key = self.key[among]
-        return torch.where(key.unsqueeze(-1) == key, self.variance[among], 0.0)
-
-
-@dataclass(frozen=True)
 class OwnFromThree:
     """A surrogate of independent arms, for sites whose mean rewards may differ.
 
@@ -122,7 +80,7 @@ class OwnFromThree:
     rewards of all sites, as in `IndependentArms`.
     """
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
         """Return the posterior on the N·K cells (pairs of a site and an arm), those of the first site first.
 
         If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, the variance σ²/n, and is
@@ -143,29 +101,48 @@ class OwnFromThree:
         mean = torch.where(enough, data.sums / n, shared.mean).flatten()
         variance = torch.where(enough, sigma**2 / n, shared.variance).flatten()
         cell = torch.arange(n.numel()).view(n.shape)
-        return Tied(mean, variance, torch.where(enough, cell, cell[0] + n.numel()).flatten())
+        return Independent(mean, variance, torch.where(enough, cell, cell[0] + n.numel()).flatten())
 
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
     """A `Fitting` of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
 
-    @property
-    def surrogate(self) -> Surrogate:
-        """The surrogate that is fitted to the counts and sums of each client, `OwnFromThree`."""
-        return OwnFromThree()
+    surrogate = OwnFromThree()
 
 
-# For each player, a function from σ and T to the fitting of its federation. The recommended setting in them is the one
-# before it depended on the budget.
+@dataclass(frozen=True)
+class OfWarpedCells(Fitting):
+    """A `Fitting` of clients that differ, whose surrogate `Sites` warps the rewards."""
+
+    surrogate = Sites(warp=True)
+
+
+# For each player, a function that makes the fitting of a federation from σ and T.
 HOW: dict[str, Callable[[float, int], Fitting]] = {
-    "as if alike": partial(Fitting, how=BEFORE),
-    "as if alike, no warp": partial(Fitting, how=replace(BEFORE, surrogate=Unwarped())),
-    "differ": partial(Fitting, how=BEFORE, differ=True),
-    "each alone": partial(Fitting, how=BEFORE),
-    "UCB1": partial(Fitting, how=replace(BEFORE, surrogate=IndependentArms())),
-    "UCB1, own from three": partial(OfCells, how=BEFORE, differ=True),
+    "as if alike": Fitting,
+    "as if alike, no warp": partial(Fitting, how=replace(ADVISED, surrogate=Sites())),
+    "differ": partial(Fitting, differ=True),
+    "each alone": Fitting,
+    "UCB1": partial(Fitting, how=replace(ADVISED, surrogate=IndependentArms())),
+    "UCB1, own from three": partial(OfCells, differ=True),
 }
+
+
+def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
+    """Return the fitting of a federation with which the player of ``job`` plays.
+
+    If its setting has "warp" 1, the surrogate is `Sites` with a warp. Otherwise the fitting is that of the player in
+    `HOW`.
+
+    Args:
+        job: The player, its setting and the regime.
+        sigma: The standard deviation σ of a reward's noise.
+        rounds: The number T of pulls of each client in Phase II.
+    """
+    if job.setting.get("warp"):
+        return OfWarpedCells(sigma, rounds, differ=True)
+    return HOW[job.name](sigma, rounds)
 
 
 def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, Tensor]:
@@ -181,9 +158,9 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
         The trace, and the number of the client that made each pull, (pulls made,) int64.
     """
     one, clients = problems[0], len(problems)
-    first = BEFORE.first(clients, job.regime.arms, job.regime.rounds)
+    first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
     steps = clients * math.ceil((pulls - first) / clients)
-    fitting = HOW[job.name](one.sigma, steps // clients)
+    fitting = fitting_of(job, one.sigma, steps // clients)
     plan = Plan(one.arms[0], clients=clients, length=first, seed=one.seed, run=one.runs[0], fitting=fitting)
     return play(problems, plan, steps), torch.cat([torch.arange(first), torch.arange(steps)]) % clients
 
@@ -199,7 +176,7 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
         counts: The number of pulls of each arm at each of the N other sites, (N, K).
         sums: The sums of their rewards, (N, K).
     """
-    arms, fitting = problem.arms[0], HOW[job.name](problem.sigma, job.regime.rounds)
+    arms, fitting = problem.arms[0], fitting_of(job, problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
     ties = torch.rand(len(arms), generator=problem.generators("order of ties")[0], dtype=torch.float64)
     regret = 0.0
@@ -238,15 +215,14 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
 def _measured(job: Job, run: int) -> dict[str, Any]:
     """Return the row of one ``run`` of the ``job`` with the columns of `measure_sites`."""
     regime, case = job.regime, CASES[job.regime]
-    pulls = phase_one_length(regime.clients, regime.rounds) + regime.clients * regime.rounds
-    problem = replace(regime, problem=case.problem).world((run,), job.seed).problem
-    *problems, late = of_sites(problem, case, regime.clients + 1)
+    world = replace(regime, problem=case.problem).world((run,), job.seed)
+    *problems, late = of_sites(world.problem, case, regime.clients + 1)
     groups = [problems]
     # each site alone has the noise and the first arms of another run, so that no two sites share them
     if job.name == "each alone":
         *groups, [late] = [[replace(one, runs=(run + 10**6 * i,))] for i, one in enumerate([*problems, late])]
     begun = time.process_time()
-    played = [together(job, group, math.ceil(pulls / len(groups))) for group in groups]
+    played = [together(job, group, math.ceil(world.steps / len(groups))) for group in groups]
     seconds = time.process_time() - begun
     trace, client = played[0]
     cell, size = client * regime.arms + trace.arm[0], (regime.clients, regime.arms)
@@ -254,17 +230,16 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
     counts, sums = (cell.bincount(each, regime.clients * regime.arms).view(size) for each in rewards)
     own = joined = math.nan
     if job.name == "differ":
-        own = Sites().fit(problem.arms[0], Tally(counts, sums), regime.sigma).prior.own.item()
+        fit = Sites().fit(late.arms[0], Tally(counts, sums), regime.sigma)
+        assert isinstance(fit, ProcessFit)
+        own = fit.prior.own.item()
     if regime in JOINED and job.name == "each alone":
         joined = together(job, [late], LATE)[0].regret.sum().item()
     elif regime in JOINED and job.name in ("as if alike", "differ"):
         joined = joining(job, late, counts, sums)
     tenth = -max(1, trace.regret.shape[1] // 10)
-    return {
-        **asdict(regime),
-        "player": job.name,
-        "seed": job.seed,
-        "run": run,
+    where = {**asdict(regime), "player": job.name, **job.setting, "seed": job.seed, "run": run}
+    return where | {
         "regret": sum(one.regret.sum().item() for one, _ in played),
         "worst_site": max(site.bincount(one.regret[0]).max().item() for one, site in played),
         "late_regret": sum(one.regret[0, tenth:].mean().item() for one, _ in played) / len(played),
@@ -297,14 +272,5 @@ def cases() -> dict[Regime, Differing]:
 
 CASES = cases()
 JOINED = tuple(CASES)[:4]  # the cases in which a site that joins late is measured
-
-
-def cases_of(name: str) -> list[Regime]:
-    """Return the cases that the player ``name`` plays.
-
-    "each alone" plays only the four cases `JOINED`, and "UCB1, own from three" leaves out the cases with 500 arms or
-    more, because these take too long. All other players play every case.
-    """
-    if name == "each alone":
-        return [*JOINED]
-    return [regime for regime in CASES if regime.arms < 500 or name != "UCB1, own from three"]
+# Two groups of cases decide about the warp. In the first all arms are pulled before the first fit, in the second not.
+WARP_TUNING = (JOINED, tuple(regime for regime in CASES if regime.arms == 500))

@@ -1,5 +1,6 @@
 """The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``)."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -7,81 +8,33 @@ from pathlib import Path
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, OURS
-from fedgo.beyond.map.libraries import measure_library as elsewhere
-from fedgo.beyond.map.players import advised
+from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.map.private import WAYS, play_regime
-from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY
-from fedgo.beyond.map.sites import HOW, cases_of, measure_sites
+from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY, advised
+from fedgo.beyond.map.sites import CASES, HOW, JOINED, WARP_TUNING, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Play, Player, grid, play_uniform
-from fedgo.experiments.runner import DATA as OF_THE_PAPER
+from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
-from fedgo.experiments.world import EXPERIMENTS, Regime
+from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 from fedgo.trace import Trace
 
-DATA = Path(__file__).parent / "data"
-SHIPPED.append(DATA)
+TABLES = Path(__file__).parent / "data"
+SHIPPED.append(TABLES)
 
-# --- The regime map: a base regime for every problem, and one factor moved at a time
-
-BASE = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("cosine8", 50),
-    Regime("magic rows", 500, sigma=0.5),
-    Regime("network 15", 500),
-    Regime("hartmann6", 500, sigma=0.5),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("magic", 20, clients=100),
-    Regime("shuttle", 20, clients=100),
-    Regime("cosine8 printed", 500),
-    Regime("levy10", 500),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 50, rounds=20),
-    Regime("hartmann6", 50, rounds=1000),
-    Regime("two ridges", 500),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("hartmann6", 5000),
-)
+# --- The regime map. The text ``data/regimes.toml`` lists its regimes and says what each group of them is for
 
 
-# Regimes with few clients, other families of problems or fewer arms. They support the advice, and only the main players
-# play them.
-WIDER = (
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 12, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 50),
-    Regime("diabetes", 400),
-    Regime("tree", 50),
-    Regime("tree", 500),
-    Regime("unrelated", 50),
-    Regime("unrelated", 500),
-    Regime("levy10", 50),
-    Regime("network 15", 50),
-    Regime("two ridges", 50),
-)
+def _listed(group: str) -> Regimes:
+    """Return the regimes of a ``group`` of ``data/regimes.toml``, in their order."""
+    text = (TABLES / "regimes.toml").read_text(encoding="utf-8")
+    return tuple(Regime(**regime) for regime in tomllib.loads(text)[group])
 
 
-# Regimes with about 100 or 400 pulls, for 1, 12 and 20 clients. Only the main players play them.
-SMALL_BUDGETS = (
-    Regime("hartmann6", 500, rounds=5),
-    Regime("diabetes", 400, rounds=5),
-    Regime("levy10", 100, rounds=8, clients=12),
-    Regime("hartmann6", 200, clients=1),
-    Regime("diabetes", 200, clients=1),
-    Regime("cosine8", 500, rounds=20),
-    Regime("diabetes", 400, rounds=20),
-    Regime("tree", 200, rounds=33, clients=12),
-)
-
-
+BASE = _listed("base")
+WIDER = _listed("wider")
+SMALL_BUDGETS = _listed("small_budgets")
 REGIMES = (*BASE, *WIDER, *SMALL_BUDGETS)
 
 
@@ -97,46 +50,15 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
-# The advice rests on these players, with fifty runs of each. "advised" has chosen its setting on `RULE_TUNING`, the
-# others on `ADVICE_TUNING`.
+# The advice rests on these players, with fifty runs of each. The study `BOLDNESS` decided the setting of "advised"; the
+# others chose theirs on `ADVICE_TUNING`.
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
-ADVICE_TUNING = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("two ridges", 50),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-)
+ADVICE_TUNING = _listed("advice_tuning")
 
 
 ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
-
-
-# The regimes on which the recommended setting was chosen: 100, 400, 2,000 and 20,000 pulls of families that earlier
-# tunings used too. None has so few arms that all are pulled first, because all candidates play alike there.
-RULE_TUNING = (
-    Regime("cosine8", 30, rounds=8, clients=12),
-    Regime("hartmann6", 500, rounds=5),
-    Regime("hartmann6", 200, clients=1),
-    Regime("two ridges", 200, clients=1),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("cosine8", 500, rounds=20),
-    Regime("magic rows", 500, sigma=0.5, rounds=20),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("network 6", 500),
-    Regime("cosine8", 5000),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("cosine8", 500, rounds=1000),
-)
-
-
-RULE_RUNGS = (Rung(6, 10), Rung(3, 20))
 
 
 def map_runs(name: str, regime: Regime) -> int:
@@ -168,16 +90,16 @@ def map_tuning(name: str) -> list[Regimes]:
     if len(PLAYERS[name].grid) == 1:
         return []
     if name in DECIDE:
-        return [RULE_TUNING if name == "advised" else ADVICE_TUNING]
+        return [ADVICE_TUNING]
     return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
 
 
 def map_rungs(name: str) -> tuple[Rung, ...]:
     """Return the rounds of successive halving by which the player ``name`` chooses its setting, from the first to the
     last.
+
+    Each round has a number of settings that are compared, and the number of runs on which each of them is judged.
     """
-    if name == "advised":
-        return RULE_RUNGS
     return ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),)
 
 
@@ -192,7 +114,34 @@ MAP = Sweep(
     runs=map_runs,
     batch=5,
     tail=DECIDE,
-    folder=DATA,
+    folder=TABLES,
+)
+
+
+# --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
+
+# The last two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget.
+RULES: tuple[Setting, ...] = (
+    *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
+    {"bold": 0.55, "share": 0.35},
+    {"bold": 0.6, "share": 0.5},
+    {"bold": 0.7, "share": 0.25},
+    {"untried": 3.0, "share": 0.5},
+    {"bold": 9.0, "share": 0.5},
+)
+
+RULE_TUNING = _listed("rule_tuning")
+
+BOLDNESS = Sweep(
+    "boldness",
+    "how boldly the advised setting plays for which budget: every candidate on the same tuning runs",
+    {"advised": Player(advised(), RULES)},
+    ("regret", "late_regret", "seconds"),
+    chosen_on=lambda name: [RULE_TUNING],
+    rungs=lambda name: (Rung(len(RULES), 100),),
+    batch=5,
+    tail=("advised",),
+    folder=TABLES,
 )
 
 
@@ -216,7 +165,7 @@ ABLATION = Sweep(
     rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
     regimes=(FEW, WITH_500),
     runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
-    folder=DATA,
+    folder=TABLES,
 )
 
 
@@ -229,46 +178,46 @@ RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for 
 
 
 def elsewhere_runs(name: str, regime: Regime) -> int:
-    """Return how many runs the player ``name`` has on ``regime``, so that the libraries take about half an hour.
+    """Return how many runs the player ``name`` has on ``regime``, a problem with its numbers of arms, rounds and
+    clients.
 
-    A player outside `RIVALS` has 5. The others have 15 if there are T = 5 rounds, and 10 otherwise. With 2,000 pulls
-    Levy-10 has 5 and the diabetes data 3, because their runs take longest. Optuna has none with 2,000 pulls, because
-    one run takes half a minute.
+    A player in `RIVALS` has 40, and the others have 5. With 2,000 pulls Optuna has 10, because one run takes half a
+    minute.
     """
     if name not in RIVALS:
         return 5
-    if regime.rounds * regime.clients == 2000:
-        return 0 if name == OPTUNA else {"levy10": 5, "diabetes": 3}.get(regime.problem, 10)
-    return 15 if regime.rounds == 5 else 10
+    return 10 if name == OPTUNA and regime.rounds * regime.clients == 2000 else 40
 
 
-RIVALS = (*OURS, "BoTorch, Thompson", OPTUNA)
+RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = Listing(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(play_uniform) for name in (*OURS, *LIBRARIES, OPTUNA)},
+    {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
     listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=elsewhere_runs,
     batch=1,
-    measure=elsewhere,
+    measure=measure_library,
     needs={OPTUNA: "optuna"},
-    folder=DATA,
+    folder=TABLES,
 )
 
-DIFFER = Listing(
+DIFFER = Sweep(
     "differ",
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
-    {name: Player(play_uniform) for name in HOW},
+    {name: Player(measured) for name in HOW} | {"differ": Player(measured, grid(warp=(0.0, 1.0)))},
     ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
-    listed=cases_of,
-    runs=lambda name, regime: 10 if regime.arms == 500 or name == "each alone" else 20,
+    chosen_on=lambda name: WARP_TUNING if name == "differ" else (),
+    rungs=lambda name: (Rung(2, 100),),
+    regimes=tuple(CASES),
+    runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
-    folder=DATA,
+    folder=TABLES,
 )
 
-# --- What the paper's pages show of the recommended method, in tables that are stored with the paper's
+# --- What the paper's pages show of the recommended method. Its tables are stored in the paper's folder, the default.
 
 ADVISED_RUNS = Listing(
     "advised",
@@ -279,9 +228,8 @@ ADVISED_RUNS = Listing(
     runs=lambda name, regime: 50,
     batch=50,
     encoding="dense",
-    folder=OF_THE_PAPER,
 )
-CURVES: Mapping[str, list[Regime]] = {
+ADVISED_CURVES: Mapping[str, list[Regime]] = {
     "process, in epochs": sizes(arms=(50, 500, 2_000)),
     "advised": sizes(arms=(50, 500, 5_000, 20_000, 50_000)),
 }
@@ -306,21 +254,20 @@ def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0)
 ADVISED_COSTS = Listing(
     "advised_costs",
     "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
-    {curve: Player(play_uniform, grid(hidden=(25,))) for curve in CURVES},
+    {curve: Player(measured, grid(hidden=(25,))) for curve in ADVISED_CURVES},
     ("seconds", "gigabytes", "synchronisations"),
-    listed=lambda curve: CURVES[curve],
+    listed=lambda curve: ADVISED_CURVES[curve],
     measure=partial(costs, time_of_advised),
     at_once=1,
-    folder=OF_THE_PAPER,
 )
 
 # --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
 # model that is fitted then.
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-# the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN`
+# the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN_REGIMES`
 LONGEST = Regime("hartmann6", 50, rounds=10_000)
-HIDDEN = (
+HIDDEN_REGIMES = (
     Regime("hartmann6", 50, rounds=1000),
     Regime("hartmann6", 50),
     Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
@@ -352,14 +299,13 @@ PRIVATE = Sweep(
     "what hiding every reward costs, by the budget and by who adds the noise; and uniform play",
     HIDDEN_PLAYERS,
     ("regret", "late_regret", "scalars", "synchronisations", "seconds"),
-    chosen_on=lambda name: [] if name == "uniform" else [(regime,) for regime in HIDDEN],
+    chosen_on=lambda name: [] if name == "uniform" else [(regime,) for regime in HIDDEN_REGIMES],
     rungs=lambda name: (Rung(9, 8),),
-    regimes=(*HIDDEN, LONGEST),
+    regimes=(*HIDDEN_REGIMES, LONGEST),
     runs=hidden_runs,
     batch=25,
-    folder=DATA,
+    folder=TABLES,
 )
 
-STUDIES |= {
-    study.name: study for study in (MAP, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
-}
+BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+STUDIES |= {study.name: study for study in BEYOND}

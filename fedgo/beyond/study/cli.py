@@ -27,7 +27,11 @@ class _InOneLine(click.Group):
     """
 
     def invoke(self, context: click.Context) -> None:
-        """Run the command of ``context``, and print its warnings and its error."""
+        """Run the command of ``context``, and print each of its warnings and its error in one line.
+
+        Raises:
+            click.ClickException: The command raises an error that a user can correct.
+        """
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:
@@ -48,8 +52,9 @@ def _line(error: Warning | Exception | str) -> str:
 
 
 def _say(text: str) -> None:
-    """Print ``text``. If that fails, warn that the command is done; a reader that has closed the
-    pipe is not an error.
+    """Print ``text``. If that fails, warn that the command is done.
+
+    A reader that has closed the pipe causes no warning.
     """
     try:
         click.echo(text)

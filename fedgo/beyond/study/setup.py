@@ -63,9 +63,9 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
     names = tuple(map(composed, received))
     for place, name in enumerate(names, 1):
         if not (isinstance(name, str) and name.isprintable() and name != ""):
-            require(False, f"the name of {what} {place}", name, "give a text that can be seen")
+            require(False, f"the name of {what} {place}", name, "give a text of printable characters")
     twice = [name for name, times in Counter(names).items() if times > 1]
-    require(not twice, f"the name that two {what}s have", twice[:1], "give each one of its own")
+    require(not twice, f"the name that two {what}s have", twice[:1], "give each its own name")
     return names
 
 
@@ -211,11 +211,11 @@ class Setup:
         options, sites = len(self.options.names), _names("site", self.sites)
         most = max(0, len(sites) - 1)  # at least one site begins the study
         checked: dict[str, Any] = {
-            "begun": count("begun", self.begun, "give with how many options it began", most=options),
-            "trials": count("trials", self.trials, "give about how many you can afford, at least 1"),
+            "begun": count("begun", self.begun, "give the number of options at its beginning", most=options),
+            "trials": count("trials", self.trials, "give the number that you can afford, at least 1"),
             "sites": sites,
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
-            "joined": count("joined", self.joined, "give how many sites joined later", 0, most),
+            "joined": count("joined", self.joined, "give the number of later sites", 0, most),
         }
         for name in ("noise", "spread", "reach"):
             if name == "noise" or getattr(self, name) is not None:
@@ -239,7 +239,7 @@ class Setup:
             require(self.surrogate is None and self.method != "ucb1", "method", self.method, remedy)
         played = self.played.surrogate
         require_kind(hasattr(played, "fit"), "method", played, "give the name of a method, or a Surrogate")
-        remedy = "none varies: give one that tells options apart, or play 'ucb1' without"
+        remedy = "none varies: give a feature that tells options apart, or play 'ucb1'"
         fits = isinstance(played, IndependentArms) or self.arms.shape[1] > 0
         require(fits, "the list of features", list(self.options.columns), remedy)
 
@@ -260,13 +260,13 @@ class Setup:
 
     @cached_property
     def number_of(self) -> dict[str, int]:
-        """The number of each option, from 0 to K − 1, by its name."""
+        """The number of each of the K options, from 0 to K − 1, by its name."""
         return {name: arm for arm, name in enumerate(self.options.names)}
 
     @cached_property
     @on_cpu
     def first(self) -> tuple[str, ...]:
-        """The names of the options that are tried before anything is fitted, distinct ones in random order."""
+        """The names of the options that are tried once each before a model is fitted, in random order."""
         length = self.played.first(1, self.begun, self.trials)
         arms = distinct(self.begun, length, generator(self.seed, 0, "each arm"))
         return tuple(self.options.names[arm] for arm in arms.tolist())
@@ -341,7 +341,7 @@ class Setup:
         _require_first("sites", self.sites, given["sites"], "give those that join after them")
         options, joined = table or self.options, self.joined + len(given["sites"]) - len(self.sites)
         was, now = ([o.columns, *zip(o.names, o.rows, strict=True)] for o in (self.options, options))
-        _require_first("table", was, now, "add rows at the end, and give a changed option a name of its own")
+        _require_first("table", was, now, "add rows at the end, and give a changed option a new name")
         return replace(self, **given, options=options, joined=joined)
 
 

@@ -109,7 +109,7 @@ class Study:
         Raises:
             ValueError: ``trials`` or ``noise`` is missing, or a value is not allowed.
         """
-        for name, meaning in (("trials", "about how many you can afford"), ("noise", "σ of a reward")):
+        for name, meaning in (("trials", "the number that you can afford"), ("noise", "σ of a reward")):
             if name not in given:
                 raise ValueError(f"{name} is missing: give {meaning}, {name}=… or in a shell --{name} …")
         if all(map(is_number, table.names)):
@@ -222,7 +222,7 @@ class Study:
         """
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
-            require(trial in record.open, "the trial to drop", option, "it is not open; show says which are")
+            require(trial in record.open, "the trial to drop", option, "it is not open; see show")
             write(setup, replace(record, open=_without(record.open, trial)))
 
     def retire(self, option: str, retired: bool = True) -> None:
@@ -356,7 +356,7 @@ class Study:
         target, saved = _files.resolved(self.path, "the study"), False
 
         def write(setup: Setup, record: Record) -> None:
-            """Replace the content of the study's file by ``setup`` and ``record``."""
+            """Replace the content of the study's file by ``setup`` and ``record``, whole or not at all."""
             nonlocal saved
             content = dumps(setup, record).encode()
             try:
@@ -414,7 +414,7 @@ def _alone(target: Path) -> Iterator[None]:
     """
     with extra("study"):
         from filelock import FileLock, Timeout
-    require(target.parent.is_dir(), "the folder of the study", str(target.parent), "make it first")
+    require(target.parent.is_dir(), "the folder of the study", str(target.parent), "create it first")
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError("you may only read the study; its owner can share it by chmod g+w")
     place, holder = target.with_name(f".{target.name}.lock"), ""

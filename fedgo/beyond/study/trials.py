@@ -108,7 +108,7 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
         ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
     """
     place = setup.place(site)
-    remedy = f"give 1 at least, and at most as many as the study was begun for, {setup.trials}"
+    remedy = f"give a number from 1 to {setup.trials}, the trials of the study"
     count("the number of trials at once", size, remedy, most=setup.trials)
     asked = [option for option, at in record.open if at == place and option not in record.retired][:size]
     while len(asked) < size:
@@ -119,7 +119,7 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 
 
 def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
-    """Return the next option for ``site``, and the record whose plan no longer contains it.
+    """Return the next option for ``site``, and the record after it has been taken from the plan.
 
     If the plan has ended, it is made anew first. If a guard does not certify the option, the option with the largest
     upper end of the guard's interval is returned instead, and the plan stays as it is.
@@ -163,16 +163,18 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
 
 
 def plan_anew(setup: Setup, record: Record) -> Record:
-    """Return the record with which the next request for a trial makes a new plan.
+    """Return ``record`` changed such that the next request for a trial makes a new plan.
 
-    While the first options are tried, the plan stays as it is.
+    While the first options are tried, the record stays as it is.
     """
     until = min(record.until, len(record.told)) if past_first(setup, record) else record.until
     return replace(record, until=until)
 
 
 def past_first(setup: Setup, record: Record) -> bool:
-    """Return whether at least as many rewards are known as the study has first options."""
+    """Return whether at least as many rewards are known as the study has first options, which are
+    tried before any fit.
+    """
     return len(record.told) >= len(setup.first)
 
 
@@ -238,7 +240,11 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 
 
 def _leading(setup: Setup, record: Record, site: Site) -> str:
-    """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ."""
+    """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ.
+
+    It gives the smallest certificate if the study has a ``reach``, otherwise an estimate of the model, or the reason
+    why nothing can be said.
+    """
     rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
@@ -276,25 +282,32 @@ def usual(setup: Setup, record: Record) -> tuple[float, float]:
 
 
 def _retired(setup: Setup, record: Record) -> Tensor:
-    """Return whether each option is retired, (K,) bool."""
+    """Return whether each of the K options of the study is retired, (K,) bool."""
     retired = set(record.retired)
     return torch.tensor([name in retired for name in setup.options.names])
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
-    """Return the rewards that were entered at the ``site``, or all rewards if the sites do not differ."""
+    """Return the entries of the rewards known at the ``site``, or of all rewards if the sites do not differ."""
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)
 
 
 def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
-    """Return for each site and option the number of rewards in ``told``, and their sum, (N, K) each."""
+    """Return for each of N sites and K options the number of rewards in ``told``, and their sum, (N, K) each.
+
+    ``told`` has the option, the site and the reward of each trial.
+    """
     each = [_tally(setup, [row for row in told if row[1] == site]) for site in setup.sites]
     return Tally(*(torch.stack(column) for column in zip(*each, strict=True)))
 
 
 def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
-    """Return for each option the number n of its rewards in ``told``, and their sum minus n·``centre``, (K,) each."""
+    """Return for each of K options the number n of its rewards in ``told``, and their sum minus n·``centre``,
+    (K,) each.
+
+    ``told`` has the option, the site and the reward of each trial; None as ``centre`` means 0.
+    """
     arm = torch.tensor([setup.number_of[option] for option, *_ in told], dtype=torch.int64)
     reward = torch.tensor([reward - (centre or 0.0) for *_, reward in told], dtype=torch.float64)
     none = torch.zeros(len(setup.options.names), dtype=torch.float64)
@@ -302,10 +315,15 @@ def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> T
 
 
 def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Tensor:
-    """Return a bound on how much worse each option is than the best one, (K,).
+    """Return a bound on how much worse each of the K options is than the best one, (K,).
 
     It is NaN for all options if the intervals of Theorem G′ after all rewards so far have an empty intersection. They
     hold all at once, so that this refutes the noise or the reach.
+
+    Args:
+        setup: The setup with which the study was begun.
+        told: The option, the site and the reward of each trial, in the order of their entry.
+        guarantee: The bounds and the failure probability of the guard.
     """
     each = [_tally(setup, [trial], setup.centre) for trial in told]
     blank = Tally.blank(len(setup.options.names))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedgo._checks import extra, require_kind
 from fedgo.beyond.surrogates.models import Fitted, IndependentArms, observed
-from fedgo.beyond.surrogates.process import InUnits, Warp, in_cube, squared_exponential
+from fedgo.beyond.surrogates.process import in_cube, warped_posterior
 from fedgo.confidence import Tally
 
 
@@ -56,13 +56,21 @@ class FittedModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, arms: Tensor) -> "FittedModel":
-        """Return the posterior of ``model``, a fitted BoTorch model with one output, at ``arms`` (K, d_x)."""
+        """Return the posterior of a fitted BoTorch model at K arms.
+
+        Args:
+            model: The fitted model, with one output.
+            arms: The inputs of the arms, scaled as those to which the model was fitted, (K, d_x).
+        """
         with torch.no_grad():
             posterior = model.posterior(arms)
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms numbered ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between C of the arms, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms.
+        """
         with torch.no_grad():
             covariance: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
         return covariance
@@ -116,9 +124,4 @@ class GaussianProcess:
         cube = in_cube(arms)
         if not self.warp:
             return FittedModel.of(single_task_gp(cube[seen.at], seen.means, seen.variances), cube)
-        warp = Warp.likeliest(seen.means, seen.variances)
-        warped, variances = warp(seen.means), seen.variances * warp.slope(seen.means).square()
-        fit = squared_exponential(cube, seen.at, warped, variances)
-        leader = fit.mean[seen.at].argmax()
-        reward = seen.means[leader]
-        return InUnits(fit, warp, warped[leader].item(), reward.item(), warp.slope(reward).item())
+        return warped_posterior(cube, seen, pooled=seen)

@@ -21,9 +21,8 @@ from torch import Tensor
 from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
-_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and steps between two updates of the weight decay
 _HUGE = 1e100  # mean rewards must be smaller than this, so that their squares are finite
-_HIDDEN = 1e-6  # a variance that is negative by up to this share of the largest variance is rounding
+_ROUNDED = 1e-6  # a variance that is negative by up to this share of the largest variance is rounding
 
 
 class Fitted(Protocol):
@@ -39,7 +38,10 @@ class Fitted(Protocol):
     def variance(self) -> Tensor: ...
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the C arms numbered ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between C of the arms, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms.
+        """
         ...
 
 
@@ -48,7 +50,12 @@ class ByColumns(Protocol):
     """A posterior that can give single columns of its covariance, which plans on many arms need."""
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C)."""
+        """Return the posterior covariance of each of A arms with each of C arms, (A, C).
+
+        Args:
+            arm: The numbers of the A arms, (A,) int64.
+            among: The numbers of the C arms, (C,) int64.
+        """
         ...
 
 
@@ -87,11 +94,21 @@ def fitted(
         ValueError: The last axis of ``data`` is not K long, or the posterior has a wrong shape, NaN, an infinite number
             or a negative variance. Any error that ``surrogate.fit`` raises passes through.
     """
-    shape = tuple(data.counts.shape)
-    require(
-        shape[-1:] == (len(arms),), "the shape of counts", shape, f"give one for each of {len(arms)} arms"
-    )
-    return checked(surrogate.fit(arms, data, sigma, before), data.counts.numel(), type(surrogate).__name__)
+    shape, name = tuple(data.counts.shape), type(surrogate).__name__
+    remedy = f"give one for each of {len(arms)} arms"
+    require(shape[-1:] == (len(arms),), "the shape of counts", shape, remedy)
+    posterior, size = surrogate.fit(arms, data, sigma, before), data.counts.numel()
+    for what in ("mean", "variance"):
+        values = getattr(posterior, what)
+        remedy = f"give (K,) = ({size},), one for each arm"
+        require(values.shape == (size,), f"the shape of the {what} by {name}", tuple(values.shape), remedy)
+        remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
+        require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
+    variance = posterior.variance
+    positive = variance >= -_ROUNDED * variance.amax().clamp(min=1e-12)
+    remedy = "it is negative beyond rounding: give a model whose covariance is positive semi-definite"
+    require_each(positive, f"the variance by {name}", variance, remedy)
+    return posterior
 
 
 def why_it_failed(error: Exception) -> str:
@@ -107,31 +124,6 @@ def why_it_failed(error: Exception) -> str:
     if "can't allocate memory" in str(error):
         raise MemoryError(str(error)) from error
     return str(error)
-
-
-def checked(fitted: Fitted, arms: int, name: str) -> Fitted:
-    """Return the posterior ``fitted`` on K = ``arms`` arms if it is a valid one.
-
-    ``name`` is the name of its surrogate, which the errors mention.
-
-    Raises:
-        ValueError: The mean or the variance does not have the shape (K,), or is NaN or infinite for some arm, or a
-            variance is below 0 by more than 10⁻⁶ of the largest.
-    """
-    for what in ("mean", "variance"):
-        values = getattr(fitted, what)
-        shape, instead = tuple(values.shape), f"give (K,) = ({arms},), one for each arm"
-        require(shape == (arms,), f"the shape of the {what} by {name}", shape, instead)
-        remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
-        require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
-    variance = fitted.variance
-    require_each(
-        variance >= -_HIDDEN * variance.amax().clamp(min=1e-12),
-        f"the variance by {name}",
-        variance,
-        "it is negative beyond rounding: give a model whose covariance is positive semi-definite",
-    )
-    return fitted
 
 
 class Observed(NamedTuple):
@@ -184,26 +176,37 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
 
 
 class Independent(NamedTuple):
-    """A posterior under which the K arms are independent.
+    """A posterior of K mean rewards, of which each two are either independent or one and the same unknown.
 
     Args:
-        mean: The posterior mean of each arm's mean reward, (K,).
-        variance: The posterior variance of each arm's mean reward, (K,).
+        mean: The posterior mean of each arm or cell (a pair of a site and an arm), (K,).
+        variance: The posterior variance of each, (K,).
+        unknown: The number of the unknown that each of them is, (K,) int64. Arms or cells with the same number are one
+            unknown, so that their covariance is their variance.
     """
 
     mean: Tensor
     variance: Tensor
+    unknown: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms ``among`` (C,) int64, a diagonal matrix (C, C)."""
-        return self.variance[among].diag()
+        """Return the posterior covariance between C of the arms or cells, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms or cells.
+        """
+        return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
 
-        It is 0 unless the two are the same arm.
+        It is 0 unless the two are the same unknown.
+
+        Args:
+            arm: The numbers of the A arms or cells, (A,) int64.
+            among: The numbers of the C arms or cells, (C,) int64.
         """
-        return torch.where(arm.unsqueeze(-1) == among, self.variance[among], 0.0)
+        same = self.unknown[arm].unsqueeze(-1) == self.unknown[among]
+        return torch.where(same, self.variance[among], 0.0)
 
 
 @dataclass(frozen=True)
@@ -239,4 +242,5 @@ class IndependentArms:
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)
         mean = (none + seen.means.mean()).index_put((seen.at,), seen.means)
-        return Independent(mean, (none + prior).index_put((seen.at,), seen.variances))
+        variance = (none + prior).index_put((seen.at,), seen.variances)
+        return Independent(mean, variance, torch.arange(len(arms)))

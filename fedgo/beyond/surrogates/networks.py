@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, require, require_kind
-from fedgo.beyond.surrogates.models import _SETTLE, _STEPS, Fitted, Observed, observed
+from fedgo.beyond.surrogates.models import Fitted, Observed, observed
 from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
 
+_STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and steps between two updates of the weight decay
 # the step sizes that a Gauss–Newton step tries, as shares of the way to the mean of the linearised posterior
 _SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)
 
@@ -48,11 +49,19 @@ class Linear(NamedTuple):
         return self.features.square().sum(-1) + self.effect - self.half.square().sum(0)
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms ``among`` (C,) int64, (C, C)."""
+        """Return the posterior covariance between C of the arms, (C, C).
+
+        ``among`` (C,) int64 has the numbers of these arms.
+        """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each arm in ``among`` (C,), both int64, (A, C)."""
+        """Return the posterior covariance of each of A arms with each of C arms, (A, C).
+
+        Args:
+            arm: The numbers of the A arms, (A,) int64.
+            among: The numbers of the C arms, (C,) int64.
+        """
         own = self.effect * (arm.unsqueeze(-1) == among)
         return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]
 
@@ -158,9 +167,8 @@ class Relinearised:
     effect: bool = True
 
     def __post_init__(self) -> None:
-        require_kind(
-            hasattr(self.network, "gradients"), "network", self.network, "give a Network, or a class like it"
-        )
+        linear, remedy = hasattr(self.network, "gradients"), "give a Network, or a class like it"
+        require_kind(linear, "network", self.network, remedy)
         count("starts", self.starts, "give the number of random starts, at least 1")
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
@@ -182,8 +190,7 @@ class Relinearised:
         inputs = (arms - arms.mean(0)) / torch.where(spread > 0, spread, 1.0)
         centre, scale = seen.means.mean(), seen.means.std()
         unit = Observed(seen.at, (seen.means - centre) / scale, seen.variances / scale**2)
-        start = self._starts(before)
-        w, decay, effect, evidence = self._climb(inputs[seen.at], unit, start)
+        w, decay, effect, evidence = self._climb(inputs[seen.at], unit, self._starts(before))
         best = int(evidence.argmax())
         w, decay, tau = w[best], decay[best], effect[best].item()
         gradients = self.network.gradients(w, inputs)
@@ -228,10 +235,8 @@ class Relinearised:
             root = jacobian / decay.sqrt().unsqueeze(-2)
             covariance = root @ root.mT + torch.diag_embed(seen.variances + effect)  # of the mean rewards
             factor = torch.linalg.cholesky(covariance)
-            half, white = (
-                torch.linalg.solve_triangular(factor, part, upper=False)
-                for part in (root, target.unsqueeze(-1))
-            )
+            half = torch.linalg.solve_triangular(factor, root, upper=False)
+            white = torch.linalg.solve_triangular(factor, target.unsqueeze(-1), upper=False)
             evidence = -white.square().sum((-2, -1)) / 2 - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
             way = (half.mT @ white).squeeze(-1) / decay.sqrt() - w
             trials = w + torch.tensor(_SHARES, dtype=w.dtype).view(-1, 1, 1) * way

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import extra
+from fedgo.beyond.surrogates.models import Observed
 
 # the mean (without ½ ln d_x) and the variance of the prior of ln ℓ_j, and the smallest ℓ_j that a fit may have
 _PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025
@@ -37,7 +38,7 @@ _SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 
 
-class Prior(NamedTuple):
+class PriorCovariance(NamedTuple):
     """The prior covariance of n points, which are arms or cells (pairs of a site and an arm), in units of s².
 
     s is the spread of the mean rewards.
@@ -55,7 +56,7 @@ class Prior(NamedTuple):
     level: Tensor
 
     @classmethod
-    def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "Prior":
+    def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "PriorCovariance":
         """Return the prior covariance of n points for given parameters.
 
         Args:
@@ -71,20 +72,24 @@ class Prior(NamedTuple):
         category, level = parameters[features:]
         return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
 
-    def at(self, places: Tensor) -> "Prior":
+    def at(self, places: Tensor) -> "PriorCovariance":
         """Return the prior covariance of the m points with the numbers ``places`` (m,) int64."""
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
-    def same(self, other: "Prior") -> Tensor:
-        """Return whether each of this prior's n points has the site of each of the m points of
-        ``other``, (n, m) bool.
+    def same(self, other: "PriorCovariance") -> Tensor:
+        """Return whether each of n points and each of m points belong to the same site, (n, m) bool.
+
+        The points are cells (pairs of a site and an arm), n of this prior and m of ``other``.
         """
         assert self.site is not None and other.site is not None
         return self.site.unsqueeze(-1) == other.site
 
-    def covariance(self, other: "Prior") -> Tensor:
-        """Return the covariance of each of this prior's n points with each of the m points of ``other``, (n, m)."""
+    def covariance(self, other: "PriorCovariance") -> Tensor:
+        """Return the prior covariance of each of this prior's n points with each of the m points of ``other``, (n, m).
+
+        The unit is s², with s the spread of the mean rewards.
+        """
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
             return covariance
@@ -109,23 +114,27 @@ class ProcessFit(NamedTuple):
 
     mean: Tensor
     variance: Tensor
-    prior: Prior
+    prior: PriorCovariance
     half: Tensor
     scale: float
     parameters: Tensor
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
 
-        Both arguments are numbers of arms or cells, int64. The unit is that of the rewards squared.
+        A cell is the pair of a site and an arm. The unit is that of the rewards squared.
+
+        Args:
+            arm: The numbers of the A arms or cells, (A,) int64.
+            among: The numbers of the C arms or cells, (C,) int64.
         """
         prior = self.prior.at(arm).covariance(self.prior.at(among))
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C).
+        """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
 
-        The unit is that of the rewards squared.
+        ``among`` (C,) int64 has their numbers. The unit is that of the rewards squared.
         """
         return self.columns(among, among)
 
@@ -140,7 +149,10 @@ def in_cube(arms: Tensor) -> Tensor:
 
 
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
-    """Return exp(−½‖x − x′‖²) for each x in ``inputs`` (n, d_x) and each x′ in ``others`` (m, d_x), (n, m)."""
+    """Return the squared exponential kernel exp(−½‖x − x′‖²) for each x of n and each x′ of m points, (n, m).
+
+    ``inputs`` (n, d_x) and ``others`` (m, d_x) are the points, each feature divided by its length scale.
+    """
     square = inputs.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * inputs @ others.mT
     return square.clamp(min=0).div(-2).exp()
 
@@ -172,13 +184,12 @@ def squared_exponential(
     centre, scale = units or (means.mean(), means.std())
     values, noise = (means - centre) / scale, variances / scale**2
     parameters = _mode(arms[seen], values, noise, None if site is None else site[seen])
-    prior = Prior.of(arms, site, parameters)
+    prior = PriorCovariance.of(arms, site, parameters)
     pulled = prior.at(seen)
     factor = torch.linalg.cholesky(pulled.covariance(pulled) + noise.diag())
     half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
-    white = torch.linalg.solve_triangular(
-        factor, torch.stack([values, torch.ones_like(values)], -1), upper=False
-    )
+    both = torch.stack([values, torch.ones_like(values)], -1)
+    white = torch.linalg.solve_triangular(factor, both, upper=False)
     constant = (white[:, 0] @ white[:, 1]) / white[:, 1].square().sum()
     mean = constant + half.mT @ (white[:, 0] - constant * white[:, 1])
     variance = (1 + prior.level - half.square().sum(0)).clamp(min=0)
@@ -186,9 +197,23 @@ def squared_exponential(
 
 
 def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) -> Tensor:
-    """Return the parameters at the mode of their posterior, (d_x,), or (d_x + 2,) with sites, found by L-BFGS-B.
+    """Return the parameters of the Gaussian process at the mode of their posterior, found by L-BFGS-B.
 
-    The search begins at the mode of the prior density. The arguments are those of `evidence` without its parameters.
+    The search begins at the mode of the prior density.
+
+    Args:
+        points: The n pulled arms, or the arms of the n pulled cells (pairs of a site and an arm), in the unit cube,
+            (n, d_x).
+        values: Their standardised mean rewards, (n,).
+        noise: The variances of the ``values``, (n,).
+        site: The number of the site of each pulled cell, (n,) int64; None if the points are arms.
+
+    Returns:
+        The logarithms of the length scales of the features, (d_x,). With sites, ln ℓ of the sites' length scale and ln
+        v of the variance of their levels follow, (d_x + 2,).
+
+    Raises:
+        ImportError: SciPy is missing.
     """
     with extra("study"):
         from scipy.optimize import minimize
@@ -204,7 +229,9 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
     centres, spreads = points.new_tensor(means), points.new_tensor(variances)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return −ln of the posterior density of the ``parameters``, up to a constant, and its gradient."""
+        """Return −ln of the posterior density of the ``parameters``, up to a constant, and its
+        gradient in their shape.
+        """
         at = torch.from_numpy(parameters)
         value, gradient = evidence(points, values, noise, site, at)
         away = (at - centres) / spreads
@@ -231,7 +258,7 @@ def evidence(
     Returns:
         The value, (), and its derivatives by the ``parameters``, in their shape.
     """
-    prior = Prior.of(points, site, parameters)
+    prior = PriorCovariance.of(points, site, parameters)
     covariance = prior.covariance(prior)
     factor = torch.linalg.cholesky(covariance + noise.diag())
     inverse = torch.cholesky_inverse(factor)
@@ -296,7 +323,9 @@ class Warp(NamedTuple):
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Return the warp of each of the ``rewards``, in their shape; the result has no unit."""
+        """Return the warp of each of the ``rewards``, a power transformation, in their shape; the
+        result has no unit.
+        """
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power))
 
     def slope(self, rewards: Tensor) -> Tensor:
@@ -360,24 +389,51 @@ class InUnits(NamedTuple):
 
     @property
     def mean(self) -> Tensor:
-        """The posterior mean of each arm's mean reward, (K,), in the units of the rewards."""
+        """The posterior mean of the mean reward of each of K arms, (K,), in the units of the rewards."""
         return self.reward + (self.fit.mean - self.w) / self.slope
 
     @property
     def variance(self) -> Tensor:
-        """The posterior variance of each arm's mean reward, (K,), in the units of the rewards squared."""
+        """The posterior variance of the mean reward of each of K arms, (K,), in the units of the rewards squared."""
         return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the arms or cells numbered ``among`` (C,) int64, (C, C).
+        """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
 
-        The unit is that of the rewards squared.
+        ``among`` (C,) int64 has their numbers. The unit is that of the rewards squared.
         """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each ``arm`` (A,) with each of the arms ``among`` (C,), (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
 
-        Both arguments are numbers of arms or cells, int64. The unit is that of the rewards squared.
+        A cell is the pair of a site and an arm. The unit is that of the rewards squared.
+
+        Args:
+            arm: The numbers of the A arms or cells, (A,) int64.
+            among: The numbers of the C arms or cells, (C,) int64.
         """
         return self.fit.columns(arm, among) / self.slope**2
+
+
+def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Tensor | None = None) -> InUnits:
+    """Return the posterior of the module's Gaussian process for warped rewards, in the units of the rewards.
+
+    Args:
+        points: The K arms in the unit cube, or the arm of each of K cells, (K, d_x).
+        seen: The mean rewards of the arms or cells that were pulled.
+        pooled: The mean rewards of the arms over all sites together, for which the warp is the likeliest one. Without
+            sites it is ``seen``.
+        site: If the K points are cells, the number of the site of each, (K,) int64; else None.
+
+    Raises:
+        ImportError: SciPy is missing.
+        RuntimeError: The covariance of the warped mean rewards is not positive definite.
+    """
+    warp = Warp.likeliest(pooled.means, pooled.variances)
+    middle, values = warp(pooled.means), warp(seen.means)
+    noise = seen.variances * warp.slope(seen.means).square()
+    fit = squared_exponential(points, seen.at, values, noise, site, (middle.mean(), middle.std()))
+    leader = fit.mean[seen.at].argmax()
+    reward = seen.means[leader]
+    return InUnits(fit, warp, values[leader].item(), reward.item(), warp.slope(reward).item())

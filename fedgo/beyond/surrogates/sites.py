@@ -11,27 +11,38 @@ import torch
 from torch import Tensor
 
 from fedgo.beyond.surrogates.models import Fitted, observed
-from fedgo.beyond.surrogates.process import ProcessFit, in_cube, squared_exponential
+from fedgo.beyond.surrogates.process import in_cube, squared_exponential, warped_posterior
 from fedgo.confidence import Tally
 
 
 @dataclass(frozen=True)
 class Sites:
-    """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm."""
+    """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm.
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> ProcessFit:
+    Given the data of all sites together, it is the same process on the arms alone.
+
+    Args:
+        warp: Whether the rewards are warped first, by the warp that is likeliest for the arms' mean rewards over all
+            sites together.
+    """
+
+    warp: bool = False
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """Return the posterior of the mean reward of each arm at each site, given what each site has pulled.
 
         The parameters of the Gaussian process are at the mode of their posterior.
 
         Args:
             arms: The features of the arms, (K, d_x); they are scaled to the unit cube.
-            data: Counts and sums of the rewards of each arm at each of N sites, (N, K) each; a site may have none.
+            data: Counts and sums of the rewards of each arm at each of N sites, (N, K) each; a site may have none. Or
+                counts and sums of all sites together, (K,) each.
             sigma: The standard deviation σ of the noise of one reward.
             before: Not used.
 
         Returns:
-            The posterior of the N·K cells, of which number i·K + x is arm x at site i.
+            The posterior of the N·K cells, of which number i·K + x is arm x at site i; or of the K arms, given the data
+            of all sites together.
 
         Raises:
             ValueError: Fewer than two arms have been pulled at any site; the mean rewards of the arms over all sites
@@ -40,11 +51,13 @@ class Sites:
             TypeError: ``sigma`` is not a number.
             ImportError: SciPy is missing.
         """
-        cells = Tally(data.counts.flatten(), data.sums.flatten())
-        pulled = observed(cells, sigma, least=1)
-        means = observed(Tally(data.counts.sum(0), data.sums.sum(0)), sigma).means
-        site = torch.arange(len(data.counts)).repeat_interleave(len(arms))
-        points, units = in_cube(arms).repeat(len(data.counts), 1), (means.mean(), means.std())
+        counts, sums = (part.reshape(-1, len(arms)) for part in data)
+        pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
+        pooled = observed(Tally(counts.sum(0), sums.sum(0)), sigma)
+        site = torch.arange(len(counts)).repeat_interleave(len(arms)) if data.counts.ndim > 1 else None
+        points, units = in_cube(arms).repeat(len(counts), 1), (pooled.means.mean(), pooled.means.std())
+        if self.warp:
+            return warped_posterior(points, pulled, pooled, site)
         return squared_exponential(points, pulled.at, pulled.means, pulled.variances, site, units)
 
 
