@@ -6,7 +6,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
-from fedgo import Network, Problem, Settings, realizable
+from fedgo import Network, Problem, Settings, Trace, realizable
 from fedgo.confidence import Tally
 from fedgo.theory.replay import knowledge
 
@@ -17,6 +17,14 @@ GAMMAS = (0.0, 0.01, 0.1, 0.5, 3.0, INF)  # thresholds: always, often, now and t
 def double(values):
     """The numbers as a float64 tensor."""
     return torch.tensor(values, dtype=torch.float64)
+
+
+def made_trace(regret, up=None, down=None, phase_one=0, clients=2, name="A"):
+    """A trace with the given regret and scalars of every step, (S, steps), in which nobody synchronises."""
+    regret = torch.as_tensor(regret, dtype=torch.float64)
+    blank = torch.zeros(regret.shape, dtype=torch.int64)
+    up, down = (blank if sent is None else torch.as_tensor(sent) for sent in (up, down))
+    return Trace(name, "p", clients, phase_one, blank, -regret, regret, up, down, blank.bool())
 
 
 def about(expected, rel=1e-12):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from instances import double, made_trace
 
 from fedgo.experiments.claims import (
     CLAIMS,
@@ -20,35 +21,28 @@ from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import read
 from fedgo.experiments.studies import CLAIM_RUNS, CLAIM_SEED
 from fedgo.experiments.world import EXPERIMENTS
-from fedgo.trace import Trace
+
+ABOUT = {"place": "p", "expected": "partly", "problems": ["hartmann6"]}
 
 
 def trace(regret, sent=None, phase_one=2, name="A"):
     """Runs with the given final regret and scalars, both spread evenly over the steps of Phase II."""
-    regret = torch.tensor(regret).double()
-    sent = torch.zeros_like(regret) if sent is None else torch.tensor(sent)
-    runs, steps = len(regret), 12
-    share = torch.zeros(runs, steps, dtype=torch.float64)
-    share[:, phase_one:] = regret[:, None] / (steps - phase_one)
-    up = torch.zeros(runs, steps, dtype=torch.int64)
-    up[:, phase_one:] = sent[:, None].long() // (steps - phase_one)
-    blank = torch.zeros(runs, steps, dtype=torch.int64)
-    return Trace(name, "p", 2, phase_one, blank, share, share, up, blank, blank.bool())
+    steps = 12
+    played = torch.arange(steps) >= phase_one
+    share = double(regret)[:, None] / (steps - phase_one) * played
+    sent = torch.tensor(sent or [0] * len(regret))[:, None] // (steps - phase_one) * played
+    return made_trace(share, sent, phase_one=phase_one, name=name)
 
 
 def messages(up, down, phase_one=1):
     """One run for each row, with the scalars ``up`` and ``down`` of every step."""
-    up, down = torch.tensor(up), torch.tensor(down)
-    blank = torch.zeros(up.shape, dtype=torch.float64)
-    return Trace("A", "p", 2, phase_one, blank.long(), blank, blank, up, down, blank.bool())
+    return made_trace(torch.zeros(len(up), len(up[0])), up, down, phase_one)
 
 
 def judged(worlds, **how):
     """The verdict on a claim about A and everybody else in ``worlds``, on runs of Hartmann6."""
     others = tuple(name for name in worlds if name != "A")
-    claim = Claim(
-        place="p", quote="q", expected="partly", problems=["hartmann6"], ours=["A"], others=others, **how
-    )
+    claim = Claim(quote="q", ours=["A"], others=others, **ABOUT, **how)
     return judge(claim, outcomes({"hartmann6": worlds}))
 
 
@@ -100,8 +94,7 @@ def test_a_claim_with_more_parts_reversed_than_held_is_mostly_contradicted(held,
 
 
 def test_a_ratio_that_is_a_part_of_two_claims_counts_once():
-    claim = {"place": "p", "expected": "partly", "problems": ["hartmann6"]}
-    regret, scalars = Claim(quote="a", **claim), Claim(quote="b", quantity="scalars", **claim)
+    regret, scalars = Claim(quote="a", **ABOUT), Claim(quote="b", quantity="scalars", **ABOUT)
     one, two = (ClaimPart(label, 1, 1, 1, 1, "open") for label in "xy")
     rows = [(regret, "partly", [one, two]), (regret, "partly", [one._replace(state="held")])]
     assert count_once(rows) == ["open", "open"]
@@ -115,13 +108,8 @@ def test_a_ratio_is_that_of_the_means_of_the_quantity_asked_for():
     worlds = {"A": trace([1.0, 3.0], [200, 600]), "B": trace([8.0, 8.0], [100, 100])}
     _, (regret,) = judged(worlds)
     _, (sent,) = judged(worlds, quantity="scalars")
-    assert regret[:4] == (
-        "Hartmann6: A / B",
-        pytest.approx(2 / 8),
-        pytest.approx(1 / 8),
-        pytest.approx(3 / 8),
-    )
-    assert sent[:4] == ("Hartmann6: A / B", pytest.approx(4), pytest.approx(2), pytest.approx(6))
+    assert regret[:4] == ("Hartmann6: A / B", *map(pytest.approx, (2 / 8, 1 / 8, 3 / 8)))
+    assert sent[:4] == ("Hartmann6: A / B", *map(pytest.approx, (4, 2, 6)))
 
 
 @pytest.mark.parametrize(

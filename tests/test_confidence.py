@@ -24,12 +24,11 @@ def test_arm_space_is_parameter_space_seen_from_the_arms(data):
     torch.testing.assert_close(features @ basis.mT, gradients, rtol=0, atol=1e-12)
     dense = ball(gradients, w0, 0.7, 2.0, tally)
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(dense.sigma))
+    covariance = gradients @ inverse @ gradients.mT
     mean = offsets + (gradients @ (dense.centre - w0).unsqueeze(-1)).squeeze(-1)
     for seen in (gradients, features):
         posterior = condition(seen, offsets, 0.7, tally)
-        torch.testing.assert_close(
-            posterior.covariance, gradients @ inverse @ gradients.mT, rtol=0, atol=1e-10
-        )
+        torch.testing.assert_close(posterior.covariance, covariance, rtol=0, atol=1e-10)
         torch.testing.assert_close(posterior.mean, mean, rtol=0, atol=1e-10)
 
 
@@ -61,10 +60,7 @@ def test_the_ball_of_that_radius_holds_the_truth():
     """400 runs with w* known; the lemma allows a share δ/2 = 0.05 of failures at any of the 40 steps."""
     network = Network(2, 3)
     problem = realizable(network, 400, arms=8, sigma=0.3)
-    w0 = (
-        problem.truth
-        + 0.1 * torch.randn(400, network.size, generator=torch.Generator().manual_seed(1)).double()
-    )
+    w0 = problem.truth + 0.1 * sample(400, network.size, seed=1)
     gradients, offsets = network.gradients(w0, problem.arms), network.values(w0, problem.arms)
     distance = (w0 - problem.truth).norm(dim=-1)
     hessian = torch.func.hessian(lambda w, x: network.values(w, x.unsqueeze(0)).squeeze(0))

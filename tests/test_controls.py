@@ -64,9 +64,8 @@ def hill(runs=1):
 def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
     problem = hill()
     trace, blind = gp_ucb(problem, 3, 25, 2.0, first=6, refit=8), uniform_random(problem, 3, 25)
-    assert (
-        trace.arm.shape == (1, 25) and trace.phase_one == 0 and 0 <= trace.arm.min() <= trace.arm.max() < 10
-    )
+    assert trace.arm.shape == (1, 25) and trace.phase_one == 0
+    assert 0 <= trace.arm.min() <= trace.arm.max() < 10
     assert (trace.up == 2).all() and (trace.down == 6).all() and trace.sync.all()
     assert trace.regret[0, 6:].mean() < 0.3 * blind.regret.mean()
     assert trace.regret[0, -5:].max() < 0.02  # at the best arm, 0.667, or at its neighbour

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from instances import sample
 
 from fedgo import EventTriggered, Exploration, Problem, Settings, simulate
 from fedgo.confidence import condition
@@ -88,13 +89,10 @@ def test_arms_that_rounding_cannot_tell_apart_are_taken_in_the_seeded_order():
 @pytest.mark.parametrize("gamma", [float("inf"), 1e3])
 def test_rank_one_updates_do_not_drift(gamma, watch):
     """One learner of 20 arms, 6,050 pulls: its posterior stays that of its data, 50 pulls after it was made afresh."""
-    draw = torch.Generator().manual_seed(5)  # of this case alone: another process may have the other
-    arms = torch.randn(1, 20, 6, generator=draw, dtype=torch.float64)
-    means = (arms @ torch.ones(6, dtype=torch.float64)) / 6
-    problem = Problem("drift", arms, means, (0,))
-    learner = EventTriggered(
-        1, arms.unsqueeze(1), torch.zeros(1, 1, 20, dtype=torch.float64), 6, Settings(1e-9, 0.1, gamma)
-    )
+    arms = sample(1, 20, 6, seed=5)
+    problem = Problem("drift", arms, arms.sum(-1) / 6, (0,))
+    offsets = torch.zeros(1, 1, 20, dtype=torch.float64)
+    learner = EventTriggered(1, arms.unsqueeze(1), offsets, 6, Settings(1e-9, 0.1, gamma))
     seen = watch(EventTriggered, "learn")
     simulate("drift", problem, learner, Exploration.nothing(1), 1, 6050)
     state = seen[-1].result

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from instances import made_trace
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
@@ -18,9 +19,8 @@ def test_an_algorithm_has_a_colour_and_a_marker_that_no_other_has(name):
     for styles in zip(STYLES[name], zip(*everybody, strict=True), strict=True):
         assert styles[0] not in styles[1]
     # on no page does a colour mean somebody else, though a player of the map may be an algorithm under another name
-    assert STYLES[name][0] not in [
-        colour for colour, mark in STYLES.values() if (colour, mark) != STYLES[name]
-    ]
+    others = [style for style in STYLES.values() if style != STYLES[name]]
+    assert STYLES[name][0] not in [colour for colour, _ in others]
 
 
 @pytest.mark.parametrize(
@@ -43,27 +43,21 @@ def test_ticks_are_numbers_as_in_text_and_none_stands_between_them(scale, low, h
 
 def ramp(regret: float, sent: int, steps: int = 500) -> Trace:
     """Two runs of which the first has the ``regret`` and the scalars ``sent`` in every step, and the second thrice."""
-    each = torch.tensor([[1.0], [3.0]]).double().expand(2, steps)
-    blank = torch.zeros(2, steps, dtype=torch.int64)
-    return Trace("A", "p", 2, 0, blank, each, regret * each, (sent * each).long(), blank, blank.bool())
+    each = torch.tensor([[1], [3]]).expand(2, steps)
+    return made_trace(regret * each, sent * each)
 
 
 @pytest.mark.parametrize("narrow", [False, True])
 def test_the_papers_figures_end_at_the_final_means_and_nothing_leaves_their_axes_at_the_end(narrow):
     sends = [name for name in SIX if name != "N-GO-UCB"]
-    dense = {
-        p: {a: ramp(k + 1, 1000 * k * (a in sends)) for k, a in enumerate(SIX, 1)} for p in ("one", "two")
-    }
-    packed = {p: {a: ramp(9, k) for k, a in enumerate(sends, 1)} for p in dense}
-    figure = regret_and_communication(dense, packed, narrow)
+    dense = {a: ramp(k + 1, 1000 * k * (a in sends)) for k, a in enumerate(SIX, 1)}
+    packed = {a: ramp(9, k) for k, a in enumerate(sends, 1)}
+    figure = regret_and_communication(*(dict.fromkeys(("one", "two"), of) for of in (dense, packed)), narrow)
     assert len(figure.axes) == 6
     for panels in (figure.axes[:3], figure.axes[3:]):
-        for panel, traces, values in zip(
-            panels,
-            (dense["one"], {a: dense["one"][a] for a in sends}, packed["one"]),
-            ("cumulative_regret", "communication", "communication"),
-            strict=True,
-        ):
+        drawn = (dense, {a: dense[a] for a in sends}, packed)
+        quantities = ("cumulative_regret", "communication", "communication")
+        for panel, traces, values in zip(panels, drawn, quantities, strict=True):
             low, high = panel.get_ylim()
             assert panel.get_yscale() == "log"
             assert [line.get_label() for line in panel.lines] == [*traces]

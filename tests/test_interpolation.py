@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from instances import sample
 
 from fedgo import Network, SingleUnit, cosine8, hartmann6
 from fedgo.theory.interpolation import interpolate
@@ -11,8 +12,7 @@ from fedgo.theory.interpolation import interpolate
 @pytest.mark.parametrize("seed", range(3))
 def test_every_arm_has_its_mean_reward(problem, seed):
     network = Network(problem.arms.shape[-1])
-    source = torch.Generator().manual_seed(seed)
-    start = torch.randn(3, network.size, generator=source, dtype=torch.float64)
+    start = sample(3, network.size, seed=seed)
     found = interpolate(network, start, problem.arms, problem.means)
     assert (network.values(found, problem.arms) - problem.means).abs().max() <= 1e-10
     assert ((found - start).norm(dim=1) > 1e-3).all()
@@ -25,9 +25,8 @@ def test_one_tanh_unit_moves_to_the_nearest_parameter(seed):
     unit, start = SingleUnit(6), torch.randn(2, 6, generator=source, dtype=torch.float64) / 4
     arms = torch.randn(2, 4, 6, generator=source, dtype=torch.float64)
     means = 1.6 * torch.rand(2, 4, generator=source, dtype=torch.float64) - 0.8
-    nearest = start + (
-        torch.linalg.pinv(arms) @ (means.atanh() - (arms @ start.unsqueeze(-1)).squeeze(-1)).unsqueeze(-1)
-    ).squeeze(-1)
+    gap = means.atanh().unsqueeze(-1) - arms @ start.unsqueeze(-1)
+    nearest = start + (torch.linalg.pinv(arms) @ gap).squeeze(-1)
     assert torch.allclose(interpolate(unit, start, arms, means, 1e-13), nearest, atol=1e-9, rtol=0)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from instances import sample
 
 from fedgo import Langevin, Network, hartmann6, phase_one_length, private_start
 from fedgo.langevin import langevin_rounds
@@ -33,14 +34,11 @@ def test_exploration_is_uniform_over_the_arms():
 
 
 def test_gld_on_a_quadratic_recovers_the_gibbs_mean_and_covariance():
-    draw = torch.Generator().manual_seed(3)
-    x = torch.randn(1, 2, 6, 2, generator=draw, dtype=torch.float64).expand(40, -1, -1, -1)
-    y = torch.randn(1, 2, 6, generator=draw, dtype=torch.float64).expand(40, -1, -1)
-    shards = deal(x.reshape(40, 12, 2), y.reshape(40, 12), 3)
+    points, rewards = sample(12, 2, seed=3), sample(12, seed=4)
+    shards = deal(points.expand(40, -1, -1), rewards.expand(40, -1), 3)
     langevin = Langevin(rounds=3000, step=0.05, hot=20.0, cold=20.0)
     sources = [torch.Generator().manual_seed(run) for run in range(40)]
     path = torch.stack([w for w, _ in langevin_rounds(Line(2), shards, langevin, sources, answer)])[300:]
-    points, rewards = x[0].reshape(12, 2), y[0].reshape(12)
     hessian = 2 / 12 * points.T @ points
     mean = torch.cholesky_solve((2 / 12 * points.T @ rewards)[:, None], torch.linalg.cholesky(hessian))[:, 0]
     # of the discrete chain: (2/τ₂)(2H − τ₁H²)⁻¹, which tends to the Gibbs covariance H⁻¹/τ₂ as τ₁ → 0

@@ -77,21 +77,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cells = [nbformat.v4.new_markdown_cell("# A chapter\n\nIts text."), nbformat.v4.new_code_cell("1")]
     cells[1].outputs = [nbformat.v4.new_output("stream", text="1")]
     chapter = nbformat.v4.new_notebook(cells=cells, metadata={"fedgo": RUN})
-    files = {
-        "index.md": ROOT,
-        "folded.md": FOLDED,
-        "drawn.md": DRAWN,
-        "book/rerun.md": "# Again",
-    }
+    files = {"index.md": ROOT, "folded.md": FOLDED, "drawn.md": DRAWN, "book/rerun.md": "# Again"}
     files |= {"book/_executed/problem.ipynb": nbformat.writes(chapter)}
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
     config = {"extensions": ["myst_nb", "sphinx_proof", *EXTENSIONS], "nb_execution_mode": "off"}
-    config |= {
-        "myst_enable_extensions": ["dollarmath", "colon_fence"],
-        "fedgo_repository": "me/book",
-    }
+    config |= {"myst_enable_extensions": ["dollarmath", "colon_fence"], "fedgo_repository": "me/book"}
     said = StringIO()
     with docutils_namespace(), pytest.MonkeyPatch.context() as patch:
         patch.delenv("GITHUB_REPOSITORY", raising=False)  # GitHub's machines set it
@@ -128,9 +120,8 @@ def test_a_name_that_is_gone_stops_the_build(tmp_path: Path) -> None:
         places = (tmp_path, None, tmp_path / "html", tmp_path / "trees")
         app = Sphinx(*places, "html", config, None, said, **options)
         app.build()
-    assert (
-        app.statuscode == 1 and re.findall(r"reference target not found: ([\w.]+)", said.getvalue()) == gone
-    )
+    missing = re.findall(r"reference target not found: ([\w.]+)", said.getvalue())
+    assert app.statuscode == 1 and missing == gone
 
 
 def test_a_default_that_is_no_python_is_dots() -> None:
@@ -191,7 +182,6 @@ def test_an_executed_page_says_where_else_it_is_open_and_of_which_run_it_is(site
     assert run in words(page)
     notebook = nbformat.read(site / "open/problem.ipynb", 4)
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    assert '%pip install --quiet "fedgo[book] @ git+https://github.com/me/book"' in code[0] and code[1:] == [
-        "1"
-    ]
+    assert '%pip install --quiet "fedgo[book] @ git+https://github.com/me/book"' in code[0]
+    assert code[1:] == ["1"]
     assert not any(cell.get("outputs") for cell in notebook.cells)

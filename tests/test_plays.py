@@ -32,15 +32,14 @@ def unit():
 
 
 def test_a_play_is_fed_go_ucbs(network_play):
-    expected = fed_go_ucb(network_play.problem, network_play.start, network_play.settings)
+    given = network_play.problem, network_play.start, network_play.settings
+    expected = fed_go_ucb(*given)
     for name in SAME:
         assert torch.equal(getattr(network_play.trace, name), getattr(expected, name))
     gradients = network_play.start.network.gradients(network_play.start.w0[:, 0], network_play.problem.arms)
     assert network_play.slope == gradients.norm(dim=-1).max()
     assert network_play.information_bound == information_bound(9, 48, network_play.slope, 0.5)
-    assert (
-        play_phase_two(network_play.problem, network_play.start, network_play.settings, slope=7.0).slope == 7
-    )
+    assert play_phase_two(*given, slope=7.0).slope == 7
 
 
 def test_line_three_of_the_unit_is_the_maximum_over_the_ball(unit):

@@ -11,8 +11,8 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from distributed import Client, LocalCluster
+from instances import made_trace
 from tables_of_studies import assert_shipped
 
 from fedgo.experiments import __main__ as command
@@ -85,10 +85,7 @@ class Counting:
         if len(self.calls) == self.stop:
             raise KeyboardInterrupt
         self.calls.append((setting["beta"], world.problem.name, world.problem.seed, world.problem.runs))
-        regrets = [[pretend(setting["beta"], run)] for run in world.problem.runs]
-        regret = torch.tensor(regrets, dtype=torch.float64)
-        nothing = torch.zeros(regret.shape, dtype=torch.int64)
-        return Trace("x", "y", 2, 0, nothing, -regret, regret, nothing, nothing, nothing.bool())
+        return made_trace([[pretend(setting["beta"], run)] for run in world.problem.runs])
 
     @property
     def played(self):

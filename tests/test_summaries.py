@@ -4,11 +4,10 @@ import math
 
 import numpy as np
 import pytest
-import torch
+from instances import made_trace
 from numpy.testing import assert_allclose
 
 from fedgo.experiments.summaries import formatted, interval, paired_difference
-from fedgo.trace import Trace
 
 
 def by_hand(statistic, *samples):
@@ -20,11 +19,6 @@ def by_hand(statistic, *samples):
 
 def ratio(ours, other, axis):
     return ours.mean(axis) / other.mean(axis)
-
-
-def trace(regret, up, down):
-    regret, up, down = torch.tensor(regret).double(), torch.tensor(up), torch.tensor(down)
-    return Trace("A", "p", 2, 1, torch.zeros_like(up), regret, regret, up, down, up.bool())
 
 
 def test_an_interval_is_the_middle_of_the_resampled_statistics():
@@ -40,8 +34,7 @@ def test_one_run_says_nothing_about_the_spread_and_two_do():
 
 def test_a_paired_difference_cancels_what_the_runs_share():
     common, own = np.random.default_rng(2).uniform([[0], [0.9]], [[1000], [1.1]], (2, 20))
-    blank = np.zeros((20, 1), dtype=np.int64)
-    ours, other = (trace(values[:, None], blank, blank) for values in (common + 5 + own, common))
+    ours, other = (made_trace(values[:, None]) for values in (common + 5 + own, common))
     estimate, low, high = paired_difference(ours, other)
     assert estimate == pytest.approx((5 + own).mean())
     assert 5.9 < low < estimate < high < 6.1

@@ -97,9 +97,8 @@ def test_the_largest_increment_is_the_root_of_x_and_twice_ln_1_plus_x():
     assert root == pytest.approx(2 * math.log1p(root), rel=0, abs=1e-15) and root > 2
     for share in (1e-6, 0.01, 0.5, 0.999999):
         assert share * root < 2 * math.log1p(share * root)
-    assert 1.000001 * root > 2 * math.log1p(
-        1.000001 * root
-    )  # one datum breaks the lemma with a λ below C_g²/ξ
+    above = 1.000001 * root  # one datum breaks the lemma with a λ below C_g²/ξ
+    assert above > 2 * math.log1p(above)
 
 
 @pytest.mark.parametrize("distance", [0.0, 0.3, 1.0])
@@ -142,9 +141,8 @@ def test_the_setting_of_the_repaired_theorem_by_hand():
         found = theory.theorem.theorem_setting(Premises(PLAIN, 20, 101, arms=arms))
         gamma = 101 / (20 * dimension * math.log(1 + 2020 / dimension))
         assert tuple(found) == (45, 9, about(gamma))
-    assert (
-        theory.theorem.theorem_setting(Premises(PLAIN, 10**50, 10**50)).exploration == 10**50
-    )  # where nobody plays
+    endless = Premises(PLAIN, 10**50, 10**50)  # where nobody plays
+    assert theory.theorem.theorem_setting(endless).exploration == 10**50
 
 
 def test_the_printed_theorem_is_made_of_its_parts():
@@ -155,9 +153,7 @@ def test_the_printed_theorem_is_made_of_its_parts():
     information = 5 * math.log(1 + 2000 * 9 / (5 * lam))
     beta = 4 * 0.16 * (information + 2 * math.log(math.pi**2 * steps**2 / 0.3)) + 4 * lam * rho2
     beta += 0.49 * rho2**2 * steps * 2 * information
-    good = math.sqrt(steps) * math.sqrt(
-        16 * math.e * beta * information + 8 * (beta * 0.7 / lam) ** 2 * steps
-    )
+    good = math.sqrt(steps * (16 * math.e * beta * information + 8 * (beta * 0.7 / lam) ** 2 * steps))
     bad = information * 20 * math.sqrt(16 * beta * gamma + 8 * (beta * 0.7 / scale) ** 2)
     syncs = 2 * math.sqrt(100 * information / gamma)
     scalars = 2 * 30 * 20 * 5 + 2 * syncs * 20 * (25 + 5)
@@ -216,8 +212,7 @@ def test_what_is_given_to_the_repaired_theorem_is_used(lam):
 def test_with_few_arms_their_number_is_the_dimension_and_no_more_than_all_steps_synchronise():
     few = Premises(PLAIN, 20, 100, arms=3)
     setting, information = theory.theorem.theorem_setting(few), 3 * math.log(1 + 2000 / 3)
-    assert (
-        tuple(theory.theorem.theorem(few, 30, rho2=0.04)) == by_hand(few, 30, 0.04, setting, information)[1]
-    )
+    found = theory.theorem.theorem(few, 30, rho2=0.04)
+    assert tuple(found) == by_hand(few, 30, 0.04, setting, information)[1]
     often = TheoremSetting(10, 9.0, 1e-6)
     assert theory.theorem.theorem(Premises(PLAIN, 4, 25), 30, rho2=0.04, setting=often).syncs == 100

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from instances import made_trace
 
 from fedgo import Problem, Trace, uniform_random
 from fedgo.problems import hartmann6
@@ -38,9 +39,10 @@ def test_one_entry_makes_a_difference(trace, name):
 def test_notes_make_a_difference_and_have_the_shape_of_the_arms(trace, tmp_path):
     some = replace(trace, notes={"width": trace.reward})
     assert some != trace and some == replace(trace, notes={"width": trace.reward.clone()})
-    assert (
-        some != replace(trace, notes={"other": trace.reward}) != replace(trace, notes={"width": trace.regret})
+    other, changed = (
+        replace(trace, notes=notes) for notes in ({"other": trace.reward}, {"width": trace.regret})
     )
+    assert some != other != changed
     some.save(tmp_path / "some.npz")
     assert Trace.load(tmp_path / "some.npz") == some
     with pytest.raises(ValueError, match=r"join the runs of one experiment only"):
@@ -54,12 +56,9 @@ def test_notes_make_a_difference_and_have_the_shape_of_the_arms(trace, tmp_path)
 @pytest.mark.parametrize(("steps", "late"), [(1, 1), (5, 1), (9, 1), (10, 1), (11, 2), (20, 2)])
 def test_the_last_tenth_is_of_a_tenth_of_the_steps_rounded_up(steps, late):
     """The best arm is pulled in every step but the last ``late``, and in every step of those alone."""
-    blank = torch.zeros(2, steps, dtype=torch.int64)
     regret = torch.zeros(2, steps, dtype=torch.float64)
     regret[0, -late:] = regret[1, : steps - late] = 3.0
-    frame = Trace("a", "p", 1, 0, blank, regret, regret, blank, blank, blank.bool()).to_frame()
+    frame = made_trace(regret).to_frame()
     assert frame["late_regret"].tolist() == [3.0, 0.0] and frame["misses_best"].tolist() == [True, False]
-    shorter = regret.clone()
-    shorter[0, -late] = 0.0  # the first of the last tenth
-    frame = Trace("a", "p", 1, 0, blank, shorter, shorter, blank, blank, blank.bool()).to_frame()
-    assert not frame["misses_best"].any()
+    regret[0, -late] = 0.0  # the first of the last tenth
+    assert not made_trace(regret).to_frame()["misses_best"].any()

@@ -146,3 +146,9 @@ def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
 def play_uniform(world: World, setting: Setting) -> Trace:
     """Play uniformly drawn arms for all steps of ``world``, and return the trace; ``setting`` is not used."""
     return uniform_random(world.problem, world.clients, world.steps)
+
+
+@Play
+def measured(world: World, setting: Setting) -> Trace:
+    """Refuse to play, because the study of this player has a function of its own that measures the runs."""
+    raise NotImplementedError("the study of this player measures its runs itself: use its measure")

@@ -21,7 +21,7 @@ from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.experiments import readings
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Player, grid, play_uniform
+from fedgo.experiments.players import Player, grid, measured
 from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS, LINE_THREE
 from fedgo.experiments.runner import Job, Listing, Regimes, Sweep, read
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
@@ -195,7 +195,7 @@ def _units(curve: str) -> tuple[Setting, ...]:
 COSTS = Listing(
     "costs",
     "processor seconds and peak memory of Phase II by K, N, T and the units of the network, on one thread",
-    {curve: Player(play_uniform, _units(curve)) for curve in CURVES},
+    {curve: Player(measured, _units(curve)) for curve in CURVES},
     ("seconds", "gigabytes", "synchronisations"),
     listed=lambda curve: CURVES[curve][1],
     measure=partial(costs, time_of),

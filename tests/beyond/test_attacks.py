@@ -208,14 +208,14 @@ def a_job_names_a_system_call(folder: Path, patch: pytest.MonkeyPatch) -> None:
     for allowed in ("", "federated:small,federated:setting"):
         patch.setenv("FEDGO_MAKES", allowed)
         with pytest.raises(ValueError, match=r"make is 'os:system': this machine allows"):
-            flare.Site("os:system", {"command": f"touch {folder / 'ran'}"}, "run").begin()
+            flare.SiteClient("os:system", {"command": f"touch {folder / 'ran'}"}, "run").begin()
     patch.setattr("federated.small", lambda **options: (small(**options)[1], lambda arm, step: 0.5))
     options = {"clients": 1, "arms": 6}
     for elsewhere in (str(folder), "../run", "/"):
         with pytest.raises(ValueError, match=r"folder is .*: this machine allows what is below"):
-            flare.Site("federated:small", options, elsewhere).begin()
+            flare.SiteClient("federated:small", options, elsewhere).begin()
     (folder / "site" / "run").mkdir(parents=True)
-    site = flare.Site("federated:small", options, "run")
+    site = flare.SiteClient("federated:small", options, "run")
     site.begin()
     assert site.turn(0) is False and (folder / "site" / "run" / "client0.txt").read_text().endswith("0.5\n")
     assert not (folder / "ran").exists()

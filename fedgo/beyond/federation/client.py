@@ -25,12 +25,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.beyond.federation import files, wire
 from fedgo.beyond.federation.model import ClientModel
 from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.states import ClientState, Step
-from fedgo.beyond.federation.wire import HUGE, NEVER, Exchange, Kind, Letter, Refused, must
+from fedgo.beyond.federation.wire import NEVER, Exchange, Kind, Letter, Refused, must
 from fedgo.confidence import Tally
 
 
@@ -183,9 +183,7 @@ class Client:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
         """
         self._require_arm(arm)
-        remedy = f"give a finite number, within ±{HUGE:g}"
-        value = number("reward", reward, remedy, above=-HUGE, below=HUGE)
-        memory, model = self.memory, self._model
+        value, memory, model = wire.checked_reward(reward), self.memory, self._model
         waiting = int((memory.unsent + memory.sent)[0].sum())
         require(waiting < self.plan.due, "the number of pulls that the server has not used", waiting, _FULL)
         pull, residual = torch.tensor(int(arm)), torch.tensor(value, dtype=torch.float64)
@@ -267,10 +265,9 @@ class Client:
         client.
         """
         memory, exchange = self.memory, letter.exchange
-        if exchange == memory.applied or exchange.number < memory.applied.number:
-            return True
-        earlier = letter.start not in (0, memory.start) and memory.confirmed == NEVER
-        return earlier and letter.kind != Kind.START
+        earlier = letter.kind != Kind.START and letter.start not in (0, memory.start)
+        over = exchange == memory.applied or exchange.number < memory.applied.number
+        return over or (earlier and memory.confirmed == NEVER)
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
         """Return whether the last answer of this client is the one that the server used last,
@@ -290,12 +287,10 @@ class Client:
             Refused: This is the first exchange, and this client has not made all its pulls of Phase I; or the letter
                 names another last answer of this client than it knows of.
         """
-        data = self.memory.unsent
         if letter.exchange.number > 1:
-            data = torch.zeros_like(data)
-        else:
-            must(self.pulls == len(self.memory.share), "too early: Phase I goes on here")
-        return self._answered(letter, self.memory, data)
+            return self._answered(letter, self.memory, torch.zeros_like(self.memory.unsent))
+        must(self.pulls == len(self.memory.share), "too early: Phase I goes on here")
+        return self._answered(letter, self.memory, self.memory.unsent)
 
     def _answer_since(self, letter: Letter) -> Memory:
         """Answer with the counts and sums of all pulls that the server has not used (lines 7–8).

@@ -12,7 +12,7 @@ import torch
 from fedgo._checks import require
 from fedgo._files import refused_by_name, whole
 from fedgo.beyond.federation.plan import Plan
-from fedgo.beyond.federation.wire import Exchange, Kind, Letter
+from fedgo.beyond.federation.wire import Exchange, Kind, Letter, checksum
 
 
 def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
@@ -57,8 +57,8 @@ def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
             require(size <= plan.file_size, "the size", size, remedy)
             require("about.npy" not in archive.namelist(), "the format", "arrays", "it is an earlier fedgo's")
         received = Path(path).read_bytes()
-        checksum = zlib.crc32(received[:-4]).to_bytes(4, "little")
-        require(received[-4:] == checksum, "the checksum", received[-4:].hex(), "the file is damaged")
+        whole_file = zlib.crc32(received[:-4]) == checksum(received)
+        require(whole_file, "the checksum", received[-4:].hex(), "the file is damaged")
         with torch.serialization.safe_globals([*kinds, Letter, Exchange, Kind]):
             held = torch.load(BytesIO(received[:-4]), weights_only=True)
         require(held["what"] == what, "the content", held["what"], f"it is not {what}")

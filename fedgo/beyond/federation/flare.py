@@ -1,7 +1,7 @@
 """A federation over NVFlare (https://nvflare.readthedocs.io, extra ``federation``): an adapter that has no algorithm.
 
-A `Site` is a client with its rewards in a process of its own, and a `Hub` is the server. Both make the same plan from
-the same public description. NVFlare's Collab API carries the letters, with mutual TLS if it is provisioned.
+A `SiteClient` is a client with its rewards in a process of its own, and a `Hub` is the server. Both make the same plan
+from the same public description. NVFlare's Collab API carries the letters, with mutual TLS if it is provisioned.
 
 Whoever submits a job names a function and a folder. Each machine decides for itself what it allows, by two environment
 variables. ``FEDGO_MAKES`` lists the functions as "module:function", separated by commas. ``FEDGO_FOLDER`` is the folder
@@ -75,7 +75,7 @@ def loopback() -> int:
     return sum(each.bytes_recv for name, each in interfaces.items() if name.startswith("lo"))
 
 
-class Site:
+class SiteClient:
     """A client in a process at its site, which writes each pull and its reward to a file on this site.
 
     Args:
@@ -229,7 +229,7 @@ class Hub:
 
 
 def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> CollabRecipe:
-    """Return a job for NVFlare, with ``hub`` as its server and a `Site` for each client.
+    """Return a job for NVFlare, with ``hub`` as its server and a `SiteClient` for each client.
 
     Args:
         name: The name of the job.
@@ -237,5 +237,5 @@ def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> Coll
         clients: The number N of sites.
         needed: The smallest number of sites with which NVFlare runs the job; None means all.
     """
-    site = Site(hub.make, hub.options, hub.folder)
+    site = SiteClient(hub.make, hub.options, hub.folder)
     return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

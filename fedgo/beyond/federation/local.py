@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_each, require_kind
-from fedgo._streams import generator
+from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.federation.client import Client
 from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.server import Server
@@ -50,7 +50,7 @@ def at_random(share: float, seed: int = 0) -> Silence:
     def silent(client: int, exchange: int) -> bool:
         """Return whether ``client`` is silent in the exchange with the number ``exchange``."""
         draw = generator(seed, exchange, f"silence of client {client}")
-        return float(torch.rand((), generator=draw, dtype=torch.float64)) < share
+        return float(uniform_draws([draw])) < share
 
     return silent
 
@@ -145,9 +145,8 @@ def play(
         require_kind(isinstance(one, Problem), "problem", one, "give a Problem, or one for each client")
         require(len(one.runs) == 1, "the number of runs", len(one.runs), "give one: problem.only(0)")
         require(torch.equal(one.arms[0], plan.arms), "the arms", "others", "give the plan of this problem")
-        named = (one.runs, one.seed)  # they determine the noise
-        same = named == (problems[0].runs, problems[0].seed)
-        require(same, "the run and seed", named, "give all problems the same")
+        same = (one.runs, one.seed) == (problems[0].runs, problems[0].seed)  # they determine the noise
+        require(same, "the run and seed", (one.runs, one.seed), "give all problems the same")
     count("steps", steps, "give at least one step of Phase II")
     clients, server = [Client(plan, i) for i in range(plan.clients)], Server(plan)
     first, total = plan.length, plan.length + steps

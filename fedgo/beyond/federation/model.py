@@ -127,23 +127,17 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     assert plan.fitting is not None
     how, pulls, sigma = plan.fitting.how, int(total[0].sum()), plan.fitting.sigma
     before, order = Linear.kept(weights) if len(weights) else None, plan.order_of_ties[0]
-    pooled = data = Tally(*total)
-    if plan.fitting.differ:
-        data = Tally(*torch.stack(list(each), 1))
+    seen = torch.stack(list(each), 1) if plan.fitting.differ else total
     budget = plan.clients * plan.fitting.rounds
     turn, length = (pulls - plan.length) % plan.clients, how.until.length(pulls)
     left = plan.due - pulls if plan.due > pulls else plan.clients
-    tried = [
-        (plan.fitting.surrogate, data, "arms are independent"),
-        (UCB1.surrogate, pooled, "Phase I goes on"),
-    ]
-    for surrogate, seen, instead in tried if pulls > 0 else []:
+    chosen = (plan.fitting.surrogate, seen, "arms are independent")
+    simplest = (UCB1.surrogate, total, "Phase I goes on")
+    for surrogate, data, instead in (chosen, simplest) if pulls > 0 else ():
         try:
-            fit: Fitted = fitted(surrogate, plan.arms, seen, sigma, before)
+            fit: Fitted = fitted(surrogate, plan.arms, Tally(*data), sigma, before)
             sites = len(fit.mean) // len(plan.arms)
-            cells = how.epoch(
-                fit, pooled.counts, sigma, order, most=left, sites=sites, turn=turn, budget=budget
-            )
+            cells = how.epoch(fit, total[0], sigma, order, most=left, sites=sites, turn=turn, budget=budget)
         except Exception as error:
             why = why_it_failed(error)
             warnings.warn(f"the fit failed ({why}): until the next one {instead}", stacklevel=2)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
-from fedgo._streams import generator
+from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.advised import ADVISED, Advised
 from fedgo.beyond.epochs import distinct, require_epochs
 from fedgo.beyond.federation.wire import NEVER, Exchange, Letter, each_pull, without_counts
@@ -64,9 +64,8 @@ class Fitting:
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
         fits = not self.differ or how.surrogate == ADVISED.surrogate
-        require(
-            fits, "how.surrogate", how.surrogate, "clients that differ have their own model: leave out how"
-        )
+        remedy = "clients that differ have their own model: leave out how"
+        require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
         require_epochs([how.surrogate], self.rounds, how.until, how.optimism(1, sigma))
 
@@ -258,7 +257,7 @@ class Plan:
         number.
         """
         source = generator(self.seed, self.run, "order of ties")
-        return torch.rand(self.clients, len(self.arms), generator=source, dtype=torch.float64)
+        return uniform_draws([source], self.clients, len(self.arms))[0]
 
 
 def _require_memory(arms: int) -> None:

@@ -22,13 +22,13 @@ to authenticate the senders.
 import struct
 import zlib
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedgo._checks import MOST
+from fedgo._checks import MOST, number
 
 VERSION = 3
 _HEADER = struct.Struct("<4sHHIQQQIIIIII")
@@ -45,6 +45,16 @@ def must(condition: bool, reason: str) -> None:
     """Raise `Refused` with ``reason`` unless ``condition`` holds."""
     if not condition:
         raise Refused(reason)
+
+
+def checked_reward(received: Any) -> float:
+    """Return ``received`` as a ``float`` if it may be a reward, so that no sum of rewards overflows float64.
+
+    Raises:
+        TypeError: ``received`` is not a number.
+        ValueError: ``received`` is NaN, or not within ±10¹⁰⁰.
+    """
+    return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
 
 
 class Kind(IntEnum):

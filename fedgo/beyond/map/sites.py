@@ -21,8 +21,8 @@ from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
-from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms, observed
-from fedgo.beyond.surrogates.process import InUnits, Warp, in_cube, squared_exponential
+from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms
+from fedgo.beyond.surrogates.process import ProcessFit, in_cube
 from fedgo.beyond.surrogates.sites import Sites
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
@@ -105,43 +105,6 @@ class OwnFromThree:
 
 
 @dataclass(frozen=True)
-class WarpedSites:
-    """A surrogate for N sites whose mean rewards differ, which warps the rewards before it fits `Sites`.
-
-    The tuning compares it with `Sites` itself.
-    """
-
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
-        """Return the posterior on the N·K cells (pairs of a site and an arm) of N sites with K arms, in the units of
-        rewards.
-
-        The warp is the likeliest one (`Warp.likeliest`) for the arms' mean rewards over all sites together.
-
-        Args:
-            arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each arm at each site, (N, K) each.
-            sigma: The standard deviation σ of a reward's noise.
-            before: Not used.
-
-        Raises:
-            ValueError: Fewer than two arms have been pulled, or the mean rewards of the arms over all sites are all
-                equal.
-            ImportError: SciPy is missing.
-        """
-        cells = observed(Tally(data.counts.flatten(), data.sums.flatten()), sigma, least=1)
-        pooled = observed(Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
-        warp = Warp.likeliest(pooled.means, pooled.variances)
-        site = torch.arange(len(data.counts)).repeat_interleave(len(arms))
-        points, middle = in_cube(arms).repeat(len(data.counts), 1), warp(pooled.means)
-        warped, noise = warp(cells.means), cells.variances * warp.slope(cells.means).square()
-        units = middle.mean(), middle.std()
-        fit = squared_exponential(points, cells.at, warped, noise, site, units)
-        leader = fit.mean[cells.at].argmax()
-        reward = cells.means[leader]
-        return InUnits(fit, warp, warped[leader].item(), reward.item(), warp.slope(reward).item())
-
-
-@dataclass(frozen=True)
 class OfCells(Fitting):
     """A `Fitting` of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
 
@@ -150,9 +113,9 @@ class OfCells(Fitting):
 
 @dataclass(frozen=True)
 class OfWarpedCells(Fitting):
-    """A `Fitting` of clients that differ, with `WarpedSites` in place of `Sites` as the surrogate."""
+    """A `Fitting` of clients that differ, whose surrogate `Sites` warps the rewards."""
 
-    surrogate = WarpedSites()
+    surrogate = Sites(warp=True)
 
 
 # For each player, a function that makes the fitting of a federation from σ and T.
@@ -169,7 +132,8 @@ HOW: dict[str, Callable[[float, int], Fitting]] = {
 def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
     """Return the fitting of a federation with which the player of ``job`` plays.
 
-    If its setting has "warp" 1, the surrogate is `WarpedSites`; otherwise the fitting is that of the player in `HOW`.
+    If its setting has "warp" 1, the surrogate is `Sites` with a warp. Otherwise the fitting is that of the player in
+    `HOW`.
 
     Args:
         job: The player, its setting and the regime.
@@ -266,7 +230,9 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
     counts, sums = (cell.bincount(each, regime.clients * regime.arms).view(size) for each in rewards)
     own = joined = math.nan
     if job.name == "differ":
-        own = Sites().fit(late.arms[0], Tally(counts, sums), regime.sigma).prior.own.item()
+        fit = Sites().fit(late.arms[0], Tally(counts, sums), regime.sigma)
+        assert isinstance(fit, ProcessFit)
+        own = fit.prior.own.item()
     if regime in JOINED and job.name == "each alone":
         joined = together(job, [late], LATE)[0].regret.sum().item()
     elif regime in JOINED and job.name in ("as if alike", "differ"):

@@ -1,5 +1,6 @@
 """The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``)."""
 
+import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY, advised
 from fedgo.beyond.map.sites import CASES, HOW, JOINED, WARP_TUNING, measure_sites
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Play, Player, grid, play_uniform
+from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
 from fedgo.experiments.studies import STUDIES, costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
@@ -22,57 +23,18 @@ from fedgo.trace import Trace
 TABLES = Path(__file__).parent / "data"
 SHIPPED.append(TABLES)
 
-# --- The regime map: a base regime for every problem, and one factor moved at a time
-
-BASE = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("cosine8", 50),
-    Regime("magic rows", 500, sigma=0.5),
-    Regime("network 15", 500),
-    Regime("hartmann6", 500, sigma=0.5),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("magic", 20, clients=100),
-    Regime("shuttle", 20, clients=100),
-    Regime("cosine8 printed", 500),
-    Regime("levy10", 500),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 50, rounds=20),
-    Regime("hartmann6", 50, rounds=1000),
-    Regime("two ridges", 500),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("hartmann6", 5000),
-)
+# --- The regime map. The text ``data/regimes.toml`` lists its regimes and says what each group of them is for
 
 
-# Regimes with few clients, other families of problems or fewer arms. They support the advice, and only the main players
-# play them.
-WIDER = (
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 30, sigma=0.3, rounds=30, clients=12),
-    Regime("diabetes", 12, sigma=0.3, rounds=30, clients=12),
-    *(Regime("diabetes", arms) for arms in (50, 400)),
-    *(Regime(problem, arms) for problem in ("tree", "unrelated") for arms in (50, 500)),
-    *(Regime(problem, 50) for problem in ("levy10", "network 15", "two ridges")),
-)
+def _listed(group: str) -> Regimes:
+    """Return the regimes of a ``group`` of ``data/regimes.toml``, in their order."""
+    text = (TABLES / "regimes.toml").read_text(encoding="utf-8")
+    return tuple(Regime(**regime) for regime in tomllib.loads(text)[group])
 
 
-# Regimes with about 100 or 400 pulls, for 1, 12 and 20 clients. Only the main players play them.
-SMALL_BUDGETS = (
-    Regime("hartmann6", 500, rounds=5),
-    Regime("diabetes", 400, rounds=5),
-    Regime("levy10", 100, rounds=8, clients=12),
-    Regime("hartmann6", 200, clients=1),
-    Regime("diabetes", 200, clients=1),
-    Regime("cosine8", 500, rounds=20),
-    Regime("diabetes", 400, rounds=20),
-    Regime("tree", 200, rounds=33, clients=12),
-)
-
-
+BASE = _listed("base")
+WIDER = _listed("wider")
+SMALL_BUDGETS = _listed("small_budgets")
 REGIMES = (*BASE, *WIDER, *SMALL_BUDGETS)
 
 
@@ -93,16 +55,7 @@ MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
-ADVICE_TUNING = (
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("two ridges", 50),
-    Regime("network 6", 500),
-    Regime("magic rows", 50, sigma=0.5),
-    Regime("hartmann6", 50, sigma=0.5),
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-)
+ADVICE_TUNING = _listed("advice_tuning")
 
 
 ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
@@ -177,23 +130,7 @@ RULES: tuple[Setting, ...] = (
     {"bold": 9.0, "share": 0.5},
 )
 
-# The problems are those that earlier tunings used. No regime has so few arms that all are pulled before the first fit,
-# because all candidates play alike there.
-RULE_TUNING = (
-    Regime("cosine8", 30, rounds=8, clients=12),
-    Regime("hartmann6", 500, rounds=5),
-    Regime("hartmann6", 200, clients=1),
-    Regime("two ridges", 200, clients=1),
-    Regime("hartmann6", 500, rounds=20),
-    Regime("cosine8", 500, rounds=20),
-    Regime("magic rows", 500, sigma=0.5, rounds=20),
-    Regime("hartmann6", 500),
-    Regime("cosine8", 500),
-    Regime("network 6", 500),
-    Regime("cosine8", 5000),
-    Regime("hartmann6", 500, rounds=1000),
-    Regime("cosine8", 500, rounds=1000),
-)
+RULE_TUNING = _listed("rule_tuning")
 
 BOLDNESS = Sweep(
     "boldness",
@@ -256,7 +193,7 @@ RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = Listing(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(play_uniform) for name in ("advised", *LIBRARIES, OPTUNA)},
+    {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
     listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=elsewhere_runs,
@@ -269,7 +206,7 @@ ELSEWHERE = Listing(
 DIFFER = Sweep(
     "differ",
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
-    {name: Player(play_uniform) for name in HOW} | {"differ": Player(play_uniform, grid(warp=(0.0, 1.0)))},
+    {name: Player(measured) for name in HOW} | {"differ": Player(measured, grid(warp=(0.0, 1.0)))},
     ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
     chosen_on=lambda name: WARP_TUNING if name == "differ" else (),
     rungs=lambda name: (Rung(2, 100),),
@@ -317,7 +254,7 @@ def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0)
 ADVISED_COSTS = Listing(
     "advised_costs",
     "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
-    {curve: Player(play_uniform, grid(hidden=(25,))) for curve in ADVISED_CURVES},
+    {curve: Player(measured, grid(hidden=(25,))) for curve in ADVISED_CURVES},
     ("seconds", "gigabytes", "synchronisations"),
     listed=lambda curve: ADVISED_CURVES[curve],
     measure=partial(costs, time_of_advised),

@@ -100,7 +100,7 @@ def _command(function: Callable[..., None]) -> click.Command:
 @click.option("--method", help="advised (the default), ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="The name of a site that makes trials; repeatable.")
 @click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")
-@click.option("--spread", type=_NUMBER, help="How much options differ; a note questions results far outside.")
+@click.option("--spread", type=_NUMBER, help="How much options differ. A result 5 times as far off is noted.")
 @click.option("--reach", type=_NUMBER, help="Bound on options' distance from --centre, for certificates.")
 @click.option("--differ", is_flag=True, default=None, help="The best option may differ from site to site.")
 def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fedgo._checks import count, number, require
+from fedgo._checks import count, require
 from fedgo.beyond.advised import BEFORE, METHODS, UCB1
-from fedgo.beyond.federation.wire import HUGE
+from fedgo.beyond.federation.wire import checked_reward
 from fedgo.beyond.study.setup import Options, Setup
 from fedgo.beyond.surrogates.models import Surrogate
 
@@ -98,16 +98,6 @@ def _before(about: dict[str, Any]) -> dict[str, Any]:
     once = about.get("method") == "every arm once" and not about.get("differ")
     how = UCB1 if about.get("method") == "ucb1" else BEFORE
     return how.setting | ({"few": METHODS["every arm once"].few} if once else {})
-
-
-def checked_reward(received: Any) -> float:
-    """Return ``received`` as a ``float`` if it may be a reward, so that no sum of rewards overflows float64.
-
-    Raises:
-        TypeError: ``received`` is not a number.
-        ValueError: ``received`` is NaN, or not within ±10¹⁰⁰.
-    """
-    return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
 
 
 def _fields(where: str, content: Any, names: Collection[str], others: Collection[str]) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
     require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
     names = tuple(map(composed, received))
     for place, name in enumerate(names, 1):
-        fits = isinstance(name, str) and name.isprintable() and name != ""
-        require(fits, f"the name of {what} {place}", name, "give a text of printable characters")
+        if not (isinstance(name, str) and name.isprintable() and name != ""):
+            require(False, f"the name of {what} {place}", name, "give a text of printable characters")
     twice = [name for name, times in Counter(names).items() if times > 1]
     require(not twice, f"the name that two {what}s have", twice[:1], "give each its own name")
     return names
@@ -92,8 +92,8 @@ class Options:
         names, columns = _names("option", self.names), _names("column", self.columns)
         remedy = f"give a number within ±{HUGE:g}, with a decimal point, for each of {list(columns)}"
         for name, row in zip(names, self.rows, strict=True):
-            fits = isinstance(row, list | tuple) and len(row) == len(columns) and all(map(is_number, row))
-            require(fits, f"the row of {name!r}", row, remedy)
+            if not (isinstance(row, list | tuple) and len(row) == len(columns) and all(map(is_number, row))):
+                require(False, f"the row of {name!r}", row, remedy)
         rows = tuple(tuple(map(float, row)) for row in self.rows)
         vars(self).update(names=names, columns=columns, rows=rows)
 
@@ -333,10 +333,9 @@ class Setup:
         """
         given = {**given, "sites": _names("site", given.get("sites", self.sites))}
         free = ("noise",) * (self.reach is None) + ("sites",) * self.differ
-        other = {
-            key: value for key, value in given.items() if key not in free and value != getattr(self, key)
-        }
-        before = {key: getattr(self, key) for key in other}
+        before = {name: getattr(self, name) for name in given if name not in free}
+        before = {name: value for name, value in before.items() if value != given[name]}
+        other = {name: given[name] for name in before}
         remedy = f"not {other}; begin another file and tell it these trials"
         require(not other, "what the study was begun with", before, remedy)
         _require_first("sites", self.sites, given["sites"], "give those that join after them")

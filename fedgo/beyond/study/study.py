@@ -13,8 +13,9 @@ from typing import Any
 
 from fedgo import _files
 from fedgo._checks import extra, require
+from fedgo.beyond.federation.wire import checked_reward
 from fedgo.beyond.study import trials as pure
-from fedgo.beyond.study.record import Record, Told, Trial, checked_reward, dumps, loads
+from fedgo.beyond.study.record import Record, Told, Trial, dumps, loads
 from fedgo.beyond.study.setup import Options, Setup, composed, is_number
 from fedgo.beyond.surrogates.models import Surrogate
 

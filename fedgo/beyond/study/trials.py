@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, on_cpu
-from fedgo._streams import generator
+from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.guard.guarantee import Guarantee
 from fedgo.beyond.guard.intervals import Interval
 from fedgo.beyond.study.record import Record, Told
@@ -146,8 +146,7 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
     chosen at random.
     """
     names, retired = setup.options.names, _retired(setup, record)
-    source = generator(setup.seed, 0, "order of ties")
-    ties = torch.rand(len(names), generator=source, dtype=torch.float64)
+    ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
     tried = _tally(setup, [*record.told, *((*trial, 0.0) for trial in record.open)]).counts
     arms = (tried + ties).masked_fill(retired, math.inf).argmin().unsqueeze(0)
     counts, (fit, _) = _tally(setup, record.told).counts, posterior(setup, record.told)
@@ -209,7 +208,7 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
         certificate = _certificate(setup, told, setup.guarantee)
     columns = (counts.long(), sums / counts, estimate, low, high, certificate, _retired(setup, record))
     values = (column.tolist() for column in columns)
-    rows = [Standing(*row) for row in zip(setup.options.names, *values, strict=True)]
+    rows = list(map(Standing._make, zip(setup.options.names, *values, strict=True)))
     return rows if fit is None else sorted(rows, key=lambda row: -row.estimate)
 
 

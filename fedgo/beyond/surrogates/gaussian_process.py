@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedgo._checks import extra, require_kind
 from fedgo.beyond.surrogates.models import Fitted, IndependentArms, observed
-from fedgo.beyond.surrogates.process import InUnits, Warp, in_cube, squared_exponential
+from fedgo.beyond.surrogates.process import in_cube, warped_posterior
 from fedgo.confidence import Tally
 
 
@@ -124,9 +124,4 @@ class GaussianProcess:
         cube = in_cube(arms)
         if not self.warp:
             return FittedModel.of(single_task_gp(cube[seen.at], seen.means, seen.variances), cube)
-        warp = Warp.likeliest(seen.means, seen.variances)
-        warped, variances = warp(seen.means), seen.variances * warp.slope(seen.means).square()
-        fit = squared_exponential(cube, seen.at, warped, variances)
-        leader = fit.mean[seen.at].argmax()
-        reward = seen.means[leader]
-        return InUnits(fit, warp, warped[leader].item(), reward.item(), warp.slope(reward).item())
+        return warped_posterior(cube, seen, pooled=seen)

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import extra
+from fedgo.beyond.surrogates.models import Observed
 
 # the mean (without ½ ln d_x) and the variance of the prior of ln ℓ_j, and the smallest ℓ_j that a fit may have
 _PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025
@@ -413,3 +414,26 @@ class InUnits(NamedTuple):
             among: The numbers of the C arms or cells, (C,) int64.
         """
         return self.fit.columns(arm, among) / self.slope**2
+
+
+def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Tensor | None = None) -> InUnits:
+    """Return the posterior of the module's Gaussian process for warped rewards, in the units of the rewards.
+
+    Args:
+        points: The K arms in the unit cube, or the arm of each of K cells, (K, d_x).
+        seen: The mean rewards of the arms or cells that were pulled.
+        pooled: The mean rewards of the arms over all sites together, for which the warp is the likeliest one. Without
+            sites it is ``seen``.
+        site: If the K points are cells, the number of the site of each, (K,) int64; else None.
+
+    Raises:
+        ImportError: SciPy is missing.
+        RuntimeError: The covariance of the warped mean rewards is not positive definite.
+    """
+    warp = Warp.likeliest(pooled.means, pooled.variances)
+    middle, values = warp(pooled.means), warp(seen.means)
+    noise = seen.variances * warp.slope(seen.means).square()
+    fit = squared_exponential(points, seen.at, values, noise, site, (middle.mean(), middle.std()))
+    leader = fit.mean[seen.at].argmax()
+    reward = seen.means[leader]
+    return InUnits(fit, warp, values[leader].item(), reward.item(), warp.slope(reward).item())

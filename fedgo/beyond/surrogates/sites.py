@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedgo.beyond.surrogates.models import Fitted, observed
-from fedgo.beyond.surrogates.process import ProcessFit, in_cube, squared_exponential
+from fedgo.beyond.surrogates.process import in_cube, squared_exponential, warped_posterior
 from fedgo.confidence import Tally
 
 
@@ -19,10 +19,16 @@ from fedgo.confidence import Tally
 class Sites:
     """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm.
 
-    The rewards are not warped. Given the data of all sites together, it is the same process on the arms alone.
+    Given the data of all sites together, it is the same process on the arms alone.
+
+    Args:
+        warp: Whether the rewards are warped first, by the warp that is likeliest for the arms' mean rewards over all
+            sites together.
     """
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> ProcessFit:
+    warp: bool = False
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """Return the posterior of the mean reward of each arm at each site, given what each site has pulled.
 
         The parameters of the Gaussian process are at the mode of their posterior.
@@ -47,9 +53,11 @@ class Sites:
         """
         counts, sums = (part.reshape(-1, len(arms)) for part in data)
         pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
-        means = observed(Tally(counts.sum(0), sums.sum(0)), sigma).means
+        pooled = observed(Tally(counts.sum(0), sums.sum(0)), sigma)
         site = torch.arange(len(counts)).repeat_interleave(len(arms)) if data.counts.ndim > 1 else None
-        points, units = in_cube(arms).repeat(len(counts), 1), (means.mean(), means.std())
+        points, units = in_cube(arms).repeat(len(counts), 1), (pooled.means.mean(), pooled.means.std())
+        if self.warp:
+            return warped_posterior(points, pulled, pooled, site)
         return squared_exponential(points, pulled.at, pulled.means, pulled.variances, site, units)
 
 
