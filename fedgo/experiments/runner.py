@@ -146,14 +146,16 @@ class Sweep:
 
     A player chooses one setting of its grid for each group of regimes, by successive halving. Then it plays the regimes
     of the evaluation, each with the setting that it chose on the group that contains the regime, or else on its first
-    group.
+    group. A player with ``setting_of`` plays with the settings that the named player chose. A player without groups
+    chooses nothing, and its grid has exactly one setting.
 
     Args:
         name: The name of the study.
         about: What the study is about, in words.
         players: The players by name.
-        columns: The measured columns of the table: those of `fedgo.trace.Trace.to_frame`, "seconds" for the processor
-            time of a run, and "scalars_dense" for the scalars of the same run with messages in matrices.
+        columns: The measured columns of the table: any of those of `fedgo.trace.Trace.to_frame`, "seconds" for the
+            processor time of a run, and "scalars_dense" for the scalars of the same run with messages in matrices (NaN
+            if the player is not ``dense``).
         chosen_on: A function that returns, for a player's name, the groups of regimes on which it chooses settings.
         rungs: A function that returns, for a player's name, the rounds of its successive halving.
         regimes: The regimes of the evaluation.
@@ -704,9 +706,9 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 
 
 def _digits(values: Any) -> int:
-    """Return the largest number of decimals of any of the ``values`` as written, at most `DECIMALS`.
+    """Return the largest number of decimals with which any of the ``values`` is written, at most `DECIMALS`.
 
-    NaN is ignored.
+    The ``values`` are a column of a pandas frame. NaN is ignored, and without other values the result is 0.
     """
     written = [Decimal(repr(value)) for value in values.dropna().astype(float).unique().tolist()]
     return min(DECIMALS, max((-int(value.as_tuple().exponent) for value in written), default=0))

@@ -66,8 +66,9 @@ def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
 def formatted(value: float, digits: int = 2) -> str:
     """Return ``value`` as text with ``digits`` significant digits, for Markdown.
 
-    Zero and absolute values from 0.001 to 99,999 are plain digits with commas. Others are TeX in the form a·10ᵇ,
-    infinity is TeX too, and NaN is "–".
+    Zero, and values whose absolute value is from 0.001 to below 100,000 after rounding, are plain digits with commas.
+    All digits before the decimal point are shown, even if they are more than ``digits``. Other values are TeX in the
+    form a·10ᵇ, infinity is TeX too, and NaN is "–".
     """
     if math.isnan(value):
         return "–"

@@ -26,7 +26,7 @@ _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\
 
 
 def _printed(cell: str) -> str:
-    """Return the text ``cell`` with a minus sign before each negative number and a non-breaking ± before each error.
+    """Return the text ``cell`` with a minus sign for the hyphen of each negative number and fixed blanks around each ±.
 
     Formulas and code in it stay as they are.
     """

@@ -94,9 +94,11 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
 
 
 def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the confidence balls of the learners with the data ``tally`` (..., K), as images for each of K arms.
+    """Return the confidence balls {w : ‖w − ŵ‖²_Σ ≤ β} of learners with the data ``tally``, as images for each arm.
 
-    The leading dimensions become two: V views, each with one parameter ŵ₀, and the M learners that share each view.
+    The counts and sums of ``tally`` are (..., K) for K arms, ``lam`` is the λ in Σ, and ``beta`` is β. The leading
+    dimensions become two: V views, each with one parameter ŵ₀, and the M learners that share each view. If the last
+    leading dimension of ``view`` is 1, its learners share it; otherwise each learner has a view of its own, and M = 1.
     """
     lead, arms = tally.counts.shape[:-1], tally.counts.shape[-1]
     shared = view.theta.ndim > 2 and view.theta.shape[-3] == 1

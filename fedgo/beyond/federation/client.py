@@ -261,8 +261,10 @@ class Client:
         return None if memory.reply is None else plan.encoded(memory.reply)
 
     def _is_over(self, letter: Letter) -> bool:
-        """Return whether ``letter`` (``START``, ``NEWS`` or ``PLAN``) came before or is for an earlier start of this
-        client.
+        """Return whether ``letter`` (``START``, ``NEWS`` or ``PLAN``) is of no use any more.
+
+        It is of no use if its exchange is the one that this client applied last, or has a lower number. The same holds
+        for ``NEWS`` or a ``PLAN`` for an earlier start of this client.
         """
         memory, exchange = self.memory, letter.exchange
         earlier = letter.kind != Kind.START and letter.start not in (0, memory.start)
@@ -346,9 +348,9 @@ class Client:
         return memory._replace(unsent=torch.zeros_like(memory.unsent))
 
     def _learn(self, letter: Letter) -> Memory:
-        """Add the counts and sums of the others to the model, and keep the pulls since the client's answer.
+        """Return the memory with the counts and sums in ``letter`` added; they are those of all clients together.
 
-        The result is the memory with the counts and sums of all clients that ``letter`` carries.
+        They include this client's last answer. The pulls since that answer stay in the memory as not yet sent.
 
         Raises:
             Refused: The numbers are no counts and sums; the letter belongs to another exchange than the one that this

@@ -65,7 +65,8 @@ class ClientModel:
 
         Args:
             retired: Whether each arm is retired, (K,) bool.
-            order: The order of arms that tie, (K,): of these, the one with the largest number is taken.
+            order: The order in which ties are broken, (K,): of the arms that tie up to rounding, the one with the
+                largest entry of ``order`` is taken.
 
         Raises:
             ValueError: The index of an arm is NaN.

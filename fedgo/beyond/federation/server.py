@@ -178,7 +178,12 @@ class Server:
         return [self._letter(client) for client in due]
 
     def _letter(self, client: int) -> Letter:
-        """Return the letter that is due to ``client``: a request, ŵ₀, its share of the plan, or the news for it."""
+        """Return the letter that is due to ``client``.
+
+        While an exchange is open, the letter is a request. After it, the letter has the parameter ŵ₀ fitted in Phase I
+        if the client has not received ŵ₀ yet. Otherwise it has the client's share of the plan (with a fitting), or the
+        counts and sums that are new to the client (with a network).
+        """
         desk, account = self.desk, self.desk.accounts[client]
         if desk.open:
             kind, since, numbers = Kind.SYNCHRONISE, account.used, torch.zeros(0).double()
@@ -317,14 +322,15 @@ class Server:
         return desk._replace(exchange=named, accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Add up the answers (lines 8–10); the letters send news or shares only to the clients that answered.
+        """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
 
         Args:
             data: The counts and sums in each client's answer, (2, K), by client.
             news: The total of all answers, (2, K).
 
         Returns:
-            The state of the server in which the exchange is closed, and with a fitting the next epoch is planned.
+            The state of the server in which the exchange is closed. If the plan has a fitting (a surrogate in place of
+            the network) and a client answered, the next epoch is planned.
 
         Raises:
             ImportError: A library that the fit of the surrogate needs is missing.

@@ -388,7 +388,7 @@ def exchange(
     told: bool,
     message: Callable[[Tally], Message[Tally]] = counts_and_sums,
 ) -> tuple[Exploration, Tally]:
-    """Return Phase I charged with an exchange of its counts and sums, and their totals over all clients, (S, K) each.
+    """Return Phase I of S runs, charged with an exchange of its counts and sums, and their totals, (S, K) each.
 
     Each client sends its counts and sums to the server, and the server sends the totals to all clients. The cost is
     charged to the last step of Phase I, in a copy. If Phase I has no pulls, nothing is charged.

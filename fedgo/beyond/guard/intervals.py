@@ -68,7 +68,8 @@ class Interval(NamedTuple):
 class Intervals(Protocol):
     """A rule that computes an interval for each arm from counts and sums of rewards.
 
-    With probability 1 − δ its intervals hold for all clients and steps.
+    The intervals of a rule with the failure probability δ contain the mean rewards of all arms, for all clients and
+    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1` promises no such thing.
     """
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:

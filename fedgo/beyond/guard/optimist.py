@@ -61,9 +61,9 @@ class Optimist:
     Args:
         learners: The number N of clients.
         intervals: The rule that computes the intervals from counts and sums.
-        first: The counts and sums that all clients know when Phase II begins, (S, K) each.
+        first: The counts and sums that all clients know when Phase II begins, (S, K) each for S runs and K arms.
         gamma: γ, the threshold of the event. A client synchronises when the number of its pulls since the last
-            synchronisation, times the sum of their log-ratios, exceeds γ.
+            synchronisation, times the sum of the gains of these pulls (`Interval.gain`), exceeds γ.
 
     Raises:
         ValueError: N is below 1, or γ is negative or NaN.
@@ -172,9 +172,9 @@ def check_event(gamma: float) -> None:
 
 
 def counts_and_sums(tally: Tally) -> Message[Tally]:
-    """Return the message with the count and the sum of each arm in ``tally`` (R, ..., K), with its cost in scalars.
+    """Return the message with the count and the sum of each of K arms in ``tally`` (R, ..., K), for R runs.
 
-    For k pulls of K arms the cost is 2 min(k, K).
+    For k pulls in all its cost is 2 min(k, K) scalars, (R, ...) int64.
     """
     return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
 

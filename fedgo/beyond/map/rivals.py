@@ -324,8 +324,8 @@ class Informed(Immediate):
     """A learner like `Immediate`, which shares every pull at once, that knows the data of Phase I from the start.
 
     Args:
-        first: The counts n of Phase I for each arm, and the sums of its rewards less n times the offset of the arm,
-            (S, K) each.
+        first: The data of Phase I in S runs: the counts n of each of K arms, and the sums of its rewards less n times
+            its offset (its prior mean), (S, K) each.
     """
 
     first: Tally = field(kw_only=True)

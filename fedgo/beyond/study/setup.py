@@ -177,12 +177,13 @@ class Setup:
         method: "advised", "ucb1" or "every arm once"; with a ``surrogate``, any name for it.
         surrogate: A model of the user's own, which takes the place of the recommended one, or None.
         sites: The names of the sites that make trials, if there are several.
-        centre: A usual reward, or None to estimate it from the first rewards.
+        centre: A usual reward, or None to estimate it from the first rewards; ``reach`` needs it.
         spread: The usual distance of rewards from ``centre``, or None to estimate it.
         reach: A bound on |f − ``centre``| for the mean reward f of every option, with which a guard gives certificates,
             or None.
         seed: The seed of the order of the first options, and of the order in which ties are broken.
-        differ: Whether each site has a reward function of its own, which is then fitted for it.
+        differ: Whether each site has a reward function of its own, which is then fitted for it. This needs two sites or
+            more, another ``method`` than "ucb1", and no ``surrogate``.
         joined: The number of sites that joined later; they are the last of ``sites``.
         setting: The numbers of the method (`Advised.setting`), which say how much is explored; None means those of
             ``method``.

@@ -160,7 +160,8 @@ class Study:
     def tell(self, option: str, reward: float, site: str | None = None) -> int:
         """Enter the reward of a trial, whether the study asked for this trial or not.
 
-        If the reward is far from all others, a warning says so.
+        A warning says if the reward is more than five spreads away from a usual reward (``centre`` and ``spread`` of
+        the study, or their estimates from the first rewards). The reward is kept in either case.
 
         Args:
             option: The name of the option that was tried.
