@@ -271,8 +271,8 @@ class EventTriggered:
         """Return the state after the runs ``when.run`` have synchronised over ``star`` (lines 7 to 10).
 
         Every learner of these runs sends its statistics since the last synchronisation, and the server sends the sums
-        to all N clients. Afterwards their ΔΣ, Δb and log-ratios are 0, and their posteriors are those of the server's
-        data.
+        to all learners. Afterwards the learners' ΔΣ, Δb and log-ratios are 0, and their posteriors are those of the
+        server's data.
 
         Args:
             state: The state of all S runs before the synchronisation.

@@ -322,7 +322,9 @@ def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
 
 
 def cells(table: Any) -> dict[Cell, Any]:
-    """Return the rows of ``table`` grouped by regime, player, setting and seed, under the keys that `cell` returns.
+    """Return the rows of ``table``, a pandas frame, grouped by regime, player, setting and seed.
+
+    The result has a frame for each key that `cell` returns.
 
     The columns between "player" and "seed" hold the parameters of all settings. Such a column is empty (NaN) in the
     rows of a setting without that parameter.

@@ -109,8 +109,9 @@ class Rows(NamedTuple):
 def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
     """Return the confidence balls of M learners with each of V views, in the form that `rows` needs.
 
-    They take one m × m Cholesky factorisation of I + √n GGᵀ√n/λ for each learner, with the counts n and the gradients G
-    of its m pulled arms.
+    Each learner takes one Cholesky factorisation of I + diag(√n)GGᵀdiag(√n)/λ, with the counts n (m,) and the gradients
+    G (m, d_w) of its pulled arms. m is the largest number of arms that any learner has pulled. An arm that is missing
+    at a learner has count 0.
 
     Args:
         view: The V views of K arms.

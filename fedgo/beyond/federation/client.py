@@ -148,7 +148,10 @@ class Client:
 
     @on_cpu
     def ask(self) -> int:
-        """Return the number of the arm to pull next; it stays the same until `tell` is called.
+        """Return the number of the arm to pull next, which is not a retired one.
+
+        The arm stays the same until `tell` stores a reward, `answer` receives news, a plan or ŵ₀, or `retire` retires
+        it.
 
         Raises:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.

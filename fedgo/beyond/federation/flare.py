@@ -65,7 +65,13 @@ def writable(folder: str) -> Path:
 
 
 def client_number(site: str) -> int:
-    """Return the number of the client at the site with the name ``site``, for instance 2 at "site-3"."""
+    """Return the number of the client at the site with the name ``site``: the number after the last hyphen, less 1.
+
+    At "site-3" it is 2.
+
+    Raises:
+        ValueError: The name does not end in a whole number.
+    """
     return int(site.rpartition("-")[2]) - 1
 
 

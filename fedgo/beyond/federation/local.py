@@ -25,7 +25,13 @@ class Answers(Protocol):
     """Anything that answers letters as a `Client` does, wherever it is."""
 
     def answer(self, received: bytes) -> bytes | None:
-        """Return the answer to the letter ``received``, as bytes, or None if the letter needs none."""
+        """Return the answer to the server's letter ``received``, as bytes, or None if the letter needs none.
+
+        The same letter again gets the same answer.
+
+        Raises:
+            Refused: The letter is damaged, or does not fit this client or its state; nothing has changed.
+        """
         ...
 
 
@@ -122,8 +128,8 @@ def play(
     here the server sends its plans.
 
     Args:
-        problem: A problem of one run. If the clients differ, N problems with the same arms and the same noise, one for
-            each client; the regret of a pull then counts from the best arm of the client that makes it.
+        problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms and the
+            same noise, one for each client. The regret of a pull then counts from the best arm of its client.
         plan: The public plan, made with the problem's arms.
         steps: The number of steps of Phase II, which follow on the T₀ steps of Phase I.
         turns: The number of the client that makes each step of Phase II, (steps,) int64; None means round robin.

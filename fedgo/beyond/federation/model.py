@@ -75,8 +75,9 @@ class ClientModel:
         return int(largest(index.masked_fill(retired, -torch.inf), order))
 
     def fires(self, arm: Tensor) -> bool:
-        """Return whether a pull of ``arm`` () int64 fulfils the condition of line 6 of Algorithm 1, which asks to
-        synchronise.
+        """Return whether one more pull of ``arm``, () int64, fulfils the condition of line 6 of Algorithm 1.
+
+        If it does, the client asks for a synchronisation. The reward of the pull does not matter.
         """
         return bool(self.learner.fires(self.state, arm.view(1, 1)))
 

@@ -186,7 +186,9 @@ class Plan:
         """Return the arms (n,) of ``client`` in Phase I, and the number of its pulls after which it asks for an
         exchange.
 
-        With a network this number is n.
+        With a network this number is n. With a fitting it is n for the client that makes the last pull of Phase I, and
+        n + 1 for the others that have a turn in it. There a client without a turn gets one of the arms again, and asks
+        after one pull.
         """
         if self.network is None:
             return self.share(client, self.first, self.length, 0)

@@ -532,7 +532,9 @@ class Malicious(Optimist):
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
-    """Return the `Malicious` proposal for a guard.
+    """Return the `Malicious` proposal for a guard, which tests whether the guard holds against any proposal.
+
+    It knows f, and proposes the arm with the smallest mean reward among those that the guard accepts.
 
     Args:
         problem: S runs of a bandit problem, whose f the proposal knows.

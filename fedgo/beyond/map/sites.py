@@ -106,7 +106,10 @@ class OwnFromThree:
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
-    """A `Fitting` of clients that differ, with `OwnFromThree` in place of the Gaussian process on cells."""
+    """A `Fitting` of clients that differ, to be made with ``differ=True``, which fits `OwnFromThree`.
+
+    `OwnFromThree` takes the place of `Sites`, the Gaussian process on cells (pairs of a site and an arm).
+    """
 
     surrogate = OwnFromThree()
 

@@ -288,7 +288,11 @@ def _retired(setup: Setup, record: Record) -> Tensor:
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
-    """Return the entries of the rewards known at the ``site``, or of all rewards if the sites do not differ."""
+    """Return the rewards of the trials made at the ``site``, or all rewards if the sites do not differ.
+
+    Raises:
+        ValueError: The study has no such ``site``.
+    """
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)
 
@@ -337,7 +341,9 @@ def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Te
 def as_lines(rows: Sequence[Standing], title: str = "option") -> str:
     """Return the ``rows`` as lines of text below a head of columns, with a dash for each unknown number.
 
-    ``title`` is the head of the column with the names of the options.
+    The columns are the option, its pulls, its mean reward, the estimate and the interval, and the certificate if any
+    row has one. The line of an option that is not proposed again ends with "retired". ``title`` is the head of the
+    column with the names of the options.
     """
     size = max((len(row.option) for row in rows), default=6)
     guarded = any(not math.isnan(row.certificate) for row in rows)

@@ -207,7 +207,7 @@ class Relinearised:
         """Return the parameters at which a fit begins, (B, d_w).
 
         They are the ŵ of the fit ``before``, if it is a `Linear`, and ``starts`` draws of standard normals divided by
-        √d_x.
+        √d_x, the same draws in every fit. So B is ``starts``, or one more.
         """
         source = torch.Generator().manual_seed(0)
         w = torch.randn(self.starts, self.network.size, generator=source, dtype=torch.float64)

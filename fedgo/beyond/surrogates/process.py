@@ -197,9 +197,10 @@ def squared_exponential(
 
 
 def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) -> Tensor:
-    """Return the parameters of the Gaussian process at the mode of their posterior, found by L-BFGS-B.
+    """Return the parameters of the Gaussian process at the mode of their posterior within bounds, found by L-BFGS-B.
 
-    The search begins at the mode of the prior density.
+    The mode is that of the density of the length scales ℓ_j themselves, as in BoTorch, and of ln ℓ and ln v of the
+    sites. The search begins at the mode of the prior density, or at the nearest point within the bounds.
 
     Args:
         points: The n pulled arms, or the arms of the n pulled cells (pairs of a site and an arm), in the unit cube,
