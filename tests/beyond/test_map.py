@@ -10,13 +10,13 @@ from tables_of_studies import assert_shipped
 from fedgo.beyond.map import results
 from fedgo.beyond.map.results import evaluations
 from fedgo.beyond.map.roster import PLAYERS, VARIANTS
-from fedgo.beyond.map.studies import ABLATION, ADVISED_COSTS, ADVISED_RUNS, ELSEWHERE, MAIN, MAP, REGIMES
+from fedgo.beyond.map.studies import BEYOND, MAIN, MAP, REGIMES
 from fedgo.experiments import runner
 from fedgo.experiments.results import evaluated, tried
 from fedgo.experiments.runner import afresh, known, read
 from fedgo.experiments.world import PROBLEMS, Regime
 
-OWN = [study.name for study in (MAP, ABLATION, ELSEWHERE, ADVISED_RUNS, ADVISED_COSTS)]
+OWN = [study.name for study in BEYOND]
 SMALL, TINY = Regime("hartmann6", 50), Regime("hartmann6", 6, rounds=3, clients=2)
 
 

@@ -186,7 +186,8 @@ class Client:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
         """
         self._require_arm(arm)
-        value, memory, model = wire.checked_reward(reward), self.memory, self._model
+        value = wire.checked_reward(reward)
+        memory, model = self.memory, self._model
         waiting = int((memory.unsent + memory.sent)[0].sum())
         require(waiting < self.plan.due, "the number of pulls that the server has not used", waiting, _FULL)
         pull, residual = torch.tensor(int(arm)), torch.tensor(value, dtype=torch.float64)

@@ -283,7 +283,8 @@ class Guard:
             star: The network over which clients and server send, which books the scalars.
             when: The runs that synchronise, and the step at which the scalars of each are booked.
         """
-        counted, unpaid = self.optimist.synchronise(state.counted, star, when), star._replace(charged=False)
+        counted = self.optimist.synchronise(state.counted, star, when)
+        unpaid = star._replace(charged=False)
         return GuardState(counted, self.proposal.synchronise(state.proposer, unpaid, when))
 
 

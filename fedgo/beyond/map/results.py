@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fedgo.beyond.map.roster import PLAYERS
 from fedgo.beyond.map.studies import MAIN, REGIMES
 from fedgo.experiments.results import evaluated
-from fedgo.experiments.runner import known, until_written
+from fedgo.experiments.runner import SEED, known, until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
 from fedgo.experiments.world import Regime
 
@@ -65,13 +65,18 @@ def worst(regrets: Any, axis: int = -1) -> Any:
 
 
 @until_written
-def uniform_loss(regime: Regime) -> float:
+def uniform_loss(regime: Regime, runs: int | None = None, seed: int = SEED) -> float:
     """Return the expected regret of one pull on ``regime`` (a problem with its sizes) if the arm is drawn uniformly.
 
-    It is the mean over as many runs as the player with the most runs has.
+    Args:
+        regime: The regime.
+        runs: The number of runs over which the mean is taken; as many as the player of the map with the most runs has
+            if it is None.
+        seed: The seed of these runs, that of the evaluation unless given.
     """
-    runs = max(len(evaluations()[regime, name]) for name in players_on(regime))
-    means = regime.world(range(runs)).problem.means
+    if runs is None:
+        runs = max(len(evaluations()[regime, name]) for name in players_on(regime))
+    means = regime.world(range(runs), seed).problem.means
     return float((means.amax(1) - means.mean(1)).mean())
 
 

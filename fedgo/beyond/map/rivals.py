@@ -129,7 +129,8 @@ class FNUCB:
         settings' β.
         """
         values, spread, alpha = (part.unsqueeze(1) for part in state.averaged)
-        second, alpha = values + math.sqrt(self.tangent.settings.beta) * spread, alpha.unsqueeze(-1)
+        alpha = alpha.unsqueeze(-1)
+        second = values + math.sqrt(self.tangent.settings.beta) * spread
         return (1 - alpha) * self.tangent.index(state.tangent) + alpha * second
 
     def fires(self, state: NeuralState, arm: Tensor) -> Tensor:

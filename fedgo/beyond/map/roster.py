@@ -5,7 +5,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from fedgo._checks import require
@@ -111,9 +110,10 @@ def surrogate(
             exploration, rounds = each_arm(world.problem, arms), (world.steps - arms) // world.clients
         begins = Beginning(start, exploration, informed)
         promise = None if guard is None else guarantee(world, gamma=guard)
-        how = partial(surrogate_ucb, until=until, planning=planning, guarantee=promise)
-        optimism = Optimism(setting["kappa"])
-        return how(world.problem, fitted, world.clients, rounds, optimism=optimism, begins=begins)
+        return surrogate_ucb(
+            world.problem, fitted, world.clients, rounds, until=until, planning=planning,
+            optimism=Optimism(setting["kappa"]), begins=begins, guarantee=promise,
+        )  # fmt: skip
 
     return Play(play)
 

@@ -26,10 +26,12 @@ SHIPPED.append(TABLES)
 # --- The regime map. The text ``data/regimes.toml`` lists its regimes and says what each group of them is for
 
 
+_LISTED = tomllib.loads((TABLES / "regimes.toml").read_text(encoding="utf-8"))
+
+
 def _listed(group: str) -> Regimes:
     """Return the regimes of a ``group`` of ``data/regimes.toml``, in their order."""
-    text = (TABLES / "regimes.toml").read_text(encoding="utf-8")
-    return tuple(Regime(**regime) for regime in tomllib.loads(text)[group])
+    return tuple(Regime(**regime) for regime in _LISTED[group])
 
 
 BASE = _listed("base")

@@ -61,6 +61,7 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
     remedy = f"give a list of names: {what}s=['north', 'south']"
     require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
     names = tuple(map(composed, received))
+    # a table may be long, so the words of an error are made only if there is one
     for place, name in enumerate(names, 1):
         if not (isinstance(name, str) and name.isprintable() and name != ""):
             require(False, f"the name of {what} {place}", name, "give a text of printable characters")
@@ -92,6 +93,7 @@ class Options:
         names, columns = _names("option", self.names), _names("column", self.columns)
         remedy = f"give a number within ±{HUGE:g}, with a decimal point, for each of {list(columns)}"
         for name, row in zip(names, self.rows, strict=True):
+            # as for the names, the words of an error are made only if there is one
             if not (isinstance(row, list | tuple) and len(row) == len(columns) and all(map(is_number, row))):
                 require(False, f"the row of {name!r}", row, remedy)
         rows = tuple(tuple(map(float, row)) for row in self.rows)

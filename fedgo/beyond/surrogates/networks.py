@@ -167,8 +167,8 @@ class Relinearised:
     effect: bool = True
 
     def __post_init__(self) -> None:
-        linear, remedy = hasattr(self.network, "gradients"), "give a Network, or a class like it"
-        require_kind(linear, "network", self.network, remedy)
+        remedy = "give a Network, or a class like it"
+        require_kind(hasattr(self.network, "gradients"), "network", self.network, remedy)
         count("starts", self.starts, "give the number of random starts, at least 1")
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
