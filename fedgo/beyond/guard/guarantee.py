@@ -220,9 +220,7 @@ class Guard:
         index = self.proposal.index(state.proposer)
         void = index.isnan()
         proposed = largest(index.masked_fill(void, -torch.inf), self.order)
-        width = of_arm(interval.upper - interval.lower, proposed)
-        accepted = interval.certificate(proposed) <= self.kappa * width
-        accepted &= ~void.any(-1)
+        accepted = of_arm(interval.accepts(self.kappa), proposed) & ~void.any(-1)
         fallback = largest(interval.upper, self.order)
         return torch.where(accepted, proposed, fallback), accepted
 
@@ -527,9 +525,7 @@ class Malicious(Optimist):
         The guard accepts an arm if its certificate q is at most κ(U − L), with [L, U] its interval. It always accepts
         the arm with the largest U.
         """
-        lower, upper, _ = state.interval
-        accepted = state.interval.price <= self.kappa * (upper - lower)
-        return torch.where(accepted, -self.means.unsqueeze(1), -torch.inf)
+        return torch.where(state.interval.accepts(self.kappa), -self.means.unsqueeze(1), -torch.inf)
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
