@@ -512,8 +512,8 @@ class Malicious(Optimist):
         means: The mean reward f of each arm, (S, K).
 
     Raises:
-        ValueError: N is below 1, or γ is negative or NaN.
-        TypeError: N is not a whole number, or γ is not a number.
+        ValueError: γ is negative or NaN.
+        TypeError: γ is not a number.
     """
 
     kappa: float = field(kw_only=True)

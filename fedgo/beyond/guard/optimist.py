@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu
+from fedgo._checks import number, on_cpu
 from fedgo.beyond.guard.exact import exact_intervals
 from fedgo.beyond.guard.intervals import Interval, Intervals
 from fedgo.confidence import Tally
@@ -61,8 +61,8 @@ class Optimist:
             synchronisation, times the sum of the gains of these pulls (`Interval.gain`), exceeds γ.
 
     Raises:
-        ValueError: N is below 1, or γ is negative or NaN.
-        TypeError: N is not a whole number, or γ is not a number.
+        ValueError: γ is negative or NaN.
+        TypeError: γ is not a number.
     """
 
     learners: int
@@ -71,7 +71,6 @@ class Optimist:
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        count("learners", self.learners, "give N, at least one client")
         check_event(self.gamma)
 
     def begin(self) -> Counted:

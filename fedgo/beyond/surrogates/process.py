@@ -313,9 +313,8 @@ class Warp(NamedTuple):
         """
         centre, spread = means.mean().item(), means.std().item()
         z = (means - centre) / spread
-        powers = _POWERS.unsqueeze(-1)
-        slope = (powers.squeeze(-1) - 1) * (z.sign() * z.abs().log1p()).sum()
-        density = slope - len(z) / 2 * _power(z, powers).var(-1, correction=0).log()
+        slope = (_POWERS - 1) * (z.sign() * z.abs().log1p()).sum()
+        density = slope - len(z) / 2 * _power(z, _POWERS.unsqueeze(-1)).var(-1, correction=0).log()
         power = _POWERS[(density - (_POWERS - 1).square() / 2).argmax()].item()
         noise = min(variances.mean().item() / spread**2, 1.0)
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
