@@ -77,7 +77,7 @@ class Network:
         return self.hidden * (self.d_x + 2) + 1
 
     def split(self, w: Tensor) -> Layers:
-        """Return the layers of the flat parameters ``w`` (..., d_w), as views, so that no memory is copied.
+        """Return the layers of the network with the flat parameters ``w`` (..., d_w), as views of ``w``.
 
         For H hidden units they are the weights W₁ (..., H, d_x) and the biases c₁ (..., H) of the hidden units, and the
         weights W₂ (..., H) and the bias c₂ (...) of the output.
@@ -121,7 +121,9 @@ class Network:
         return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error Σ (y − f_x(w))², summed over m points, and its gradient in w, by back-propagation.
+        """Return the squared error Σ (y − f_x(w))² and its gradient in w, computed by back-propagation.
+
+        The sum is over those of m points x with rewards y for which the mask is 1.
 
         Args:
             w: Parameters, (..., d_w).
@@ -147,8 +149,8 @@ class Network:
         """Return the layers of ``w`` (..., d_w) and the outputs σ(W₁x + c₁) of the H hidden units at ``x``
         (..., K, d_x).
 
-        The outputs have the shape (..., K, H). A ``ValueError`` is raised if the last axis of ``x`` or ``w`` has a
-        wrong length.
+        There are K points of dimension d_x, the parameters have d_w numbers, and the outputs have the shape (..., K,
+        H). A ``ValueError`` is raised if the last axis of ``x`` or ``w`` has another length than d_x or d_w.
         """
         shape, remedy = tuple(x.shape), f"give (..., d_x) with d_x = {self.d_x}"
         require(shape[-1:] == (self.d_x,), "the shape of x", shape, remedy)
