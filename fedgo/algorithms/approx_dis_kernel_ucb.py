@@ -30,7 +30,7 @@ from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
 from fedgo.trace import Trace
 
-_JITTER = 1e-10  # is added to the diagonal of K_ZZ, whose entries are 1, because nearly equal arms make K_ZZ singular
+_JITTER = 1e-10  # added to the diagonal of K_ZZ, where k(x, x) = 1, because nearly equal arms make K_ZZ singular
 
 
 @on_cpu
@@ -208,7 +208,8 @@ class NystroemKernel:
         dictionary = drawn.any(1)
         members = dictionary.sum(1)
         # In the form "counts" only the new pulls are sent. Then the receiver must know all older pulls from earlier
-        # messages in this form. Therefore "cheapest", which may change from one message to the next, costs as "counts".
+        # messages in this form. Therefore "cheapest", which may change from one message to the next, is counted as
+        # "counts".
         encoding = "counts" if names_arms(self.settings.encoding) else self.settings.encoding
         datum = 1 if encoding == "counts" else d_x
         star.collect(Message(drawn, datum * drawn.sum(2)), when)

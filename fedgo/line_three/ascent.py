@@ -4,8 +4,8 @@ Ball is the confidence ball {w : ‖w − ŵ‖²_Σ ≤ β} with the ridge esti
 squared radius β. `fedgo.line_three.images` maps w to θ = A_x w, which has 2H + 1 numbers for a network with H hidden
 units. A point of the ball's image is θ̂ + C_x u, with a dual point u. A step u ← Π(u + η·√β h/‖h‖_{C_x}), with h = ∂f/∂θ
 and the step size η, is exactly the projected step w ← Π(w + η·√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹}) of parameter space. Π scales a point
-outside the ball back to its sphere. The ascent of an arm ends when its η is small. Then it is near a local maximum, so
-that the value found is a lower bound on the arm's largest value.
+outside the ball back to its sphere. The ascent of an arm ends when its η is small, and then it is near a local maximum.
+The value found is therefore a lower bound on the arm's largest value.
 """
 
 import math

@@ -22,7 +22,7 @@ from torch import Tensor
 from fedgo.confidence import Tally, precision_factor
 from fedgo.phase_two import EventState, EventTriggered
 
-_SOLVED_AT_ONCE = 2**22  # how many numbers one triangular solve computes at most, which bounds the memory
+_SOLVED_AT_ONCE = 2**22  # about how many numbers one triangular solve computes, which bounds the memory
 _UPDATES = 8  # after these updates the variances are computed afresh, because each adds rounding errors
 _STEEP = 1e3  # variances above this are computed afresh: an update may cancel nearly all of their digits
 
@@ -167,8 +167,8 @@ def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
     """Return the tally (S, k) and the features (S, k, r) of the k arms that were pulled, out of K arms.
 
     ``features`` (S, 1, K, r) has the gradients of all arms in r coordinates, and ``tally`` (S, K) the counts and sums
-    of all arms. k is the largest number of arms pulled in any of the S runs. A run in which fewer arms were pulled is padded with
-    arms whose count is 0.
+    of all arms. k is the largest number of arms pulled in any of the S runs. A run in which fewer arms were pulled is
+    padded with arms whose count is 0.
     """
     most = int((tally.counts > 0).sum(-1).max())
     at = tally.counts.topk(most, -1).indices
@@ -184,7 +184,7 @@ def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor 
     by how much. Σ₀ is the matrix of the data in ``old``, on which ``last.base`` and ``last.factor`` rest. With
     U = diag(√n)G and the gradients of these arms as the rows of G (k, r), (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W = L⁻¹UΣ₀⁻¹
     and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the gradients of all arms in r coordinates.
-    The result is None if k is more than half of r, because a triangular solve then costs no more.
+    The result is None if k is more than half of r, because computing the variances afresh then costs no more.
     """
     news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
     if 2 * rows.shape[1] > features.shape[-1]:
