@@ -55,10 +55,10 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
     target = resolved(path, what)
     try:
         require(target.is_file() or not target.exists(), f"{what} file", str(path), "give the path of a file")
-        # the pattern of the names that this function gives to temporary files below
+        # this pattern fits the names that this function gives to temporary files below
         temporary = f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"
         for left in target.parent.glob(temporary):
-            with suppress(FileNotFoundError):  # another process may remove it at the same time
+            with suppress(FileNotFoundError):  # another process may remove this file at the same time
                 if time.time() - left.stat().st_mtime > _STALE:
                     left.unlink()
         partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -95,7 +95,7 @@ def resolved(path: str | Path, what: str) -> Path:
     """
     try:
         return Path(path).resolve()
-    except (OSError, RuntimeError) as error:  # before Python 3.13 it is a RuntimeError
+    except (OSError, RuntimeError) as error:  # a circle raises this before Python 3.13, and nothing later
         remedy = "its links lead in a circle; give the path of a file"
         raise ValueError(f"{what} file is {str(path)!r}: {remedy}") from error
 

@@ -204,7 +204,7 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
         lam: The regularisation weight λ.
 
     Raises:
-        ValueError: The largest prior variance ‖g_x‖²/λ is 1e13 or more.
+        ValueError: The largest prior variance ‖g_x‖²/λ is 1e13 or more, or NaN.
     """
     ratio = float(largest) / lam
     remedy = f"scale the arms or features down, or raise λ = {lam}"
@@ -331,14 +331,15 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
     """Return the confidence ball of the pulls in ``tally``, with the centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
 
-    The matrix Σ and the vector b are the statistics of the tally (`statistics`).
+    With the gradients g_x of K arms x, the pulls n_x and the sums e_x of the residuals, Σ = λI + Σ_x n_x g_x g_xᵀ and
+    b = Σ_x g_x(n_x g_xᵀŵ₀ + e_x).
 
     Args:
-        gradients: The gradient ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).
+        gradients: The gradient g_x = ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).
         w0: The parameter ŵ₀ of Phase I, (..., d_w).
         lam: The regularisation weight λ > 0.
         beta: The squared radius β of the ball, a number or (...).
-        tally: The pulls of each arm and the sums of their residuals y − f_x(ŵ₀), (..., K) each.
+        tally: The pulls n_x of each arm and the sums e_x of their residuals y − f_x(ŵ₀), (..., K) each.
 
     Raises:
         ValueError: λ is not positive.

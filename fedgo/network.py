@@ -17,10 +17,11 @@ class Parametric(Protocol):
     """A parametric class F: the functions f_x(w) that Phase I fits, and whose gradients Phase II uses.
 
     ``d_x`` is the dimension of the inputs x and ``size`` the dimension d_w of the parameter w. For parameters ``w``
-    (..., d_w) and K points ``x`` (..., K, d_x), ``values(w, x)`` returns f_x(w), (..., K), and ``gradients(w, x)`` its
-    gradients in w, (..., K, d_w). For rewards ``y`` (..., m) at m points and a ``mask`` (..., m) that is 1 for the
-    points that count and 0 for the others, ``squared_loss(w, x, y, mask)`` returns the sum of (y − f_x(w))² (...) and
-    its gradient in w (..., d_w). `Network` is an example.
+    (..., d_w) and K points ``x`` (..., K, d_x), ``values(w, x)`` returns f_x(w), (..., K), and ``gradients(w, x)`` the
+    gradients of f_x(w) in w, (..., K, d_w). For m points ``x`` (..., m, d_x) with rewards ``y`` (..., m), and a
+    ``mask`` (..., m) that is 1 for the points that count and 0 for the others, ``squared_loss(w, x, y, mask)`` returns
+    the sum of (y − f_x(w))² over the points that count, (...), and its gradient in w, (..., d_w). `Network` is an
+    example.
     """
 
     @property
@@ -60,7 +61,7 @@ class Network:
         hidden: The number H of hidden units, at least 1.
 
     Raises:
-        ValueError: A number is below 1.
+        ValueError: A number is below 1 or above 2⁵³.
         TypeError: A number is not whole.
     """
 

@@ -1,4 +1,4 @@
-"""Phase II on features g_x of the arms (Algorithm 1, lines 3–10): optimism, ridge regression, synchronisation.
+"""Phase II on features g_x of the arms x (Algorithm 1, lines 3–10): optimism, ridge regression and synchronisation.
 
 Each client i keeps the statistics Σ_{t,i} and b_{t,i} of the data D_{t,i} that it knows after step t: all data up to
 the last synchronisation, at step t_last, and its own since. ΔΣ_{t,i} is the part of Σ_{t,i} from its own pulls since
@@ -40,8 +40,8 @@ class Settings:
         beta: The squared radius β ≥ 0 of the confidence ball.
         gamma: The threshold γ ≥ 0 of the event that triggers a synchronisation. With 0, every pull of an arm whose
             features are not 0 triggers one; with ∞, none does.
-        encoding: The form in which statistics are sent (`fedgo.messages`). It decides what each message costs and
-            changes no arm; the default is the paper's dense form.
+        encoding: The form in which statistics are sent (`fedgo.messages`). The form decides what each message costs and
+            does not change which arms are pulled; the default is the paper's dense form.
 
     Raises:
         ValueError: A parameter is out of range, or ``encoding`` is not the name of a form.
@@ -122,7 +122,8 @@ class EventTriggered:
         offsets: The values f_x(ŵ₀) of the arms x, (S, M, K), or (S, 1, K) if all learners share them.
         dimension: The number d_w of parameters, the dimension of the matrix and the vector that are sent, which decides
             their cost.
-        settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
+        settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
+            the messages.
         optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
             learner; if it is None, the first-order index is used.
         in_place: Whether `learn` and `synchronise` overwrite the memory of the state that they are given. This suits a
@@ -140,10 +141,10 @@ class EventTriggered:
     def statistics(self, tally: Tally) -> Message[Tally]:
         """Return the message that sends the matrix and the vector of the pulls in ``tally``, with its cost in scalars.
 
-        For the pulls since the last synchronisation these are ΔΣ and Δb, the parts of Σ and b from these pulls. The
-        content of the message is the ``tally`` itself, because its counts and sums determine the matrix and the vector:
-        (R, K) for K arms in R runs, or (R, M, K) for each of M learners. The cost, (R,) or (R, M) int64, is that of the
-        form in the settings.
+        For the pulls since the last synchronisation these are ΔΣ and Δb, the parts of a learner's matrix Σ and vector b
+        from these pulls. The content of the message is the ``tally`` itself, because its counts and sums determine the
+        matrix and the vector: (R, K) for K arms in R runs, or (R, M, K) for each of M learners. The cost, (R,) or
+        (R, M) int64, is that of the form in the settings.
         """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
@@ -231,7 +232,7 @@ class EventTriggered:
         return self.optimism(state.posterior, state.known)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M), (S, M) bool.
+        """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M) int64, (S, M) bool.
 
         A learner does so if the number of its pulls since the last synchronisation, times their log-ratio
         ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of a learner's

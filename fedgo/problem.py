@@ -135,8 +135,8 @@ class Problem:
     def observe(self, arm: Tensor, noise: Tensor) -> Tensor:
         """Return the rewards y of the given arms, (S, n).
 
-        They are f(x) + σz, or 1 if Φ(z) < f(x) and 0 otherwise for Bernoulli rewards, with the standard normal
-        distribution function Φ.
+        Gaussian rewards are f(x) + σz, with the mean reward f(x) and the noise level σ. Bernoulli rewards are 1 if
+        Φ(z) < f(x) and 0 otherwise, with the standard normal distribution function Φ.
 
         Args:
             arm: The arms x that are pulled in each of S runs, (S, n) int64.
@@ -198,7 +198,7 @@ def run_numbers(runs: Runs) -> tuple[int, ...]:
     """Return the numbers of the runs as a tuple: 0 to S − 1 if ``runs`` is their number S, else those in ``runs``.
 
     Raises:
-        ValueError: There is no run, a number is negative, or a run is given twice.
+        ValueError: There is no run, a number is negative or above 2⁵³, or a run is given twice.
         TypeError: A number is not whole.
     """
     remedy = "give at least one run, numbered from 0"

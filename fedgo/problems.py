@@ -135,9 +135,9 @@ class Arms(NamedTuple):
     rewards, in [0, 1]; and ``sizes`` (clusters,) int64 are the numbers of rows in the clusters.
     """
 
-    features: NDArray[np.float64]  # (clusters, d_x), the centroids, in [0, 1]
-    means: NDArray[np.float64]  # (clusters,), the mean rewards, in [0, 1]
-    sizes: NDArray[np.int64]  # (clusters,), the number of rows in each cluster
+    features: NDArray[np.float64]
+    means: NDArray[np.float64]
+    sizes: NDArray[np.int64]
 
 
 def shipped_arms(name: str) -> Arms:

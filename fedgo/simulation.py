@@ -225,8 +225,10 @@ def _choose(
     first: int,
     total: int,
 ) -> Choice:
-    """Return the pulls of the rest of the round, up to and with that of the first learner of each run that asks to
-    synchronise.
+    """Return what the learners choose, and which of them pull in this pass of the loop.
+
+    In each run these are the learners that have not pulled in this round yet, up to and including the first one that
+    asks for a synchronisation.
 
     Args:
         learner: The algorithm, with M learners in each of S runs.
@@ -248,14 +250,17 @@ def _choose(
     arm = largest(indices, order)
     fires = learner.fires(state, arm) & turn
     if bool(fires.any()):
-        earlier = fires.cumsum(1) - fires.long()  # number of earlier learners of the round that fire
+        earlier = fires.cumsum(1) - fires.long()  # how many learners before this one in the round fire
         turn = turn & (earlier == 0)
         fires = fires & turn
     return Choice(step, indices, arm, turn, fires)
 
 
 def _with_room(name: str, problem: Problem, clients: int, exploration: Exploration, steps: int) -> Trace:
-    """Return a trace that begins with the T₀ steps of ``exploration`` and has zeros for ``steps`` steps of Phase II."""
+    """Return a trace that begins with the T₀ steps of ``exploration`` and has zeros for ``steps`` steps of Phase II.
+
+    Its regrets are 0 at the steps of Phase I too, because `simulate` computes all regrets at the end.
+    """
     phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
     arm, reward, up, down = (
         torch.cat([values, values.new_zeros(len(values), steps)], 1) for values in phase_one
@@ -269,7 +274,7 @@ def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
     pulls.
 
     ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) of the M learners'
-    pulls in S runs, which are written into it.
+    pulls in S runs, which are written into this array.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]

@@ -39,7 +39,7 @@ class Trace:
     Raises:
         TypeError: An array is not a tensor, a name is not a text, or a number is not whole.
         ValueError: An array does not have the shape of ``arm``, which has two axes; an array other than a note does not
-            have its dtype; ``clients`` is below 1; or ``phase_one`` is not from 0 to the number of steps.
+            have its dtype; ``clients`` is below 1 or above 2⁵³; or ``phase_one`` is not from 0 to the number of steps.
     """
 
     algorithm: str
@@ -102,8 +102,8 @@ class Trace:
     def failed_fits(self) -> Tensor:
         """The number of synchronisations in each of S runs after which the model could not be fitted again, (S,) int64.
 
-        The note ``kept_fit`` of the learner says at each step whether it still used an earlier fit, because the last
-        one failed. A trace without this note has 0. A synchronisation at the last step does not count, because no pull
+        The note ``kept_fit`` says at each step whether the learner still used an earlier fit, because the last fit
+        failed. A trace without this note has 0. A synchronisation at the last step does not count, because no pull
         follows it.
         """
         kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))

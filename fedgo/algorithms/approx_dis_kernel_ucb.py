@@ -30,7 +30,8 @@ from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
 from fedgo.trace import Trace
 
-_JITTER = 1e-10  # added to the diagonal of K_ZZ, where k(x, x) = 1, because nearly equal arms make K_ZZ singular
+# This is added to the diagonal entries of K_ZZ, which are 1, because nearly equal arms make K_ZZ singular.
+_JITTER = 1e-10
 
 
 @on_cpu
@@ -138,7 +139,7 @@ class NystroemKernel:
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
-        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N), (S, N) bool.
+        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N) int64, (S, N) bool.
 
         A client does so if a sum over its pulls since the last synchronisation, this pull included, exceeds the
         threshold γ. The sum is that of the variances that the pulled arms had right after that synchronisation.

@@ -67,7 +67,7 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     """
     require_run(problem, clients, steps, settings)
     runs, arms = problem.means.shape
-    # each arm has a feature of its own
+    # each arm has a feature of its own, so that a pull says nothing about the other arms
     apart = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)
     offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
@@ -92,8 +92,8 @@ def exact_kernel_ucb(
     """Play kernel UCB with the RBF kernel on all data, which all clients share after every pull.
 
     The index of an arm is the mean of kernel ridge regression plus √β widths. Any matrix Φ with ΦΦᵀ equal to the kernel
-    of all pairs of arms serves as features; it comes from the symmetric eigendecomposition, which also works for arms
-    that are nearly equal.
+    of all pairs of arms can have the arms' features as its rows. This function computes Φ from the symmetric
+    eigendecomposition of the kernel, which also works for arms that are nearly equal.
 
     Args:
         problem: S runs of a bandit problem.

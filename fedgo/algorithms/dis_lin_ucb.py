@@ -22,9 +22,9 @@ def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) 
     """Play DisLinUCB, which fits a linear model of the reward on the features of the arms.
 
     A client pulls the arm x with the largest index xᵀθ + √β‖x‖_{A⁻¹}, where A = λI + Σ xxᵀ is the matrix of the pulls
-    that it knows and θ its ridge estimate. The clients synchronise when, for some client, the number of its pulls since
-    the last synchronisation, times the log-ratio of the determinants of its A with and without these pulls, exceeds the
-    threshold γ.
+    that the client knows and θ its ridge estimate. The clients synchronise when, for some client, the number of its
+    pulls since the last synchronisation, times the log-ratio of the determinants of its A with and without these pulls,
+    exceeds the threshold γ.
 
     Args:
         problem: S runs of a bandit problem.

@@ -162,7 +162,7 @@ class GeneralisedLinear:
         return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: LinkState, arm: Tensor) -> Tensor:
-        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N), (S, N) bool.
+        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N) int64, (S, N) bool.
 
         A client does so if the number of its pulls since the last synchronisation, times their log-ratio
         ln(det A/det(A − ΔA)), exceeds the threshold γ; both include this pull. A is the client's matrix, and ΔA the
@@ -227,7 +227,7 @@ class GeneralisedLinear:
         theta = self._fit(own, gram, state.fitted[run], (lambda _: answer) if packed else star.at, when)
         data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
         b = (data @ theta.unsqueeze(-1)).squeeze(-1)
-        # θ is sent, and in the dense form also b, although it follows from A and θ
+        # The server sends θ too, and in the dense form also b, although b follows from A and θ.
         vectors = 2 * d if encoding == "dense" else d
         star.broadcast(Message(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram)).unsqueeze(1)
@@ -236,8 +236,8 @@ class GeneralisedLinear:
         return place(state, run, common)
 
     def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N), and the squared width ‖x‖²_{A⁻¹} (S, N) of
-        this arm, with the client's matrix A.
+        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N) int64, and the squared width ‖x‖²_{A⁻¹}
+        (S, N) of this arm, with the client's matrix A.
         """
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
@@ -292,7 +292,7 @@ class GeneralisedLinear:
 
             return gradient
 
-        # the loss is λ/t-strongly convex; therefore it is within |gradient|²·t/(2λ) of its minimum
+        # The loss is λ/t-strongly convex. Therefore it is at most |gradient|²·t/(2λ) above its minimum.
         return nesterov(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
 
 

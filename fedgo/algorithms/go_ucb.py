@@ -238,9 +238,9 @@ class Immediate(EventTriggered):
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
         """Count the scalars of a synchronisation, and return ``state`` unchanged.
 
-        The shared model knows the pull already, by `learn`.
-        For each run in ``when`` one client sends a message to the server, and the server sends one to each of the N
-        clients. ``star`` counts their scalars at the steps in ``when``.
+        The state is up to date already, because `learn` has updated the model that all clients share. For each run in
+        ``when`` one client sends a message to the server, and the server sends one to each of the N clients. ``star``
+        counts the scalars of these messages at the steps in ``when``.
         """
         message = Message(None, self.cost)
         star.collect(message, when, senders=1)
@@ -277,7 +277,7 @@ def _linearised(
     settings: Settings,
     argmax: Argmax,
 ) -> EventTriggered:
-    """Return learners for Phase II on the gradients of the network at ŵ₀.
+    """Return learners for Phase II on the gradients of the network at the parameter ŵ₀ that Phase I has fitted.
 
     Args:
         kind: The class of the learners.

@@ -21,7 +21,7 @@ from fedgo.line_three.images import Images, Rows, View, images, rows, slope, val
 FIRST_STEP = 1.0
 LAST_STEP = 1e-3  # the ascent of an arm ends when its step is smaller than this
 MOST_STEPS = 200  # the ascent of an arm ends after this number of steps at the latest
-RELATIVE_GAIN = 1e-9  # a step with a smaller relative improvement counts as one without improvement
+RELATIVE_GAIN = 1e-9  # a step with no larger relative improvement counts as a step without improvement
 _STRIDE = 2  # after every such number of steps the arms whose ascent has ended are removed from the batch
 _ARMS_AT_ONCE = 512  # few enough ascents in a batch that their matrices stay in the processor's cache
 
