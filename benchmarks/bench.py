@@ -40,8 +40,7 @@ SAFE = Guarantee(value=8.4, sigma=TEN.sigma, gamma=0.3)
 
 
 def transcription() -> None:
-    """Play one round of Phase II of Fed-GO-UCB in one run, with the transcription of the tests, client by client in NumPy.
-    """
+    """Play one round of Fed-GO-UCB's Phase II in one run, client by client in NumPy, as the tests transcribe it."""
     arms, noise, means = ONE.arms[0].numpy(), ONE.tape(CLIENTS)[0].numpy(), ONE.means[0].numpy()
     w0 = START.w0[0].expand(CLIENTS, -1).numpy()
     sizes, settings = (NETWORK.hidden, CLIENTS, CLIENTS), (SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma)

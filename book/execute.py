@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from pkgutil import resolve_name
-from textwrap import dedent
+from textwrap import dedent, shorten
 from typing import Any
 
 import jupytext
@@ -79,7 +79,9 @@ def depends_on(name: str) -> dict[str, str]:
     # A semicolon at the end of a cell hides the value of its last line, but the syntax tree does not have it.
     cells = [ast.dump(ast.parse(source, name)) + ";" * source.rstrip().endswith(";") for source in sources]
     package = Path("fedgo").resolve()
-    modules = code.hashes(code.imported(ast.parse("\n".join(sources)), ""), package)
+    names = [*code.imported(ast.parse("\n".join(sources)), "")]
+    modules = code.hashes(names, package)
+    own = {code.module_of(used, package) for used in names}
     # A chapter of the paper reads no table of fedgo.beyond.
     beyond = any(module.startswith("fedgo.beyond") for module in modules)
     data = sorted(path for path in package.rglob("data/*") if beyond or "beyond" not in path.parts)
@@ -88,7 +90,7 @@ def depends_on(name: str) -> dict[str, str]:
         "the data": code.hash_of(part for path in data for part in (path.name, path.read_bytes())),
         "requirements.lock": code.hash_of([Path("requirements.lock").read_bytes()]),
         "Python": platform.python_version(),
-        **modules,
+        **dict(sorted(modules.items(), key=lambda pair: pair[0] not in own)),
     }
 
 
@@ -101,7 +103,8 @@ def why_stale(name: str) -> str:
     before, now = read_executed(name).metadata.fedgo.get("hash"), depends_on(name)
     if before is None:
         return "not executed yet"
-    return ", ".join(part for part in {**now, **before} if now.get(part) != before.get(part))
+    changed = ", ".join(part for part in {**now, **before} if now.get(part) != before.get(part))
+    return shorten(changed, 90, placeholder=" …")
 
 
 def written_out(markdown: str) -> str:
@@ -153,7 +156,6 @@ def execute(name: str, draft: bool) -> float:
         text,
         DRAFTS / f"{name}.ipynb" if draft else None,
         {"runs": 2} if draft else {},
-        kernel_name="python3",
         progress_bar=False,
         shutdown_kernel="immediate",  # an interrupt first would leave a message in the terminal
         extra_arguments=["--IPKernelApp.log_level=40"],  # no warning that local sockets are not encrypted
@@ -228,8 +230,7 @@ def main() -> None:
         signal.signal(number, lambda *_: stop("It was told to stop."))
     for folder in (EXECUTED, DRAFTS):
         folder.mkdir(parents=True, exist_ok=True)
-    if any(stale.values()):
-        execute_all([name for name in names if stale[name]], options.draft)
+    execute_all([name for name in names if stale[name]], options.draft)
     for name in [name for name in names if not stale[name]]:
         write(name, jupytext.read(text_of(name)), read_executed(name))
 

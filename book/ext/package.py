@@ -37,7 +37,7 @@ def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines
     """
     parts = _LITERAL.split("\n".join(lines))
     parts[::2] = [re.sub(r"([|*_\\])", r"\\\1", part) for part in parts[::2]]
-    parts[1::2] = [rf"\ {part}\ " for part in parts[1::2]]  # markup needs a blank around it; this one is not shown
+    parts[1::2] = [rf"\ {part}\ " for part in parts[1::2]]  # markup needs a blank; this one is not shown
     lines[:] = "".join(parts).replace(":: ", ": ").split("\n")
 
 
