@@ -189,27 +189,24 @@ class ExactIntervals(Bounds):
         return clipped(belief.mean, width, self.value, belief.width.square().log1p())
 
 
-def exact_intervals(
-    problem: Problem, start: Start, value: float, sigma: float | None = None, delta: float = 0.1
-) -> ExactIntervals:
+def exact_intervals(problem: Problem, start: Start, value: float, delta: float = 0.1) -> ExactIntervals:
     """Return the intervals of Theorem S around the ŵ₀ of ``start``.
 
     They use the regularisation weight λ of `computable_lam`, for which σ bounds the bias of the prior.
 
     Args:
-        problem: S runs of a bandit problem.
+        problem: S runs of a bandit problem. Its noise has to be σ-sub-Gaussian for its ``sigma``.
         start: Phase I, with one ŵ₀ for all clients.
         value: F, a bound on |f(x)| for every arm x.
-        sigma: σ, such that the noise of a reward is σ-sub-Gaussian; None means the σ of the problem.
         delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
 
     Raises:
-        ValueError: F, σ or δ is out of its range, the gradients at ŵ₀ have a rank below K, or each client has a ŵ₀ of
-            its own.
-        TypeError: F, σ or δ is not a number.
+        ValueError: F or δ is out of its range, the gradients at ŵ₀ have a rank below K, or each client has a ŵ₀ of its
+            own.
+        TypeError: F or δ is not a number.
     """
     require(start.w0.shape[1] == 1, "the shape of w0", tuple(start.w0.shape), "give a shared_start")
-    w0, sigma = start.w0[:, 0], problem.sigma if sigma is None else sigma
+    w0, sigma = start.w0[:, 0], problem.sigma
     Bounds(start.clients, sigma, value, delta)  # checks them
     gradients, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)
     made = Prior.of(gradients, offsets, computable_lam(gradients, offsets, value, sigma))

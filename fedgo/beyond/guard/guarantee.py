@@ -220,9 +220,7 @@ class Guard:
         index = self.proposal.index(state.proposer)
         void = index.isnan()
         proposed = largest(index.masked_fill(void, -torch.inf), self.order)
-        width = of_arm(interval.upper - interval.lower, proposed)
-        accepted = interval.certificate(proposed) <= self.kappa * width
-        accepted &= ~void.any(-1)
+        accepted = of_arm(interval.accepts(self.kappa), proposed) & ~void.any(-1)
         fallback = largest(interval.upper, self.order)
         return torch.where(accepted, proposed, fallback), accepted
 
@@ -514,8 +512,8 @@ class Malicious(Optimist):
         means: The mean reward f of each arm, (S, K).
 
     Raises:
-        ValueError: N is below 1, or γ is negative or NaN.
-        TypeError: N is not a whole number, or γ is not a number.
+        ValueError: γ is negative or NaN.
+        TypeError: γ is not a number.
     """
 
     kappa: float = field(kw_only=True)
@@ -527,9 +525,7 @@ class Malicious(Optimist):
         The guard accepts an arm if its certificate q is at most κ(U − L), with [L, U] its interval. It always accepts
         the arm with the largest U.
         """
-        lower, upper, _ = state.interval
-        accepted = state.interval.price <= self.kappa * (upper - lower)
-        return torch.where(accepted, -self.means.unsqueeze(1), -torch.inf)
+        return torch.where(state.interval.accepts(self.kappa), -self.means.unsqueeze(1), -torch.inf)
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:

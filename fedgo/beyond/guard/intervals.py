@@ -47,9 +47,12 @@ class Interval(NamedTuple):
         second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
         return (best.expand_as(self.upper).scatter(-1, leader, second) - self.lower).clamp(min=0)
 
-    def certificate(self, arm: Tensor) -> Tensor:
-        """Return the certificate q of pulling ``arm`` (...) int64, a bound on the regret of this pull, (...)."""
-        return self.price.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+    def accepts(self, kappa: float) -> Tensor:
+        """Return for each arm whether a guard with the price κ = ``kappa`` plays it if it is proposed, (..., K) bool.
+
+        The guard plays a proposed arm x if its certificate q(x) is at most κ(U(x) − L(x)).
+        """
+        return self.price <= kappa * (self.upper - self.lower)
 
     @property
     def refuted(self) -> Tensor:

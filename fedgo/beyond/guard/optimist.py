@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu
+from fedgo._checks import number, on_cpu
 from fedgo.beyond.guard.exact import exact_intervals
 from fedgo.beyond.guard.intervals import Interval, Intervals
 from fedgo.confidence import Tally
@@ -48,11 +48,6 @@ class Counted(NamedTuple):
     interval: Interval
     band: Interval
 
-    @property
-    def known(self) -> Tally:
-        """The counts and sums of all data that each of N clients knows in S runs with K arms, (S, N, K) each."""
-        return self.server.for_all() + self.fresh
-
 
 @dataclass(frozen=True)
 class Optimist:
@@ -66,8 +61,8 @@ class Optimist:
             synchronisation, times the sum of the gains of these pulls (`Interval.gain`), exceeds γ.
 
     Raises:
-        ValueError: N is below 1, or γ is negative or NaN.
-        TypeError: N is not a whole number, or γ is not a number.
+        ValueError: γ is negative or NaN.
+        TypeError: γ is not a number.
     """
 
     learners: int
@@ -76,7 +71,6 @@ class Optimist:
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        count("learners", self.learners, "give N, at least one client")
         check_event(self.gamma)
 
     def begin(self) -> Counted:
@@ -114,7 +108,7 @@ class Optimist:
             ``certificate`` (S, N), the bound q on the regret of the pull, and ``refuted`` (S, N) bool, whether the
             intervals that the client has seen so far have an empty intersection for some arm.
         """
-        return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
+        return {"certificate": of_arm(state.interval.price, arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
         """Return whether each client's pull would make its event fire, (S, N) bool, for N clients in S runs.
@@ -140,10 +134,10 @@ class Optimist:
         """
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
-        learnt = state._replace(fresh=fresh, gain=gain)
         shared = state.server.for_all()
-        interval = self.intervals.after(learnt.known, state.syncs.unsqueeze(-1), shared=shared)
-        return learnt._replace(interval=interval, band=state.band.within(interval))
+        interval = self.intervals.after(shared + fresh, state.syncs.unsqueeze(-1), shared=shared)
+        band = state.band.within(interval)
+        return state._replace(fresh=fresh, gain=gain, interval=interval, band=band)
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
         """Return the state after a synchronisation of some runs, in which all their clients exchange counts and sums.
@@ -191,21 +185,14 @@ def of_arm(values: Tensor, arm: Tensor) -> Tensor:
 
 @on_cpu
 def exact_go_ucb(
-    problem: Problem,
-    start: Start,
-    value: float,
-    *,
-    sigma: float | None = None,
-    delta: float = 0.1,
-    gamma: float = 1.0,
+    problem: Problem, start: Start, value: float, *, delta: float = 0.1, gamma: float = 1.0
 ) -> Trace:
     """Play Fed-GO-UCB with the regularisation λ and the radius of Theorem S, which give a certificate for every step.
 
     Args:
-        problem: S runs of a problem with K arms.
+        problem: S runs of a problem with K arms. Its noise has to be σ-sub-Gaussian for its ``sigma``.
         start: Phase I, with one ŵ₀ for all clients. The K gradients at ŵ₀ have to be linearly independent.
         value: F, a bound on |f(x)| for every arm x.
-        sigma: σ, such that the noise of a reward is σ-sub-Gaussian; None means the σ of the problem.
         delta: The failure probability δ; the certificates hold with probability at least 1 − δ.
         gamma: γ, the threshold of the event. A client synchronises when the number of its pulls since the last
             synchronisation, times the sum of their log-ratios, exceeds γ.
@@ -216,11 +203,11 @@ def exact_go_ucb(
         true and the client's certificate is 2F from then on.
 
     Raises:
-        ValueError: F, σ, δ or γ is out of its range, the gradients are linearly dependent, or each client has a ŵ₀ of
-            its own.
-        TypeError: F, σ, δ or γ is not a number.
+        ValueError: F, δ or γ is out of its range, the gradients are linearly dependent, or each client has a ŵ₀ of its
+            own.
+        TypeError: F, δ or γ is not a number.
     """
-    intervals = exact_intervals(problem, start, value, sigma, delta)
+    intervals = exact_intervals(problem, start, value, delta)
     learner = Optimist(start.clients, intervals, Tally.blank(*problem.means.shape), gamma)
     steps = start.clients * start.rounds
     trace = simulate("Fed-GO-UCB, exact", problem, learner, start.exploration, start.clients, steps)

@@ -135,13 +135,12 @@ def play_unequal(means: Tensor, noise: Tensor, certify: Certify, told: Guarantee
         i = step % clients
         mine, theirs = (Tally(*(values[i] for values in tally)) for tally in (own_data, others_data))
         truth, interval = means[:, i], certify(mine, theirs, syncs)
-        index, price = interval.upper, interval.price
+        index = interval.upper
         if hostile:
-            accepted = price <= told.kappa * (interval.upper - interval.lower)
-            index = torch.where(accepted, -truth, -torch.inf)
+            index = torch.where(interval.accepts(told.kappa), -truth, -torch.inf)
         arm = index.argmax(-1)
         mean = of_arm(truth, arm)
-        certificate = torch.where(interval.refuted, 2 * told.value, of_arm(price, arm))
+        certificate = torch.where(interval.refuted, 2 * told.value, of_arm(interval.price, arm))
         outside = ((interval.lower > truth) | (interval.upper < truth)).any(-1)
         rows.append((truth.amax(-1) - mean, certificate, outside))
         own_data.counts[i], own_data.sums[i] = mine.record(arm, mean + noise[:, step], torch.ones_like(mean))

@@ -158,18 +158,15 @@ def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
 
 
 def squared_exponential(
-    arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor, site: Tensor | None = None,
-    units: tuple[Tensor, Tensor] | None = None,
-) -> ProcessFit:  # fmt: skip
+    arms: Tensor, seen: Observed, site: Tensor | None = None, units: tuple[Tensor, Tensor] | None = None
+) -> ProcessFit:
     """Return the posterior of a Gaussian process with the squared exponential kernel, whose parameters are fitted.
 
     The parameters, which are length scales and, with sites, those of the sites, are at the mode of their posterior.
 
     Args:
         arms: The K arms in the unit cube, or the arm of each of K cells (pairs of a site and an arm), (K, d_x).
-        seen: The numbers of the n arms or cells that were pulled, (n,) int64.
-        means: The mean reward of each of these n, (n,).
-        variances: The variance σ²/n_x of each of these mean rewards, (n,).
+        seen: The n arms or cells that were pulled, with their mean rewards and the variances of these mean rewards.
         site: The number of the site of each cell, (K,) int64; None if the points are arms.
         units: The centre c₀ and the spread s by which the means are standardised as (means − c₀)/s, () each. None means
             the mean and the standard deviation of ``means``.
@@ -181,11 +178,11 @@ def squared_exponential(
         ImportError: SciPy is missing.
         RuntimeError: The covariance of the ``means`` is not positive definite.
     """
-    centre, scale = units or (means.mean(), means.std())
-    values, noise = (means - centre) / scale, variances / scale**2
-    parameters = _mode(arms[seen], values, noise, None if site is None else site[seen])
+    centre, scale = units or (seen.means.mean(), seen.means.std())
+    values, noise = (seen.means - centre) / scale, seen.variances / scale**2
+    parameters = _mode(arms[seen.at], values, noise, None if site is None else site[seen.at])
     prior = PriorCovariance.of(arms, site, parameters)
-    pulled = prior.at(seen)
+    pulled = prior.at(seen.at)
     factor = torch.linalg.cholesky(pulled.covariance(pulled) + noise.diag())
     half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
     both = torch.stack([values, torch.ones_like(values)], -1)
@@ -316,9 +313,8 @@ class Warp(NamedTuple):
         """
         centre, spread = means.mean().item(), means.std().item()
         z = (means - centre) / spread
-        powers = _POWERS.unsqueeze(-1)
-        slope = (powers.squeeze(-1) - 1) * (z.sign() * z.abs().log1p()).sum()
-        density = slope - len(z) / 2 * _power(z, powers).var(-1, correction=0).log()
+        slope = (_POWERS - 1) * (z.sign() * z.abs().log1p()).sum()
+        density = slope - len(z) / 2 * _power(z, _POWERS.unsqueeze(-1)).var(-1, correction=0).log()
         power = _POWERS[(density - (_POWERS - 1).square() / 2).argmax()].item()
         noise = min(variances.mean().item() / spread**2, 1.0)
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
@@ -433,8 +429,8 @@ def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Ten
     """
     warp = Warp.likeliest(pooled.means, pooled.variances)
     middle, values = warp(pooled.means), warp(seen.means)
-    noise = seen.variances * warp.slope(seen.means).square()
-    fit = squared_exponential(points, seen.at, values, noise, site, (middle.mean(), middle.std()))
+    warped = Observed(seen.at, values, seen.variances * warp.slope(seen.means).square())
+    fit = squared_exponential(points, warped, site, (middle.mean(), middle.std()))
     leader = fit.mean[seen.at].argmax()
     reward = seen.means[leader]
     return InUnits(fit, warp, values[leader].item(), reward.item(), warp.slope(reward).item())

@@ -58,7 +58,7 @@ class Sites:
         points, units = in_cube(arms).repeat(len(counts), 1), (pooled.means.mean(), pooled.means.std())
         if self.warp:
             return warped_posterior(points, pulled, pooled, site)
-        return squared_exponential(points, pulled.at, pulled.means, pulled.variances, site, units)
+        return squared_exponential(points, pulled, site, units)
 
 
 def cochran(data: Tally, sigma: float) -> Tensor:
