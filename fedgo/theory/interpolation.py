@@ -1,7 +1,7 @@
 """A parameter w* of Assumption 1 for finitely many arms: f_x(w*) equals the mean reward of every arm x.
 
-With fewer arms than parameters there are many. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + D)⁻¹ e from ŵ₀ find one of
-them near ŵ₀. Here J has the gradients at w as rows, e is the vector of the mean rewards minus f_x(w), and D is a
+With fewer arms than parameters there are many such w*. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + D)⁻¹ e from ŵ₀ find
+one of them near ŵ₀. Here J has the gradients at w as rows, e is the vector of the mean rewards minus f_x(w), and D is a
 multiple of the identity, the damping.
 """
 

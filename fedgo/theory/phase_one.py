@@ -155,7 +155,7 @@ def regression_risk(
 def growth_limit(a: Assumptions) -> float:
     """Return τ^{2/(2−χ)}μ^{−χ/(2−χ)}/2, the loss below which the growth of the loss is quadratic (proof of Lemma 2).
 
-    The constants μ, τ and χ are those of the growth condition in ``a`` (Assumption 3).
+    The constants μ, τ and χ are those of the growth condition in ``a`` (Assumption 3). If τ is ∞, the result is ∞.
     """
     power = 2 - a.exponent
     return math.pow(a.tail, 2 / power) * math.pow(a.growth, -a.exponent / power) / 2
@@ -213,9 +213,10 @@ def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concorda
 
 
 def phase_one_scalars(rounds: int, clients: int, dimension: int) -> int:
-    """Return C_phaseI = (2n + 1)Nd_w, the scalars sent in Phase I: n gradients up, and w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀ down.
+    """Return C_phaseI = (2n + 1)Nd_w, the number of scalars that are sent in Phase I.
 
-    If all clients know w⁽⁰⁾ it is 2nNd_w.
+    Each of N clients sends n gradients, and receives the n + 1 parameters w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀. If all clients know w⁽⁰⁾,
+    the number is 2nNd_w.
 
     Args:
         rounds: The number n of rounds of the oracle (Algorithm 2).

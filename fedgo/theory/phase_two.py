@@ -205,7 +205,7 @@ def regret_phase_two_clipped(
         clients: The number N of clients.
         rounds: The number T of rounds.
         gamma: The threshold γ of the event.
-        value: The bound F on |f|.
+        value: The bound F ≥ 0 on |f|.
         excess: The second-order part of the regret of each step (κ in the book's proof).
         widest: A bound on all widths, for instance C_g/√λ; with ∞ there is none.
 
@@ -213,7 +213,7 @@ def regret_phase_two_clipped(
         The three parts of the bound: of the good epochs, of the bad epochs, and the second-order part.
 
     Raises:
-        ValueError: ``widest`` is negative.
+        ValueError: β, γ or Λ is negative; or β is positive, and F or ``widest`` is negative.
     """
     root = math.sqrt(beta)
     clip = min(value / root, widest) if root else 0.0

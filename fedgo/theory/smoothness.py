@@ -1,10 +1,10 @@
 """The constants of Assumptions 2 and 3 for the two-layer network, in closed form: F, C_g, C_h, ζ and μ.
 
 F, C_g and C_h bound |f_x|, ‖∇f_x‖ and ‖∇²f_x‖; ζ and μ are the largest and the smallest eigenvalue of the Hessian of
-the loss. For a supremum over a set of parameters we need of each hidden unit j only the interval of its input z = W₁ⱼ·x
-+ c₁ⱼ and a bound B ≥ |W₂ⱼ|. With its output s = σ(z) and r² = 1 + |x|², its share of ‖∇f_x‖² is s² + B²r²s²(1 − s)².
-With v = |1 − 2s|, its block of ∇²f_x has the norm (1 − v²)/8·(Br²v + √(B²r⁴v² + 4r²)). Both are maximised exactly;
-nothing is sampled.
+the loss. The supremum over a set of parameters depends only on the interval of the input z = W₁ⱼ·x + c₁ⱼ of each hidden
+unit j and on a bound B ≥ |W₂ⱼ| of its output weight. With the output s = σ(z) of the unit and r² = 1 + |x|², the
+share of the unit in ‖∇f_x‖² is s² + B²r²s²(1 − s)². With v = |1 − 2s|, the block of the unit in ∇²f_x has the norm (1 −
+v²)/8·(Br²v + √(B²r⁴v² + 4r²)). Both are maximised exactly; nothing is sampled.
 """
 
 from typing import NamedTuple
@@ -184,8 +184,9 @@ class LossCurvature(NamedTuple):
     """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))² over uniformly drawn arms x, (...)
     each.
 
-    w* is the true parameter. ``mu`` is the smallest eigenvalue μ, ``mu_plus`` the smallest one μ₊ on the span of the
-    arms' gradients, and ``zeta`` the largest one ζ.
+    w* is the true parameter. ``mu`` is the smallest eigenvalue μ, and ``zeta`` the largest one ζ. ``mu_plus`` is μ₊,
+    the min(K, d_w)-th largest one for K arms and d_w parameters. If the arms' gradients are linearly independent, it is
+    the smallest one on their span.
     """
 
     mu: Tensor
@@ -198,8 +199,8 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
     3).
 
     ``gradients`` (..., K, d_w) are those of K arms, in d_w parameters. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ.
-    If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the least singular value of J, which is positive if J
-    has full row rank.
+    If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the K-th singular value of J, which is positive if the
+    gradients are linearly independent, and otherwise 0 up to rounding. If K ≥ d_w, μ₊ is μ.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT
