@@ -122,6 +122,7 @@ def test_an_argument_beyond_the_paper_that_cannot_be_is_refused_by_its_name(call
 TOGETHER = [
     (lambda: surrogate_ucb(problem(sigma=0.2), GaussianProcess(), 2, 2, begins=Beginning(SHARED)), "problem"),
     (lambda: exact_go_ucb(PROBLEM, PRIVATE, 1.0), "w0"),
+    (lambda: exact_go_ucb(problem(sigma=0.2), SHARED, 1.0), "problem"),
     (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
     (lambda: Beginning(SHARED, Exploration.nothing(2)), "exploration"),
     (lambda: fit([0, 5, 0], [0, 1, 0]), "distinct arms"),
