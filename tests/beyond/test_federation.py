@@ -284,7 +284,7 @@ class Federation:
     def pull(self, k):
         client = self.parties[k % 3]
         uniform = client.state == ClientState.EXPLORING
-        if self.pulls < MOST and not (uniform and client.pulls == len(client.memory.share)):
+        if self.pulls < MOST and not (uniform and client.memory.pulls == len(client.memory.share)):
             arm, told = client.ask(), () if uniform else (self.pulls,)
             offset = 0.0 if client._model is None else float(client._model[0].offsets[0, 0, arm])
             client.tell(arm, 0.3 * arm if uniform else 2.0 ** (self.pulls - MOST) + offset)
@@ -380,7 +380,7 @@ class Federation:
     def settle(self):
         """In the end every client agrees with the server, or is refused by name because of an older file."""
         for client in self.parties[:3]:
-            while client.state == ClientState.EXPLORING and client.pulls < len(client.memory.share):
+            while client.state == ClientState.EXPLORING and client.memory.pulls < len(client.memory.share):
                 client.tell(client.ask(), 0.1)
         last = max([self.parties[3].number, *(client.memory.answered.number for client in self.parties[:3])])
         for _ in range(last + 3 - self.parties[3].number):

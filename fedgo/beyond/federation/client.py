@@ -133,16 +133,6 @@ class Client:
             return ClientState.EXPLORING
         return ClientState.PULLING if self.memory.reply is None else ClientState.ANSWERED
 
-    @property
-    def calling(self) -> bool:
-        """Whether this client asks the server to begin an exchange, and has received no letter since."""
-        return self.memory.calling
-
-    @property
-    def pulls(self) -> int:
-        """The number of rewards that `tell` has stored, Phase I included."""
-        return self.memory.pulls
-
     @on_cpu
     def ask(self) -> int:
         """Return the number of the arm to pull next, which is not a retired one.
@@ -158,9 +148,9 @@ class Client:
             learner, state = self._model
             index = learner.index(state)[0, 0].masked_fill(memory.retired, -torch.inf)
             return int(largest(index, self.plan.order_of_ties[self.me]))
-        if self.plan.network is not None and self.pulls >= len(memory.share):
+        if self.plan.network is not None and memory.pulls >= len(memory.share):
             raise RuntimeError("Phase I is done here, and its end has not come: let this client answer")
-        place = (self.pulls - memory.begun) % len(memory.share)
+        place = (memory.pulls - memory.begun) % len(memory.share)
         arms = torch.cat([memory.share.roll(-place), torch.arange(len(self.plan.arms))])
         return int(arms[~memory.retired[arms]][0])
 
@@ -194,14 +184,14 @@ class Client:
         if self._model is None:
             asked = arm if self.plan.network is None else self.ask()
             require(arm == asked, "arm", arm, f"Phase I is uniform: tell of the arm asked for, {asked}")
-            fires = self.pulls + 1 - memory.begun >= memory.calls
+            fires = memory.pulls + 1 - memory.begun >= memory.calls
         else:
             learner, state = self._model
             fires = bool(learner.fires(state, pull))
             self._model = learner, learner.learn(state, pull, residual, turn)
             residual = residual - learner.offsets[..., int(arm)]
         unsent = memory.unsent.index_add(1, pull[0], torch.cat([turn, residual]))
-        self.memory = memory._replace(unsent=unsent, pulls=self.pulls + 1, calling=memory.calling or fires)
+        self.memory = memory._replace(unsent=unsent, pulls=memory.pulls + 1, calling=memory.calling or fires)
         return fires
 
     @on_cpu
@@ -297,7 +287,7 @@ class Client:
         """
         if letter.exchange.number > 1:
             return self._answered(letter, self.memory, torch.zeros_like(self.memory.unsent))
-        must(self.pulls == len(self.memory.share), "too early: Phase I goes on here")
+        must(self.memory.pulls == len(self.memory.share), "too early: Phase I goes on here")
         return self._answered(letter, self.memory, self.memory.unsent)
 
     def _answer_since(self, letter: Letter) -> Memory:

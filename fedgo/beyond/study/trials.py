@@ -25,8 +25,7 @@ from fedgo._checks import count, on_cpu
 from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.guard.guarantee import Guarantee
 from fedgo.beyond.guard.intervals import Interval
-from fedgo.beyond.study.record import Record, Told
-from fedgo.beyond.study.setup import Setup
+from fedgo.beyond.study.setup import Record, Setup, Told
 from fedgo.beyond.surrogates.models import Fitted, fitted, why_it_failed
 from fedgo.beyond.surrogates.process import InUnits
 from fedgo.beyond.surrogates.sites import cochran
