@@ -1,7 +1,7 @@
-"""`make bench`: how long things take beside what they are to be compared with, on one thread, as a table of ratios.
+"""Time the algorithms, each beside something to compare it with, on one thread, and print the ratios (`make bench`).
 
-A ratio says what a change of the code does on any machine, which seconds do not. A case and its yardstick take turns,
-so that a machine that is slower for a while is so for both; the table has the median of the ratios and their range.
+A ratio shows what a change of the code does, on any machine; seconds do not. A case and its yardstick take turns, so
+that a machine that is slower for a while slows both. The table has the median, the smallest and the largest ratio.
 """
 
 import statistics
@@ -40,7 +40,7 @@ SAFE = Guarantee(value=8.4, sigma=TEN.sigma, gamma=0.3)
 
 
 def transcription() -> None:
-    """One round of one run of Fed-GO-UCB's Phase II as the tests transcribe it, client by client in numpy."""
+    """Play one round of Fed-GO-UCB's Phase II in one run, client by client in NumPy, as the tests transcribe it."""
     arms, noise, means = ONE.arms[0].numpy(), ONE.tape(CLIENTS)[0].numpy(), ONE.means[0].numpy()
     w0 = START.w0[0].expand(CLIENTS, -1).numpy()
     sizes, settings = (NETWORK.hidden, CLIENTS, CLIENTS), (SETTINGS.lam, SETTINGS.beta, SETTINGS.gamma)
@@ -48,7 +48,7 @@ def transcription() -> None:
 
 
 def six_algorithms(runs: int) -> None:
-    """The paper's comparison on Hartmann6, Phase I with it."""
+    """Play the six algorithms of the paper's comparison on the given number of ``runs`` of Hartmann6, with Phase I."""
     problem = fedgo.hartmann6(runs)
     steps = fedgo.phase_one_length(CLIENTS, ROUNDS) + CLIENTS * ROUNDS
     start = shared_start(problem, NETWORK, CLIENTS, ROUNDS)
@@ -60,22 +60,27 @@ def six_algorithms(runs: int) -> None:
 
 
 def letters() -> None:
-    """One run of a server and its clients, letter by letter."""
+    """Play both phases of one run by a server and its clients, which exchange letters."""
     length = fedgo.phase_one_length(CLIENTS, ROUNDS)
     play(ONE, Plan(ONE.arms[0], COUNTS, CLIENTS, NETWORK, length), CLIENTS * ROUNDS)
 
 
 def simulated() -> None:
-    """The same run in the simulator, Phase I with it."""
+    """Play the same run as `letters` in the simulator, with Phase I."""
     fed_go_ucb(ONE, shared_start(ONE, NETWORK, CLIENTS, ROUNDS, encoding="counts"), COUNTS)
 
 
 def imported(module: str) -> None:
+    """Import the ``module`` in a new Python process."""
     subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
 
 
 class Case(NamedTuple):
-    """What is timed, its yardstick, what the ratio of their seconds is multiplied by, and how often they take turns."""
+    """A task to be timed, and the yardstick to compare it with.
+
+    ``scale`` is the factor by which the ratio of their seconds is multiplied, because the two may do different amounts
+    of work. They take turns ``turns`` times.
+    """
 
     name: str
     task: Callable[[], object]
@@ -104,13 +109,17 @@ CASES = [
 
 
 def seconds(task: Callable[[], object]) -> float:
+    """Return the seconds of real time that a call of ``task`` takes."""
     begin = time.perf_counter()
     task()
     return time.perf_counter() - begin
 
 
 def main() -> None:
-    """Print a line for each case; words on the command line choose those in whose names they are."""
+    """Print a line for each case: the median, least and largest ratio, and the least seconds of the task.
+
+    If there are words on the command line, only the cases are timed whose names have all of them.
+    """
     torch.set_num_threads(1)
     print(f"{'':58s}{'ratio':>8s}{'from':>8s}{'to':>8s}{'seconds':>10s}")
     for case in CASES:

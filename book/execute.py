@@ -1,14 +1,22 @@
 """Execute the chapters that are stale: `python book/execute.py [NAME ...] [--stale | --draft]`.
 
-A chapter is text in `notebooks/`, or in `notebooks/beyond/` if the paper does not have its subject. Executed it is
-`book/_executed/NAME.ipynb`: today's text with the outputs of its last run, and with the code of the package where the
-text says
+A chapter is a text in `notebooks/`, or in `notebooks/beyond/` if the paper does not discuss its subject. The executed
+chapter is the notebook `book/_executed/NAME.ipynb`. It has the text as it is today and the outputs of the last run of
+its code. Where the text has a block such as
 
 ```{source} fedgo.confidence.first_order
 ```
 
-It is stale when its code, a module of the package that it takes something from, the shipped data, the lock or
-Python have changed since. A change of prose, captions, comments, docstrings or layout executes nothing.
+the executed chapter shows the code of this object as it is in the package today.
+
+A chapter is stale if one of these has changed since its last run: its code, a module of the package that it uses,
+directly or through other modules, the shipped data, `requirements.lock`, or the version of Python. A change of prose,
+captions, comments, docstrings or layout makes no chapter stale.
+
+`book/seconds.json` has the seconds that each chapter took in one run of all of them. A working copy that has not
+executed a chapter yet uses this number to begin with the longest chapters and to estimate the time that is left. Once
+it has executed the chapter, it uses the time of its own last run. No command writes the file. It need not be exact, and
+a chapter that it lacks is expected to take 30 seconds.
 """
 
 import argparse
@@ -24,11 +32,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from pkgutil import resolve_name
-from textwrap import dedent
+from textwrap import dedent, shorten
 from typing import Any
 
 import jupytext
-import matplotlib.font_manager  # noqa: F401 (lists the fonts, once; a kernel would say on stderr that it does)
+import matplotlib.font_manager  # noqa: F401 (it lists the fonts once; in a kernel a message of this would be an output)
 import nbformat
 import papermill
 import psutil
@@ -36,26 +44,26 @@ import psutil
 from fedgo.experiments import code
 
 TEXTS, EXECUTED, DRAFTS, TRACES = map(Path, ("notebooks", "book/_executed", "_build/draft", "book/_traces"))
-SECONDS = Path("book/seconds.json")  # of every chapter, for a clone that has executed none
-# Of a kernel: one thread, see book/choices.md, and the same order of sets every time.
+SECONDS = Path("book/seconds.json")
+# The environment of every kernel: one thread, which is faster at these sizes, and the same order of sets in every run.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 ENVIRONMENT["PYTHONHASHSEED"] = "0"
-# What the newest torch tells everybody who imports BoTorch is no output of a chapter.
+# The newest torch gives this warning to everybody who imports BoTorch. It must not become an output of a chapter.
 ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
 
 
 def text_of(name: str) -> Path:
-    """Return the file of a chapter: the paper's are in `notebooks/`, the others in a folder below."""
+    """Return the path of the text of the chapter ``name``, which is in `notebooks/` or in a folder below it."""
     return next(TEXTS.rglob(f"{name}.md"))
 
 
 def code_cells(notebook: Any) -> list[Any]:
-    """The cells with code."""
+    """Return the list of the code cells of ``notebook``, in their order."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def read_executed(name: str) -> Any:
-    """The executed chapter; an empty notebook where there is none that can be read."""
+    """Return the executed chapter ``name``, or an empty notebook if its file is missing or damaged."""
     try:
         return nbformat.read(EXECUTED / f"{name}.ipynb", as_version=4)
     except (OSError, ValueError):
@@ -63,12 +71,17 @@ def read_executed(name: str) -> Any:
 
 
 def depends_on(name: str) -> dict[str, str]:
-    """What the outputs of a chapter depend on, each with its hash."""
+    """Return a dictionary of all that the outputs of the chapter ``name`` depend on, with a hash of each.
+
+    The modules of the package from which the chapter itself takes something come before those that these use.
+    """
     sources = [cell.source for cell in code_cells(jupytext.read(text_of(name)))]
-    # A semicolon at the end of a cell is in no syntax tree, but shows no value.
+    # A semicolon at the end of a cell hides the value of its last line, but the syntax tree does not have it.
     cells = [ast.dump(ast.parse(source, name)) + ";" * source.rstrip().endswith(";") for source in sources]
     package = Path("fedgo").resolve()
-    modules = code.hashes(code.imported(ast.parse("\n".join(sources)), ""), package)
+    names = [*code.imported(ast.parse("\n".join(sources)), "")]
+    modules = code.hashes(names, package)
+    own = {code.module_of(used, package) for used in names}
     # A chapter of the paper reads no table of fedgo.beyond.
     beyond = any(module.startswith("fedgo.beyond") for module in modules)
     data = sorted(path for path in package.rglob("data/*") if beyond or "beyond" not in path.parts)
@@ -77,22 +90,33 @@ def depends_on(name: str) -> dict[str, str]:
         "the data": code.hash_of(part for path in data for part in (path.name, path.read_bytes())),
         "requirements.lock": code.hash_of([Path("requirements.lock").read_bytes()]),
         "Python": platform.python_version(),
-        **modules,
+        **dict(sorted(modules.items(), key=lambda pair: pair[0] not in own)),
     }
 
 
 def why_stale(name: str) -> str:
-    """What has changed since a chapter was executed; empty if nothing."""
+    """Return what has changed since the chapter ``name`` was executed, as text; it is empty if nothing has changed.
+
+    Of the changed modules, those come first from which the chapter itself takes something. A long text is cut, and then
+    ends with "…".
+    """
     before, now = read_executed(name).metadata.fedgo.get("hash"), depends_on(name)
     if before is None:
         return "not executed yet"
-    return ", ".join(part for part in {**now, **before} if now.get(part) != before.get(part))
+    changed = ", ".join(part for part in {**now, **before} if now.get(part) != before.get(part))
+    return shorten(changed, 90, placeholder=" …")
 
 
 def written_out(markdown: str) -> str:
-    """``markdown`` with code as the package has it today, below a link to its place; an error where it is gone."""
+    """Return ``markdown`` with the package's code of today in the place of each block ``{source}``, below a link to it.
+
+    Raises:
+        AttributeError: The package does not have an object of the given name.
+        ModuleNotFoundError: It does not have a module of the given name.
+    """
 
     def code(found: re.Match[str]) -> str:
+        """Return the link and the code of the object that the block ``found`` names, as Markdown."""
         lines = dedent(inspect.getsource(resolve_name(found[1]))).rstrip()
         return f":::{{container}} source-shown\n{{src}}`{found[1]}`\n\n```python\n{lines}\n```\n:::"
 
@@ -100,29 +124,41 @@ def written_out(markdown: str) -> str:
 
 
 def write(name: str, text: Any, executed: Any) -> None:
-    """Write the ``text`` of a chapter with the outputs of its ``executed`` code."""
+    """Write the executed chapter ``name``: its ``text`` of today with the outputs of the notebook ``executed``.
+
+    ``text`` is changed in place. The file is written only if its content changes, because Sphinx reads every page again
+    whose file is newer.
+
+    Raises:
+        ValueError: The two notebooks have different numbers of code cells.
+    """
     for cell, done in zip(code_cells(text), code_cells(executed), strict=True):
         cell.outputs, cell.execution_count = done.outputs, done.execution_count
     for number, cell in enumerate(text.cells):
-        cell.id = f"cell-{number}"  # else a random one, and another file every time
+        cell.id = f"cell-{number}"  # otherwise it is random, and the file differs every time
         cell.source = cell.source if cell.cell_type == "code" else written_out(cell.source)
     text.metadata.update(language_info=executed.metadata.language_info, fedgo=executed.metadata.fedgo)
     path, content = EXECUTED / f"{name}.ipynb", nbformat.writes(text) + "\n"
-    if not path.is_file() or path.read_text(encoding="utf-8") != content:  # Sphinx reads again what is newer
+    if not path.is_file() or path.read_text(encoding="utf-8") != content:
         path.write_text(content, encoding="utf-8")
 
 
 def execute(name: str, draft: bool) -> float:
-    """Execute a chapter, a draft with two runs; return the seconds that it took."""
+    """Execute the chapter ``name``, write it to `book/_executed/`, and return the seconds that its execution took.
+
+    As a ``draft`` it is executed with the parameter ``runs`` = 2, and is written to `_build/draft/` instead.
+
+    Raises:
+        papermill.PapermillExecutionError: A cell of the chapter raises an error.
+    """
     text, hashes = jupytext.read(text_of(name)), depends_on(name)
     executed = papermill.execute_notebook(
         text,
         DRAFTS / f"{name}.ipynb" if draft else None,
         {"runs": 2} if draft else {},
-        kernel_name="python3",
         progress_bar=False,
         shutdown_kernel="immediate",  # an interrupt first would leave a message in the terminal
-        extra_arguments=["--IPKernelApp.log_level=40"],  # no warning of sockets on this machine
+        extra_arguments=["--IPKernelApp.log_level=40"],  # no warning that local sockets are not encrypted
     )
     seconds: float = executed.metadata.papermill.duration
     if draft:
@@ -140,7 +176,10 @@ def execute(name: str, draft: bool) -> float:
 
 
 def execute_all(names: Sequence[str], draft: bool) -> None:
-    """Execute chapters, two at a time and the longest first; the first that fails ends it."""
+    """Execute the chapters ``names``, two at a time and the longest first, and print how far this has come.
+
+    With ``draft`` they are executed as drafts. If a chapter fails, `stop` ends the process.
+    """
     seconds = dict.fromkeys(names, 30.0) | json.loads(SECONDS.read_text(encoding="utf-8"))
     seconds |= {name: read_executed(name).metadata.fedgo.get("seconds", seconds[name]) for name in names}
     left = sorted(names, key=lambda name: -seconds[name])
@@ -157,7 +196,10 @@ def execute_all(names: Sequence[str], draft: bool) -> None:
 
 
 def stop(why: str) -> None:
-    """End this process, the kernels and what they have started."""
+    """Print that the book was not executed and ``why``, and end this process with status 1.
+
+    The kernels, and the processes that they have started, are killed first.
+    """
     print(f"The book was not executed. {why}", flush=True)
     for process in psutil.Process().children(recursive=True):
         process.kill()
@@ -165,27 +207,31 @@ def stop(why: str) -> None:
 
 
 def main() -> None:
-    """Do what the command line asks."""
+    """Execute those chapters that are stale, of all or of those that the command line names.
+
+    The text of today is put around the outputs of the others. With ``--stale`` the stale chapters are only listed. With
+    ``--draft`` the chapters are executed as drafts, stale or not. The name of a chapter that does not exist ends the
+    process with a message.
+    """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these chapters")
-    parser.add_argument("--stale", action="store_true", help="say what would be executed, and what changed")
-    parser.add_argument("--draft", action="store_true", help=f"every chapter with two runs, into {DRAFTS}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the chapters; all if none is named")
+    parser.add_argument("--stale", action="store_true", help="only list the stale chapters, with the reasons")
+    parser.add_argument("--draft", action="store_true", help=f"execute with two runs, into {DRAFTS}")
     options = parser.parse_args()
     chapters = sorted(path.stem for path in TEXTS.rglob("*.md"))
     names = options.names or chapters
     if unknown := set(names) - set(chapters):
-        parser.error(f"there is no {unknown}: choose from {chapters}")
+        parser.error(f"there is no chapter {', '.join(unknown)}: choose from {', '.join(chapters)}")
     stale = {name: "asked for" if options.draft else why_stale(name) for name in names}
     if options.stale:
         print("\n".join(f"{name}: {why}" for name, why in stale.items() if why) or "No chapter is stale.")
         return
     os.environ |= ENVIRONMENT | {"PYTHONPATH": os.getcwd(), "FEDGO_TRACES": str(TRACES.resolve())}
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop("It was told to stop."))
+        signal.signal(number, lambda *_: stop("It was interrupted."))
     for folder in (EXECUTED, DRAFTS):
         folder.mkdir(parents=True, exist_ok=True)
-    if any(stale.values()):
-        execute_all([name for name in names if stale[name]], options.draft)
+    execute_all([name for name in names if stale[name]], options.draft)
     for name in [name for name in names if not stale[name]]:
         write(name, jupytext.read(text_of(name)), read_executed(name))
 

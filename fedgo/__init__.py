@@ -1,7 +1,8 @@
 """The paper "Communication-Efficient Federated Non-Linear Bandit Optimization" as code to run and to check.
 
-`from fedgo import …` gives the paper's algorithms, the controls, the problems and their parts. The import loads torch
-and NumPy alone; a function that needs BoTorch loads it when it is called.
+`from fedgo import …` gives the paper's algorithms, the controls, the problems and their parts. Of other libraries, the
+import loads torch and NumPy alone; a function that needs another one, such as BoTorch or pandas, loads it when the
+function is called.
 """
 
 from importlib.metadata import version

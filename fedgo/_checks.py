@@ -81,7 +81,8 @@ def number(
 
     Raises:
         TypeError: ``received`` is a bool, a string, a tensor or anything else that is not a real number.
-        ValueError: ``received`` is NaN or outside the limits.
+        ValueError: ``received`` is NaN or outside the limits; the default limits exclude −∞ and +∞.
+        OverflowError: ``received`` is a whole number that is too large for a ``float``.
     """
     real = isinstance(received, numbers.Real) and not isinstance(received, bool)
     require_kind(real, name, received, f"give a number; {remedy}")
@@ -121,19 +122,22 @@ def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> N
 
 
 def require_finite(name: str, values: Tensor) -> None:
-    """Raise a ``ValueError`` if an entry of the tensor ``values`` is NaN or infinite; it names the first one.
+    """Raise a ``ValueError`` if an entry of the tensor ``values`` is NaN or infinite.
 
-    ``name`` is what the tensor is called in the error.
+    The error names the first such entry, and ``name`` is what it calls the tensor.
     """
     require_each(torch.isfinite(values), name, values, "give finite numbers")
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Turn the error about a missing library, imported in this context, into one that says how to install it.
+    """Make the imports in this context say how to install a library that is missing.
 
-    The ``ModuleNotFoundError`` becomes an ``ImportError`` that names the library and the command ``pip install
-    'fedgo[name]'``, where ``name`` is the extra of this package that installs the library.
+    ``name`` is the extra of this package that installs the library.
+
+    Raises:
+        ImportError: A library is not installed. The error takes the place of Python's ``ModuleNotFoundError``, and
+            names the library and the command ``pip install 'fedgo[name]'``.
     """
     try:
         yield
@@ -142,8 +146,9 @@ def extra(name: str) -> Iterator[None]:
 
 
 def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function`` decorated so that the tensors it creates are on the CPU, whatever torch's default
-    device is.
+    """Return a function that does what ``function`` does, but creates its tensors on the CPU.
+
+    The default device of torch does not matter then; a device that ``function`` names itself is used.
     """
 
     @wraps(function)

@@ -33,11 +33,12 @@ _STALE = 3600  # a temporary file older than these seconds belongs to a process 
 
 @contextmanager
 def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
-    """Open a temporary file for writing in binary; when the context ends, it replaces the file ``path``.
+    """Open a temporary file for writing in binary; when the context ends, this file replaces the file ``path``.
 
-    Until then an older file at ``path`` stays whole, and it also stays if the context raises an error. A link is
-    followed, and the mode and the group of an older file are kept. Temporary files of the same name that are older than
-    an hour are removed, because the processes that wrote them were killed.
+    Until then an older file at ``path`` stays as it is. If the context raises an error, the older file stays and the
+    temporary file is removed. If ``path`` is a link, the file to which it leads is replaced. The new file gets the mode
+    of an older file, and its owner and group as far as the system allows. Temporary files for the same ``path`` that
+    are older than an hour are removed, because the processes that wrote them were killed.
 
     Args:
         path: The file to write.
@@ -47,17 +48,17 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
         The temporary file.
 
     Raises:
-        ValueError: ``path`` is a folder, or its links lead in a circle.
-        OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk. The
-            message says which of the two has happened.
+        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+        OSError: The file cannot be written, or the context raises an ``OSError``; or the file is written, but its
+            folder cannot be synchronised with the disk. The message says whether the file is written.
     """
     target = resolved(path, what)
     try:
         require(target.is_file() or not target.exists(), f"{what} file", str(path), "give the path of a file")
-        # the pattern of the names that this function gives to temporary files below
+        # this pattern fits the names that this function gives to temporary files below
         temporary = f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}"
         for left in target.parent.glob(temporary):
-            with suppress(FileNotFoundError):  # another process may remove it at the same time
+            with suppress(FileNotFoundError):  # another process may remove this file at the same time
                 if time.time() - left.stat().st_mtime > _STALE:
                     left.unlink()
         partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -85,16 +86,16 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
 
 
 def resolved(path: str | Path, what: str) -> Path:
-    """Return ``path`` as an absolute path with all links followed.
+    """Return ``path`` as an absolute path with all links followed; the file need not exist.
 
     ``what`` says in the error what the file holds.
 
     Raises:
-        ValueError: The path cannot be resolved, because its links lead in a circle.
+        ValueError: The links lead in a circle, and Python's ``Path.resolve`` refuses them, as it does before 3.13.
     """
     try:
         return Path(path).resolve()
-    except (OSError, RuntimeError) as error:  # before Python 3.13 it is a RuntimeError
+    except (OSError, RuntimeError) as error:  # a circle raises this before Python 3.13, and nothing later
         remedy = "its links lead in a circle; give the path of a file"
         raise ValueError(f"{what} file is {str(path)!r}: {remedy}") from error
 
@@ -120,9 +121,18 @@ def _synchronise(folder: Path) -> None:
 
 
 def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
-    """Write the dictionary ``about`` as JSON and the tensors ``arrays`` by name to the ``.npz`` file ``path``.
+    """Write a dictionary and tensors to an ``.npz`` file, from which `read_arrays` reads them.
 
-    The file is written whole or not at all, with the errors of `whole`, in which ``what`` says what the file holds.
+    Args:
+        path: The file, which is written whole or not at all.
+        what: What the file holds, for the errors.
+        about: A dictionary of values that JSON knows; it is written as JSON, as the entry "about".
+        arrays: The tensors by their names in the file, which differ from "about" and "file".
+
+    Raises:
+        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+        OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
+        TypeError: JSON does not know a value in ``about``.
     """
     with whole(path, what) as file:
         plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
@@ -132,7 +142,7 @@ def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: 
 def read_arrays(
     path: str | Path, what: str, needed: Iterable[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read a file that `write_arrays` wrote.
+    """Read the dictionary and the tensors in a file that `write_arrays` wrote.
 
     Args:
         path: The ``.npz`` file.
@@ -143,7 +153,9 @@ def read_arrays(
         The dictionary ``about`` and a dictionary of all tensors by name.
 
     Raises:
-        ValueError: One of the ``needed`` arrays or ``about`` is missing, or the file holds pickled objects.
+        ValueError: One of the ``needed`` arrays or ``about`` is missing, or the file holds pickled objects. For a file
+            that is damaged in another way the error depends on the damage; `refused_by_name` turns all these errors
+            into a ``ValueError``.
         OSError: The file does not exist or cannot be read.
     """
     with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -158,8 +170,17 @@ def read_arrays(
 def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
     """Turn every error that a damaged or foreign file causes in this context into a ``ValueError`` that names the file.
 
-    The error also says that ``path`` should be ``what`` (for instance "the trace") and what to ``give`` instead. An
-    ``OSError``, for instance about a file that does not exist, is passed on as it is.
+    An ``OSError``, for instance about a file that does not exist, is passed on as it is.
+
+    Args:
+        path: The file that is read in this context.
+        what: What the file should hold, for instance "the trace"; the text of the error begins with it.
+        give: What to give instead, for instance "a saved Trace"; the text of the error ends with it.
+
+    Raises:
+        ValueError: The context raised an error that damaged or foreign files cause, and the text gives its reason.
+            Besides the errors of damaged archives these are ``ValueError``, ``TypeError``, ``KeyError``,
+            ``IndexError``, ``AttributeError``, ``RuntimeError``, ``OverflowError``, ``EOFError`` and ``MemoryError``.
     """
     try:
         yield

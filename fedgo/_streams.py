@@ -19,8 +19,8 @@ _BLOCK = 16
 def generator(seed: int, run: int, purpose: str) -> torch.Generator:
     """Return a new random generator that is determined by ``seed``, ``run`` and ``purpose``, and by nothing else.
 
-    ``run`` is the number of the run, and ``purpose`` is a text such as "arms" or "noise". Generators with equal
-    arguments give equal numbers; with different arguments they are independent.
+    ``seed`` and the number ``run`` of the run are at least 0, and ``purpose`` is a text such as "arms" or "noise".
+    Generators with equal arguments give equal numbers, and generators with different arguments give independent ones.
     """
     entropy = np.random.SeedSequence((seed, run, *purpose.encode()))
     return torch.Generator().manual_seed(int(entropy.generate_state(1, np.uint64)[0]))

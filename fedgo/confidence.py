@@ -16,14 +16,14 @@ from torch import Tensor
 
 from fedgo._checks import require
 
-# The largest prior variance ‖g‖²/λ. Above it float64 holds no digit of the variance of an arm that was pulled.
+# The limit of the prior variance ‖g‖²/λ. From it on float64 holds no digit of the variance of an arm that was pulled.
 _LARGEST_PRIOR = 1e13
 # A variance at most this far below 0 is due to rounding. An arm that was pulled n times has a variance of about 1/n.
 _ROUNDED = 1e-6
 
 
 class Tally(NamedTuple):
-    """The data of a client in summary: how often it pulled each of K arms, and the sum of what it observed there.
+    """The data of a client in summary: how often each of K arms was pulled, and the sum of what was observed there.
 
     Args:
         counts: The number of pulls n_x of each arm x, (..., K) float64.
@@ -49,12 +49,12 @@ class Tally(NamedTuple):
     def summed(self) -> "Tally":
         """Return the tally (R, K) of all clients together in each of R runs.
 
-        This tally has the shape (R, N, K), for N clients and K arms.
+        The tally on which this method is called has the shape (R, N, K), for N clients and K arms.
         """
         return Tally(self.counts.sum(1), self.sums.sum(1))
 
     def of(self, index: Any) -> "Tally":
-        """Return a tally with the entries of ``counts`` and ``sums`` at ``index``, any index that torch accepts.
+        """Return a tally with the entries of ``counts`` and ``sums`` at ``index``, an index that torch accepts.
 
         For instance, the numbers of R runs, (R,) int64, select these runs on the first axis.
         """
@@ -63,12 +63,14 @@ class Tally(NamedTuple):
     def for_all(self) -> "Tally":
         """Return this tally (S, K), of S runs and K arms, with a new axis of length 1 for the learners, (S, 1, K).
 
-        It stands for data that all learners of a run know.
+        The result broadcasts over the learners, because all learners of a run know these data.
         """
         return Tally(self.counts.unsqueeze(1), self.sums.unsqueeze(1))
 
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
-        """Return the tally after one more pull for each entry of the leading axes (...).
+        """Return the tally (..., K) of K arms after one more pull for each entry of the leading axes (...).
+
+        This tally itself does not change.
 
         Args:
             arm: The arm that is pulled, (...) int64.
@@ -109,11 +111,11 @@ def compress(gradients: Tensor) -> Coordinates:
 class Estimates(Protocol):
     """The interface of a posterior as a learner uses it, for K arms.
 
-    `Posterior` and `fedgo.line_three.parameter_space.Columns` have it.
-    ``mean`` and ``variance`` are the estimated reward of each arm and the squared width ‖g_x‖²_{Σ⁻¹} of its confidence
-    interval, (..., K) each, with the gradient g_x of the arm x and the matrix Σ of the learner's data. ``gain(arm)``
-    returns ln(1 + variance) of the given ``arm`` (...), by which one pull raises ln det Σ. ``of_each(M)`` returns a
-    posterior with an entry for each of M learners of a run, in memory of its own.
+    `Posterior` and `fedgo.line_three.parameter_space.Columns` have this interface. ``mean`` is the estimated mean
+    reward of each arm, and ``variance`` the squared width ‖g_x‖²_{Σ⁻¹} of its confidence interval, (..., K) each, with
+    the gradient g_x of the arm x and the matrix Σ of the learner's data. ``gain(arm)`` returns ln(1 + variance) of the
+    given ``arm`` (...) int64, by which one pull raises ln det Σ, (...). ``of_each(learners)`` returns a posterior with
+    an entry for each of M = ``learners`` learners of a run, whose means and variances have memory of their own.
     """
 
     @property
@@ -165,7 +167,8 @@ class Posterior(NamedTuple):
             arm: The arm that each learner pulls, (...) int64.
             reward: The reward that it observes, or the residual if the mean is one of residuals, (...) float64.
             turn: 1 for the learners that make this pull, 0 for the others, (...) float64.
-            in_place: Update the memory of this posterior, which must not be used afterwards.
+            in_place: Whether to overwrite the memory of this posterior, which must be contiguous, as that of `copy` and
+                `of_each` is. This posterior must not be used afterwards.
         """
         place = arm.unsqueeze(-1)
         arms = self.mean.shape[-1]
@@ -201,7 +204,7 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
         lam: The regularisation weight λ.
 
     Raises:
-        ValueError: The largest prior variance ‖g_x‖²/λ is 1e13 or more.
+        ValueError: The largest prior variance ‖g_x‖²/λ is 1e13 or more, or NaN.
     """
     ratio = float(largest) / lam
     remedy = f"scale the arms or features down, or raise λ = {lam}"
@@ -210,10 +213,12 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
 
 
 def width(variance: Tensor) -> Tensor:
-    """Return the square roots of the ``variance`` (...) of arms; variances that rounding has left below 0 count as 0.
+    """Return the widths of the arms' confidence intervals, (...): the square roots of their ``variance`` (...).
+
+    A variance from −1e-6 to 0 counts as 0, because rounding can leave a variance of 0 slightly negative.
 
     Raises:
-        ValueError: A variance is below −1e-6, which is more than rounding.
+        ValueError: A variance is below −1e-6, or NaN.
     """
     least = variance.amin().item()
     remedy = "it is negative beyond rounding: scale the arms or features down, or raise λ"
@@ -223,6 +228,8 @@ def width(variance: Tensor) -> Tensor:
 
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
     """Return the posterior of K arms given all pulls of ``tally``, computed from one r × r Cholesky factorisation.
+
+    The leading axes (...) of the arguments broadcast.
 
     Args:
         features: The arms' gradients g_x = ∇f_x(ŵ₀), or their r coordinates (`compress`), (..., K, r).
@@ -265,7 +272,7 @@ def first_order(posterior: Estimates, beta: float) -> Tensor:
         beta: The squared radius β ≥ 0 of the confidence ball.
 
     Raises:
-        ValueError: β is negative, or a variance is negative beyond rounding.
+        ValueError: β is negative or NaN, or a variance is below −1e-6, which is more than rounding, or NaN.
     """
     require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
     return posterior.mean + math.sqrt(beta) * width(posterior.variance)
@@ -275,7 +282,7 @@ class Ball(NamedTuple):
     """The confidence ball {w : ‖w − ŵ‖²_Σ ≤ β} of a client in parameter space, of dimension d_w (eq. 4).
 
     ``centre`` (..., d_w) is the ridge estimate ŵ, ``sigma`` (..., d_w, d_w) is the matrix Σ of the client's data, and
-    ``beta`` is the squared radius β.
+    ``beta``, a number or (...), is the squared radius β.
     """
 
     centre: Tensor
@@ -293,8 +300,8 @@ class Ball(NamedTuple):
     def contains(self, w: Tensor) -> Tensor:
         """Return whether each of the points ``w`` (..., d_w) lies in the ball, (...) bool.
 
-        It does if its squared distance from the centre is at most β(1 + 1e-9), with the squared radius β of the ball;
-        the small share allows for rounding.
+        A point lies in the ball if its squared distance from the centre is at most β(1 + 1e-9), with the squared radius
+        β of the ball; the factor 1 + 1e-9 allows for rounding.
         """
         return self.distance(w) <= torch.as_tensor(self.beta, dtype=torch.float64) * (1 + 1e-9)
 
@@ -324,14 +331,15 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
     """Return the confidence ball of the pulls in ``tally``, with the centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
 
-    The matrix Σ and the vector b are the statistics of the tally (`statistics`).
+    With the gradients g_x of K arms x, the pulls n_x and the sums e_x of the residuals, Σ = λI + Σ_x n_x g_x g_xᵀ and
+    b = Σ_x g_x(n_x g_xᵀŵ₀ + e_x).
 
     Args:
-        gradients: The gradient ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).
+        gradients: The gradient g_x = ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).
         w0: The parameter ŵ₀ of Phase I, (..., d_w).
         lam: The regularisation weight λ > 0.
-        beta: The squared radius β of the ball.
-        tally: The pulls of each arm and the sums of their residuals y − f_x(ŵ₀), (..., K) each.
+        beta: The squared radius β of the ball, a number or (...).
+        tally: The pulls n_x of each arm and the sums e_x of their residuals y − f_x(ŵ₀), (..., K) each.
 
     Raises:
         ValueError: λ is not positive.

@@ -27,9 +27,9 @@ _ROUNDS_AT_ONCE = 64
 class Langevin:
     """The settings of Algorithm 2: how many rounds it takes, how far it steps, and how much noise it adds.
 
-    A round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z, with the loss L̂ and standard normal noise z. The inverse temperature τ₂
-    grows geometrically from ``hot`` in the first round to ``cold`` in the last. With ``hot == cold`` it is constant, as
-    in the paper.
+    A round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z, with the parameter w, the loss L̂ and standard normal noise z. The inverse
+    temperature τ₂ grows geometrically from ``hot`` in the first round to ``cold`` in the last; a single round has
+    ``hot``. With ``hot == cold`` it is constant, as in the paper.
 
     Args:
         rounds: The number n of rounds, at least 1.
@@ -56,7 +56,7 @@ class Langevin:
     def inverse_temperatures(self) -> list[float]:
         """Return the inverse temperature τ₂ of each of the n rounds, as a list of n numbers.
 
-        They grow geometrically from ``hot`` to ``cold``.
+        The temperatures grow geometrically from ``hot`` to ``cold``; a single round has ``hot``.
         """
         ratio = self.cold / self.hot
         return [self.hot * ratio ** (k / max(self.rounds - 1, 1)) for k in range(self.rounds)]
@@ -65,8 +65,8 @@ class Langevin:
 class Shards(NamedTuple):
     """The data of each of N clients in R systems, padded to m data for each client.
 
-    A system is one fit of a parameter: there is one system for each run if the clients fit together, and one for each
-    client of each run if every client fits alone.
+    A system is one fit of a parameter to the data of its N clients. If the clients of a run fit together, there is one
+    system for each run. If every client fits alone, there is one system with N = 1 for each client of each run.
 
     Args:
         x: The features of the pulled arms, of dimension d_x, (R, N, m, d_x).
@@ -80,9 +80,10 @@ class Shards(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """The state of Algorithm 2 before a round: the parameter ``w`` (R, d_w) of each of R fits and its training loss.
+    """The state of Algorithm 2 before a round or after the last one: the parameter and the training loss of R fits.
 
-    ``loss`` (R,) is L̂(w), the mean squared error on all data of the fit.
+    ``w`` (R, d_w) is the parameter of each fit, and ``loss`` (R,) is L̂(w), the mean squared error on all data of the
+    fit; it is 0 for a fit without data.
     """
 
     w: Tensor
@@ -98,7 +99,8 @@ def langevin_rounds(
 ) -> Iterator[Iterate]:
     """Yield the n + 1 iterates of Algorithm 2 from w = 0, with one exchange over the star for each of n rounds.
 
-    R fits are made at once: one for each run, or one for each client of each run (`Shards`).
+    R fits are made at once: one for each run, or one for each client of each run (`Shards`). Only the first n iterates
+    cost an exchange, because the last one is not sent to the clients.
 
     Args:
         model: The parametric class F, with a parameter of dimension d_w.
@@ -106,9 +108,9 @@ def langevin_rounds(
         langevin: The settings of Algorithm 2, or None for the default ones.
         generators: The sources of the noise z. Each draws for an equal share of the R fits, and fits that share a
             generator are neighbours.
-        ask: A function that carries w (R, 1, d_w) to the clients and the sum of their gradients back.
-            `fedgo.star.Star.at` returns one that counts the scalars sent, and `fedgo.star.answer` is the one for a
-            server that has the data itself.
+        ask: A function that carries w (R, 1, d_w) to the clients and the sums of their squared errors and gradients
+            back. `fedgo.star.Star.at` returns a function that counts the scalars sent; `fedgo.star.answer` is the
+            function for a server that has the data itself.
 
     Yields:
         The parameter w (R, d_w) before each round, and after the last one, with its training loss (R,).
@@ -129,7 +131,7 @@ def langevin_rounds(
         clients.
 
         There are R fits of d_w parameters. Only the d_w scalars of a client's gradient are counted as sent. The errors
-        are for the book's figures and cost nothing.
+        cost nothing, because Algorithm 2 does not need them; they only tell the caller how good the fit is.
         """
         return Message(model.squared_loss(w.squeeze(1), x, y, mask), model.size)
 
@@ -147,8 +149,8 @@ def langevin_rounds(
 def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
     """Yield the Langevin noise z of one round after the other, for R fits, (R, d_w) float32 each, without an end.
 
-    The order of the draws is documented, so that another implementation of Algorithm 2 can draw the same noise: each
-    generator draws the noise of 64 rounds at once, as one array with the axes (round, fit, coordinate).
+    Each generator draws the noise of 64 rounds at once, as one array with the axes (round, fit, coordinate). Another
+    implementation of Algorithm 2 that keeps this order draws the same noise.
 
     Args:
         generators: The sources of the noise, in the order of the fits.
@@ -162,5 +164,11 @@ def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int)
 
 
 def last(iterates: Iterator[Iterate]) -> Iterate:
-    """Run Algorithm 2 to its end and return its last iterate: the fitted parameter ŵ₀ and its training loss."""
+    """Run Algorithm 2 to its end and return its last iterate: the fitted parameter ŵ₀ and its training loss.
+
+    ``iterates`` are those of `langevin_rounds`.
+
+    Raises:
+        ValueError: The last iterate is not finite, because the iterates diverge.
+    """
     return deque(iterates, maxlen=1)[0]

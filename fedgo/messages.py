@@ -25,14 +25,17 @@ def check_encoding(encoding: str) -> None:
     """Check that ``encoding`` is the name of a form in which statistics can be sent.
 
     Raises:
-        ValueError: It is not one of "dense", "triangle", "rows", "counts" and "cheapest".
+        ValueError: ``encoding`` is not one of "dense", "triangle", "rows", "counts" and "cheapest".
     """
     kinds = get_args(Encoding)
     require(encoding in kinds, "encoding", encoding, f"choose one of {kinds}")
 
 
 def names_arms(encoding: Encoding) -> bool:
-    """Return whether messages in the form ``encoding`` may send the number of an arm; "counts" and "cheapest" may."""
+    """Return whether a message in the form ``encoding`` may contain the numbers of arms.
+
+    This is so for the forms "counts" and "cheapest".
+    """
     return encoding in ("counts", "cheapest")
 
 
@@ -52,9 +55,9 @@ def scalars(
     three.
 
     Args:
-        encoding: The form in which they are sent.
-        dimension: The dimension d; it broadcasts with ``pulls``.
-        pulls: The number k of pulls that the statistics contain, (...).
+        encoding: The form in which the matrix and the vectors are sent.
+        dimension: The dimension d, a number or (...); it broadcasts with ``pulls``.
+        pulls: The number k of pulls that the statistics contain, a number or (...).
         arms: The number K of arms.
         vectors: The number v of vectors beside the matrix.
         news: The number of these pulls that the receiver does not know yet, (...), or None for all.

@@ -17,10 +17,11 @@ class Parametric(Protocol):
     """A parametric class F: the functions f_x(w) that Phase I fits, and whose gradients Phase II uses.
 
     ``d_x`` is the dimension of the inputs x and ``size`` the dimension d_w of the parameter w. For parameters ``w``
-    (..., d_w) and K points ``x`` (..., K, d_x), ``values(w, x)`` returns f_x(w), (..., K), and ``gradients(w, x)`` its
-    gradients in w, (..., K, d_w). For rewards ``y`` (..., m) at m points and a ``mask`` (..., m) that is 1 for the
-    points that count and 0 for the others, ``squared_loss(w, x, y, mask)`` returns the sum of (y − f_x(w))² (...) and
-    its gradient in w (..., d_w). `Network` is an example.
+    (..., d_w) and K points ``x`` (..., K, d_x), ``values(w, x)`` returns f_x(w), (..., K), and ``gradients(w, x)`` the
+    gradients of f_x(w) in w, (..., K, d_w). For m points ``x`` (..., m, d_x) with rewards ``y`` (..., m), and a
+    ``mask`` (..., m) that is 1 for the points that count and 0 for the others, ``squared_loss(w, x, y, mask)`` returns
+    the sum of (y − f_x(w))² over the points that count, (...), and its gradient in w, (..., d_w). `Network` is an
+    example.
     """
 
     @property
@@ -60,7 +61,7 @@ class Network:
         hidden: The number H of hidden units, at least 1.
 
     Raises:
-        ValueError: A number is below 1.
+        ValueError: A number is below 1 or above 2⁵³.
         TypeError: A number is not whole.
     """
 
@@ -77,7 +78,7 @@ class Network:
         return self.hidden * (self.d_x + 2) + 1
 
     def split(self, w: Tensor) -> Layers:
-        """Return the layers of the flat parameters ``w`` (..., d_w), as views, so that no memory is copied.
+        """Return the layers of the network with the flat parameters ``w`` (..., d_w), as views of ``w``.
 
         For H hidden units they are the weights W₁ (..., H, d_x) and the biases c₁ (..., H) of the hidden units, and the
         weights W₂ (..., H) and the bias c₂ (...) of the output.
@@ -121,7 +122,9 @@ class Network:
         return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error Σ (y − f_x(w))², summed over m points, and its gradient in w, by back-propagation.
+        """Return the squared error Σ (y − f_x(w))² and its gradient in w, computed by back-propagation.
+
+        The sum is over those of m points x with rewards y for which the mask is 1.
 
         Args:
             w: Parameters, (..., d_w).
@@ -147,8 +150,8 @@ class Network:
         """Return the layers of ``w`` (..., d_w) and the outputs σ(W₁x + c₁) of the H hidden units at ``x``
         (..., K, d_x).
 
-        The outputs have the shape (..., K, H). A ``ValueError`` is raised if the last axis of ``x`` or ``w`` has a
-        wrong length.
+        There are K points of dimension d_x, the parameters have d_w numbers, and the outputs have the shape (..., K,
+        H). A ``ValueError`` is raised if the last axis of ``x`` or ``w`` has another length than d_x or d_w.
         """
         shape, remedy = tuple(x.shape), f"give (..., d_x) with d_x = {self.d_x}"
         require(shape[-1:] == (self.d_x,), "the shape of x", shape, remedy)

@@ -62,8 +62,12 @@ class Exploration(NamedTuple):
     def shards(self, arms: Tensor, clients: int) -> Shards:
         """Return the data of each of N = ``clients`` clients, where client t mod N has made the pull of step t.
 
-        ``arms`` (S, K, d_x) has the features of the K arms in each of S runs, and T₀ is the number of pulls. The result
-        has features (S, N, m, d_x), rewards (S, N, m) and a mask (S, N, m), padded to m = ⌈T₀/N⌉ data for each client.
+        The steps are counted from 0. ``arms`` (S, K, d_x) has the features of the K arms in each of S runs, and T₀ is
+        the number of pulls. The result has features (S, N, m, d_x), rewards (S, N, m) and a mask (S, N, m), padded to
+        m = ⌈T₀/N⌉ data for each client.
+
+        Raises:
+            ValueError: A reward is not finite.
         """
         x = arms.gather(1, self.arm.unsqueeze(-1).expand(-1, -1, arms.shape[2]))
         return deal(x, self.reward, clients)
@@ -119,9 +123,9 @@ class Start:
         network: The parametric class F, whose parameters have d_w numbers.
         clients: The number N of clients.
         rounds: The number T of rounds of Phase II that is planned.
-        exploration: The pulls of Phase I and the scalars that were sent in it.
+        exploration: The pulls of Phase I and the scalars that were sent in Phase I.
         w0: The fitted parameter ŵ₀, (S, 1, d_w) if all clients share it and (S, N, d_w) if each has its own.
-        loss: The training loss of ŵ₀, the mean squared error on the data that it was fitted to, (S, 1) or (S, N).
+        loss: The training loss of ŵ₀: the mean squared error on the data to which ŵ₀ was fitted, (S, 1) or (S, N).
         encoding: The form in which the messages of Phase I were counted (`fedgo.messages`).
     """
 
@@ -135,7 +139,7 @@ class Start:
     encoding: Encoding = "dense"
 
     def require_for(self, problem: Problem, encoding: Encoding, shared: bool) -> None:
-        """Check that this start fits a Phase II.
+        """Check that Phase II can begin with this start.
 
         Args:
             problem: The problem of Phase II.
@@ -143,8 +147,8 @@ class Start:
             shared: Whether Phase II needs one ŵ₀ for all clients; if not, it needs one for each client.
 
         Raises:
-            ValueError: The start was made on another problem; one of the two phases sends counts and sums and the other
-                does not; or the number of ŵ₀ does not fit.
+            ValueError: The start was made on another problem; one of the two phases sends counts and sums ("counts" or
+                "cheapest") and the other does not; or the number of ŵ₀ does not fit.
         """
         given, begun = ((known.name, known.seed, len(known.runs)) for known in (problem, self.problem))
         same = self.problem.same(problem)
@@ -170,8 +174,8 @@ def shared_start(
 
     The scalars of the fit are counted at the last step of Phase I: 2nNd_w for the n rounds of Algorithm 2 with N
     clients and d_w parameters, and Nd_w for sending the fitted ŵ₀ to all clients. If ``encoding`` is "counts" or
-    "cheapest", each client instead sends its counts and sums once, the server runs all rounds alone, and only sending
-    ŵ₀ is added.
+    "cheapest", each client instead sends its counts and sums once, and the server runs all rounds alone. The scalars
+    are then those of these messages, 2 min(k, K) for a client with k pulls of K arms, and the Nd_w for ŵ₀.
 
     Args:
         problem: S runs of a bandit problem.
@@ -187,7 +191,7 @@ def shared_start(
 
     Raises:
         ValueError: An argument is out of range, ``encoding`` is unknown, the network's d_x is not that of the arms, the
-            iterates diverge, or the fit is no better than a constant because the rewards are not of order 1.
+            iterates diverge, or the fit is hardly better than a constant because the rewards are not of order 1.
         TypeError: An argument is of another kind.
     """
     check_encoding(encoding)
@@ -214,7 +218,7 @@ def explore_and_deal(
 
     Args:
         problem: S runs of a bandit problem.
-        network: The parametric class F.
+        network: The parametric class F; its d_x has to be that of the arms.
         clients: The number N of clients.
         rounds: The number T of rounds of Phase II.
         length: The number T₀ of pulls, or None for ⌈√(NT)⌉.
@@ -223,7 +227,7 @@ def explore_and_deal(
         The pulls (S, T₀), and the same data for each client, padded to ⌈T₀/N⌉ data each.
 
     Raises:
-        ValueError: A number is out of range, or the network's d_x is not that of the arms.
+        ValueError: A number is out of range, the network's d_x is not that of the arms, or a reward is not finite.
         TypeError: An argument is of another kind.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
@@ -239,15 +243,16 @@ def explore_and_deal(
 def require_fitted(reward: Tensor, loss: Tensor) -> None:
     """Refuse a fit that is hardly better than a constant because the rewards are not of order 1.
 
-    Rewards count as of order 1 if their standard deviation is from 0.01 to 10 and their mean from −10 to 10; then every
-    fit is accepted.
+    Rewards count as of order 1 if their standard deviation is from 0.01 to 10 and their mean from −10 to 10, over all
+    runs together; then every fit is accepted.
 
     Args:
         reward: The rewards of the T₀ pulls of Phase I in each of S runs, (S, T₀).
         loss: The training losses of ŵ₀, (S, 1) for one fit of N clients together or (S, N) for one of each client.
 
     Raises:
-        ValueError: The rewards are not of order 1, and the fit leaves 90 % of their variance or more.
+        ValueError: The rewards are not of order 1, and the mean training loss is 90 % or more of the mean, over the
+            runs, of the variance of a run's rewards.
     """
     spread, mean = float(reward.std(correction=0)), float(reward.mean())
     if 0.01 <= spread <= 10 and abs(mean) <= 10:

@@ -1,4 +1,4 @@
-"""Phase II on features g_x of the arms (Algorithm 1, lines 3–10): optimism, ridge regression, synchronisation.
+"""Phase II on features g_x of the arms x (Algorithm 1, lines 3–10): optimism, ridge regression and synchronisation.
 
 Each client i keeps the statistics Σ_{t,i} and b_{t,i} of the data D_{t,i} that it knows after step t: all data up to
 the last synchronisation, at step t_last, and its own since. ΔΣ_{t,i} is the part of Σ_{t,i} from its own pulls since
@@ -33,15 +33,17 @@ _AFRESH = 100
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of Phase II.
+    """The parameters of Phase II: for the ridge regression, the optimism, and when and how the clients synchronise.
+
+    The baselines take the same parameters; the docstring of each says which of them it uses and what γ means for it.
 
     Args:
         lam: The regularisation weight λ > 0 of the ridge regression.
         beta: The squared radius β ≥ 0 of the confidence ball.
-        gamma: The threshold γ ≥ 0 of the event that triggers a synchronisation: with 0 every pull synchronises, with ∞
-            none does.
-        encoding: The form in which statistics are sent (`fedgo.messages`). It decides what each message costs and
-            changes no arm; the default is the paper's dense form.
+        gamma: The threshold γ ≥ 0 of the event that triggers a synchronisation. With 0, every pull of an arm whose
+            features are not 0 triggers one; with ∞, none does.
+        encoding: The form in which statistics are sent (`fedgo.messages`). The form decides what each message costs and
+            does not change which arms are pulled; the default is the paper's dense form.
 
     Raises:
         ValueError: A parameter is out of range, or ``encoding`` is not the name of a form.
@@ -70,11 +72,12 @@ def require_run(problem: Problem, clients: int, steps: int, settings: Settings =
         problem: The problem, which must be a `fedgo.problem.Problem`.
         clients: The number N of clients, at least 1.
         steps: The number of steps, at least 1.
-        settings: The parameters of the algorithm, which must be a `Settings`.
+        settings: The parameters of the algorithm, which must be a `Settings`; the default is for an algorithm that has
+            no settings.
 
     Raises:
         TypeError: An argument is of another kind.
-        ValueError: ``clients`` or ``steps`` is below 1.
+        ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
@@ -88,8 +91,8 @@ class EventState(NamedTuple):
     Args:
         posterior: Each learner's confidence set: a mean and a variance of each arm, (S, M, K) each.
         fresh: The counts and sums of each learner's own pulls since the last synchronisation, (S, M, K).
-        gain: The log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner, where ΔΣ is the part of its Σ from these pulls,
-            (S, M).
+        gain: The log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner, where Σ is the matrix of its data and ΔΣ the part of
+            Σ from the pulls in ``fresh``, (S, M).
         server: The counts and sums of all pulls up to the last synchronisation, (S, K).
     """
 
@@ -121,7 +124,8 @@ class EventTriggered:
         offsets: The values f_x(ŵ₀) of the arms x, (S, M, K), or (S, 1, K) if all learners share them.
         dimension: The number d_w of parameters, the dimension of the matrix and the vector that are sent, which decides
             their cost.
-        settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
+        settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
+            the messages.
         optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
             learner; if it is None, the first-order index is used.
         in_place: Whether `learn` and `synchronise` overwrite the memory of the state that they are given. This suits a
@@ -137,11 +141,12 @@ class EventTriggered:
     in_place: bool = field(default=False, kw_only=True)
 
     def statistics(self, tally: Tally) -> Message[Tally]:
-        """Return the message (ΔΣ, Δb), or (Σ, b), of R runs with its cost in scalars.
+        """Return the message that sends the matrix and the vector of the pulls in ``tally``, with its cost in scalars.
 
-        The content of the message is the ``tally`` (R, K), or (R, M, K) for M learners, itself, because its counts and
-        sums determine the matrix and the vector. Its cost, (R,) or (R, M) int64, is that of the form in the settings.
-        ΔΣ and Δb are the parts of Σ and b from the pulls since the last synchronisation, of K arms.
+        For the pulls since the last synchronisation these are ΔΣ and Δb, the parts of a learner's matrix Σ and vector b
+        from these pulls. The content of the message is the ``tally`` itself, because its counts and sums determine the
+        matrix and the vector: (R, K) for K arms in R runs, or (R, M, K) for each of M learners. The cost, (R,) or
+        (R, M) int64, is that of the form in the settings.
         """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
@@ -149,7 +154,7 @@ class EventTriggered:
     def begin(self) -> EventState:
         """Return the state before Phase II, in which no learner has data.
 
-        Then Σ = λI, with the regularisation weight λ, and b = ΔΣ = Δb = 0 for each learner.
+        For each learner the matrix Σ of its data is then λI, with the regularisation weight λ, and the vector b is 0.
 
         Raises:
             ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
@@ -179,8 +184,8 @@ class EventTriggered:
         Args:
             run: The numbers of R runs, (R,) int64.
             tally: The counts and sums of K arms, (R, 1, K) if all learners of a run know the same, else (R, M, K).
-            before: The state before a synchronisation. This class does not use it;
-                `fedgo.line_three.parameter_space.ParameterSpace` updates its variances.
+            before: The state of all runs before a synchronisation, or None. This class does not use the state;
+                `fedgo.line_three.parameter_space.ParameterSpace` updates the variances in it.
 
         Returns:
             The posterior with a mean and a variance of each arm, (R, 1 or M, K) each.
@@ -190,11 +195,13 @@ class EventTriggered:
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
         """Return the posteriors after one pull of each learner with ``turn`` 1.
 
+        If ``in_place`` is set, they overwrite the memory of the posteriors in ``state``.
+
         Args:
             state: The state before the pull.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards y, (S, M); the posterior's mean contains the offsets f_x(ŵ₀) at the parameter ŵ₀ of
-                Phase I.
+            reward: The rewards y that they observe, (S, M). These are not residuals, because the posterior's mean
+                contains the offsets f_x(ŵ₀) at the parameter ŵ₀ of Phase I.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         assert isinstance(state.posterior, Posterior)
@@ -216,25 +223,28 @@ class EventTriggered:
     def index(self, state: EventState) -> Tensor:
         """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K) (line 3).
 
-        It is the first-order index, that is the posterior mean plus √β times the width of the arm, or what ``optimism``
-        computes if that is given.
+        If ``optimism`` is given, it computes this value from the posterior and the data of each learner. Otherwise the
+        value is the first-order index: the posterior mean plus √β times the width of the arm.
+
+        Raises:
+            ValueError: A variance of the first-order index is NaN or negative beyond rounding.
         """
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
         return self.optimism(state.posterior, state.known)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M), (S, M) bool.
+        """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M) int64, (S, M) bool.
 
-        It does if the number of its pulls since the last synchronisation, times their log-ratio ln(det Σ/det(Σ − ΔΣ)),
-        exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of a learner's data, and ΔΣ the part
-        of its own pulls since the last synchronisation.
+        A learner does so if the number of its pulls since the last synchronisation, times their log-ratio
+        ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of a learner's
+        data, and ΔΣ the part of its own pulls since the last synchronisation.
         """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
     def learn(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> EventState:
-        """Return the state after one pull of each learner with ``turn`` 1 (lines 4 and 5).
+        """Return the state after one pull of each learner with ``turn`` 1 (lines 4 and 5 of Algorithm 1).
 
         After every hundredth pull of a learner since the last synchronisation its posterior is computed from all its
         data again, because rank-one updates accumulate rounding errors.
@@ -256,6 +266,8 @@ class EventTriggered:
     def _afresh(self, state: EventState, due: Tensor) -> EventState:
         """Return ``state`` with the posteriors of the learners for which ``due`` (S, M) bool is True computed from all
         their data.
+
+        If ``in_place`` is set, this overwrites the memory of the posteriors in ``state``.
         """
         assert isinstance(state.posterior, Posterior)
         learners = due.nonzero(as_tuple=True)
@@ -271,8 +283,8 @@ class EventTriggered:
         """Return the state after the runs ``when.run`` have synchronised over ``star`` (lines 7 to 10).
 
         Every learner of these runs sends its statistics since the last synchronisation, and the server sends the sums
-        to all learners. Afterwards the learners' ΔΣ, Δb and log-ratios are 0, and their posteriors are those of the
-        server's data.
+        to all M learners. Afterwards the learners have no own pulls that the server does not know, their log-ratios are
+        0, and their posteriors are those of the server's data.
 
         Args:
             state: The state of all S runs before the synchronisation.
@@ -282,8 +294,8 @@ class EventTriggered:
         run = when.run
         fresh = state.fresh.of(run)
         sent = star.collect(self.statistics(fresh), when)
-        # The server sends the sums of this epoch. As a matrix and a vector they cost as much as the totals that line 9
-        # sends.
+        # The server sends the sums over the pulls since the last synchronisation. As a matrix and a vector they cost as
+        # much as the totals that line 9 of Algorithm 1 sends.
         total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
         posterior, blank = self.posterior(run, total.for_all(), state), Tally.blank(*fresh.counts.shape)
         synchronised = EventState(posterior, blank, gain=torch.zeros_like(state.gain[run]), server=total)
@@ -294,11 +306,11 @@ def place(state: StateT, run: Tensor, new: StateT, in_place: bool = False) -> St
     """Return the ``state`` of a learner in which the entries of some runs are replaced by those of ``new``.
 
     Args:
-        state: A tensor with the runs as its first axis, or a tuple of such tensors, which may be nested.
+        state: A tensor with the runs as its first axis, or a named tuple of such tensors, which may be nested.
         run: The numbers of the R runs that are replaced, (R,) int64.
         new: A state of the same kind whose tensors have R as first axis; they are expanded to the other axes of
             ``state``.
-        in_place: Write into the memory of ``state``, which must not be used afterwards.
+        in_place: Whether to write into the memory of ``state``, which must not be used afterwards.
     """
     old: Any = state
     placed: StateT

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_each, require_finite, require_kind, tensor
 from fedgo._streams import generator, normal_tape, uniform_draws
 
-Runs = int | Sequence[int]  # the number of runs, which are then numbered from 0, or their numbers
+Runs = int | Sequence[int]  # either the number of runs, which are then numbered from 0, or their numbers
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,19 @@ class Problem:
         name: What the problem is called.
         arms: The features x of K arms in each run, (S, K, d_x) float64.
         means: The mean reward f(x) of each arm, (S, K) float64.
-        runs: The numbers of the S runs, a tuple.
+        runs: The numbers of the S runs, a tuple of whole numbers of at least 0.
         seed: The seed, at least 0, which with the number of a run determines its random numbers.
         sigma: The standard deviation σ ≥ 0 of the noise of Gaussian rewards.
         reward: "gaussian" for rewards f(x) + σz; "bernoulli" for rewards that are 1 if Φ(z) < f(x) and 0 otherwise,
             with the standard normal distribution function Φ.
-        truth: The parameter w* (S, d_w) of a problem with f(x) = f_x(w*) (Assumption 1), and None otherwise.
+        truth: The parameter w* (S, d_w) of a problem with f(x) = f_x(w*) for a parametric class of functions f_x with
+            d_w parameters (Assumption 1), and None otherwise. It is not checked.
 
     Raises:
-        TypeError: An argument is of another kind.
-        ValueError: A shape does not fit, a number is not finite or out of range, ``reward`` is unknown, or a Bernoulli
-            mean is not in [0, 1].
+        TypeError: ``arms`` or ``means`` is not a tensor, ``runs`` is not a tuple of whole numbers, ``seed`` is not a
+            whole number, or ``sigma`` is not a number.
+        ValueError: A tensor is not float64, not dense or not on the CPU; its shape does not fit; a number is not finite
+            or out of range; ``reward`` is unknown; or a Bernoulli mean is not in [0, 1].
     """
 
     name: str
@@ -76,6 +78,10 @@ class Problem:
     def only(self, *positions: int) -> "Problem":
         """Return a problem with only the runs at the given ``positions`` of the first axis, counted from 0, in the
         order given.
+
+        Raises:
+            ValueError: No position is given.
+            IndexError: There is no run at a position.
         """
         pick = list(positions)
         runs = tuple(self.runs[p] for p in pick)
@@ -90,7 +96,8 @@ class Problem:
         parameter w* belongs to the old mean rewards.
 
         Raises:
-            ValueError: ``centre`` is not finite, ``scale`` is not positive and finite, or the rewards are not Gaussian.
+            ValueError: ``centre`` is not finite, ``scale`` is not positive and finite, the rewards are not Gaussian, or
+                the new mean rewards or noise level exceed float64.
             TypeError: ``centre`` or ``scale`` is not a number.
         """
         number("centre", centre, "give a finite number")
@@ -128,8 +135,8 @@ class Problem:
     def observe(self, arm: Tensor, noise: Tensor) -> Tensor:
         """Return the rewards y of the given arms, (S, n).
 
-        They are f(x) + σz, or 1 if Φ(z) < f(x) and 0 otherwise for Bernoulli rewards, with the standard normal
-        distribution function Φ.
+        Gaussian rewards are f(x) + σz, with the mean reward f(x) and the noise level σ. Bernoulli rewards are 1 if
+        Φ(z) < f(x) and 0 otherwise, with the standard normal distribution function Φ.
 
         Args:
             arm: The arms x that are pulled in each of S runs, (S, n) int64.
@@ -171,11 +178,12 @@ def uniform_arms(
         runs: The number of runs, or a sequence of their numbers.
         arms: The number K of arms.
         seed: The seed, which with the number of a run determines its arms and its noise.
-        sigma: The standard deviation σ of the noise.
+        sigma: The standard deviation σ of the Gaussian noise.
 
     Raises:
-        ValueError: An argument is out of range.
-        TypeError: An argument is of another kind.
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, a run is given twice, or a mean reward is
+            not finite.
+        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
     """
     numbers = run_numbers(runs)
     count("arms", arms, "give at least one arm")
@@ -187,10 +195,10 @@ def uniform_arms(
 
 
 def run_numbers(runs: Runs) -> tuple[int, ...]:
-    """Return the numbers of the runs: (0, …, S − 1) if ``runs`` is their number S, else the sequence as a tuple.
+    """Return the numbers of the runs as a tuple: 0 to S − 1 if ``runs`` is their number S, else those in ``runs``.
 
     Raises:
-        ValueError: There is no run, a number is negative, or a run is given twice.
+        ValueError: There is no run, a number is negative or above 2⁵³, or a run is given twice.
         TypeError: A number is not whole.
     """
     remedy = "give at least one run, numbered from 0"

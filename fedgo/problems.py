@@ -26,9 +26,9 @@ DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # names in UCI's 
 def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
     """Return Hartmann's function on [0, 1]⁶ as a bandit problem with uniformly drawn arms.
 
-    The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²), in (0, 3.33], with the constants ᾱ (4), Ā and P̄
-    (4 × 6) of appendix D. The paper's table of P̄ lacks its factor 1e-4; BoTorch's function, which is used here, has
-    it.
+    The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²) for i = 1, …, 4 and j = 1, …, 6, in (0, 3.33], with
+    the tables ᾱ, Ā and P̄ of appendix D. The paper's table of P̄ lacks its factor 1e-4; BoTorch's function, which is
+    used here, has this factor.
 
     Args:
         runs: The number of runs, or a sequence of their numbers.
@@ -37,9 +37,9 @@ def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 
         sigma: The standard deviation σ of the Gaussian noise.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range, or a run is given twice.
         TypeError: An argument is of another kind.
-        ImportError: BoTorch is not installed.
+        ImportError: BoTorch is not installed; the message says which extra installs it.
     """
     function = botorch_function("Hartmann", dim=6)
     cube = (0.0, 1.0)
@@ -52,20 +52,21 @@ def cosine8(
 ) -> Problem:
     """Return the cosine mixture on [−1, 1]⁸ as a bandit problem with uniformly drawn arms (Section 6, appendix D).
 
-    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j², the mean reward is −f₂(x), as the appendix says, which is largest at the
-    corners of the cube. If ``negated`` is False it is f₂(x), whose maximum is 0.8 at x = 0.
+    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j² for j = 1, …, 8, the mean reward is −f₂(x), as the appendix says, which
+    is largest at the corners of the cube. If ``negated`` is False, the mean reward is f₂(x), whose maximum is 0.8 at
+    x = 0.
 
     Args:
         runs: The number of runs, or a sequence of their numbers.
         arms: The number K of arms, drawn anew for each run.
         seed: The seed, which with the number of a run determines its arms and its noise.
         sigma: The standard deviation σ of the Gaussian noise.
-        negated: Whether the mean reward is −f₂ or f₂.
+        negated: Whether the mean reward is −f₂; if not, it is f₂.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range, or a run is given twice.
         TypeError: An argument is of another kind.
-        ImportError: BoTorch is not installed.
+        ImportError: BoTorch is not installed; the message says which extra installs it.
     """
     function = botorch_function("Cosine8")
     name, sign = ("Cosine8", -1.0) if negated else ("Cosine8 as printed", 1.0)
@@ -81,6 +82,7 @@ def botorch_function(name: str, **options: Any) -> Any:
 
     Raises:
         ImportError: BoTorch is not installed; the message says which extra installs it.
+        AttributeError: BoTorch has no test function of this name.
     """
     with extra("study"):
         from botorch.test_functions import synthetic
@@ -114,8 +116,10 @@ def clustered(
         reward: The kind of rewards, "gaussian" or "bernoulli".
 
     Raises:
-        ValueError: An argument is out of range, or the file with the arms is damaged.
+        ValueError: ``name`` or ``reward`` is unknown, another argument is out of range, a run is given twice, or the
+            file with the arms is damaged.
         TypeError: An argument is of another kind.
+        OSError: The file with the arms cannot be read.
     """
     numbers = run_numbers(runs)
     table = shipped_arms(name)
@@ -131,9 +135,9 @@ class Arms(NamedTuple):
     rewards, in [0, 1]; and ``sizes`` (clusters,) int64 are the numbers of rows in the clusters.
     """
 
-    features: NDArray[np.float64]  # (clusters, d_x), the centroids, in [0, 1]
-    means: NDArray[np.float64]  # (clusters,), the mean rewards, in [0, 1]
-    sizes: NDArray[np.int64]  # (clusters,), the number of rows in each cluster
+    features: NDArray[np.float64]
+    means: NDArray[np.float64]
+    sizes: NDArray[np.int64]
 
 
 def shipped_arms(name: str) -> Arms:
@@ -143,7 +147,8 @@ def shipped_arms(name: str) -> Arms:
         The features (20, 10) and the mean rewards (20,) of the arms, and the number of rows (20,) of each cluster.
 
     Raises:
-        ValueError: The name is unknown, or the file is damaged.
+        ValueError: The name is unknown, or the file with the arms is damaged.
+        OSError: The file cannot be read.
     """
     require(name in DATA_SETS, "name", name, f"choose one of {tuple(DATA_SETS)}")
     table = shipped(ARMS_FOLDER / f"{name}.csv")
@@ -151,12 +156,15 @@ def shipped_arms(name: str) -> Arms:
 
 
 def shipped(path: Path) -> NDArray[np.float64]:
-    """Return the numbers of the CSV file ``path``, as a float64 matrix with a row for each arm.
+    """Return the numbers of a CSV file with arms that the package ships, as a float64 matrix with a row for each line.
 
-    The script ``data/uci_arms.py`` of the repository wrote the file.
+    The repository's script ``data/uci_arms.py`` wrote the file ``path``, whose comments say what its columns are and
+    state the sha256 of its numbers.
 
     Raises:
-        ValueError: The numbers do not have the sha256 that the file states in its comments.
+        ValueError: The numbers have another sha256 than the file states, or the file has other lines than numbers and
+            comments.
+        OSError: The file cannot be read.
     """
     text = path.read_text(encoding="utf-8")
     table = np.loadtxt(text.splitlines(), delimiter=",", comments="#", ndmin=2)
@@ -169,7 +177,7 @@ def shipped(path: Path) -> NDArray[np.float64]:
 def digest(numbers: NDArray[np.float64]) -> str:
     """Return the sha256 of the matrix ``numbers`` as hexadecimal text.
 
-    It is computed from the numbers as little-endian doubles, row by row, and therefore does not depend on how a file
-    writes them.
+    The sha256 is computed from the numbers as little-endian doubles, row by row. Therefore it does not depend on how a
+    file writes them.
     """
     return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()

@@ -32,7 +32,10 @@ class Learner(Protocol[LearnerState]):
 
     @property
     def learners(self) -> int:
-        """The number M of learners in each run; learner t mod M makes the pull of step t of Phase II."""
+        """The number M of learners in each run.
+
+        Learner t mod M makes the pull of step t of Phase II; steps and learners are counted from 0.
+        """
 
     def begin(self) -> LearnerState:
         """Return the state of the learners of all S runs before Phase II."""
@@ -40,7 +43,7 @@ class Learner(Protocol[LearnerState]):
     def index(self, state: LearnerState) -> Tensor:
         """Return a value of each of K arms for each of M learners in each of S runs, (S, M, K).
 
-        A learner pulls the arm with the largest value.
+        A learner pulls the arm with the largest value. No value may be NaN, and +∞ is allowed.
 
         The loop may ask several times for one step, because the choices that follow a synchronisation are made again.
         An index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
@@ -48,13 +51,17 @@ class Learner(Protocol[LearnerState]):
         """
 
     def fires(self, state: LearnerState, arm: Tensor) -> Tensor:
-        """Return whether each learner asks for a synchronisation after it pulls its ``arm`` (S, M), (S, M) bool."""
+        """Return whether each of M learners in S runs asks for a synchronisation after it pulls its arm, (S, M) bool.
+
+        ``state`` is the state before the pull, and ``arm`` (S, M) int64 has the arms. The answers of learners that do
+        not make the pull in this pass of the loop are ignored.
+        """
 
     def learn(self, state: LearnerState, arm: Tensor, reward: Tensor, turn: Tensor) -> LearnerState:
         """Return the state after one pull of some of the learners.
 
         Args:
-            state: The state before the pull.
+            state: The state before the pull, of M learners in each of S runs.
             arm: The arm of each learner, (S, M) int64.
             reward: The reward of this arm, (S, M).
             turn: 1 for the learners that make this pull and 0 for the others, which do not change, (S, M) float64.
@@ -87,7 +94,9 @@ class Samples(Protocol):
 
         Args:
             state: The state of the learners.
-            step: The step of each learner's next pull in its run, Phase I included, (S, M) int64.
+            step: The step of each learner's turn in the current round of its run, counted from 0 with Phase I included,
+                (S, M) int64. This step may be past already, and it is at most the last step of Phase II; the loop
+                ignores the index of a learner that has had its turn or does not get one.
         """
 
 
@@ -99,12 +108,14 @@ class Annotates(Protocol):
     """
 
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on each learner's next pull, a tensor (S, M) for each name.
+        """Return the notes on the pull of each learner, a tensor (S, M) for each name.
+
+        The names are the same at every call. The loop keeps the notes on pulls that are made and ignores the others.
 
         Args:
             state: The state before the pull.
             index: The index of K arms by which the arms were chosen, (S, M, K).
-            arm: The arms that the M learners of each of S runs pull, (S, M) int64.
+            arm: The arms that the M learners of each of S runs would pull, (S, M) int64.
         """
 
 
@@ -122,12 +133,14 @@ def simulate(
 
     At each step the learner whose turn it is pulls the arm with the largest index. Indices that differ by rounding only
     are a tie, which the learner's own random order of the arms decides. Otherwise rounding errors, which differ between
-    machines, would decide between arms with equal features.
+    machines, would decide between arms with equal features. A synchronisation that the last step triggers is carried
+    out too.
 
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
-        learner: The algorithm. If it has the method of `Samples` or `Annotates`, that method is used too.
+        learner: The algorithm. If it has the method of `Samples`, this takes the place of `Learner.index`; if it has
+            that of `Annotates`, the notes are added to the trace.
         exploration: Phase I of the same runs, with T₀ pulls; T₀ is 0 for an algorithm without Phase I.
         clients: The number N of clients.
         steps: The number of steps of Phase II.
@@ -139,9 +152,10 @@ def simulate(
         The trace of T₀ + ``steps`` steps.
 
     Raises:
-        ValueError: ``clients`` or ``steps`` is below 1, ``problem`` and ``exploration`` have different numbers of runs,
-            or an index is NaN.
-        TypeError: ``problem`` is not a `Problem`, or a number is not whole.
+        ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³, ``problem`` and ``exploration`` have different
+            numbers of runs, or an index is NaN.
+        TypeError: ``problem`` is not a `Problem`, ``clients`` or ``steps`` is not a whole number, or ``name`` is not a
+            text.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     clients = count("clients", clients, "give N, at least one client")
@@ -188,7 +202,7 @@ class Choice(NamedTuple):
     """What the M learners of each of S runs would do in one pass of the loop.
 
     Args:
-        step: The step of each learner's pull, Phase I included, (S, M) int64.
+        step: The step of each learner's turn in the current round, counted from 0 with Phase I included, (S, M) int64.
         indices: Each learner's index of K arms, (S, M, K).
         arm: The arm that each learner would pull, (S, M) int64.
         turn: Whether the learner makes this pull in this pass, (S, M) bool.
@@ -211,14 +225,17 @@ def _choose(
     first: int,
     total: int,
 ) -> Choice:
-    """Return the pulls of the rest of the round, up to the first learner of each run that asks to synchronise.
+    """Return what the learners choose, and which of them pull in this pass of the loop.
+
+    In each run these are the learners that have not pulled in this round yet, up to and including the first one that
+    asks for a synchronisation.
 
     Args:
         learner: The algorithm, with M learners in each of S runs.
         state: The state of the learners.
         position: The next step of each run, (S,).
         end: The step before which each run plays on, (S, 1); 0 for a run that waits.
-        order: The order in which each learner prefers tied arms, (S, M, K).
+        order: Numbers in [0, 1) for each learner; of tied arms it prefers the one with the largest, (S, M, K).
         first: The number T₀ of steps of Phase I.
         total: The number of steps of both phases.
     """
@@ -233,14 +250,17 @@ def _choose(
     arm = largest(indices, order)
     fires = learner.fires(state, arm) & turn
     if bool(fires.any()):
-        earlier = fires.cumsum(1) - fires.long()  # number of earlier learners of the round that fire
+        earlier = fires.cumsum(1) - fires.long()  # how many learners before this one in the round fire
         turn = turn & (earlier == 0)
         fires = fires & turn
     return Choice(step, indices, arm, turn, fires)
 
 
 def _with_room(name: str, problem: Problem, clients: int, exploration: Exploration, steps: int) -> Trace:
-    """Return a trace that begins with the T₀ steps of ``exploration`` and has zeros for ``steps`` steps of Phase II."""
+    """Return a trace that begins with the T₀ steps of ``exploration`` and has zeros for ``steps`` steps of Phase II.
+
+    Its regrets are 0 at the steps of Phase I too, because `simulate` computes all regrets at the end.
+    """
     phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
     arm, reward, up, down = (
         torch.cat([values, values.new_zeros(len(values), steps)], 1) for values in phase_one
@@ -250,10 +270,11 @@ def _with_room(name: str, problem: Problem, clients: int, exploration: Explorati
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write values of the pulls for which ``chosen.turn`` (S, M) is True into arrays, at the steps of these pulls.
+    """Write values of the pulls for which ``chosen.turn`` (S, M) is True into arrays, at the runs and steps of these
+    pulls.
 
     ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) of the M learners'
-    pulls in S runs, which are written into it.
+    pulls in S runs, which are written into this array.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]
@@ -262,7 +283,8 @@ def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
-    """Return the fixed random order in which each of M = ``learners`` learners prefers arms with equal indices.
+    """Return a random order, fixed by the seed, in which each of M = ``learners`` learners prefers arms with equal
+    indices.
 
     The order of S runs and K arms is given by uniform numbers in [0, 1), (S, M, K), which the seed of ``problem``
     determines: of tied arms, `largest` takes the one with the largest number.
@@ -273,8 +295,9 @@ def order_of_ties(problem: Problem, learners: int) -> Tensor:
 def largest(index: Tensor, order: Tensor) -> Tensor:
     """Return the arm with the largest ``index`` (S, M, K) of each of M learners in each of S runs, (S, M) int64.
 
-    Of the K arms, those whose index is at most 1e-9·max(1, |m|) below the largest index m tie. Of the tied arms the one
-    with the largest ``order`` (S, M, K) is taken.
+    Of the K arms, those tie whose index is at most 1e-9·max(1, |m|) below the largest index m, with 1e300 in place of
+    |m| if |m| is larger or infinite. Of the tied arms the one with the largest number in ``order`` (S, M, K) is taken;
+    these numbers are at least 0.
 
     Raises:
         ValueError: The index of an arm is NaN.

@@ -1,8 +1,9 @@
 """The star of N clients around one server: the only place where messages are delivered and their scalars counted.
 
 The communication cost C_NT is "the total amount of real numbers being transferred" (Section 3). Whatever a client and
-the server exchange is a `Message`: a content, and the number of scalars that it costs to send. The leading axes of a
-content are runs and clients; the client axis of what the server sends to all clients has length 1.
+the server exchange is a `Message`: a content, and the number of scalars that it costs to send. The first axis of a
+content is that of the runs. If each client sends a content of its own, the second axis is that of the clients; what the
+server sends to all clients has no such axis, or one of length 1.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,8 @@ class Message(NamedTuple, Generic[Content]):
     """A message: what is sent, and how many scalars it costs to send it.
 
     ``content`` has the form in which the receiver uses it, which may differ from the form in which it is sent.
-    ``scalars`` is the cost: one number for all runs, one for each of R runs (R,), or one for each of N clients in each
-    run (R, N).
+    ``scalars`` is the cost of sending the message once, over the line of one client: one number for all runs, one for
+    each of R runs (R,), or, for messages of the clients, one for each of N clients in each run (R, N).
     """
 
     content: Content
@@ -40,9 +41,9 @@ class When(NamedTuple):
     step: Tensor
 
 
-# A handler computes the clients' answers to a tensor that the server sends, or the sum of the answers if the server
-# needs no more. An Ask carries the tensor to the clients and the answers back: `Star.at` returns one that counts the
-# scalars of both directions, and `answer` is the one of a server that has the data itself.
+# A handler computes the clients' answers to a tensor that the server sends, or only the sum of these answers if the
+# server needs no more. An Ask carries the tensor to the clients and the answers back. `Star.at` returns an Ask that
+# counts the scalars of both directions, and `answer` is the Ask of a server that has the data itself.
 Handler = Callable[[Tensor], Message[Answer]]
 Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 
@@ -50,8 +51,8 @@ Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 class Ledger(NamedTuple):
     """The numbers of scalars that the clients and the server of each of S runs send at each step.
 
-    ``up`` counts those that all clients together send to the server and ``down`` those that the server sends to all
-    clients, (S, steps) int64 each.
+    ``up`` has the numbers of scalars that all clients together send to the server, and ``down`` the numbers of those
+    that the server sends to all clients together, (S, steps) int64 each.
     """
 
     up: Tensor
@@ -78,10 +79,11 @@ class Star(NamedTuple):
         """Deliver the ``message`` of the clients to the server: count its scalars and return its content.
 
         Args:
-            message: What the clients send. Its scalars are those of each client (R, N), or those of one sender, as one
-                number for all R runs or as (R,); the latter are multiplied by the number of senders.
+            message: What the clients send. Its scalars are those of each client, (R, N); or those of one sender, one
+                number for all R runs or (R,), which are multiplied by the number of senders.
             when: The runs that take part, and the step of each at which the scalars are counted.
-            senders: How many of the N clients send in each run; all if it is None.
+            senders: How many of the N clients send in each run, or None for all. The number is not used if the scalars
+                of each client are given.
 
         Raises:
             ValueError: ``senders`` is not from 0 to N.
@@ -99,7 +101,8 @@ class Star(NamedTuple):
     def broadcast(self, message: Message[Content], when: When) -> Content:
         """Deliver the ``message`` of the server to all N clients: count its scalars N times and return its content.
 
-        ``when`` has the runs that take part, and the step of each at which the scalars are counted.
+        The scalars of ``message`` are one number for all R runs, or (R,). ``when`` has the runs that take part, and the
+        step of each at which the scalars are counted.
         """
         if self.charged:
             sent = self.clients * torch.as_tensor(message.scalars)

@@ -37,8 +37,9 @@ class Trace:
         notes: Further arrays of the shape (S, steps), by the name of the note that the learner made.
 
     Raises:
-        TypeError: A field is of another kind.
-        ValueError: A shape, a dtype or a number does not fit.
+        TypeError: An array is not a tensor, a name is not a text, or a number is not whole.
+        ValueError: An array does not have the shape of ``arm``, which has two axes; an array other than a note does not
+            have its dtype; ``clients`` is below 1 or above 2⁵³; or ``phase_one`` is not from 0 to the number of steps.
     """
 
     algorithm: str
@@ -101,8 +102,8 @@ class Trace:
     def failed_fits(self) -> Tensor:
         """The number of synchronisations in each of S runs after which the model could not be fitted again, (S,) int64.
 
-        The note ``kept_fit`` of the learner says at each step whether it still used an earlier fit, because the last
-        one failed. A trace without this note has 0. A synchronisation at the last step does not count, because no pull
+        The note ``kept_fit`` says at each step whether the learner still used an earlier fit, because the last fit
+        failed. A trace without this note has 0. A synchronisation at the last step does not count, because no pull
         follows it.
         """
         kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
@@ -119,7 +120,7 @@ class Trace:
         return self.part(slice(count("runs", runs, f"available are {available}", most=available)))
 
     def part(self, runs: slice) -> "Trace":
-        """Return the trace of those runs that the slice ``runs`` selects."""
+        """Return the trace of those runs that the slice ``runs`` of their positions selects."""
         arrays: dict[str, Any] = {name: getattr(self, name)[runs] for name in _ARRAYS}
         return replace(self, **arrays, notes={name: values[runs] for name, values in self.notes.items()})
 
@@ -152,9 +153,14 @@ class Trace:
             - ``late_regret``: the mean regret of a step in the last tenth of the steps, which is ⌈n/10⌉ of n steps;
             - ``misses_best``: whether no step of this tenth pulls a best arm;
             - ``scalars``: the number of all scalars sent;
-            - ``scalars_phase_two`` and ``scalars_late``: those sent in Phase II, and in the second half of Phase II;
+            - ``scalars_phase_two``: the number of scalars sent in Phase II;
+            - ``scalars_late``: the number of scalars sent in the second half of Phase II, which includes the middle
+              step if the number of steps is odd;
             - ``synchronisations``: the number of synchronisations;
-            - ``failed_fits``: the number of them after which the model could not be fitted again.
+            - ``failed_fits``: the number of synchronisations after which the model could not be fitted again.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
         """
         import pandas
 
@@ -178,8 +184,8 @@ class Trace:
         """Write the trace to the ``.npz`` file ``path``; an older file stays whole until the new one is complete.
 
         Raises:
-            ValueError: ``path`` is a folder, or its links lead in a circle.
-            OSError: The file cannot be written.
+            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+            OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
         """
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
@@ -190,7 +196,8 @@ class Trace:
         """Return the trace that `save` wrote to ``path``.
 
         Raises:
-            ValueError: The file is damaged, or is no trace; the message names the file.
+            ValueError: The file is damaged, is no trace, or lacks an array that traces have now; the message names the
+                file.
             OSError: There is no such file, or it cannot be read.
         """
         with _files.refused_by_name(path, "the trace", "a saved Trace"):
@@ -205,7 +212,7 @@ class Trace:
             return trace
 
 
-_NOTE = "note: "  # in a file this stands before the name of a note
+_NOTE = "note: "  # what stands before the name of a note in a file
 _ARRAYS = {
     "arm": torch.int64,
     "reward": torch.float64,

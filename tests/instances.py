@@ -106,7 +106,7 @@ def certificates(trace, intervals, arms, phase_one=False):
     found = torch.zeros(trace.arm.shape, dtype=torch.float64)
     for known in knowledge(trace, arms, phase_one):
         interval = intervals.after(known.tally, known.syncs, shared=known.shared)
-        found[:, known.step] = interval.certificate(trace.arm[:, known.step])
+        found[:, known.step] = interval.price.gather(-1, trace.arm[:, known.step].unsqueeze(-1)).squeeze(-1)
     return found[:, trace.phase_one :]
 
 

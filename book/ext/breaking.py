@@ -1,6 +1,7 @@
-"""Long formulas in the text break as in print, after a relation or a sign: MathJax 3 breaks none, a phone cuts them.
+"""Break long formulas in the text after a relation or a sign, as in print.
 
-What touches a formula, a bracket before it or the comma after it, stays on its line.
+MathJax 3 does not break formulas, so that a phone would cut them off. A bracket before a formula and a comma or a full
+stop after it stay on the line of the piece that they touch.
 """
 
 import re
@@ -12,12 +13,17 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\S")
 _OPEN, _CLOSE = {"{", "(", "[", r"\{", r"\lVert"}, {"}", ")", "]", r"\}", r"\rVert"}
 _RELATION = re.compile(r"=|<|>|\\(le|ge|ne|in|approx|to|sim|preceq|leftarrow)")
-_SHORT = 16  # signs of a formula that is never broken
+_SHORT = 16  # a formula with at most this number of signs is never broken
 _BEFORE, _AFTER = re.compile(r"[(\[“‘]+$"), re.compile(r"^[.,;:!?)\]”’]+")
 
 
 def pieces(tex: str) -> list[str]:
-    """The parts of ``tex`` between which a line may end: after a relation, +, − or ± outside of all brackets."""
+    """Return the parts of the formula ``tex`` between which a line may end.
+
+    A line may end after a relation, and after a +, − or ± between two terms, if it is outside of all brackets. A short
+    formula, and one with an environment, an alignment, a ``\\left`` or a style, is one part. All parts but the last end
+    with an empty group, so that the relation or sign keeps the space behind it.
+    """
     signs = [found for found in _TOKEN.finditer(tex) if found[0] not in "_^{}"]
     if len(signs) <= _SHORT or re.search(r"\\begin|\\left|style|&", tex):
         return [tex]
@@ -34,12 +40,15 @@ def pieces(tex: str) -> list[str]:
 
 
 class Breaking(SphinxPostTransform):
-    """Put in the place of an inline formula its `pieces`, the first and the last with what touches them."""
+    """A transform that replaces every inline formula by its `pieces`, between which a line may end."""
 
     default_priority = 890
 
     def run(self, **options: object) -> None:
-        """Wrap each piece in an inline of the class ``unbroken``, which the style sheet keeps on one line."""
+        """Wrap each piece of each inline formula in a node of the class ``unbroken``, in which no line breaks.
+
+        Opening brackets right before a formula go into its first piece, and punctuation right after it into its last.
+        """
         for formula in list(self.document.findall(nodes.math)):
             parts = [
                 nodes.inline("", "", nodes.math(tex, tex), classes=["unbroken"])
@@ -51,7 +60,10 @@ class Breaking(SphinxPostTransform):
             formula.replace_self(parts)
 
     def _cut(self, parent: nodes.Element, place: int, marks: re.Pattern[str]) -> nodes.Text:
-        """Take the ``marks`` out of the text at ``place``, if it is text."""
+        """Remove the ``marks`` from the child of ``parent`` at ``place`` if it is text, and return them as text.
+
+        The result is empty if the child is no text or does not have the marks.
+        """
         text = parent[place] if 0 <= place < len(parent) else None
         if not isinstance(text, nodes.Text) or not (found := marks.search(text)):
             return nodes.Text("")
@@ -60,5 +72,5 @@ class Breaking(SphinxPostTransform):
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Register the transform with Sphinx, which calls this function."""
     app.add_post_transform(Breaking)

@@ -1,7 +1,8 @@
-"""Every drawing in two renderings: as it was drawn, and for the dark with the same colours on a dark ground.
+"""Show every drawing in two renderings: as it was drawn, and for dark pages with the same colours on a dark ground.
 
-Inverting a drawing in the browser would exchange colours: a sky blue becomes a dark blue, and one algorithm looks like
-another. Here black, white, greys and tints change their lightness, and colours that are seen on both grounds stay.
+If the browser inverted a drawing, it would exchange colours: a sky blue would become a dark blue, and one algorithm
+would look like another. Here only black, white, greys, tints and dark colours change, in their lightness. All other
+colours can be seen on both grounds and stay as they are.
 """
 
 import re
@@ -14,20 +15,24 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 FOLDER = "_build/dark"
-TINT = 0.12  # what differs less between its channels is a grey or a tint
-DIM = 0.12  # luminance below which a colour is not seen on the dark ground: contrast 3 needs 0.12
+TINT = 0.12  # a colour whose channels differ by less than this is a grey or a tint
+DIM = 0.12  # a colour of lower luminance cannot be seen on the dark ground; for a contrast of 3 it needs 0.12
 _PAINT = re.compile(r"((?:fill|stroke|stop-color)(?::\s*|=\"))(#[0-9a-fA-F]{3,6}|white|black)\b")
-ONE_PANEL = 540  # points; what is wider a phone shows through a window that scrolls
-GROUND = "#121212"  # of the theme's pages in the dark
-WEIGHTS = np.array([0.2126, 0.7152, 0.0722])  # of red, green and blue in what is seen as light
+ONE_PANEL = 540  # points; a phone shows a wider drawing through a window that scrolls
+GROUND = "#121212"  # the ground of the theme's dark pages
+WEIGHTS = np.array([0.2126, 0.7152, 0.0722])  # the shares of red, green and blue in the luminance
 
 
 def on_dark(colour: str) -> str:
-    """The ``colour`` on a dark ground: itself if it is a colour that is seen there, else as light as it was dark."""
+    """Return the colour that replaces ``colour`` on a dark ground, as "#rrggbb" or as it was given.
+
+    White becomes the ground. A colour that can be seen on the dark ground stays. Greys, tints and dark colours become
+    as light as they were dark.
+    """
     parts = np.array(to_rgb(colour))
     if parts.min() == 1:
         return GROUND
-    luminance = WEIGHTS @ parts**2.2  # WCAG's relative luminance but for its line near black
+    luminance = WEIGHTS @ parts**2.2  # WCAG's relative luminance, without its straight piece near black
     if np.ptp(parts) >= TINT and luminance >= DIM:
         return colour
     light = WEIGHTS @ parts
@@ -35,24 +40,31 @@ def on_dark(colour: str) -> str:
 
 
 def dark(drawing: str) -> str:
-    """The SVG ``drawing`` for a dark ground; what has no paint of its own is black by default, here nearly white."""
+    """Return the SVG ``drawing`` with its colours for a dark ground.
+
+    In SVG a shape without a colour of its own is black. Here it becomes nearly white, like black itself.
+    """
     drawing = _PAINT.sub(lambda found: found[1] + on_dark(found[2]), drawing)
     return re.sub(r"<svg\b", f'<svg fill="{on_dark("black")}"', drawing, count=1)
 
 
 class TwoRenderings(SphinxTransform):
-    """Put beside every drawing the one for the dark; the style sheet shows one of the two."""
+    """A transform that puts the rendering for dark pages beside every drawing; the style sheet shows one of the two."""
 
     default_priority = 400
 
     def apply(self, **options: object) -> None:
-        """Write the drawings for the dark while pages are read, so that Sphinx takes them into the site."""
+        """Write the drawings for dark pages while Sphinx reads the pages, so that it copies them into the site.
+
+        Only SVG files get a second rendering. A drawing of the class ``inline`` becomes part of the page instead, and
+        the figure around a drawing that is wider than `ONE_PANEL` gets the class ``wide``.
+        """
         for image in list(self.document.findall(nodes.image)):
             path = Path(self.env.relfn2path(image["uri"], self.env.docname)[1])
             if path.suffix != ".svg" or not path.is_file():
                 continue
             drawing = path.read_text(encoding="utf-8")
-            if "inline" in image["classes"]:  # its colours are the style sheet's, its boxes are links
+            if "inline" in image["classes"]:  # the style sheet gives it its colours, and its boxes are links
                 image.replace_self(nodes.raw("", drawing, format="html"))
                 continue
             if (width := re.search(r'width="([\d.]+)pt"', drawing)) and float(width[1]) > ONE_PANEL:
@@ -65,11 +77,11 @@ class TwoRenderings(SphinxTransform):
             target.write_text(dark(drawing), encoding="utf-8")
             other = image.deepcopy()
             other["uri"] = f"/{FOLDER}/{path.name}"
-            image["classes"] += ["dark-light", "in-light"]  # dark-light: the theme leaves it as it is
+            image["classes"] += ["dark-light", "in-light"]  # the theme leaves a dark-light image as it is
             other["classes"] += ["dark-light", "in-dark"]
             image.parent.insert(image.parent.index(image) + 1, other)
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Register the transform with Sphinx, which calls this function."""
     app.add_transform(TwoRenderings)

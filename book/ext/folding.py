@@ -1,10 +1,12 @@
-"""What is folded: a line that opens the rest of a section, and every proof.
+"""Fold parts of a page away: the rest of a section below a line that opens it, and every proof.
+
+The directive
 
 ```{fold} The counter-example, executed
 ```
 
-folds all that follows it, code and figures too, up to the next ``fold``, to ``{unfold}`` or to the section's end. Links
-into what is folded open it (book/_assets/folds.js).
+shows its line, and folds all that follows, code and figures too, up to the next ``fold``, to an ``{unfold}`` or to the
+end of the section. A link into a folded part opens it (book/_assets/folds.js).
 """
 
 from typing import Any
@@ -15,25 +17,25 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx_proof.nodes import proof_node
 
-_WORD = "Proof. "  # with which sphinx-proof begins every proof
+_WORD = "Proof. "  # sphinx-proof begins every proof with this word
 
 
 class fold(nodes.General, nodes.Element):  # type: ignore[misc]  # docutils is published without types
-    """Its first child is the line that opens it, the others are what it folds."""
+    """A node for a folded part of a page: its first child is the line that opens it, and the others are folded."""
 
 
 class summary(nodes.General, nodes.TextElement):  # type: ignore[misc]
-    """The line that opens a fold."""
+    """A node for the line that opens a fold; without words it marks the place of an ``unfold``."""
 
 
 class Fold(SphinxDirective):
-    """The directive ``fold``, whose argument is the line that is seen; ``unfold`` is the same without a line."""
+    """The directive ``fold``, whose argument is the line that is shown, and ``unfold``, which has no argument."""
 
     optional_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """The place from which the section is folded, or is not any more."""
+        """Return an empty fold that marks this place, and the messages about its line; `put_away` fills the fold."""
         words, messages = self.parse_inline("".join(self.arguments))
         here = fold("", summary("", "", *words))
         self.set_source_info(here)
@@ -41,7 +43,11 @@ class Fold(SphinxDirective):
 
 
 def put_away(_: Sphinx, doctree: nodes.document) -> None:
-    """Put what follows a fold into it, and every proof into a fold whose line is the proof's first word."""
+    """Move into each fold the nodes that follow it, and put every proof into a fold with the line "Proof".
+
+    A fold ends before the next fold, before an ``unfold``, or at the end of the section. A fold with nothing to fold
+    gives a warning, which stops the build of the book.
+    """
     for here in list(doctree.findall(fold)):
         for node in here.parent[here.parent.index(here) + 1 :]:
             if isinstance(node, (fold, nodes.section)):
@@ -62,14 +68,14 @@ def put_away(_: Sphinx, doctree: nodes.document) -> None:
 
 
 def tags(start: str, end: str) -> tuple[Any, Any]:
-    """What a builder of HTML does where a node begins, and where it ends."""
+    """Return the two functions by which Sphinx writes ``start`` where a node begins, and ``end`` where it ends."""
     return (lambda page, node: page.body.append(start), lambda page, node: page.body.append(end))
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Register the directives and the nodes with Sphinx, which calls this function."""
     app.add_directive("fold", Fold)
     app.add_directive("unfold", Fold)
     app.add_node(fold, html=tags('<details class="fold">\n', "</details>\n"))
     app.add_node(summary, html=tags("<summary>", "</summary>\n"))
-    app.connect("doctree-read", put_away, priority=400)  # before the contents and the numbers are collected
+    app.connect("doctree-read", put_away, priority=400)  # before Sphinx collects the contents and the numbers

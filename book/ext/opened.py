@@ -1,7 +1,8 @@
-"""Where else an executed chapter is open: links below its title, and the notebooks to open, in the site's folder open/.
+"""Say on every executed chapter where else it can be opened, and write the notebooks for that.
 
-At its foot a line says of which run the page is. On every page {{ repository }} is a link to the repository, or says
-that its address is not known.
+Below the title of an executed chapter are links to it as a notebook, and a line at its foot says from which run the
+page is. The notebooks are in the folder ``open/`` of the site. On every page {{ repository }} becomes a link to the
+repository, or says that its address is not set.
 """
 
 import json
@@ -16,7 +17,7 @@ import nbformat
 from sphinx.application import Sphinx
 
 EXECUTED = "book/_executed/"
-INSTALL = """# Where fedgo is not installed, as on Colab: install it, then restart the kernel if asked to.
+INSTALL = """# If fedgo is not installed, as on Colab, this installs it. Restart the kernel if you are asked to.
 try:
     import fedgo
 except ImportError:
@@ -25,14 +26,19 @@ except ImportError:
 
 
 def repository(app: Sphinx) -> str:
-    """owner/name on GitHub: what the machine that builds says, else what `_config.yml` says; empty if nobody knows."""
+    """Return the repository on GitHub as "owner/name", or an empty text if it is not known.
+
+    It is the environment variable ``GITHUB_REPOSITORY``, which GitHub sets when it builds the book; if that is not set,
+    it is the entry ``fedgo_repository`` of `_config.yml`.
+    """
     return os.environ.get("GITHUB_REPOSITORY") or app.config.fedgo_repository
 
 
 def annotate(app: Sphinx, page: str, source: list[str]) -> None:
-    """Name the repository on any page; add links below the title of an executed one, and the line at its foot.
+    """Change the ``source`` of a page in place: name the repository, and add links and a line to an executed chapter.
 
-    The links lead to hosts only where the repository is known.
+    The links are below the title, and the line at the foot says from which run the page is (`origin`). If the
+    repository is not known, the only link is the one to the notebook in the site.
     """
     repo = repository(app)
     named = f"[the repository](https://github.com/{repo})" if repo else "the repository (address not set yet)"
@@ -57,9 +63,13 @@ def annotate(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def origin(metadata: dict[str, Any]) -> str:
-    """When and from which commit a notebook was executed, with which parameters, and how to do it again: Markdown."""
+    """Return a line in Markdown about the run of a chapter, from the ``metadata`` of its notebook.
+
+    It says when the notebook was executed, from which commit, in how many seconds and with which parameters, and links
+    to the page on running it again.
+    """
     run = metadata["fedgo"]
-    commit = f" from commit `{run['commit'][:12]}`" if run["commit"] else ""  # there is none without git
+    commit = f" from commit `{run['commit'][:12]}`" if run["commit"] else ""  # without git no commit is known
     values = ", ".join(f"`{name} = {value}`" for name, value in run["parameters"].items())
     made = f"Executed on {run['date'][:10]}{commit} in {run['seconds']:.0f} s."
     again = f"[Run this chapter again](/book/rerun.md) with these parameters or others: {values}."
@@ -67,7 +77,10 @@ def origin(metadata: dict[str, Any]) -> str:
 
 
 def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
-    """Write every notebook, without outputs and with a cell that installs the package, into the site."""
+    """Write every executed chapter into the site as a notebook without outputs, with a cell that installs the package.
+
+    Nothing is written if the build has failed or does not make HTML.
+    """
     if failure or app.builder.format != "html":
         return
     folder = Path(app.outdir) / "open"
@@ -84,7 +97,10 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
 
 
 def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Drop the theme's scripts for live code: they are written twice, which is an error, and would ask another host."""
+    """Remove the theme's scripts for live code from the ``context`` of a page.
+
+    The theme adds them twice, which is an error in a page, and they would ask another host.
+    """
     files = context.get("script_files", [])
     context["script_files"] = [
         file for file in files if "thebe" not in f"{file} {getattr(file, 'attributes', '')}"
@@ -92,7 +108,7 @@ def without_thebe(app: Sphinx, page: str, template: str, context: dict[str, Any]
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Register the setting and the functions of this module with Sphinx, which calls this function."""
     app.add_config_value("fedgo_repository", "", "env")
     app.connect("source-read", annotate)
     app.connect("html-page-context", without_thebe, priority=900)

@@ -1,8 +1,9 @@
-"""The package in the book: {src}`fedgo.confidence.Ball.sigma`, a link to its page of source, and its docstrings.
+"""Show the package in the book: links to its source by the role ``src``, and its docstrings.
 
-The pages of source are those of Sphinx's viewcode. A name is a module's, or a class, function, field or parameter below
-it; fields and parameters lead to what they belong to. A name that is gone stops the build. Docstrings are shown as they
-are written, to be read in a terminal: what Sphinx's autodoc would take for markup is escaped.
+{src}`fedgo.confidence.Ball.sigma` becomes a link into the page of source that Sphinx's viewcode makes. The name is that
+of a module, or of a class, function, field or parameter in one; a field or parameter leads to the class or function to
+which it belongs. A name that does not exist stops the build. Docstrings are written to be read in a terminal, and are
+shown as they are written: characters that Sphinx's autodoc would take for markup are escaped.
 """
 
 import enum
@@ -15,30 +16,38 @@ from sphinx.environment import BuildEnvironment
 from sphinx.roles import XRefRole
 from sphinx.util.nodes import make_refnode
 
+# A default such as <factory> in a signature.
 _NO_PYTHON = re.compile(r"(?<== )<(?:[^<>]|<[^<>]*>)*>")
-_LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)  # stays as it is
+_LITERAL = re.compile(r"(``.*?``|`[^`]+`)", re.DOTALL)  # names in backquotes stay markup
 
 
 def whole(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Double the colons in the first line of a property: napoleon would take what precedes one for a type."""
+    """Double the colons in the first of the ``lines`` of the docstring of a property, in place.
+
+    Otherwise napoleon would take the words before a colon for the type of the property.
+    """
     if what == "property":
         lines[0] = lines[0].replace(": ", ":: ")
 
 
 def plain(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Escape ``lines``, a docstring, in place: |x|, w* and names_like_this are text; undo what `whole` did."""
+    """Escape the ``lines`` of a docstring in place, so that |x|, w* and names_like_this are text.
+
+    Names in backquotes stay markup. The colons that `whole` has doubled become single again.
+    """
     parts = _LITERAL.split("\n".join(lines))
     parts[::2] = [re.sub(r"([|*_\\])", r"\\\1", part) for part in parts[::2]]
-    parts[1::2] = [rf"\ {part}\ " for part in parts[1::2]]  # markup needs an edge; this one leaves no trace
+    parts[1::2] = [rf"\ {part}\ " for part in parts[1::2]]  # markup needs a blank; this one is not shown
     lines[:] = "".join(parts).replace(":: ", ": ").split("\n")
 
 
 def interface(
     app: Sphinx, what: str, name: str, obj: object, options: object, signature: str, returned: str | None
 ) -> tuple[str, str | None] | None:
-    """A protocol and an enumeration have no constructor of their own; the one that Python makes up is not shown.
+    """Return the signature of ``obj`` that the book shows and its return type, or None for the usual ones.
 
-    A default that is no Python, ``<factory>``, is dots: with it Sphinx shows a signature as it stands, tildes and all.
+    A protocol and an enumeration have no constructor of their own, so that no signature is shown. A default that is not
+    Python, such as ``<factory>``, becomes "...", because Sphinx shows a signature that it cannot parse as raw text.
     """
     if getattr(obj, "_is_protocol", False) or isinstance(obj, enum.EnumMeta):
         return "", None
@@ -46,14 +55,21 @@ def interface(
 
 
 def fields(app: Sphinx, what: str, name: str, obj: object, *_: object) -> bool | None:
-    """Leave out the fields of named tuples: the docstring of the class describes them."""
+    """Return True for a field of a named tuple, which is left out because the docstring of its class describes it.
+
+    For all other objects the result is None, which leaves the decision to Sphinx.
+    """
     return True if type(obj).__name__ == "_tuplegetter" else None
 
 
 def resolve(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: nodes.Element
 ) -> nodes.Element | None:
-    """Lead the role ``src`` to the innermost class or function that viewcode has an anchor for."""
+    """Return a link for the role ``src``, to the innermost class or function for which viewcode has an anchor.
+
+    ``shown`` is the text of the link. The result is None for other roles and for a name that does not exist, about
+    which Sphinx then warns.
+    """
     if node["reftype"] != "src":
         return None
     parts = node["reftarget"].split(".")
@@ -73,9 +89,9 @@ def resolve(
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Register the role and the functions of this module with Sphinx, which calls this function."""
     app.setup_extension("sphinx.ext.autodoc")
-    # Napoleon reads Args, Returns and Raises, before `plain` escapes the rest.
+    # Napoleon reads Args, Returns and Raises. It comes before `plain`, which escapes the rest.
     app.setup_extension("sphinx.ext.napoleon")
     app.setup_extension("sphinx.ext.viewcode")
     app.add_role("src", XRefRole())

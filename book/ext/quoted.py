@@ -1,14 +1,16 @@
-"""What a chapter quotes is put into the text of any page: {n} for numbers and phrases, {again} for what is shown.
+"""Put what a chapter quotes into the text of any page: {n} for numbers and phrases, {again} for tables and pictures.
 
-{n}`regret` is what this chapter quotes as "regret", {n}`results:regret` what the chapter "results" does (`quote` in
-`fedgo.experiments.tables`, which gives it its format). {again} shows a table that a chapter has quoted, or, by its
-label, the picture of one of its figures, with the one for a phone if the cell before it, which has the tag `narrow`,
-draws one (the style sheet shows one of the two); caption and number stay with the figure:
+A chapter quotes a value by `quote` of `fedgo.experiments.tables`, which also gives it its format. {n}`regret` becomes
+what this chapter quotes as "regret", and {n}`results:regret` what the chapter "results" quotes. The directives
 
 ```{again} results:final-table
 ```
 ```{again} results:fig-results-trade-off
 ```
+
+show a table that a chapter has quoted, and the picture of one of its figures by the label of the figure. Caption and
+number stay with the figure. If the cell before the figure has the tag `narrow` and draws the picture for a phone, both
+pictures are put into the page, and the style sheet shows one of them.
 """
 
 import json
@@ -34,7 +36,10 @@ _PICTURE = """
 
 @cache
 def read(path: Path) -> dict[str, str]:
-    """Everything that is quoted in the executed notebook at ``path``, and its figures' pictures, by name: Markdown."""
+    """Return all values that the executed notebook at ``path`` quotes, and the pictures of its figures, by name.
+
+    Each is text in Markdown. The pictures are written to `_build/again/` (`picture`). The result is cached.
+    """
     found, narrow = {}, None
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         drawn = cell["metadata"].get("mystnb", {})
@@ -54,7 +59,15 @@ def read(path: Path) -> dict[str, str]:
 
 
 def picture(chapter: Path, name: str, kind: str, svg: str, alt: str) -> str:
-    """The drawing ``svg``, written where `dark` finds it, in a block of the class ``kind``: Markdown."""
+    """Write the drawing ``svg`` to a file from which Sphinx and `dark` take it, and return the Markdown that shows it.
+
+    Args:
+        chapter: The path of the executed notebook.
+        name: The label of the figure.
+        kind: The class of the block around the picture, which is also part of the file's name.
+        svg: The drawing.
+        alt: The alternative text.
+    """
     path = f"_build/again/{name}-{kind}.svg"
     file = chapter.parents[2] / path
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -63,15 +76,19 @@ def picture(chapter: Path, name: str, kind: str, svg: str, alt: str) -> str:
 
 
 def put_in(app: Sphinx, page: str, source: list[str]) -> None:
-    """Put what is quoted in its places; a warning, and nothing, where it is missing or no number."""
+    """Put the quoted values and pictures into the ``source`` of a page, in place.
+
+    A value that is missing, NaN or infinite gives a warning, which stops the build of the book.
+    """
 
     def shown(place: re.Match[str]) -> str:
+        """Return the text for a ``place`` of the role {n} or the directive {again}; it is empty if there is none."""
         chapter, _, name = (place[1] or place[2]).rpartition(":")
         path = Path(app.srcdir, EXECUTED, f"{chapter or Path(page).name}.ipynb")
         app.env.note_dependency(str(path))
         text = read(path).get(name, "") if path.exists() else ""
         if not text or re.search(r"\b(nan|inf)\b", text):
-            said = f"{path.stem} quotes no '{name}'" + f", but {text}" * bool(text)
+            said = f"the chapter {path.stem} quotes no '{name}'" + f", but {text} as its value" * bool(text)
             logging.getLogger(__name__).warning(said, location=page)
         return text
 
@@ -85,5 +102,5 @@ def put_in(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Register the function `put_in` with Sphinx, which calls this function."""
     app.connect("source-read", put_in)

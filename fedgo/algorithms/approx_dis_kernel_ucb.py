@@ -30,7 +30,8 @@ from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
 from fedgo.trace import Trace
 
-_JITTER = 1e-10  # added to the diagonal of K_ZZ (k(x, x) = 1), because nearly equal arms make it singular
+# This is added to the diagonal entries of K_ZZ, which are 1, because nearly equal arms make K_ZZ singular.
+_JITTER = 1e-10
 
 
 @on_cpu
@@ -44,9 +45,9 @@ def approx_dis_kernel_ucb(
 ) -> Trace:
     """Play ApproxDisKernelUCB, which models the mean reward by a kernel on a sampled dictionary of arms.
 
-    An arm that was pulled n times has a variance of about 1/n. With the factor q̄ near 1 it is absent from about one of
-    three redrawn dictionaries, and looks as if it was never pulled until the next one; the theory of the paper wants q̄
-    well above 1.
+    An arm that was pulled n times has a variance of about 1/n. With the factor q̄ near 1 such an arm is absent from
+    about one of three dictionaries. Until the next dictionary is drawn the arm then looks as if it had never been
+    pulled. The theory of that paper therefore wants q̄ well above 1.
 
     Args:
         problem: S runs of a bandit problem.
@@ -54,14 +55,14 @@ def approx_dis_kernel_ucb(
         steps: The number of steps.
         settings: The regularisation λ, the squared weight β of the confidence width, the form of the messages, and as γ
             the threshold on a client's sum of variances since the last synchronisation.
-        lengthscale: The length scale ℓ of the RBF kernel.
-        oversampling: The factor q̄ of the probability min(1, q̄·variance) with which a datum enters the dictionary.
+        lengthscale: The length scale ℓ > 0 of the RBF kernel.
+        oversampling: The factor q̄ > 0 of the probability min(1, q̄·variance) with which a datum enters the dictionary.
 
     Returns:
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range, or λ is so small that rounding would decide which arm is pulled.
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
@@ -81,9 +82,9 @@ class KernelState(NamedTuple):
         rest: The variance (k(x, x) − φᵀφ)/λ of each arm x that these features leave out, with the kernel k and the
             regularisation weight λ, (S, N, K).
         before: The variance of each arm right after the last synchronisation, (S, N, K).
-        own: The counts and sums of all pulls of each client itself, (S, N, K).
+        own: The counts and the sums of rewards of all pulls of each client itself, (S, N, K).
         spent: The sum of the variances in ``before`` over the client's pulls since the last synchronisation, (S, N).
-        fresh: The number of these pulls, (S, N).
+        fresh: The number of the client's pulls since the last synchronisation, (S, N).
     """
 
     posterior: Posterior
@@ -103,10 +104,11 @@ class NystroemKernel:
 
     Args:
         learners: The number N of clients.
-        problem: The problem with its arms.
+        problem: The problem, whose arms' dimension decides costs and whose seed decides the draws of the dictionaries.
         kernel: The kernel of all pairs of arms, (S, K, K).
-        settings: The regularisation λ, the squared weight β, the threshold γ, and the form of the messages.
-        oversampling: The factor q̄ of the probability with which a datum enters the dictionary.
+        settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
+            the messages.
+        oversampling: The factor q̄ of the probability min(1, q̄·variance) with which a datum enters the dictionary.
     """
 
     learners: int
@@ -130,14 +132,17 @@ class NystroemKernel:
         """Return the upper confidence bound mean + √(β·variance) of each of K arms for each of N clients, (S, N, K).
 
         β is the squared weight of the confidence width.
+
+        Raises:
+            ValueError: A variance is NaN or negative beyond rounding.
         """
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
-        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N), (S, N) bool.
+        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N) int64, (S, N) bool.
 
-        It does if the sum of the variances, at the last synchronisation, of the arms that it has pulled since then
-        exceeds the threshold γ. The sum includes this pull.
+        A client does so if a sum over its pulls since the last synchronisation, this pull included, exceeds the
+        threshold γ. The sum is that of the variances that the pulled arms had right after that synchronisation.
         """
         return state.spent + _of_arm(state.before, arm) > self.settings.gamma
 
@@ -158,11 +163,14 @@ class NystroemKernel:
         )
 
     def synchronise(self, state: KernelState, star: Star, when: When) -> KernelState:
-        """Return the state after the runs ``when.run`` drew new dictionaries and shared the statistics in their
-        features.
+        """Return the state after some runs have drawn new dictionaries and shared the statistics in their features.
 
-        Each client draws its data with the variances that its arms have before the synchronisation. The four messages
-        are counted by ``star`` at the steps ``when.step``.
+        Each client draws its data with the variances that its arms have before the synchronisation.
+
+        Args:
+            state: The state of all S runs before the synchronisation.
+            star: The network by which the four messages travel, which counts their scalars.
+            when: The numbers of the R runs that synchronise, and the step of each at which the scalars are counted.
         """
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
@@ -172,8 +180,9 @@ class NystroemKernel:
     def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
         """Return which of K arms each of N clients draws for the dictionary in each of R runs, (R, N, K) bool.
 
-        A client draws each of its ``own`` data (R, N, K), with the ``variance`` (R, N, K) of its arm, with probability
-        min(1, q̄·variance). The random numbers depend on the run and the step in ``when``.
+        A client draws each of its ``own`` data (R, N, K) with probability min(1, q̄·variance), where ``variance``
+        (R, N, K) is that of the datum's arm. The seed of the problem, the run and the step in ``when`` determine the
+        random numbers.
         """
         chance = (self.oversampling * variance).clamp(0, 1)
         missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if none of its n data is drawn
@@ -191,7 +200,7 @@ class NystroemKernel:
 
         Args:
             drawn: Which of K arms each of N clients drew, (R, N, K) bool.
-            own: The counts and sums of all pulls of each client, (R, N, K).
+            own: The counts and the sums of rewards of all pulls of each client, (R, N, K).
             fresh: The number of each client's pulls since the last synchronisation, (R, N).
             star: The network that counts the scalars.
             when: The R runs and the step of each.
@@ -199,8 +208,9 @@ class NystroemKernel:
         d_x, arms = self.problem.arms.shape[-1], own.counts.shape[-1]
         dictionary = drawn.any(1)
         members = dictionary.sum(1)
-        # As counts only the new pulls are sent. The receiver must know all older ones from earlier messages in this
-        # form. Therefore a form that may change from one message to the next is counted as counts too.
+        # In the form "counts" only the new pulls are sent. Then the receiver must know all older pulls from earlier
+        # messages in this form. Therefore "cheapest", which may change from one message to the next, is counted as
+        # "counts".
         encoding = "counts" if names_arms(self.settings.encoding) else self.settings.encoding
         datum = 1 if encoding == "counts" else d_x
         star.collect(Message(drawn, datum * drawn.sum(2)), when)
@@ -216,11 +226,12 @@ class NystroemKernel:
 
         Args:
             dictionary: Which of K arms are in the new dictionary, (R, K) bool.
-            own: The counts and sums of all pulls of each of N clients, (R, N, K).
+            own: The counts and the sums of rewards of all pulls of each of N clients, (R, N, K).
             run: The numbers of the runs, (R,) int64.
 
         Returns:
-            A state in which the clients share the posterior and the variances, with a client axis of length 1.
+            A state in which the clients share the posterior and the variances, with a client axis of length 1, and have
+            no pulls since the synchronisation.
         """
         kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
@@ -251,8 +262,9 @@ def rbf(arms: Tensor, lengthscale: float) -> Tensor:
 def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
     """Return the Nyström features φ of K arms as rows, (..., K, K), for a dictionary Z of arms.
 
-    They have φφᵀ = K_XZ K_ZZ⁻¹ K_ZX. K_XZ are the columns of the kernel that belong to the arms in Z, and K_ZZ the rows
-    of these. The columns of φ for arms outside Z are 0. With all arms in Z, φφᵀ is the kernel.
+    The features satisfy φφᵀ = K_XZ K_ZZ⁻¹ K_ZX. K_XZ are the columns of the kernel that belong to the arms in Z, K_ZX
+    is the transpose of K_XZ, and K_ZZ are the rows of K_XZ that belong to the arms in Z, with 1e-10 on its diagonal.
+    The columns of φ for arms outside Z are 0. With all arms in Z, φφᵀ is the kernel, up to the effect of the 1e-10.
 
     Args:
         kernel: The kernel of all pairs of arms, (..., K, K).
@@ -275,5 +287,5 @@ def _variance(state: KernelState) -> Tensor:
 
 
 def _of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) that belongs to each of the given arms, ``arm`` (...) int64, (...)."""
+    """Return the entry of ``values`` (..., K) that belongs to the given ``arm`` (...) int64, one of K arms, (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

@@ -1,10 +1,10 @@
 """Controls that the paper does not have: uniform play, UCB1 with shared counts, and kernel UCB on all data.
 
-UCB1 pulls the arm with the largest mean + √(2β ln t/n) after n of t pulls (Auer, Cesa-Bianchi and Fischer, Machine
-Learning 2002, https://doi.org/10.1023/A:1013689704352). Kernel UCB pulls the arm x with the largest mean +
-√β‖φ(x)‖_{Σ⁻¹}, with the mean and the width of kernel ridge regression on features φ of the RBF kernel (Valko et al.,
-UAI 2013, https://arxiv.org/abs/1309.6869). Both share all data after every pull, with the learner
-`fedgo.algorithms.go_ucb.Immediate`.
+UCB1 pulls the arm with the largest mean + √(2β ln t/n), where n of the t pulls so far were pulls of this arm (Auer,
+Cesa-Bianchi and Fischer, Machine Learning 2002, https://doi.org/10.1023/A:1013689704352). Kernel UCB pulls the arm x
+with the largest mean + √β‖φ(x)‖_{Σ⁻¹}, with the mean and the width of kernel ridge regression on features φ of the RBF
+kernel (Valko et al., UAI 2013, https://arxiv.org/abs/1309.6869). In both, all clients share all data after every pull,
+with the learner `fedgo.algorithms.go_ucb.Immediate`.
 """
 
 import torch
@@ -34,7 +34,7 @@ def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: ``clients`` or ``steps`` is below 1.
+        ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³.
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps)
@@ -47,34 +47,35 @@ def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
 def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
     """Play UCB1 on the counts and sums of rewards of each arm, which all clients share after every pull.
 
-    The features of the arms are not used. After n of t pulls, the index of an arm is its mean reward plus √(2β ln t/n);
-    β = 1 is UCB1 for rewards in [0, 1]. An arm that was never pulled comes first. A pull is sent as the number of its
-    arm and its reward: 2 scalars up, and 2 scalars down to each of the N clients.
+    The features of the arms are not used. The index of an arm is its mean reward plus √(2β ln t/n), where n of the t
+    pulls so far were pulls of this arm; β = 1 is UCB1 for rewards in [0, 1]. An arm that was never pulled comes first.
+    A pull is sent as the number of its arm and its reward: 2 scalars up, and 2 scalars down to each of the N clients.
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps.
-        settings: β; the other settings do not change the choices.
+        settings: The factor β of the index; the other settings change neither the choices nor the scalars.
 
     Returns:
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: ``clients`` or ``steps`` is below 1, or the regularisation weight λ is so small that rounding would
-            decide.
+        ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³, or the regularisation weight λ in ``settings`` is
+            1e-13 or less, which the learner refuses although UCB1 does not use λ.
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
     runs, arms = problem.means.shape
-    # each arm has a feature of its own
+    # each arm has a feature of its own, so that a pull says nothing about the other arms
     apart = torch.eye(arms, dtype=torch.float64).expand(runs, 1, arms, arms)
     offsets = torch.zeros(runs, 1, arms, dtype=torch.float64)
 
     def ucb1(posterior: Estimates, data: Tally) -> Tensor:
-        """Return the UCB1 index of each of K arms, (S, 1, K), from all pulls; it is ∞ for arms without a pull.
+        """Return the UCB1 index of each of K arms in each of S runs, (S, 1, K); it is ∞ for arms without a pull.
 
-        ``data`` (S, 1, K) has the counts and the summed rewards of the arms; ``posterior`` is not used.
+        The index of an arm with n of the t pulls so far is its mean reward plus √(2β ln t/n). ``data`` (S, 1, K) has
+        the counts and the summed rewards of all pulls; ``posterior`` is not used.
         """
         pulls = data.counts.clamp(min=1)
         t = data.counts.sum(-1, keepdim=True).clamp(min=1)
@@ -91,9 +92,9 @@ def exact_kernel_ucb(
 ) -> Trace:
     """Play kernel UCB with the RBF kernel on all data, which all clients share after every pull.
 
-    The index of an arm is the mean of kernel ridge regression plus √β widths. Any matrix Φ with ΦΦᵀ equal to the kernel
-    of all pairs of arms serves as features; it comes from the symmetric eigendecomposition, which also works for arms
-    that are nearly equal.
+    The index of an arm is the mean of kernel ridge regression plus √β times the width of the arm. The rows of any
+    matrix Φ with ΦΦᵀ equal to the kernel of all pairs of arms can serve as the arms' features. This function computes Φ
+    from the symmetric eigendecomposition of the kernel, which also works for arms that are nearly equal.
 
     Args:
         problem: S runs of a bandit problem.
@@ -102,13 +103,13 @@ def exact_kernel_ucb(
         settings: The regularisation λ, the squared weight β of the width, and the form of the messages. A pull costs
             d_x + 1 scalars up, for arms with d_x features, or fewer if this form allows it; and as many down to each of
             the N clients. The threshold γ is not used.
-        lengthscale: The length scale of the kernel.
+        lengthscale: The length scale ℓ > 0 of the kernel exp(−|x − x'|²/(2ℓ²)).
 
     Returns:
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range, or λ is so small that rounding would decide which arm is pulled.
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)

@@ -21,8 +21,10 @@ from fedgo.trace import Trace
 def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) -> Trace:
     """Play DisLinUCB, which fits a linear model of the reward on the features of the arms.
 
-    The clients synchronise when the number of a client's pulls since the last synchronisation, times the log-ratio of
-    the determinants of its matrix with and without them, exceeds the threshold γ.
+    A client pulls the arm x with the largest index xᵀθ + √β‖x‖_{A⁻¹}, where A = λI + Σ xxᵀ is the matrix of the pulls
+    that the client knows and θ its ridge estimate. The clients synchronise when, for some client, the number of its
+    pulls since the last synchronisation, times the log-ratio of the determinants of its A with and without these pulls,
+    exceeds the threshold γ.
 
     Args:
         problem: S runs of a bandit problem.
@@ -35,8 +37,8 @@ def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) 
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: ``clients`` or ``steps`` is below 1, or the arms are so large, or λ so small, that rounding would
-            decide.
+        ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³, or the arms are so large, or λ so small, that
+            rounding would decide which arm is pulled.
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)

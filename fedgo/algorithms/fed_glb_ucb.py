@@ -7,8 +7,8 @@ the step.
 
 The event that triggers a synchronisation is that of DisLinUCB (`fedgo.algorithms.dis_lin_ucb`). Then all N clients send
 their new part ΔA of A. They fit θ to all data by accelerated gradient descent, which costs 2N d_x scalars for each
-round, until the regularised loss per datum is within 1/(Nt)² of its minimum after t steps. At last the server sends A,
-b = (A − λI)θ and θ.
+round, until the regularised loss per datum is within 1/(Nt)² of its minimum, where t is the number of all pulls so far.
+At last the server sends A, b = (A − λI)θ and θ.
 """
 
 import math
@@ -29,14 +29,14 @@ from fedgo.simulation import simulate
 from fedgo.star import Ask, Message, Star, When, answer
 from fedgo.trace import Trace
 
-MOST_ROUNDS = 50_000  # of gradient descent in one fit; a fit that needs more raises an error
+MOST_ROUNDS = 50_000  # the most rounds of gradient descent in one fit; a fit that needs more raises an error
 
 
 class Link(NamedTuple):
     """A link function μ, which maps xᵀθ to the mean reward of the arm x, with bounds on its slope μ'.
 
-    ``mean`` is μ, a function of a tensor. ``least`` is a lower bound c_μ on μ', which the Newton step uses, and
-    ``most`` an upper bound, which gives the step size of the gradient descent.
+    ``mean`` is μ, a function that is applied to each entry of a tensor. ``least`` is a lower bound c_μ on μ', which the
+    Newton step uses, and ``most`` an upper bound on μ', which gives the step size of the gradient descent.
     """
 
     mean: Callable[[Tensor], Tensor]
@@ -46,7 +46,7 @@ class Link(NamedTuple):
 
 LINKS = {
     "identity": Link(lambda z: z, 1.0, 1.0),
-    "logistic": Link(torch.sigmoid, 0.1, 0.25),  # μ' ≥ 0.1 for |xᵀθ| ≤ 2
+    "logistic": Link(torch.sigmoid, 0.1, 0.25),  # the lower bound μ' ≥ 0.1 holds for |xᵀθ| ≤ 2
 }
 
 
@@ -72,9 +72,10 @@ def fed_glb_ucb(
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: An argument is out of range, or the arms are so large, or λ so small, that rounding would decide.
+        ValueError: An argument is out of range, ``link`` is unknown, or the arms are so large, or λ so small, that
+            rounding would decide which arm is pulled.
         TypeError: An argument is of another kind.
-        ArithmeticError: A fit did not reach its tolerance.
+        ArithmeticError: A fit did not reach its tolerance in 50,000 rounds.
     """
     require_run(problem, clients, steps, settings)
     require_prior(problem.arms.square().sum(-1).amax(), settings.lam)
@@ -91,13 +92,15 @@ class LinkState(NamedTuple):
     Args:
         inverse: The inverse A⁻¹ of each client's matrix A, which is the regularisation weight λ times the identity plus
             the sum of xxᵀ over the pulled arms x in its model, (S, N, d_x, d_x).
-        b: Each client's sum b of x·xᵀθ, (S, N, d_x).
+        b: Each client's vector b, (S, N, d_x): the server's b = (A − λI)θ at the last synchronisation, plus the sum of
+            x·xᵀθ over the client's own pulls since then, each with the client's θ before the pull.
         theta: Each client's parameter θ, (S, N, d_x).
         own: The counts and sums of rewards of all pulls of each client itself, (S, N, K).
         fresh: The counts of each client's pulls since the last synchronisation, (S, N, K).
-        gain: The log-ratio ln(det A/det(A − ΔA)) of each client, with the part ΔA of these pulls, (S, N).
+        gain: The log-ratio ln(det A/det(A − ΔA)) of each client, where ΔA is the part of A from the pulls in ``fresh``,
+            (S, N).
         gram: The server's matrix A, of all pulls up to the last synchronisation, (S, d_x, d_x).
-        fitted: The θ of the server's last fit, from which its next fit starts, (S, d_x).
+        fitted: The θ of the server's last fit, from which its next fit starts, and 0 before the first fit, (S, d_x).
     """
 
     inverse: Tensor
@@ -117,7 +120,8 @@ class GeneralisedLinear:
     Args:
         learners: The number N of clients.
         arms: The features of K arms in each of S runs, (S, K, d_x).
-        settings: The regularisation λ, the squared weight β, the threshold γ, and the form of the messages.
+        settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
+            the messages.
         link: The link function μ with the bounds on its slope.
     """
 
@@ -129,7 +133,8 @@ class GeneralisedLinear:
     def begin(self) -> LinkState:
         """Return the state without data.
 
-        Then A = λI, with the regularisation weight λ, for each client and the server, and the vectors b and θ are 0.
+        The matrix A of each client and of the server is then λI, with the regularisation weight λ, and the vectors b
+        and θ are 0.
         """
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
@@ -143,9 +148,13 @@ class GeneralisedLinear:
     def index(self, state: LinkState) -> Tensor:
         """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients, (S, N, K).
 
-        A is the regularisation weight λ times the identity plus the sum of xxᵀ over the pulls in the client's model,
-        and b the sum of their x·xᵀθ with the parameter θ at the time. The link function μ increases, so that the arm
-        with the largest index also has the largest optimistic reward.
+        A is λI plus the sum of xxᵀ over the pulls in the client's model, with the regularisation weight λ. b is the
+        server's vector (A − λI)θ at the last synchronisation plus x·xᵀθ for each own pull since then, with the θ before
+        that pull. β is the squared weight of the confidence width. The link function μ increases, so that the arm with
+        the largest index also has the largest optimistic reward.
+
+        Raises:
+            ValueError: A variance ‖x‖²_{A⁻¹} is NaN or negative beyond rounding.
         """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
@@ -153,17 +162,22 @@ class GeneralisedLinear:
         return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: LinkState, arm: Tensor) -> Tensor:
-        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N), (S, N) bool.
+        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N) int64, (S, N) bool.
 
-        It does if the number of its pulls since the last synchronisation, times their log-ratio ln(det A/det(A − ΔA)),
-        exceeds the threshold γ; both include this pull.
+        A client does so if the number of its pulls since the last synchronisation, times their log-ratio
+        ln(det A/det(A − ΔA)), exceeds the threshold γ; both include this pull. A is the client's matrix, and ΔA the
+        part of A from these pulls.
         """
         _, variance = self._pulled(state, arm)
         pulls = state.fresh.sum(-1) + 1
         return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: LinkState, arm: Tensor, reward: Tensor, turn: Tensor) -> LinkState:
-        """Return the state after one pull of each client with ``turn`` 1, which changes its A, b and θ.
+        """Return the state after one pull of each client with ``turn`` 1, which changes its matrix A, its vector b and
+        its parameter θ.
+
+        With the arm x, the reward y and the θ before the pull, A grows by xxᵀ and b by x·xᵀθ. Then θ takes the online
+        Newton step θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where the link function μ has a slope of at least c_μ.
 
         Args:
             state: The state before the pull.
@@ -188,15 +202,19 @@ class GeneralisedLinear:
         )
 
     def synchronise(self, state: LinkState, star: Star, when: When) -> LinkState:
-        """Return the state after the clients of some runs sent ΔA, fitted θ together, and received A, b and θ.
+        """Return the state after the clients of some runs have sent ΔA, fitted θ together, and received A, b and θ.
 
-        If the form of the messages is "counts" or "cheapest", the clients send the counts and sums of their new pulls
-        instead of ΔA, and the server fits θ alone.
+        ΔA is the part of a client's matrix A from its pulls since the last synchronisation. If the form of the messages
+        is "counts" or "cheapest", the clients send the counts and sums of these pulls instead of ΔA, and the server
+        fits θ alone.
 
         Args:
             state: The state of all S runs before the synchronisation.
             star: The network by which the messages travel, which counts their scalars.
             when: The numbers of the R runs that synchronise, and the step of each at which the scalars are counted.
+
+        Raises:
+            ArithmeticError: A fit did not reach its tolerance in 50,000 rounds.
         """
         run = when.run
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
@@ -209,7 +227,7 @@ class GeneralisedLinear:
         theta = self._fit(own, gram, state.fitted[run], (lambda _: answer) if packed else star.at, when)
         data = gram - self.settings.lam * torch.eye(d, dtype=gram.dtype)
         b = (data @ theta.unsqueeze(-1)).squeeze(-1)
-        # θ is sent, and in the dense form also b, although it follows from A and θ
+        # The server sends θ too, and in the dense form also b, although b follows from A and θ.
         vectors = 2 * d if encoding == "dense" else d
         star.broadcast(Message(gram, vectors + scalars(encoding, d, pulls.sum(1), count, vectors=0)), when)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram)).unsqueeze(1)
@@ -218,8 +236,8 @@ class GeneralisedLinear:
         return place(state, run, common)
 
     def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N), and its squared width ‖x‖²_{A⁻¹}
-        (S, N).
+        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N) int64, and the squared width ‖x‖²_{A⁻¹}
+        (S, N) of this arm, with the client's matrix A.
         """
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
@@ -235,12 +253,12 @@ class GeneralisedLinear:
             own: The counts and sums of rewards of the pulls of each client, (R, N, K).
             gram: A = λI + Σ_s x_s x_sᵀ, (R, d_x, d_x).
             theta: The point at which the descent starts, (R, d_x).
-            ask: A function that returns, for some of the runs, how a point is sent to the clients and their gradients
-                come back.
+            ask: A function that returns, for some of the runs, a function that sends a point to the clients and returns
+                the sum of their gradients.
             when: The runs, and the step of each at which the scalars are counted.
 
         Raises:
-            ArithmeticError: A fit did not reach its tolerance.
+            ArithmeticError: A fit did not reach its tolerance in `MOST_ROUNDS` rounds.
         """
         lam, total = self.settings.lam, own.summed()
         pulls = total.counts.sum(-1, keepdim=True)
@@ -259,8 +277,8 @@ class GeneralisedLinear:
                 """Return a message with the gradient (n, d_x) at ``point`` (n, d_x) of the loss without its term of λ,
                 summed over all data.
 
-                This sum is t times the gradient of the loss per datum. The cost is the d_x scalars of one client's
-                gradient.
+                With the gradient of its term of λ, which is λ·``point``, this sum is t times the gradient of the loss
+                per datum. The cost is the d_x scalars of one client's gradient.
                 """
                 error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
                 return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
@@ -274,7 +292,7 @@ class GeneralisedLinear:
 
             return gradient
 
-        # the loss is λ/t-strongly convex; therefore it is within |gradient|²·t/(2λ) of its minimum
+        # The loss is λ/t-strongly convex. Therefore it is at most |gradient|²·t/(2λ) above its minimum.
         return nesterov(objective, theta, size, (2 * lam / pulls * target).squeeze(-1))
 
 
@@ -283,19 +301,21 @@ def nesterov(
 ) -> Tensor:
     """Minimise R functions h at once by Nesterov's accelerated gradient descent, and return their minimisers (R, d).
 
-    A step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s and a
-    number w that controls the momentum. If the step points uphill, the momentum starts again with w = 1 (O'Donoghue and
-    Candès 2015).
+    A step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s, the
+    iterate θ, the point z at which the gradient is taken, and a number w that controls the momentum. θ and z begin at
+    ``start``, and w at 1. If the step points uphill, which means ∇h(z)ᵀ(θ⁺ − θ) > 0, the momentum starts again with
+    w = 1 (O'Donoghue and Candès 2015). The minimiser that is returned is the first z with a small enough gradient.
 
     Args:
-        objective: A function that returns ∇h, a function of points (n, d), of the functions h with the given numbers
-            (n,). It is called again whenever some functions are finished.
+        objective: A function that receives the numbers (n,) int64 of some of the functions h, and returns a function
+            from points (n, d) to the gradients ∇h (n, d) there. It is called again whenever some functions are
+            finished.
         start: The points at which the descent begins, (R, d).
         size: The step size s of each function, (R, 1).
         small: The value of |∇h|² at which a function is finished, (R,).
 
     Raises:
-        ArithmeticError: Some function is not finished after `MOST_ROUNDS` steps.
+        ArithmeticError: Some function is not finished after `MOST_ROUNDS` gradients.
     """
     fitted, left, gradient = start.clone(), torch.arange(len(start)), objective(torch.arange(len(start)))
     theta = ahead = start

@@ -6,8 +6,8 @@ oracle of Phase I has fitted. A pull with reward y updates Σ and b as follows, 
     Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
 
 Fed-GO-UCB synchronises on an event and One-GO-UCB after every pull. N-GO-UCB (Section 6) never synchronises, and each
-of its clients fits a ŵ₀ of its own to its own data of Phase I. The learners are those of `fedgo.phase_two`, with the
-first-order index, or with the index of `fedgo.line_three`, which is that of the paper.
+of its clients fits a ŵ₀ of its own to its own data of Phase I. The learners are those of `fedgo.phase_two`. Their index
+is the first-order index, or the index of line 3 as printed, which `fedgo.line_three` computes.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,8 @@ from fedgo.trace import Trace
 
 Argmax = Literal["first-order", "ascent"]
 Space = Literal["arms", "parameters"]
-# Private models that are fitted at once: with fewer the calls cost more time, with more the data leave the cache.
+# The number of private models that are fitted at once. With fewer, the calls cost more time; with more, the data do not
+# fit into the cache.
 _FITTED_AT_ONCE = 400
 
 
@@ -44,8 +45,9 @@ def fed_go_ucb(
 ) -> Trace:
     """Play Phase II of Fed-GO-UCB: N models around one ŵ₀, which synchronise when the event with threshold γ occurs.
 
-    The event of line 6 is that, at some client, the number of its pulls since the last synchronisation, times the
-    log-ratio ln(det Σ/det(Σ − ΔΣ)) of its matrix with and without them, exceeds γ.
+    ŵ₀ is the parameter that Phase I has fitted. The event of line 6 is that, at some client, the number of its pulls
+    since the last synchronisation, times the log-ratio ln(det Σ/det(Σ − ΔΣ)), exceeds γ. Σ is the matrix of the
+    client's data, and ΔΣ the part of Σ from these pulls.
 
     Args:
         problem: S runs of a bandit problem with K arms.
@@ -53,14 +55,16 @@ def fed_go_ucb(
         settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
             the messages.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
-        space: "arms" computes with O(NK²) numbers, and "parameters" with O(K(N + d_w)), for many arms.
+        space: "arms" for a K × K matrix at each client, or "parameters" for many arms, without K × K matrices; the
+            arms pulled are the same, up to rounding.
 
     Returns:
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, ``argmax`` or ``space`` is unknown, or the
-            gradients are so large, or λ so small, that rounding would decide.
+        ValueError: The start does not fit the problem or the settings, ``argmax`` or ``space`` is unknown, ``argmax``
+            is "ascent" and the parametric class is not a `fedgo.network.Network`, or the gradients are so large, or λ
+            so small, that rounding would decide which arm is pulled.
         TypeError: An argument is of another kind.
     """
     return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
@@ -72,14 +76,17 @@ def fed_go_learner(
     """Return the N models of Fed-GO-UCB before Phase II, as a learner for `fedgo.simulation.simulate`.
 
     Args:
-        problem: S runs of a bandit problem.
-        start: Phase I on the same problem, a `shared_start`.
-        settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
+        problem: S runs of a bandit problem with K arms.
+        start: Phase I on the same problem with N clients, a `shared_start`.
+        settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
+            the messages.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
-        space: "arms" for a learner with K × K matrices, "parameters" for one for many arms.
+        space: "arms" for a learner with a K × K matrix for each client, or "parameters" for a learner for many arms,
+            without K × K matrices.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, or ``argmax`` or ``space`` is unknown.
+        ValueError: The start does not fit the problem or the settings, ``argmax`` or ``space`` is unknown, or
+            ``argmax`` is "ascent" and the parametric class is not a `fedgo.network.Network`.
         TypeError: An argument is of another kind.
     """
     _check(problem, start, settings)
@@ -97,14 +104,17 @@ def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argma
     Args:
         problem: S runs of a bandit problem.
         start: Phase I on the same problem, a `shared_start`.
-        settings: The regularisation λ, the squared radius β, and the form of the messages; the threshold γ is not used.
+        settings: The regularisation λ, the squared radius β of the confidence ball, and the form of the messages; the
+            threshold γ is not used.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
 
     Returns:
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, or ``argmax`` is unknown.
+        ValueError: The start does not fit the problem or the settings, ``argmax`` is unknown, ``argmax`` is "ascent"
+            and the parametric class is not a `fedgo.network.Network`, or the gradients are so large, or λ so small,
+            that rounding would decide which arm is pulled.
         TypeError: An argument is of another kind.
     """
     _check(problem, start, settings)
@@ -116,18 +126,22 @@ def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argma
 def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """Play Phase II of N-GO-UCB: N models that never communicate, each around the ŵ₀ of its own client.
 
+    ŵ₀ is the parameter that a client has fitted in Phase I.
+
     Args:
         problem: S runs of a bandit problem.
-        start: Phase I on the same problem, a `private_start`.
-        settings: The regularisation λ and the squared radius β; the threshold γ and the form of the messages are not
-            used.
+        start: Phase I on the same problem with N clients, a `private_start`.
+        settings: The regularisation λ and the squared radius β of the confidence ball; the threshold γ and the form of
+            the messages are not used.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
 
     Returns:
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem, or ``argmax`` is unknown.
+        ValueError: The start does not fit the problem, ``argmax`` is unknown, ``argmax`` is "ascent" and the parametric
+            class is not a `fedgo.network.Network`, or the gradients are so large, or λ so small, that rounding would
+            decide which arm is pulled.
         TypeError: An argument is of another kind.
     """
     _check(problem, start, settings, shared=False)
@@ -162,12 +176,12 @@ def private_start(
 
     Raises:
         ValueError: An argument is out of range, the network's d_x is not that of the arms, the iterates diverge, or the
-            fits are no better than constants because the rewards are not of order 1.
+            fits are hardly better than constants because the rewards are not of order 1.
         TypeError: An argument is of another kind.
     """
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
-    apart = Shards(*(values.flatten(0, 1).unsqueeze(1) for values in shards))  # S·N systems of one client
+    apart = Shards(*(values.flatten(0, 1).unsqueeze(1) for values in shards))  # S·N fits with one client each
     fits, at_once = [], max(1, _FITTED_AT_ONCE // clients)
     for first in range(0, len(generators), at_once):
         systems = slice(first * clients, (first + at_once) * clients)
@@ -186,34 +200,47 @@ class Immediate(EventTriggered):
     The client that pulled sends the changes ΔΣ and Δb of the matrix Σ and the vector b, d_w² + d_w scalars in the dense
     form for d_w parameters, and all N clients receive Σ and b. This makes (N + 1)(d_w² + d_w) scalars for each step.
     Algorithm 1 with the threshold γ = 0 makes the same choices and sends 2N(d_w² + d_w) scalars, because there all N
-    clients send. The fields are those of `fedgo.phase_two.EventTriggered`, with M = 1 learner, and ``datum``. If
-    ``datum`` is given, the pull itself may be sent instead of its statistics, at a cost of ``datum`` scalars: always in
-    the dense form, and in another form if this costs less than the statistics in that form.
+    clients send. All pulls stay in the ``fresh`` of the state, as pulls since the last synchronisation. The fields are
+    those of `fedgo.phase_two.EventTriggered`, with M = 1 learner, and ``datum``. If ``datum`` is given, the pull itself
+    may be sent instead of its statistics, at a cost of ``datum`` scalars: always in the dense form, and in another form
+    if the pull costs less than the statistics in that form.
     """
 
     datum: int | None = None
 
     @cached_property
     def cost(self) -> Tensor:
-        """The number of scalars that the client sends after a pull, a tensor with one int64."""
+        """The number of scalars of a message after a pull, () int64.
+
+        The client sends one such message, and the server one to each client. The number is the cost of the statistics
+        of one pull in the form of the settings. If ``datum`` is given, it is ``datum`` in the dense form, and the
+        smaller of these two numbers in another form.
+        """
         cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
         if self.datum is None:
             return cost
         return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return True for each learner, (S, 1) bool as ``arm`` (S, 1), because every pull synchronises."""
+        """Return True for the learner of each of S runs, (S, 1) bool, because every pull synchronises.
+
+        ``arm`` (S, 1) int64 has the arms that the learners would pull; neither it nor ``state`` changes the result.
+        """
         return torch.ones_like(arm, dtype=torch.bool)
 
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
-        """Return the log-ratio of ``state`` unchanged, which is 0, (S, 1), because nothing is left to synchronise."""
+        """Return the log-ratio in ``state`` unchanged, (S, 1), which is 0, because nothing is left to synchronise.
+
+        The pull, the ``arm`` (S, 1) int64 of each learner with ``turn`` 1, does not change the result.
+        """
         return state.gain
 
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
-        """Count the scalars of a synchronisation, and return ``state`` unchanged, because it is up to date already.
+        """Count the scalars of a synchronisation, and return ``state`` unchanged.
 
-        For each run in ``when`` one client sends a message to the server, and the server sends one to each of the N
-        clients.
+        The state is up to date already, because `learn` has updated the model that all clients share. For each run in
+        ``when`` one client sends a message to the server, and the server sends one to each of the N clients. ``star``
+        counts the scalars of these messages at the steps in ``when``.
         """
         message = Message(None, self.cost)
         star.collect(message, when, senders=1)
@@ -222,17 +249,18 @@ class Immediate(EventTriggered):
 
 
 def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:
-    """Check that the start and the settings fit the problem.
+    """Check that Phase II on ``problem`` can begin with this start and these settings.
 
     Args:
         problem: The problem of Phase II.
         start: The result of Phase I.
-        settings: The parameters of Phase II.
-        shared: Whether Phase II needs one ŵ₀ for all clients; if not, it needs one for each.
+        settings: The parameters of Phase II. The form of the messages is not checked if ``shared`` is False.
+        shared: Whether Phase II needs one fitted parameter ŵ₀ for all clients; if not, it needs one for each.
 
     Raises:
         TypeError: An argument is of another kind.
-        ValueError: The start was made on another problem, for another form of messages, or has another number of ŵ₀.
+        ValueError: The start was made on another problem or has another number of ŵ₀, or one of the two phases sends
+            counts and sums and the other does not.
     """
     require_kind(isinstance(start, Start), "start", start, "give the Start that Phase I leaves")
     require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
@@ -249,13 +277,13 @@ def _linearised(
     settings: Settings,
     argmax: Argmax,
 ) -> EventTriggered:
-    """Return learners for Phase II on the gradients of the network at ŵ₀.
+    """Return learners for Phase II on the gradients of the network at the parameter ŵ₀ that Phase I has fitted.
 
     Args:
         kind: The class of the learners.
         learners: The number M of learners in each of the S runs.
         problem: The problem, with K arms x.
-        start: Phase I, with the network and its fitted parameter ŵ₀; f_x(ŵ₀) are the learners' offsets.
+        start: Phase I, with the network and its fitted parameter ŵ₀; the values f_x(ŵ₀) are the learners' offsets.
         settings: The parameters of Phase II.
         argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
 

@@ -1,1 +1,1 @@
-"""The experiments of the paper: who plays which problem with which setting, and the tables of the results."""
+"""The experiments of the paper: which algorithms play which problems with which settings, and the results in tables."""

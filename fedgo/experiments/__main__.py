@@ -1,6 +1,6 @@
 """Compute the rows that the table of a study lacks, or play some of its rows again and compare them.
 
-``python -m fedgo.experiments NAME`` knows the studies of the paper, and ``python -m fedgo.beyond NAME`` all studies."""
+``python -m fedgo.experiments NAME`` is for the studies of the paper, and ``python -m fedgo.beyond NAME`` for all."""
 
 import argparse
 import sys
@@ -15,8 +15,16 @@ from fedgo.experiments.studies import STUDIES
 def main(package: str = "fedgo.experiments") -> None:
     """Run or check one study, or some of its players on some of its regimes, as the arguments of the command line say.
 
-    ``package`` is the name of the command in the help text. The process ends with an error if rows that were played
-    again differ from the table.
+    Without ``--check`` the rows that the table lacks are computed and written. With it one row of each player is played
+    again and compared with the table, and nothing is written.
+
+    Args:
+        package: The name of the package that the help text shows in the command.
+
+    Raises:
+        SystemExit: An argument of the command line is wrong, or a row that was played again differs from the table.
+        ValueError: The study has no player or no regime with the given name, or a table is needed and there is none.
+        ImportError: A library that a player needs is not installed.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=__doc__)
     option = parser.add_argument

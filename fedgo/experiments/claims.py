@@ -1,8 +1,9 @@
 """The empirical claims of the paper (`CLAIMS`, from ``data/claims.toml``), each decided by executed runs.
 
-A claim has parts, one for each problem and each algorithm that it compares with. A part is held if its whole 95 %
-bootstrap interval over the runs lies on the claimed side of a limit, reversed if the whole interval lies on the other
-side, and open if the interval contains the limit. `verdict_on` derives the verdict from the parts.
+A claim has parts: one for each problem, each of the paper's algorithms that it is about, and each algorithm with which
+it compares these. A part is held if its whole 95 % bootstrap interval over the runs lies on the claimed side of a
+limit, reversed if the whole interval lies on the other side, and open if the interval contains the limit. `verdict_on`
+derives the verdict from the parts.
 
 The runs are a pandas frame with a row for each run: the name of the ``problem``, the name of the algorithm as
 ``player``, the number of the ``run``, and the columns of `fedgo.trace.Trace.to_frame`.
@@ -31,8 +32,10 @@ class ClaimPart(NamedTuple):
     """One comparison that a claim rests on.
 
     Args:
-        label: The problem and the two algorithms that are compared.
-        estimate: The value that is compared with the limit: a ratio of two means, or a share of the scalars sent.
+        label: The title of the problem, and then the two algorithms that are compared; or "second half / all" for a
+            claim that compares with no other algorithm.
+        estimate: The value that is compared with the limit: a ratio of two means over the runs, or a share of the
+            scalars sent.
         low: The lower end of its 95 % interval.
         high: The upper end of its 95 % interval.
         limit: The limit of the claim.
@@ -80,7 +83,7 @@ class Claim:
 
     @property
     def rule(self) -> str:
-        """The rule that decides the claim, in words: the quantity, the side and the limit."""
+        """The rule that decides the claim, in words: what is compared, and on which side of which limit it must lie."""
         quantity = {"regret": "final regret", "scalars": "scalars"}[self.quantity]
         what = f"mean {quantity} of {' or '.join(self.ours)} over that of {'; '.join(self.others)}"
         if not self.others:
@@ -91,8 +94,11 @@ class Claim:
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
     """Return the runs of all ``traces`` as a pandas frame with a row for each run.
 
-    ``traces`` has the name of a problem, then the name of an algorithm, then the trace. The frame has the columns of
-    `fedgo.trace.Trace.to_frame`, with these names as ``problem`` and ``player``.
+    ``traces`` has the traces by the name of a problem and then by the name of an algorithm. The frame has the columns
+    of `fedgo.trace.Trace.to_frame`, with these names as ``problem`` and ``player``.
+
+    Raises:
+        ValueError: There is no trace.
     """
     frames = [
         trace.to_frame().assign(problem=problem, player=player)
@@ -105,8 +111,16 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
     """Return the verdict on ``claim`` and the list of the parts that decide it.
 
-    There is one part for each problem, each of the paper's algorithms and each algorithm that they are compared with.
-    ``runs`` is a frame with a row for each run, as `outcomes` returns it.
+    There is one part for each problem, each of the paper's algorithms and each algorithm that they are compared with. A
+    part whose first algorithm has fewer than two runs is open.
+
+    Args:
+        claim: The claim.
+        runs: A frame with a row for each run, as `outcomes` returns it.
+
+    Raises:
+        ValueError: Two algorithms that are compared have different numbers of runs, and the first has two or more.
+        KeyError: A problem of the claim is not in `fedgo.experiments.world.PROBLEMS`, or ``runs`` lacks a column.
     """
     parts = []
     for problem, ours, other in product(claim.problems, claim.ours, claim.others or ("",)):
@@ -127,8 +141,8 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
 def verdict_on(states: Sequence[State]) -> Verdict:
     """Return the verdict on a claim whose parts have the given ``states``.
 
-    It is "reproduced" if all parts are held, "mostly contradicted" if more parts are reversed than held, "undecided" if
-    none is held and none is reversed, and "partly" otherwise.
+    It is "reproduced" if all parts are held (or there is none), "mostly contradicted" if more parts are reversed than
+    held, "undecided" if none is held and none is reversed, and "partly" otherwise.
     """
     held, reverse = states.count("held"), states.count("reversed")
     if held == len(states):
@@ -141,8 +155,9 @@ def verdict_on(states: Sequence[State]) -> Verdict:
 def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> list[State]:
     """Return the state, "held", "reversed" or "open", of each comparison in the judged claims, each comparison once.
 
-    The same quantity of the same two algorithms on the same problem may be a part of several claims. It counts once,
-    with its state in the first of them. Each of the ``rows`` is a claim, its verdict and its parts.
+    The same comparison may be a part of several claims. It counts once, with its state in the first of them. Two parts
+    are the same comparison if their claims have the same ``quantity`` and the parts have the same ``label``. Each of
+    the ``rows`` is a claim, its verdict and its parts.
     """
     states: dict[tuple[str, str], State] = {}
     for claim, _, parts in rows:
@@ -154,8 +169,8 @@ def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> li
 class Counterfactual(NamedTuple):
     """The verdict on a claim before and after some of the runs were replaced by others.
 
-    ``claim`` is the claim, limited to the problems of the new runs; ``before`` and ``after`` are its verdict and its
-    parts each.
+    ``claim`` is the claim, limited to the problems of the new runs. ``before`` and ``after`` are pairs of the verdict
+    and the list of the parts that decide it.
     """
 
     claim: Claim
@@ -175,7 +190,10 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
             claim is about are.
 
     Returns:
-        Each of these claims with its verdict and parts before and after the replacement.
+        Each of these claims, in the order of `CLAIMS`, with its verdict and parts before and after the replacement.
+
+    Raises:
+        ValueError: Two algorithms that a claim compares have different numbers of runs, and the first has two or more.
     """
     counterfactuals = []
     for claim in CLAIMS:
@@ -193,7 +211,10 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
 def column(runs: Any, problem: str, player: str, name: str) -> Array:
     """Return the column ``name`` of the rows of ``player`` on ``problem``, sorted by run, (S,) for S runs.
 
-    ``runs`` is the frame of all runs (`outcomes`).
+    ``runs`` is the frame of all runs (`outcomes`). The result is empty if it has no such row.
+
+    Raises:
+        KeyError: The frame has no column of this name.
     """
     rows = runs[(runs["problem"] == problem) & (runs["player"] == player)]
     values: Array = rows.sort_values("run")[name].to_numpy(dtype=float)
@@ -205,6 +226,6 @@ def _ratio(ours: Array, other: Array, axis: int) -> Any:
     return ours.mean(axis) / other.mean(axis)
 
 
-# The claims are in the order of the paper. If the file leaves out a field of a claim, it has the default of `Claim`.
+# The claims are in the order of the paper. A field that the file leaves out has the default of `Claim`.
 _TEXT = (DATA / "claims.toml").read_text(encoding="utf-8")
 CLAIMS = [Claim(**values) for values in tomllib.loads(_TEXT)["claim"]]

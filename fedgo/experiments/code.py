@@ -29,7 +29,8 @@ def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
     """Yield a pair for each name that an import in ``tree`` binds: that name, and the dotted name it stands for.
 
     ``tree`` is the syntax tree of the module called ``name``, from which relative imports start. For example, ``from a
-    import b as c`` yields ("c", "a.b"), and ``import a.b`` yields ("a", "a") and ("a.b", "a.b").
+    import b as c`` yields ("c", "a.b"), and ``import a.b`` yields ("a", "a") and ("a.b", "a.b"). ``import a.b as c``
+    yields ("c", "a.b") and also ("a", "a"), although it does not bind the name "a".
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -45,10 +46,10 @@ def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 
 def imported(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield the dotted names that a module imports, and those that it uses of the packages that it imports.
+    """Yield the dotted names that a module imports, and the dotted names below these that its code uses.
 
     ``tree`` is the syntax tree of the module called ``name``. For example, ``import numpy as np`` and ``np.linalg.qr``
-    yield "numpy" and "numpy.linalg.qr" among others.
+    yield "numpy" and "numpy.linalg.qr" among others. A name may be yielded several times.
     """
     pairs = [*bound(tree, name)]
     yield from (other for _, other in pairs)
@@ -63,9 +64,10 @@ def module_of(name: str, package: Path = PACKAGE) -> str:
     """Return the name of the module of the package that defines the dotted ``name``.
 
     A name that the ``__init__.py`` of a folder imports belongs to the module that it is imported from. Therefore
-    another import in that file changes nothing for modules that do not use it. If the ``__init__.py`` of a folder
-    defines the name itself, the result is that ``__init__`` module. The result is "" if ``name`` is a folder or is not
-    of the package.
+    another import in that file changes nothing for modules that do not use it. Any other name below a folder, if it is
+    neither a module nor a folder in it, is taken for one that the ``__init__.py`` defines itself; whether it does is
+    not checked. The result is then that ``__init__`` module. The result is "" if ``name`` is a folder or is not of the
+    package.
 
     Args:
         name: A dotted name, for instance that of a function.
@@ -110,9 +112,12 @@ def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAG
     """Return one hash of all the code that some names need.
 
     Args:
-        roots: Dotted names; the code of their modules and of all modules that these import counts.
-        files: Paths of further Python files inside the package, which count without their imports.
+        roots: Dotted names; the code of their modules and of all modules of the package that these import counts.
+        files: Paths of further Python files, relative to the folder of the package, which count without their imports.
         package: The folder of the package.
+
+    Raises:
+        FileNotFoundError: One of the ``files`` does not exist.
     """
     by_name = hashes(roots, package) | {name: _read(package / name, "").hash for name in files}
     return hash_of(text for pair in by_name.items() for text in pair)
@@ -134,8 +139,8 @@ def _dotted(node: ast.AST) -> str:
 class _Module(NamedTuple):
     """A module as read from its file.
 
-    ``hash`` is the hash of what its code does, ``bound`` the pairs of a name and what it stands for that its imports
-    bind, and ``imported`` the dotted names that it imports or uses.
+    ``hash`` is the hash of what its code does, ``bound`` the pairs that the function `bound` yields for it, and
+    ``imported`` the dotted names that the function `imported` yields for it.
     """
 
     hash: str
@@ -144,15 +149,16 @@ class _Module(NamedTuple):
 
 
 def _read(file: Path, name: str) -> _Module:
-    """Return what `_Module` holds about the module ``name`` in ``file``, which is read again only if it has changed."""
+    """Return the `_Module` of the module ``name`` in ``file``, which is read again only if it has changed."""
     return _read_once(file, file.stat().st_mtime_ns, name)
 
 
 @cache
 def _read_once(file: Path, changed: int, name: str) -> _Module:
-    """Return what `_Module` holds about the module ``name`` in ``file``, with the hash of its code without docstrings.
+    """Return the `_Module` of the module ``name`` in ``file``, with the hash of its code without docstrings.
 
-    ``changed`` is the time of the file's last change; it makes the cache read a changed file again.
+    ``changed`` is the time of the file's last change in nanoseconds; because of it the cache reads a changed file
+    again.
     """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):

@@ -23,8 +23,8 @@ from fedgo.phase_two import Settings
 from fedgo.theory.replay import replay
 from fedgo.trace import Trace
 
-_CURVE_POINTS = 60
-_SHOWN_RUNS = 5  # runs whose synchronisations are shown
+_CURVE_POINTS = 60  # the number of steps at which a curve is drawn, at most
+_SHOWN_RUNS = 5  # the number of runs whose synchronisations are shown
 _BEST_TO_WORST = LinearSegmentedColormap.from_list("loss", ["#0072B2", "#D55E00"])
 
 
@@ -38,10 +38,15 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
         gammas: The thresholds γ.
 
     Returns:
-        A dictionary that JSON can hold, with the algorithm's colour, the length of Phase I, the number of runs, and
-        ``steps``, which are evenly spaced on a logarithmic axis. Its ``sweep`` has an entry for each γ: the mean
-        cumulative regret at these steps, the mean number of scalars sent, the steps of the synchronisations of the
-        first five runs, and the mean number of synchronisations.
+        A dictionary that JSON can hold. It has the algorithm's ``colour``, the number of steps of ``phase_one``, the
+        number of ``runs``, and at most 60 ``steps``, which are evenly spaced on a logarithmic axis. Its ``sweep`` has
+        an entry for each γ: the mean cumulative ``regret`` at these steps, the mean number ``sent`` of all scalars, the
+        steps ``syncs`` of the synchronisations in each of the first five runs, and the mean ``count`` of
+        synchronisations. Steps are counted from 1, Phase I included.
+
+    Raises:
+        KeyError: The algorithm is unknown.
+        ValueError: A value of the setting or a threshold is out of range.
     """
     traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
@@ -69,19 +74,22 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
 
     Args:
         start: The result of Phase I from which the trace was made.
-        trace: The trace.
+        trace: The trace of both phases.
         settings: The settings with which the trace was made.
-        first: The first step of Phase II that is shown, 0 or one right after a synchronisation.
-        last: The step after the last one that is shown.
+        first: The first step of Phase II that is shown, counted from 0; it is 0 or follows right after a
+            synchronisation.
+        last: The step after the last one that is shown, counted in the same way.
 
     Returns:
-        A dictionary that JSON can hold. For each step it has the arm and the ``level``: the left side of line 6, the
-        number of the client's pulls since the last synchronisation times their log-ratio. ``fires`` has the positions,
-        from 0, of those shown steps that synchronise. For each arm it has the regret of a pull, and a colour from blue
-        (no regret) to red (the most).
+        A dictionary that JSON can hold. It has the threshold ``gamma``, the number of ``clients``, and ``first``, the
+        first shown step counted from 1. For each shown step it has the ``arm`` and the ``level``: the left side of line
+        6, which is the number of the client's pulls since the last synchronisation, this one included, times their
+        log-ratio. ``fires`` has the positions, from 0, of those shown steps that synchronise. For each arm it has the
+        regret ``loss`` of a pull, and one of the ``colours`` from blue (no regret) to red (the most).
 
     Raises:
-        ValueError: ``first`` is neither 0 nor a step right after a synchronisation.
+        ValueError: ``first`` is neither 0 nor a step right after a synchronisation, or the first run of ``start`` has
+            several ŵ₀.
     """
     trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
     sync = trace.sync[0, trace.phase_one :]
@@ -118,6 +126,9 @@ def explorer(kind: str, figure: str, **data: Any) -> str:
         kind: Which explorer it is, "threshold", "budget" or "trigger".
         figure: The label of the figure that is shown instead if scripts do not run.
         data: The data by name, of types that JSON can hold.
+
+    Raises:
+        TypeError: A value is of a type that JSON cannot hold.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return (

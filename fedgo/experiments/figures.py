@@ -22,7 +22,8 @@ STYLES: Mapping[str, tuple[str, str]] = {
     **{name: player.style for name, player in ALGORITHMS.items() if player.style},
     "advised": ("#0A7F5A", "*"),
 }
-# Steps at which a curve is drawn, closer to each other at first, where it bends. More would make the file large.
+# The number of steps at which a curve is drawn, at most. The steps are closer to each other at first, where the curve
+# bends. More steps would make the file of the figure large.
 _POINTS = 70
 
 
@@ -33,9 +34,10 @@ def use_style() -> None:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label the ticks of ``axis`` with plain numbers, without exponents, and the minor ticks not at all.
+    """Label the ticks of ``axis`` with plain numbers, and the minor ticks not at all.
 
-    A logarithmic axis has ticks at 1, 2 and 5 times the powers of ten.
+    Numbers whose absolute value is from 0.0001 to below 1,000,000 have no exponent. A logarithmic axis has ticks at 1,
+    2 and 5 times the powers of ten.
     """
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -44,16 +46,19 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
-    """Draw the mean of ``values`` over S runs at each step, and a band of two standard errors on each side of it.
+    """Draw the mean of ``values`` over S runs against the steps, and a band of two standard errors on each side of it.
 
-    The curve begins at the first step whose mean is positive, because a logarithmic axis has no zero, and the band does
-    not go below a hundredth of the mean. Each algorithm has its markers at other steps, so that both of two equal
-    curves are visible.
+    The curve has at most 70 steps, closer to each other at first, and the last step is one of them. Steps whose mean is
+    not positive are left out, because a logarithmic axis has no zero, and the band does not go below a hundredth of the
+    mean. Each algorithm has its markers at other steps, so that both of two equal curves are visible.
 
     Args:
         axes: The axes on which to draw.
         name: The name of the algorithm, whose colour, marker and label the curve gets (`STYLES`).
         values: The values, (S, steps).
+
+    Raises:
+        KeyError: The algorithm has no style in `STYLES`.
     """
     colour, marker = STYLES[name]
     steps = np.unique(((values.shape[1] - 1) * np.linspace(0, 1, _POINTS) ** 2).round().astype(int))
@@ -68,20 +73,25 @@ def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
 def regret_and_communication(
     dense: Mapping[str, Mapping[str, Trace]], packed: Mapping[str, Mapping[str, Trace]], narrow: bool = False
 ) -> Figure:
-    """Draw the paper's Figures 2 and 3: the cumulative regret and the scalars sent, until every step.
+    """Draw the paper's Figures 2 and 3: the cumulative regret and the scalars sent up to each step.
 
-    All vertical axes are logarithmic and begin at a tenth of the smallest final mean; the two panels of scalars of a
-    problem have the same axis. An algorithm that sends nothing has no curve in these panels, and the text "none"
-    instead.
+    All vertical axes are logarithmic. The axis of the regret begins at a tenth of the smallest final mean regret. The
+    two panels of scalars of a problem have the same axis, which begins at a tenth of the smallest final mean of the
+    packed messages. An algorithm that sends nothing has no curve in these panels; instead the panel of the matrices has
+    the name of the algorithm with the text "none".
 
     Args:
         dense: The traces, by the title of a problem and then by the name of an algorithm, with messages counted as
-            matrices.
+            matrices. On each problem at least one algorithm has to send something.
         packed: The same runs with messages counted as counts and sums, at least of the algorithms that send anything.
         narrow: Whether to draw for a phone, with the regret above the two panels of scalars instead of beside them.
 
     Returns:
         A figure with three panels for each problem: the regret, the scalars in matrices, and the scalars packed.
+
+    Raises:
+        KeyError: An algorithm has no style in `STYLES`, or sends something and is not in ``packed``.
+        ValueError: No algorithm sends anything on one of the problems.
     """
     rows: list[Any] = [[f"{title}, {what}" for what in ("regret", "dense", "packed")] for title in dense]
     if narrow:

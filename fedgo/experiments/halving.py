@@ -31,8 +31,9 @@ class Rung(NamedTuple):
 class Halving(NamedTuple):
     """How far a choice of a setting by successive halving has come.
 
-    ``ranked`` has a list of settings for each finished round, the best first. ``waiting`` has the settings that must be
-    played on the first ``runs`` runs next; it is empty if all rounds are finished, and then ``runs`` is 0.
+    ``ranked`` has a list of settings for each finished round, the best first. ``waiting`` has all settings that the
+    next round compares on the first ``runs`` runs; for at least one of them the score on these runs is not known yet.
+    It is empty if all rounds are finished, and then ``runs`` is 0.
     """
 
     ranked: list[list[Candidate]]
@@ -45,11 +46,12 @@ def halve(
 ) -> Halving:
     """Choose among ``settings`` by successive halving, as far as their scores are known.
 
-    The best setting of each round is compared in all later rounds too. Settings with equal scores stay in the order in
-    which they were given.
+    The best setting of each round is compared in all later rounds too, even if these are then more settings than the
+    round should have. Settings with equal scores keep the order that they had in the round before, or in the first
+    round the order of ``settings``.
 
     Args:
-        settings: All settings, which the first round compares.
+        settings: All settings. The first round compares them all, whatever its number of settings is.
         rungs: The rounds, from the first to the last, each with its numbers of settings and runs.
         score: A function that returns the score of a setting on a number of runs, or None if a run is missing; lower is
             better.
@@ -77,8 +79,8 @@ def halve(
 def score_of(means: Sequence[float | None]) -> float | None:
     """Return the score of a setting from its mean regrets on some regimes, or None if a mean is missing (None).
 
-    For one regime the score is the mean itself, for several the geometric mean of 1 + the means, minus 1. The means are
-    rounded to `SCORE_DECIMALS` decimals first.
+    For one regime the score is the mean itself; for several regimes it is the geometric mean of 1 + the means, minus 1.
+    The means are rounded to `SCORE_DECIMALS` decimals first. There has to be at least one regime.
     """
     complete = [round(mean, SCORE_DECIMALS) for mean in means if mean is not None]
     if len(complete) < len(means):

@@ -12,9 +12,9 @@ from fedgo.confidence import Tally, ball
 from fedgo.experiments.plays import PhaseTwoRuns
 from fedgo.theory import phase_two as theory
 
-_SLACK = 1 + 1e-9  # factor by which rounding may violate an inequality
-# The updates subtract from the squared widths before the first pulls, up to C_g²/λ. For each unit of this number,
-# rounding adds this much to the factor.
+_SLACK = 1 + 1e-9  # the factor by which rounding may violate an inequality
+# The widths come from Cholesky factors of the matrices Σ, whose rounding errors grow with C_g²/λ. For each unit of
+# C_g²/λ this much is added to the factor.
 _LOST = 1e-14
 
 
@@ -24,8 +24,12 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     There are S runs of NT steps, of N clients in T rounds. g_t is the gradient of the arm pulled at step t, Σ_{t−1,i}
     the matrix of the data of the client i that pulls it, Σ_{t−1} that of an imaginary agent who sees every pull, Λ =
     ln(det Σ_NT/det λI) with the regularisation weight λ, R the bound on Λ, γ the threshold of the event, C_g a bound on
-    all gradients, and P the largest number of synchronisations. An epoch lasts from one synchronisation to the next; it
-    is bad if ln det Σ_t grows by more than 1 in it.
+    all gradients, and P the largest number of synchronisations that any run has before its last step. An epoch lasts
+    from one synchronisation to the next; it is bad if ln det Σ_t grows by more than 1 in it. Only violations beyond
+    rounding, a small share of the right side, count; ``bad_epochs`` and ``syncs`` are checked exactly.
+
+    Args:
+        play: The runs, with γ > 0.
 
     Returns:
         Boolean tensors, True where the inequality fails, with these names and shapes
@@ -38,17 +42,22 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
         - ``bad_epochs``: the number of bad epochs is less than Λ, (S,);
         - ``gain``: the log-ratio of a client's pulls since the last synchronisation is at most the growth of ln det Σ_t
           in the epoch so far, (S, NT);
-        - ``widths``: the steps of a client in an epoch that do not synchronise have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ), (S,
-          (P + 1)N), a theorem if λ ≥ C_g²/2.5129;
-        - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), (S, (P + 1)N), for every λ > 0;
-        - ``syncs``: the number of synchronisations is at most its bound, (S,).
+        - ``widths``: the steps of a client in an epoch that do not synchronise have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ),
+          (S, m), a theorem if λ ≥ C_g²/2.5129. There is an entry for each epoch and client, the clients of one epoch
+          after those of the epoch before; m ≤ (P + 1)N, because the last epoch may end before all clients have pulled;
+        - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), (S, m), for every λ > 0;
+        - ``syncs``: the number of synchronisations is at most its bound with the run's own Λ
+          (`fedgo.theory.phase_two.synchronisations`), (S,).
+
+    Raises:
+        ValueError: The threshold γ is 0.
     """
     steps, clients, gamma = play.replay, play.start.clients, play.settings.gamma
     last, growth = steps.total[:, -1], steps.central.log1p()
     epochs = steps.by_epoch(growth)
     before = torch.cat([torch.zeros_like(epochs[:, :1]), epochs.cumsum(1)], 1).gather(1, steps.epoch)
     width = steps.local.sqrt()
-    # ln(det Σ_{t−1}/det Σ_{t−1,i})
+    # This is ln(det Σ_{t−1}/det Σ_{t−1,i}): what the client's matrix lacks of that of all pulls.
     lag = (steps.total - growth) - (steps.information - steps.local.log1p())
     good = (epochs <= 1).gather(1, steps.epoch)
     seat = steps.epoch * clients + torch.arange(steps.epoch.shape[1]) % clients
@@ -75,7 +84,7 @@ class OneStep(NamedTuple):
     """The two sides of the lemma "Instantaneous regret" at each of NT steps t of S runs, (S, NT) each.
 
     Args:
-        covered: Whether the true parameter w* was in the client's confidence ball, bool.
+        covered: Whether the true parameter w* was in the client's confidence ball before the pull, bool.
         regret: The instantaneous regret r_t.
         bound: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹}, with the gradient g_t of the pulled arm, the client's matrix Σ_{t−1,i} and the
             squared radius β, plus the second-order part that the book proves.
@@ -89,8 +98,10 @@ class OneStep(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """The number of steps with the true parameter w* in the client's ball whose regret is above the smaller of the
-        two bounds.
+        """The number of steps, in all runs together, with the true parameter w* in the client's ball and a regret above
+        the smaller of the two bounds.
+
+        A regret counts as above a bound if it exceeds the bound by more than rounding, a share of 1e-9.
         """
         least = torch.minimum(self.bound, self.printed)
         return int((self.covered & (self.regret > least * _SLACK)).sum())
@@ -105,8 +116,8 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
         line_three: Whether the index was line 3; if not, it was the first-order index.
 
     Returns:
-        For each of NT steps whether w* was in the client's ball, the regret, the bound that the book proves, and the
-        printed bound, (S, NT) each.
+        For each of NT steps whether w* was in the client's ball before the pull, the regret, the bound that the book
+        proves, and the printed bound, (S, NT) each.
 
     Raises:
         ValueError: The problem has no known w*, or ``curvature`` does not have the shape (S,).
@@ -139,14 +150,18 @@ def regret_bound(
 ) -> Tensor:
     """Return the bound on the regret of Phase II of each of S runs, (S,).
 
-    It is that of item 3 of the repaired theorem, for any regularisation weight λ > 0.
+    It is that of item 3 of the repaired theorem (`fedgo.theory.phase_two.regret_phase_two_clipped`), for any
+    regularisation weight λ > 0. No width is above C_g/√λ, with the bound C_g on the gradients of ``play``.
 
     Args:
         play: The runs.
-        value: The bound F on |f|.
-        excess: The second-order part of the regret of each step, one number or one for each run.
-        information: The log-ratio Λ = ln(det Σ/det λI) after all pulls, one number or one for each run; that of the run
-            if it is None.
+        value: The bound F ≥ 0 on |f|.
+        excess: The second-order part of the regret of each step, one number or one for each run, (S,).
+        information: The log-ratio Λ = ln(det Σ/det λI) after all pulls, one number or one for each run, (S,); that of
+            the run if it is None.
+
+    Raises:
+        ValueError: ``information`` is negative, or ``value`` is and the squared radius β is positive.
     """
     information = play.replay.total[:, -1] if information is None else information
     by_run = torch.zeros(2, len(play.arm), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What a client's message (ΔΣ, Δb) reveals: its counts and sums; `fedgo.messages` counts the scalars of each form."""
+"""The counts and sums that a client's message (ΔΣ, Δb) reveals; `fedgo.messages` counts the scalars of each form."""
 
 import torch
 from torch import Tensor
@@ -12,11 +12,12 @@ def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
     The message has ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x with the gradients g_x of the arms in d_w parameters.
 
     Args:
-        gradients: The gradients g_x, which have to be linearly independent, (..., K, d_w).
+        gradients: The gradients g_x, (..., K, d_w). They have to be linearly independent, which is not checked; if they
+            are not, the result is meaningless or not finite.
         matrix: ΔΣ, (..., d_w, d_w).
         vector: Δb, (..., d_w).
     """
-    factor, basis = compress(gradients)  # G = LQᵀ; with GGᵀ half the digits would be lost
+    factor, basis = compress(gradients)  # G = LQᵀ; a Cholesky factor of GGᵀ would lose half the digits
     upper, sums = factor.mT, basis.mT @ vector.unsqueeze(-1)
     inner = basis.mT @ matrix @ basis
     for _ in range(2):

@@ -18,7 +18,7 @@ from fedgo.experiments.world import Regime, Setting, World
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-MANY = 100  # with more arms than this Fed-GO-UCB uses the learner for many arms
+MANY = 100  # with more arms than this, Fed-GO-UCB uses the learner for many arms
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ def known_as(
 ) -> Callable[[Callable[[World, Setting], Trace]], Play]:
     """Return a decorator that turns a function of a world and a setting into a `Play`.
 
-    The key of the `Play` is the dotted name of ``algorithm``, followed by its ``options`` as "name=value".
+    The key of the `Play` is the dotted name of ``algorithm``, followed by its ``options`` as "name=value". ``options``
+    are the further arguments that the function always gives to the algorithm; None means that it gives none.
     """
     named = [f"{algorithm.__module__}.{algorithm.__qualname__}"]
     named += [f"{name}={value}" for name, value in (options or {}).items()]
@@ -94,6 +95,11 @@ def settings(world: World, setting: Setting) -> Settings:
     If the setting has "s" and "kappa", the regularisation weight is λ = (σ/s)² and the squared radius β = (κσ)², with
     the standard deviation σ of the problem's noise and κ for "kappa". Its other entries are fields of
     `fedgo.phase_two.Settings`.
+
+    Raises:
+        ValueError: A value is out of range.
+        TypeError: A value is of another kind, or an entry is no field of `fedgo.phase_two.Settings`.
+        KeyError: The setting has "s" without "kappa".
     """
     values = dict(setting)
     if "s" in values:
@@ -130,6 +136,7 @@ def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
     Args:
         run: The algorithm, a function of a problem, the number N of clients, the number of steps, and settings.
         names: The entries of a setting that are further arguments of ``run``, not fields of `fedgo.phase_two.Settings`.
+            Every setting must have them.
     """
 
     @known_as(run)
@@ -150,5 +157,9 @@ def play_uniform(world: World, setting: Setting) -> Trace:
 
 @Play
 def measured(world: World, setting: Setting) -> Trace:
-    """Refuse to play, because the study of this player has a function of its own that measures the runs."""
+    """Refuse to play, because the study of this player has a function of its own that measures the runs.
+
+    Raises:
+        NotImplementedError: Always.
+    """
     raise NotImplementedError("the study of this player measures its runs itself: use its measure")

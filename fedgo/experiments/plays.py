@@ -55,7 +55,10 @@ class Replayed:
 
     @cached_property
     def gradients(self) -> Tensor:
-        """The gradients ∇f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, in each of S runs, (S, K, d_w)."""
+        """The gradients ∇f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, in each of S runs, (S, K, d_w).
+
+        The parameter has d_w numbers.
+        """
         return self.start.network.gradients(self.start.w0[:, 0], self.problem.arms)
 
     @cached_property
@@ -77,7 +80,11 @@ class Replayed:
 
     @cached_property
     def replay(self) -> Replay:
-        """The widths, log-determinants and epochs of each step of Phase II (`fedgo.theory.replay.Replay`)."""
+        """The widths, log-determinants and epochs of each step of Phase II (`fedgo.theory.replay.Replay`).
+
+        Raises:
+            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
+        """
         return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
 
 
@@ -151,7 +158,11 @@ class Hindsight(Replayed):
 
     @property
     def sampled(self) -> Tensor:
-        """The numbers of about ten steps of Phase II at equal distances, the first one included, (n,) int64."""
+        """The numbers of about ten steps of Phase II at equal distances, counted from 0, (n,) int64.
+
+        There are NT steps, for N clients and T rounds. The result has the first of the NT steps and every ⌊NT/10⌋-th
+        after it, which makes ten or eleven from NT = 100 on; if NT < 20, they are all steps.
+        """
         steps = self.arm.shape[1]
         return torch.arange(0, steps, max(1, steps // 10))
 
@@ -187,6 +198,9 @@ class Hindsight(Replayed):
 
         There are NT steps in each of S runs. ``delta`` is the failure probability δ. With ``exact`` it is the radius
         for a start at the true parameter w* in place of the fitted ŵ₀, where only the term of the noise is left.
+
+        Raises:
+            ValueError: δ does not lie strictly between 0 and 1.
         """
         return radius(
             self.replay.information,
@@ -209,13 +223,15 @@ def play_phase_two(
     Args:
         problem: S runs of a bandit problem.
         start: Phase I on the same problem, a `fedgo.phase_one.shared_start`.
-        settings: The regularisation λ, the squared radius β and the threshold γ.
-        index: A function that returns the index of each arm, by which arms are chosen; the first-order index if it is
-            None.
-        slope: The bound C_g on the gradients; if it is None, the largest ‖∇f_x(ŵ₀)‖ of any arm x.
+        settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
+        index: A function that returns the index of each of K arms for each of N clients, (S, N, K), from the posteriors
+            and the data of the clients; each client pulls the arm with its largest index. If it is None, the
+            first-order index is used.
+        slope: The bound C_g on the gradients; if it is None, the largest ‖∇f_x(ŵ₀)‖ of any arm x in any run.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings.
+        ValueError: The start does not fit the problem or the settings, the gradients are so large, or λ so small, that
+            rounding would decide which arm is pulled, or an index is NaN.
         TypeError: An argument is of another kind.
     """
     learner = replace(fed_go_learner(problem, start, settings), optimism=index)
@@ -238,9 +254,16 @@ def linear_play(
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         rounds: The number T of rounds; NT steps are played.
-        settings: The regularisation λ, the squared radius β and the threshold γ.
-        index: A function that returns the index of each arm, by which arms are chosen; the first-order index if it is
-            None.
+        settings: The regularisation λ, the squared radius β and the threshold γ; the messages must be in a form without
+            numbers of arms, such as the default "dense" (`fedgo.messages`).
+        index: A function that returns the index of each of K arms for each of N clients, (S, N, K), from the posteriors
+            and the data of the clients; each client pulls the arm with its largest index. If it is None, the
+            first-order index is used.
+
+    Raises:
+        ValueError: N or T is below 1, the form of the messages is "counts" or "cheapest", the features are so large, or
+            λ so small, that rounding would decide which arm is pulled, or an index is NaN.
+        TypeError: An argument is of another kind.
     """
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
@@ -251,7 +274,8 @@ def linear_play(
 def blind(source: torch.Generator) -> Index:
     """Return an index that draws every arm with equal probability, whatever has been observed.
 
-    It is a function of the posterior and the data that draws its numbers from the generator ``source``.
+    The index is a function of the posterior and the data. At every call it draws new numbers from the generator
+    ``source``.
     """
 
     def index(posterior: Estimates, data: Tally) -> Tensor:
@@ -269,14 +293,17 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
     estimate ŵ of the learner's data.
 
     Args:
-        start: Phase I with its parameter ŵ₀.
+        start: Phase I with its parameter ŵ₀, whose network is a `fedgo.theory.worlds.SingleUnit`.
         arms: The features of K arms in each of S runs, (S, K, d_x).
-        beta: The squared radius β of the ball.
+        beta: The squared radius β ≥ 0 of the ball.
+
+    Returns:
+        A function of the posterior and the data of M learners in each of S runs, which returns (S, M, K).
     """
     value = start.network.values(start.w0, arms.unsqueeze(1))
 
     def index(posterior: Estimates, data: Tally) -> Tensor:
-        """Return max wᵀx over the confidence ball for each of K arms x and each of M learners, (S, M, K).
+        """Return max wᵀx over the confidence ball for each of K arms x and each of M learners in S runs, (S, M, K).
 
         ``posterior`` has the means and variances of the linearised rewards; ``data`` is not used.
         """
@@ -291,17 +318,23 @@ def random_play(
     """Play Phase II on a linear model whose sizes, arms, mean rewards, λ and γ are drawn at random, and return its
     runs.
 
-    Drawn are the numbers N of clients (2 to 12), T of rounds (2 to 40), d_x of features (2 to 6) and K of arms (2 to
-    15), and a threshold γ from 0.01 to 100. The regularisation weight λ is ``share`` times 0.4 to 3.4 times C_g², with
-    the largest norm C_g of an arm. With ``share`` = 1 the elliptical potential lemma holds.
+    The function draws the numbers N of clients (2 to 12), T of rounds (2 to 40), d_x of features (2 to 6) and K of arms
+    (2 to 15), which all runs share, and a threshold γ from 0.01 to 100, whose logarithm is uniform. The regularisation
+    weight λ is ``share`` times 0.4 to 3.4 times C_g², with the largest norm C_g of an arm of any run. The squared
+    radius is 0.1, and the noise has the standard deviation 0.1. With ``share`` = 1 the elliptical potential lemma
+    holds.
 
     Args:
-        runs: The number of runs.
+        runs: The number S of runs, at least 1.
         seed: The seed of the rewards' noise.
         source: The generator that draws everything else.
-        index: A function that returns the index of each arm, by which arms are chosen; the first-order index if it is
-            None.
-        share: The factor of λ.
+        index: A function that returns the index of each of K arms for each of N clients, (S, N, K), from the posteriors
+            and the data of the clients; if it is None, the first-order index is used.
+        share: The factor of λ, above 0.
+
+    Raises:
+        ValueError: ``seed`` is negative, ``share`` is not positive or so small that rounding would decide which arm is
+            pulled, or an index is NaN.
     """
     clients, rounds, d_x, arms = (
         int(torch.randint(2, top, (1,), generator=source)) for top in (13, 41, 7, 16)

@@ -14,12 +14,14 @@ class Bookkeeping(NamedTuple):
     """Line 6 of Algorithm 1 at each of NT steps of one run, and the server's matrix at the end.
 
     Args:
-        pulls: The number of the client's pulls since the last synchronisation, (NT,).
-        ratio: Its log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), with ΔΣ_{t,i} as printed, (NT,).
+        pulls: The number of pulls that the client i of step t has made since the last synchronisation, this pull
+            included, (NT,).
+        ratio: This client's log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), (NT,). ΔΣ_{t,i} is as printed, or is set
+            to 0 after each synchronisation if `bookkeeping` was told to do so.
         meant: The log-ratio that is meant, with the matrix that all clients received last in place of Σ_{t,i} −
             ΔΣ_{t,i}, (NT,).
         fires: Whether the event occurs, because ``pulls`` times ``ratio`` exceeds the threshold γ, (NT,) bool.
-        sigma: The server's matrix at the end, (r, r).
+        sigma: The server's matrix at the end, (r, r), in r coordinates of the gradients.
     """
 
     pulls: Tensor
@@ -41,6 +43,9 @@ def bookkeeping(
         lam: The regularisation weight λ.
         gamma: The threshold γ of the event.
         reset: Whether ΔΣ is set to 0 after a synchronisation, which the printed lines leave out.
+
+    Returns:
+        The number of pulls, both log-ratios and the event at each step, and the server's matrix at the end.
     """
     server = lam * torch.eye(features.shape[1], dtype=torch.float64)
     sigma, delta = server.repeat(clients, 1, 1), torch.zeros(clients, *server.shape, dtype=torch.float64)

@@ -23,7 +23,7 @@ from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
 
 TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # three fast algorithms of different kinds
-OWN = "as in the book"  # the name of the player with the book's own constants
+OWN = "as in the book"  # the name of the player of Fed-GO-UCB with the book's own constants
 LEAST = 10  # the number of pulls of the shortest Phase I
 
 Alteration = Callable[[Problem], Problem]
@@ -96,7 +96,7 @@ def reading_players(tune: Sweep) -> dict[str, Player]:
 
 
 def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
-    """Return the player of a reading of the setup: it plays the algorithms of `TRIO` on a changed problem.
+    """Return the player of a reading of the setup, which plays the algorithms of `TRIO` on a changed problem.
 
     Args:
         experiment: The name of the experiment whose problem is changed, and for which the settings were tuned.
@@ -147,8 +147,8 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
 def senders(tune: Sweep) -> dict[str, Player]:
     """Return a player by name for each algorithm of `SENDERS`, those that send anything.
 
-    They play with the settings that the study ``tune`` has chosen, but with several thresholds γ in place of the chosen
-    one.
+    They play with the settings that the study ``tune`` has chosen. The algorithms of `WITH_GAMMA` play with each of the
+    thresholds `GAMMAS` in place of the chosen one.
     """
     return {name: _sender(name, tune) for name in SENDERS}
 

@@ -15,12 +15,14 @@ from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime, Setting
 from fedgo.trace import Trace
 
-BATCH = 50  # the number of runs that are played at a time
+BATCH = 50  # the largest number of runs that are played at a time
 
 
 @until_written
 def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
-    """Return the settings that each round of successive halving compared, the best first, a list for each round.
+    """Return a list of the settings that were compared, the best first, for each finished round of successive halving.
+
+    The result is cached and must not be changed.
 
     Args:
         study: The name of the study in which the rounds were played.
@@ -35,15 +37,15 @@ def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
 
 
 def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
-    """Return the setting that an algorithm has chosen on an experiment.
+    """Return the setting with which an algorithm plays an experiment, as the stored table of a study decides.
 
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
         algorithm: The name of the player.
-        study: The name of the study in which it chose.
+        study: The name of the study in which its setting was chosen.
 
     Raises:
-        ValueError: The experiment or algorithm is unknown, or the study has not chosen yet.
+        ValueError: The experiment or algorithm is unknown, the study has no table, or it has not chosen yet.
         KeyError: The study is unknown.
     """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
@@ -53,9 +55,14 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
 
 
 def evaluated(study: str, regime: Regime) -> dict[str, Any]:
-    """Return each player's rows of the evaluation on ``regime``, sorted by run, from the table of ``study``.
+    """Return each player's rows of the evaluation on ``regime``, which have the seed `SEED`, in the table of ``study``.
 
-    The result has a frame for each player's name. Players without such rows are left out.
+    The result has a frame for each player's name, sorted by run. Players without such rows are left out. If a player
+    has such rows with several settings, only those of the setting that comes last in the table are returned.
+
+    Raises:
+        ValueError: The study has no table.
+        KeyError: The study is unknown.
     """
     stored = known(study).cells.items()
     rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
@@ -63,10 +70,13 @@ def evaluated(study: str, regime: Regime) -> dict[str, Any]:
 
 
 def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
-    """Return pairs of a setting of the grid of ``player`` and a frame of its tuning runs on ``regime`` in ``study``.
+    """Return a list of pairs: a setting of the grid of ``player``, and a frame of its tuning runs on ``regime``.
+
+    The list has a pair for each setting, and the runs are those in the table of ``study``.
 
     Raises:
-        KeyError: The table has no run of one of the settings.
+        ValueError: The study has no table.
+        KeyError: The table has no run of one of the settings, or the study or the player is unknown.
     """
     stored, seed = known(study).cells, STUDIES[study].tuning_seed
     grid = STUDIES[study].players[player].grid
@@ -78,7 +88,9 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
 
     Its columns are the parameters of a setting, the number of ``runs`` of the round, the mean final ``regret`` over
     them and its standard ``error``, and ``low`` and ``high``, the ends of the 95 % interval of the mean difference
-    between the setting's regret and that of the setting finally chosen.
+    between the setting's regret and that of the setting finally chosen, on the same runs. If these numbers come from
+    the table "rungs", which keeps them for studies whose single runs were removed, the frame also has the columns of
+    the regime, the player and the seed.
 
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
@@ -86,7 +98,8 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
         study: The name of the study in which it chose.
 
     Raises:
-        KeyError: The experiment, the study or the player is unknown.
+        ValueError: The player is unknown, or the study has no table or has not chosen yet.
+        KeyError: The experiment or the study is unknown.
     """
     regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
     kept = read("rungs")
@@ -120,7 +133,8 @@ class Chosen(NamedTuple):
         regret: The mean final regret of the chosen setting.
         error: The standard error of this mean.
         runs: The number of runs of the mean.
-        alike: The number of other settings whose 95 % interval of the difference to the chosen one contains 0.
+        alike: The number of other settings whose 95 % interval of the difference to the chosen one contains 0, for each
+            of them in the last round that compared it.
         worst: The largest mean regret of any setting, divided by that of the chosen one, on the runs of the first
             round.
         median: The median of the settings' mean regrets, divided by that of the chosen one, on the same runs.
@@ -135,8 +149,7 @@ class Chosen(NamedTuple):
 
 
 def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
-    """Return how low the regret of the setting is that an algorithm has chosen on an experiment, and how sure the
-    choice is.
+    """Return the regret of the setting that an algorithm has chosen on an experiment, and how sure the choice is.
 
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
@@ -144,7 +157,7 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
         study: The name of the study in which it chose.
 
     Raises:
-        ValueError: The algorithm is unknown, or the study has not chosen yet.
+        ValueError: The algorithm is unknown, or the study has no table or has not chosen yet.
         KeyError: The experiment or the study is unknown.
     """
     rows = judged(name, algorithm, study)
@@ -173,8 +186,8 @@ def evaluate(
         algorithms: The names of algorithms in `fedgo.experiments.roster.ALGORITHMS`.
 
     Raises:
-        ValueError: A name is unknown, ``runs`` is below 1, or the seed is that of the tuning.
-        TypeError: ``algorithms`` is a single text, or ``runs`` is not a whole number.
+        ValueError: A name is unknown, ``runs`` is below 1, or the seed is negative or that of the tuning.
+        TypeError: ``algorithms`` is a single text, or ``runs`` or the seed is not a whole number.
     """
     require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
     unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
@@ -205,7 +218,8 @@ def played(
         changes: Entries of the setting that replace the tuned ones, such as ``gamma``.
 
     Raises:
-        ValueError: ``name`` is unknown, or the study "tune" has no setting of the player.
+        ValueError: ``name`` is unknown, the study "tune" has no setting of the player, ``runs`` is below 1, or a value
+            in ``changes`` is out of range.
         KeyError: ``algorithm`` is not one of ``players``.
     """
     player = players[algorithm]

@@ -16,16 +16,17 @@ from fedgo.experiments.players import Player, from_scratch, from_start, grid
 from fedgo.experiments.world import Setting
 from fedgo.phase_two import Settings
 
-# One setting for the three GO algorithms on all four problems, from a coarse look at λ, β ∈ {0.01, …, 10} and
-# γ ∈ {0.1, …, 10} on instances of the tuning seed, which no evaluation uses. The paper gives none of the three.
+# One setting for the three GO algorithms on all four problems. It was chosen by a coarse comparison of λ and β in
+# {0.01, …, 10} and γ in {0.1, …, 10}, on instances of the tuning seed, which no evaluation uses. The paper gives no
+# values of λ, β and γ.
 GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
-    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``, rounded to three digits.
+    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``.
 
-    λ is the regularisation weight and β the squared radius of the confidence ball. For small λ the results depend on
-    this ratio alone.
+    λ is the regularisation weight, and β the squared radius of the confidence ball, rounded to three significant
+    digits. For small λ the results depend on this ratio alone.
     """
     return tuple(
         {**setting, "beta": float(f"{setting['lam'] * ratio:.3g}")}
@@ -35,8 +36,9 @@ def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setti
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:
-    """Return ``number`` settings with increasing squared radius β, from 10^``first`` on, ``each`` for every factor of
-    ten.
+    """Return ``number`` settings, which have only the squared radius β: 10^(``first`` + k/``each``) for k = 0, 1, ….
+
+    β is rounded to three significant digits, and ``each`` is the number of settings for every factor of ten.
     """
     return grid(beta=tuple(float(f"{10 ** (k / each + first):.3g}") for k in range(number)))
 

@@ -45,7 +45,7 @@ from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Settin
 from fedgo.messages import Encoding
 
 DATA = Path(__file__).parent / "data"
-# The folders of the package that have tables; a module with studies of its own adds its folder.
+# The folders of the package that have tables. A module with studies of its own adds its folder when it is imported.
 SHIPPED = [DATA]
 REGIME = tuple(field.name for field in fields(Regime))  # the columns of a table that name the regime
 SEED = 0  # the seed of the evaluation runs
@@ -59,13 +59,14 @@ Regimes = tuple[Regime, ...]
 Cell = tuple[Regime, str, tuple[tuple[str, Any], ...], int]  # a regime, a player, a setting, a seed
 
 
-_cached: list[Any] = []  # the functions that `until_written` decorates
+_cached: list[Any] = []  # the functions with a cache that `until_written` has returned
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache of its values, which `run` empties after it has written a table.
+    """Return ``function`` with a cache of its values, which `run` empties when it ends.
 
-    It is for functions whose values depend on the stored tables.
+    It is for functions whose values depend on the stored tables. Their arguments must be hashable, and their values
+    must not be changed, because later calls with equal arguments get the same object.
     """
     _cached.append(cache(function))
     decorated: Callable[P, T] = _cached[-1]
@@ -106,7 +107,14 @@ def measure(job: Job) -> list[dict[str, Any]]:
     """Play the ``job`` on one thread and return its rows of the study's table, a dictionary for each of its runs.
 
     A row has the columns of the regime, the player, the setting's parameters, the seed, the run, and the columns of the
-    study.
+    study. "seconds" is the mean over the runs of the job. Phase I counts in it only for the first setting of the player
+    that this process plays on these runs, because the later ones share its result.
+
+    From then on this process computes on one thread, and knows the problem of the job by name.
+
+    Raises:
+        ValueError: The problem is unknown, or the setting has a value that is out of range.
+        ImportError: A library that the player needs is not installed.
     """
     torch.set_num_threads(1)
     if job.entry:
@@ -126,16 +134,19 @@ def measure(job: Job) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=16)
 def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encoding, by: Hashable) -> World:
-    """Return a world with the given runs of a regime; equal arguments give the same object.
+    """Return a world with the given runs of a regime, the same object for equal arguments, so that Phase I is run once.
 
-    Therefore Phase I is run only once. The 16 worlds used last are kept.
+    Only the 16 worlds that were used last are kept; an older one is made again.
 
     Args:
         regime: The problem with its sizes.
         runs: The numbers of the runs, in a sequence that can be hashed.
         seed: The seed of the runs.
         encoding: The form of all messages (`fedgo.messages`).
-        by: Any value; only callers with an equal one share a world.
+        by: Any value that can be hashed; only callers with an equal one share a world.
+
+    Raises:
+        ValueError: `fedgo.experiments.world.PROBLEMS` has no problem of the regime's name, or a number is out of range.
     """
     return regime.world(runs, seed, encoding)
 
@@ -153,9 +164,9 @@ class Sweep:
         name: The name of the study.
         about: What the study is about, in words.
         players: The players by name.
-        columns: The measured columns of the table: any of those of `fedgo.trace.Trace.to_frame`, "seconds" for the
-            processor time of a run, and "scalars_dense" for the scalars of the same run with messages in matrices (NaN
-            if the player is not ``dense``).
+        columns: The measured columns of the table. With the usual ``measure`` they are any of those of
+            `fedgo.trace.Trace.to_frame`, "seconds" for the processor time of a run, and "scalars_dense" for the scalars
+            of the same run with messages in matrices (NaN if the player is not ``dense``).
         chosen_on: A function that returns, for a player's name, the groups of regimes on which it chooses settings.
         rungs: A function that returns, for a player's name, the rounds of its successive halving.
         regimes: The regimes of the evaluation.
@@ -192,12 +203,15 @@ class Sweep:
         """Return how far the player ``name`` has come with choosing one setting for the regimes of ``group``.
 
         The result has the rankings of the finished rounds of successive halving, and the settings that the next round
-        must play. ``known`` has the rows of the table, which decide that.
+        compares. ``known`` has the rows of the table, which decide that.
+
+        Raises:
+            KeyError: The player is unknown.
         """
 
         def score(setting: Setting, runs: int) -> float | None:
-            """Return the score of ``setting`` on its first ``runs`` tuning runs of all regimes, or None if a run is
-            missing.
+            """Return the score of ``setting`` on the first ``runs`` tuning runs of each regime of the group, or None if
+            ``known`` has for one of the regimes neither these runs nor their mean.
             """
             tuning = [cell(regime, name, setting, self.tuning_seed) for regime in group]
             return score_of([known.score(rows, runs, name in self.tail) for rows in tuning])
@@ -205,15 +219,23 @@ class Sweep:
         return halve(self.players[name].grid, self.rungs(name), score)
 
     def played_on(self, name: str) -> list[Regime]:
-        """Return the regimes that the player ``name`` plays: of the evaluation, or without one, of its choices."""
+        """Return the regimes of the evaluation that the player ``name`` plays.
+
+        They are the regimes on which it has at least one evaluation run. If the study has no evaluation, they are the
+        regimes on which the player chooses its settings.
+        """
         if self.regimes:
             return [regime for regime in self.regimes if self.runs(name, regime)]
         return [regime for group in self.chosen_on(name) for regime in group]
 
     def group(self, name: str, regime: Regime) -> Regimes:
-        """Return the group of regimes on which the player ``name`` chooses its setting for ``regime``, or ().
+        """Return the group of regimes on which the setting of the player ``name`` for ``regime`` is chosen, or ().
 
-        It is the group that contains the regime, or else the player's first group.
+        It is the group that contains the regime, or else the first group, of the player itself or of the player whose
+        setting it uses. The result is () if there is no group.
+
+        Raises:
+            KeyError: The player is unknown.
         """
         groups = self.chosen_on(self.players[name].setting_of or name)
         return next((group for group in groups if regime in group), groups[0] if groups else ())
@@ -221,7 +243,12 @@ class Sweep:
     def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
         """Return the setting with which the player ``name`` plays ``regime``, or None if it is not chosen yet.
 
-        ``known`` has the rows of the table, which decide. A player that chooses nothing has a grid with one setting.
+        ``known`` has the rows of the table, which decide. A player for which there is no group of regimes (`group`)
+        plays with the only setting of its grid.
+
+        Raises:
+            ValueError: There is no group, and the grid does not have exactly one setting.
+            KeyError: The player is unknown.
         """
         chooser, group = self.players[name].setting_of or name, self.group(name, regime)
         if not group:
@@ -235,6 +262,7 @@ class Sweep:
 
         Raises:
             ValueError: The setting is not chosen yet, because the table lacks rows; or there is no table.
+            KeyError: The player is unknown.
         """
         setting = self.chosen(known(self.name), name, regime)
         require(setting is not None, "player", name, f"it has no setting yet; make study NAME={self.name}")
@@ -244,13 +272,18 @@ class Sweep:
         """Yield the jobs of the player ``name`` that can be played now and whose rows the table lacks.
 
         While a setting is being chosen, they are the runs of the next round of the successive halving. Once it is
-        chosen, they are runs of the evaluation.
+        chosen, they are runs of the evaluation. If the player uses the setting of another player, the runs of the
+        rounds are that player's.
 
         Args:
             known: The rows that the table has.
             name: The name of the player.
-            regime: A text that the name of a regime must contain.
+            regime: A text that the name of a played regime (`played_on`) must contain. Only the settings that these
+                regimes need are chosen, each on all regimes of its group.
             most: The largest number of evaluation runs on each regime.
+
+        Raises:
+            KeyError: The player is unknown.
         """
         wanted = [played for played in self.played_on(name) if regime in str(played)]
         chooser = self.players[name].setting_of or name
@@ -306,6 +339,9 @@ class Listing(Sweep):
             name: The name of the player.
             regime: A text that the name of a regime must contain.
             most: The largest number of runs on each regime.
+
+        Raises:
+            KeyError: The player is unknown.
         """
         for played in self.played_on(name):
             if regime in str(played):
@@ -324,9 +360,8 @@ def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
 def cells(table: Any) -> dict[Cell, Any]:
     """Return the rows of ``table``, a pandas frame, grouped by regime, player, setting and seed.
 
-    The result has a frame for each key that `cell` returns.
-
-    The columns between "player" and "seed" hold the parameters of all settings. Such a column is empty (NaN) in the
+    The result has a frame of rows for each key that `cell` returns; it is empty if the table has no rows. The columns
+    of the table between "player" and "seed" hold the parameters of all settings. Such a column is empty (NaN) in the
     rows of a setting without that parameter.
     """
     rows_of = {}
@@ -351,6 +386,9 @@ class Known:
     Args:
         table: The table of the study, a pandas frame.
         study: The name of the study in the table "rungs"; if it is empty, ``means`` is empty.
+
+    Raises:
+        ValueError: There is no table "rungs".
     """
 
     def __init__(self, table: Any, study: str = "") -> None:
@@ -365,8 +403,9 @@ class Known:
         return set(self.cells[key]["run"].tolist()) if key in self.cells else set()
 
     def regrets(self, key: Cell) -> dict[int, float]:
-        """Return the final regrets that the table has for ``key`` (`cell`), by the number of the run; {}
-        without rows.
+        """Return the final regrets that the table has for ``key`` (`cell`), by the number of the run.
+
+        The result is empty if the table has no such rows.
         """
         if key not in self.cells:
             return {}
@@ -374,10 +413,11 @@ class Known:
         return dict(zip(rows["run"].tolist(), rows["regret"].tolist(), strict=True))
 
     def score(self, key: Cell, runs: int, tail: bool = False) -> float | None:
-        """Return the mean final regret of the first ``runs`` runs for ``key`` (`cell`), or None if a run is missing.
+        """Return the mean final regret of the first ``runs`` runs for ``key`` (`cell`), by which settings are compared.
 
-        With ``tail`` it is the average of that mean and of the mean over the worst tenth of the runs. If a run is
-        missing, the mean that the table "rungs" has is returned, if it has one.
+        With ``tail`` it is the average of that mean and of the mean over the worst tenth of these runs, at least one.
+        If a run is missing, the result is the mean that the table "rungs" has for this number of runs, or None if it
+        has none.
         """
         by_run = self.regrets(key)
         if all(run in by_run for run in range(runs)):
@@ -415,6 +455,8 @@ def read(name: str, folder: Path = DATA) -> Any:
 def known(study: str) -> Known:
     """Return the rows of the shipped table of ``study``, grouped by regime, player, setting and seed.
 
+    The result is cached and must not be changed.
+
     Raises:
         ValueError: There is no table of this study.
     """
@@ -427,16 +469,24 @@ def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
     Returns:
         A dictionary with ``study`` and ``about``, two texts, and ``made``, a list with one entry for each process that
         added rows. An entry has ``when``, ``commit``, ``command``, ``rows`` (the number of rows added) and the versions
-        of the libraries. If that was not recorded, ``origin`` says so. ``batch means`` names the columns that hold, in
-        these rows, a mean over several runs.
+        of the libraries. If that was not recorded, ``origin`` says so, and ``between`` has the two times between which
+        the rows were made. ``batch means`` names the columns that hold, in these rows, a mean over several runs. Other
+        keys are notes on the history of the rows.
+
+    Raises:
+        FileNotFoundError: There is no table of this study.
     """
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
 
 def dates(name: str, folder: Path = DATA) -> str:
-    """Return the day on which the rows of the table of the study ``name`` were made, as text.
+    """Return the day on which the rows of the table of the study ``name`` were made, as text such as "2026-11-22".
 
-    If they were made on several days, it is the first and the last day.
+    If they were made on several days, the text has the first and the last day with "to" between them. Rows without an
+    entry about their origin are passed over; at least one row must have one.
+
+    Raises:
+        FileNotFoundError: There is no table of this study.
     """
     made = facts(name, folder)["made"]
     origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
@@ -457,13 +507,20 @@ def run(
     Args:
         study: The study.
         players: The names of the players; all if there are none.
-        regime: A text; only regimes that have it in their name are played.
-        runs: The largest number of runs of an evaluation that are played.
-        fresh: Whether to remove the rows of these players and regimes first, and play them again.
+        regime: A text; only regimes that have it in their name are played. The settings that these need are chosen
+            first, each on all regimes of its group.
+        runs: The largest number of evaluation runs on each regime.
+        fresh: Whether to remove the rows of these players and regimes first, and play them again. The mean regrets that
+            the table "rungs" keeps are then not used to choose settings.
         folder: The folder in which the table is kept.
 
+    Returns:
+        The whole table as a pandas frame, which must not be changed because it is cached.
+
     Raises:
-        ValueError: A player is unknown, or no regime has the text in its name.
+        ValueError: A player is unknown, or no regime that the players play has the text in its name.
+        ImportError: A library that a player needs is not installed.
+        OSError: The table cannot be written.
     """
     names = tuple(players) or tuple(study.players)
     for name in names:
@@ -512,7 +569,8 @@ def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs
 def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
     """Play ``jobs``, write their rows, and return the table with them.
 
-    The rows are written every `PAUSE` seconds and at the end, also after an interruption.
+    The rows are written when a job ends and `PAUSE` seconds have passed since the last time, and at the end, also after
+    an interruption. Each time but the last a line on stderr says how many jobs are done and how long the others take.
 
     Args:
         study: The study.
@@ -553,8 +611,9 @@ def _stored(name: str, folder: Path) -> Any:
 def _merge(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
     """Merge ``rows`` into the table on disk and return it; of two rows for the same run the newer one stays.
 
-    A lock beside ``folder`` keeps other processes out meanwhile, and the table and its JSON file are each replaced
-    whole.
+    The new numbers are rounded to `DECIMALS` decimals. The entry about the origin is added to the JSON file unless it
+    is there, and its number of rows grows by that of the new rows. A lock beside ``folder`` keeps other processes out
+    meanwhile, and the table and its JSON file are each replaced whole.
 
     Args:
         study: The study.
@@ -610,8 +669,8 @@ def _origin() -> dict[str, Any]:
 def commit() -> str:
     """Return the commit of the working copy, with "-dirty" if a file differs from it.
 
-    The package's folders ``data`` do not count. The commit is "unknown" if git is not installed or the package is not
-    in a repository.
+    The commit has twelve hexadecimal digits. Changes in the package's folders ``data`` do not count. The result is
+    "unknown" if git is not installed or the package is not in a repository.
     """
     git, but = ("git", "-C", str(DATA)), ":(top,exclude,glob)fedgo/**/data/**"
     try:
@@ -627,7 +686,7 @@ def commit() -> str:
 def afresh(study: Sweep, rows: Any) -> Any:
     """Play the ``rows`` of a table of ``study`` again, and return a frame with their new values, in the same order.
 
-    The frame has the index of ``rows`` and the measured columns of the study.
+    ``rows`` are rows of a pandas frame. The result has their index, and the measured columns of the study.
     """
     by_cell = cells(rows.reset_index(drop=True))
     jobs = [
@@ -653,16 +712,16 @@ def check(
 
     Args:
         study: The study.
-        players: The names of the players; all if there are none.
+        players: The names of the players; all if there are none. Players without rows are left out.
         regime: A text; only rows on regimes that have it in their name are played.
-        seed: A number that determines which row is played; with None another one is drawn at every call.
+        seed: A number that determines which row of each player is played; with None another one is drawn at every call.
         folder: The folder in which the table is kept.
 
     Returns:
-        The frame that `compared` returns, with one row for each player.
+        The frame that `compared` returns, with one row for each player that has rows.
 
     Raises:
-        ValueError: The table has no such row, or there is no table.
+        ValueError: The table has no row of these players and regimes that can be played here, or there is no table.
     """
     table = read(study.name, folder)
     wanted = asked(table, tuple(players) or tuple(study.players), regime)
@@ -690,6 +749,9 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
     Returns:
         The rows with the new numbers in columns "… now", with ``not_compared``, the names of the columns left out,
         joined by commas, and with ``same``, whether all other numbers are equal.
+
+    Raises:
+        ValueError: There is no table of the study.
     """
     table, made = read(study.name, folder), facts(study.name, folder)["made"]
     origins = table["made"].fillna(-1)
@@ -708,7 +770,7 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 
 
 def _digits(values: Any) -> int:
-    """Return the largest number of decimals with which any of the ``values`` is written, at most `DECIMALS`.
+    """Return the largest number of decimals with which one of the ``values`` is written, at most `DECIMALS`.
 
     The ``values`` are a column of a pandas frame. NaN is ignored, and without other values the result is 0.
     """

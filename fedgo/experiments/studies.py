@@ -69,7 +69,7 @@ LINE3 = Sweep(
     batch=30,
 )
 # The setting of the paper's algorithm is chosen on the runs on which the claims are decided, which nobody can do
-# beforehand. The result is about the best that the paper's authors may have had.
+# beforehand. Its regret is about the lowest that the paper's authors may have had.
 IN_SAMPLE = Sweep(
     "in_sample",
     "the paper's algorithm at the settings that are best on the runs of the claims themselves",
@@ -129,11 +129,12 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
     """Play one run of the algorithm of a curve of computing costs, and return its trace and its processor seconds.
 
     The seconds are those of Phase II, or of the whole run if the algorithm has no Phase I. Fed-GO-UCB plays with
-    `GO_SETTINGS`.
+    `GO_SETTINGS`. Kernel UCB makes NT steps, for N clients and T rounds, and GP-UCB makes 40.
 
     Args:
-        curve: The name of a curve in `CURVES`, which decides the algorithm.
-        regime: The sizes of the run.
+        curve: The name of the curve, which decides the algorithm: "kernel UCB, at once" or "GP-UCB (BoTorch), 40
+            steps"; "arm space" for Fed-GO-UCB in arm space, and any other name for Fed-GO-UCB in parameter space.
+        regime: The sizes of the run, on Hartmann6.
         hidden: The number of hidden units of the network of Fed-GO-UCB.
         seed: The seed of the run.
     """
@@ -142,7 +143,7 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
     if curve == "kernel UCB, at once":
         task = partial(exact_kernel_ucb, problem, clients, clients * rounds, Settings(0.01, 0.03))
     elif curve == "GP-UCB (BoTorch), 40 steps":
-        # few steps, because the Gaussian process is conditioned on each datum
+        # only 40 steps are played, because the Gaussian process is conditioned on each datum, which takes long
         task = partial(gp_ucb, problem, clients, 40, 4.0)
     else:
         brief = Langevin(rounds=200)  # the time of Phase II does not depend on how well ŵ₀ fits
@@ -160,11 +161,13 @@ def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
 
 
 def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[str, Any]]:
-    """Return the row of a ``job`` with the processor time and the peak memory of a new process that does nothing else.
+    """Return a list with the row of a ``job``: the processor time and the peak memory of a new process that plays it.
+
+    The process does nothing else. It plays one run, whatever runs the job has; the row says run 0 of the seed 0.
 
     Args:
         time_of: A function of the player's name, the regime and the number of hidden units that plays one run and
-            returns its trace and its processor seconds.
+            returns its trace and its processor seconds. Another process must be able to import it by its name.
         job: The job; its setting has the number of hidden units as "hidden".
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
@@ -181,7 +184,7 @@ def _cost(
     """
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts it in kibibytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in kibibytes
     row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
     row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]
@@ -207,7 +210,11 @@ def curve(name: str, study: str = "costs") -> Any:
     """Return the measurements of the curve of computing costs ``name`` in the table of ``study``, sorted by size.
 
     The column ``value`` has the size that varies along the curve: the number K of arms, N of clients or T of rounds, or
-    the number d_w of parameters for the number of hidden units.
+    for the number H of hidden units the number d_w = 8H + 1 of parameters, with arms of dimension 6. For a name that is
+    not in `CURVES` it is the number of arms.
+
+    Raises:
+        ValueError: There is no table of the study.
     """
     rows, by = read(study), CURVES[name][0] if name in CURVES else "arms"
     rows = rows[rows["player"] == name].sort_values(by)
@@ -217,7 +224,7 @@ def curve(name: str, study: str = "costs") -> Any:
 def exponent(rows: Any) -> float:
     """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least.
 
-    ``rows`` is a frame with the columns "value" and "seconds", as `curve` returns it.
+    ``rows`` is a frame of at least two rows with the columns "value" and "seconds", as `curve` returns it.
     """
     values, seconds = np.log(rows["value"].to_numpy()[-2:]), np.log(rows["seconds"].to_numpy()[-2:])
     return float((seconds[1] - seconds[0]) / (values[1] - values[0]))

@@ -34,13 +34,16 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
 
     Args:
         statistic: A function, called as ``statistic(*samples, axis=-1)``.
-        samples: One array (S,) or several; of these the entries of a run stay together.
+        samples: One array (S,), or several with an entry for each run; a resample takes all entries of a run together.
 
     Returns:
         The estimate and the lower and the upper end of the interval.
+
+    Raises:
+        ValueError: Several arrays differ in length, and the first has two entries or more.
     """
     samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
-    # a ratio whose denominator is 0 in all runs is infinite
+    # a ratio whose denominator is 0 in all runs is infinite or NaN, without a warning
     with np.errstate(divide="ignore", invalid="ignore"):
         estimate = float(statistic(*samples, axis=-1))
         if len(samples[0]) < 2:
@@ -54,7 +57,8 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
 def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
     """Return the mean difference of the final regrets of two traces of the same runs, with its 95 % interval.
 
-    The difference is the cumulative regret of ``ours`` minus that of ``other``, at the last step.
+    The difference is the cumulative regret of ``ours`` minus that of ``other``, at the last step. The two traces must
+    have the same runs in the same order, which is not checked.
 
     Returns:
         The mean over the runs, and the lower and the upper end of the interval.
@@ -68,7 +72,7 @@ def formatted(value: float, digits: int = 2) -> str:
 
     Zero, and values whose absolute value is from 0.001 to below 100,000 after rounding, are plain digits with commas.
     All digits before the decimal point are shown, even if they are more than ``digits``. Other values are TeX in the
-    form a·10ᵇ, infinity is TeX too, and NaN is "–".
+    form a·10ᵇ, or 10ᵇ if a is printed as 1; infinity is TeX too, and NaN is "–".
     """
     if math.isnan(value):
         return "–"

@@ -18,7 +18,7 @@ from fedgo.experiments.summaries import formatted, mean_error
 Truth = bool | Tensor | npt.NDArray[np.bool_]
 
 _RULES = {"l": "---", "r": "---:", "c": ":---:"}
-# The pages of the book read this kind of output, and Jupyter hides it.
+# The kind of output in which a notebook stores a quoted value. The pages of the book read it, and Jupyter hides it.
 _QUOTED = "application/papermill.record/"
 _BAR = re.compile(r"(?<!\\)\|")
 # Three alternatives: formulas and code, which stay as they are; a minus before a number; a ± before an error.
@@ -26,9 +26,10 @@ _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\
 
 
 def _printed(cell: str) -> str:
-    """Return the text ``cell`` with a minus sign for the hyphen of each negative number and fixed blanks around each ±.
+    """Return the text ``cell`` with a minus sign in place of the hyphen of each negative number, and with blanks around
+    each ± between numbers at which no line breaks.
 
-    Formulas and code in it stay as they are.
+    Formulas and code in the text stay as they are.
     """
     return _PRINTED.sub(lambda match: match[1] or ("−" if match[2] else "\u00a0±\u00a0"), cell)
 
@@ -43,7 +44,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
             and the others are r.
 
     Raises:
-        ValueError: A row has another number of cells than the head, or a cell has a bare | or several lines.
+        ValueError: A row or ``align`` has another length than the head, or a cell has a bare | or several lines.
+        KeyError: ``align`` has another letter.
     """
     rules = [_RULES[letter] for letter in align or "l" + "r" * (len(head) - 1)]
     whole = [[f"{cell:,d}" if isinstance(cell, int) else cell for cell in row] for row in rows]
@@ -66,9 +68,13 @@ SYMBOLS = {
 
 
 def as_set(value: float | str) -> str:
-    """Return a ``value`` of a setting as text with at most three digits, for instance 0.03, 1,000 or 10⁻⁵.
+    """Return a ``value`` of a setting as text for Markdown, for instance 0.03, 1,000 or $10^{-5}$.
 
-    A text is returned as it is.
+    A finite number has as many significant digits as it needs, at most three; but all digits before the decimal point
+    are shown (`fedgo.experiments.summaries.formatted`). A text is returned as it is.
+
+    Raises:
+        ValueError: The value is infinite or NaN.
     """
     if isinstance(value, str):
         return value
@@ -81,6 +87,7 @@ def in_symbols(setting: Mapping[str, float | str]) -> str:
 
     Raises:
         KeyError: A parameter has no symbol in `SYMBOLS`.
+        ValueError: A value is infinite or NaN.
     """
     return ", ".join(f"{SYMBOLS[name]} {as_set(value)}" for name, value in setting.items())
 
@@ -92,8 +99,8 @@ MARKS: Mapping[State, str] = {"held": "■", "reversed": "⊠", "open": "□"}
 def share_of_parts(states: Sequence[State]) -> str:
     """Return how many parts of a claim are held, reversed and open, as marks and in words.
 
-    There is one mark for each of the ``states``, sorted by state and in groups of five, and then the number of each
-    state.
+    The result is text for a cell of a Markdown table. There is one mark for each of the ``states``, in the order held,
+    reversed, open and in groups of five, and on a second line the number of each state that occurs.
     """
     squares = "".join(mark * states.count(state) for state, mark in MARKS.items())
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
@@ -160,7 +167,7 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
     because the points of one run need not be independent.
 
     Args:
-        x: The points, n positive numbers.
+        x: The points, n positive numbers that are not all equal.
         values: The positive values at the points, (S, n), of at least two runs; n is at least 2.
 
     Returns:
@@ -186,15 +193,21 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
 
     A value ``rho_0`` has the name "rho-0", and with the argument ``of`` = "x" the name "x-rho-0". A `Frequency` is
     shown as its share, and the ends of its interval have the names with "-low" and "-high". A pair, such as a `Rate`,
-    has its error under the name with "-error". The value is stored in the metadata of the cell, and the pages do not
-    show the output. In an executed notebook that is opened as it is, the output reads "`rho-0` = 0.5", so that a reader
-    finds the number by its name.
+    has its error under the name with "-error". The value is stored in the metadata of an output of the cell, and the
+    pages do not show the output. In an executed notebook that is opened as it is, the output reads "`rho-0` = 0.5", so
+    that a reader finds the number by its name.
 
     Args:
         form: The format of numbers that are not whole, for instance ".2f"; whole numbers have commas, and strings are
             Markdown.
-        of: The first part of the names.
-        values: The values by name.
+        of: The first part of the names; without it a name has only one part.
+        values: The values by name: numbers, tensors with one entry, strings, Markdown as `table` returns it, pairs of
+            numbers, or frequencies.
+
+    Raises:
+        ValueError: ``form`` is no format of a number.
+        TypeError: ``form`` is not empty, and a value is none of these.
+        RuntimeError: A tensor has several entries.
     """
     for name, value in values.items():
         by_ending: dict[str, object] = {"": value}

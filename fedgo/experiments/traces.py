@@ -1,8 +1,8 @@
 """A store of traces that chapters share, run by run, because a run is the same alone and together with others.
 
 The traces are stored in the folder that the environment variable ``FEDGO_TRACES`` names; if it is not set, nothing is
-stored. A stored run is found by its arms, mean rewards and noise, by the algorithm and its setting, by the versions of
-the libraries, and by the code that played it.
+stored. A stored run is found by its arms, mean rewards and noise, by the numbers of clients and rounds and the form of
+the messages, by the algorithm and its setting, by the versions of the libraries, and by the code that played it.
 """
 
 import json
@@ -29,11 +29,13 @@ VERSIONED = ("torch", "numpy", "botorch")  # libraries whose versions may change
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
     """Return the trace of all runs of ``world``, playing only those runs that are not stored yet, and store these.
 
-    Traces of the same algorithm and setting that other code has stored are removed.
+    Traces of the same algorithm, setting and sizes that other code has stored are removed. A stored file that is
+    damaged is played again.
 
     Args:
         play: A function that plays a world with a setting.
-        key: The dotted name of the algorithm that ``play`` calls, and its options. If it is empty, nothing is stored.
+        key: The dotted name of the algorithm that ``play`` calls, and its options. If it is empty, or the environment
+            variable ``FEDGO_TRACES`` is not set, all runs are played and nothing is stored.
         world: The runs.
         setting: The setting.
     """

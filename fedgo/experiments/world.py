@@ -18,7 +18,7 @@ from fedgo.problem import Problem
 from fedgo.problems import clustered, cosine8, hartmann6
 
 Setting = Mapping[str, Any]  # the values of an algorithm's parameters, by their names
-TUNING_SEED = 1000
+TUNING_SEED = 1000  # the seed of the runs on which settings are chosen
 HIDDEN = 25  # the hidden units of the paper's network, which has d_w = 25 d_x + 51 parameters
 
 
@@ -53,19 +53,20 @@ class Entry:
 
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
-    """Return the problem of clustered data ``name``, "magic" or "shuttle", which always has 20 arms.
+    """Return the given ``runs`` of the problem of clustered data ``name``, "magic" or "shuttle", which has 20 arms.
 
     ``options`` are further arguments of `fedgo.problems.clustered`.
 
     Raises:
-        ValueError: ``arms`` is not 20.
+        ValueError: ``arms`` is not 20, or another argument is out of range.
+        TypeError: An argument is of another kind.
     """
     require(arms == 20, "arms", arms, f"{name} has 20 clusters")
     return clustered(name, runs, **options)
 
 
 # The last value is the bound F: Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1
-# for a share.
+# for the share of the positive class in a cluster.
 PROBLEMS: dict[str, Entry] = {
     "hartmann6": Entry(hartmann6, "Hartmann6", 8.4),
     "cosine8": Entry(cosine8, "Cosine8", 8.8),
@@ -79,7 +80,7 @@ PROBLEMS: dict[str, Entry] = {
 class World:
     """Some runs of a problem, with the numbers of clients and rounds, on which algorithms play.
 
-    Phase I is run when an algorithm first needs it, and shared by all algorithms.
+    Phase I is run when an algorithm first needs it, and all algorithms on the same world share its result.
 
     Args:
         problem: S runs of a bandit problem.
@@ -101,20 +102,27 @@ class World:
     def steps(self) -> int:
         """The number T₀ + NT of pulls: T₀ = ⌈√(NT)⌉ of Phase I, and one by each of N clients in each of T rounds.
 
-        Fed-GO-UCB makes them in two phases, and every other algorithm makes as many.
+        The algorithms with a Phase I make them in two phases, and all others make as many.
+
+        Raises:
+            ValueError: N or T is below 1.
+            TypeError: N or T is not a whole number.
         """
         return phase_one_length(self.clients, self.rounds) + self.clients * self.rounds
 
     @cached_property
     def network(self) -> Network:
-        """The parametric class F of the paper's experiments: a network with 25 hidden units for the arms here."""
+        """The parametric class F of the paper's experiments for these arms: a network with 25 hidden units."""
         return Network(self.problem.arms.shape[-1], HIDDEN)
 
     @cached_property
     def shared(self) -> Start:
         """The result of Phase I of Fed-GO-UCB and One-GO-UCB here, with one parameter ŵ₀ for all clients of a run.
 
-        Phase I is run when this is first asked for, and its result is kept.
+        Phase I is run when its result is first asked for, and the result is kept.
+
+        Raises:
+            ValueError: A number is out of range, or the fit fails because the rewards are not of order 1.
         """
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
@@ -122,7 +130,10 @@ class World:
     def private(self) -> Start:
         """The result of Phase I of N-GO-UCB here, with a parameter ŵ₀ for each client of a run.
 
-        Phase I is run when this is first asked for, and its result is kept.
+        Phase I is run when its result is first asked for, and the result is kept.
+
+        Raises:
+            ValueError: A number is out of range, or the fits fail because the rewards are not of order 1.
         """
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
@@ -153,7 +164,7 @@ class Regime:
         """The entry of the problem in `PROBLEMS`.
 
         Raises:
-            ValueError: There is none of this name.
+            ValueError: `PROBLEMS` has no problem of this name.
         """
         require(self.problem in PROBLEMS, "problem", self.problem, f"choose one of {tuple(PROBLEMS)}")
         return PROBLEMS[self.problem]
@@ -163,7 +174,10 @@ class Regime:
         """The title of the regime in the book: that of the problem, the number K of arms, and some other sizes.
 
         The standard deviation σ of the noise is named if it is not 0.1, the number T of rounds if it is not 100, and
-        the number N of clients if it is 1 or 12. The rewards of the problem "magic rows" are "coins" if σ is not 0.1.
+        the number N of clients if it is 1 or 12. For the problem "magic rows" a σ other than 0.1 is named "coins".
+
+        Raises:
+            ValueError: `PROBLEMS` has no problem of this name.
         """
         parts = [self.entry.title, f"{self.arms:,} arms"]
         if self.sigma != 0.1:
@@ -192,7 +206,9 @@ class Regime:
                 level σ.
 
         Raises:
-            ValueError: `PROBLEMS` has no problem of this name.
+            ValueError: `PROBLEMS` has no problem of this name, or a number is out of range.
+            TypeError: A number is not whole, or the problem's function has no such option.
+            ImportError: The problem needs BoTorch, which is not installed.
         """
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
         problem = self.entry.make(runs, **how)
@@ -218,7 +234,9 @@ def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -
         options: Further arguments of `Regime.world`.
 
     Raises:
-        ValueError: The name is unknown.
+        ValueError: The name is unknown, or a number is out of range.
+        TypeError: A number is not whole, or the problem's function has no such option.
+        ImportError: The problem needs BoTorch, which is not installed.
     """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
     return EXPERIMENTS[name].world(runs, seed, **options)

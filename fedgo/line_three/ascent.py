@@ -1,10 +1,11 @@
 """Line 3 of Algorithm 1 as printed: the arm x with the largest max f_x(w) over w ∈ Ball, by projected ascent.
 
-Ball is the confidence ball {w : ‖w − ŵ‖²_Σ ≤ β}. In the coordinates θ = A_x w of `fedgo.line_three.images`, 2H + 1
-numbers for a network with H hidden units, a point of the ball's image is θ̂ + C_x u with a dual point u. A step u ← Π(u
-+ η·√β h/‖h‖_{C_x}), with h = ∂f/∂θ and the step size η, is exactly the projected step w ← Π(w + η·√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹})
-of parameter space. Π scales a point outside the ball back to its sphere. The ascent of an arm ends when its η is small.
-It ends in a local maximum, so that the value found is a lower bound on the arm's largest value.
+Ball is the confidence ball {w : ‖w − ŵ‖²_Σ ≤ β} with the ridge estimate ŵ, the matrix Σ of the learner's data and the
+squared radius β. `fedgo.line_three.images` maps w to θ = A_x w, which has 2H + 1 numbers for a network with H hidden
+units. A point of the ball's image is θ̂ + C_x u, with a dual point u. A step u ← Π(u + η·√β h/‖h‖_{C_x}), with h = ∂f/∂θ
+and the step size η, is exactly the projected step w ← Π(w + η·√β Σ⁻¹∇f/‖∇f‖_{Σ⁻¹}) of parameter space. Π scales a point
+outside the ball back to its sphere. The ascent of an arm ends when its η is small, and then it is near a local maximum.
+The value found is therefore a lower bound on the arm's largest value.
 """
 
 import math
@@ -16,13 +17,13 @@ from torch import Tensor
 from fedgo.confidence import Estimates, Tally
 from fedgo.line_three.images import Images, Rows, View, images, rows, slope, value
 
-# The size of the first step; a step that improves the value doubles it, and any other divides it by eight.
+# The size η of the first step. A step that improves the value doubles η, and any other step divides it by eight.
 FIRST_STEP = 1.0
 LAST_STEP = 1e-3  # the ascent of an arm ends when its step is smaller than this
-MOST_STEPS = 200  # of the ascent of one arm
-RELATIVE_GAIN = 1e-9  # a step with a smaller relative improvement counts as one without improvement
-_STRIDE = 2  # after this number of steps the arms whose ascent has ended are removed from the batch
-_ARMS_AT_ONCE = 512  # few enough that the matrices of these arms stay in the processor's cache
+MOST_STEPS = 200  # the ascent of an arm ends after this number of steps at the latest
+RELATIVE_GAIN = 1e-9  # a step with no larger relative improvement counts as a step without improvement
+_STRIDE = 2  # after every such number of steps the arms whose ascent has ended are removed from the batch
+_ARMS_AT_ONCE = 512  # few enough ascents in a batch that their matrices stay in the processor's cache
 
 
 class Optimum(NamedTuple):
@@ -40,12 +41,13 @@ class Optimum(NamedTuple):
 class LineThree:
     """The index of line 3 of Algorithm 1: the largest f_x(w) over the confidence ball, found by projected ascent.
 
-    It can be the ``optimism`` of `fedgo.phase_two.EventTriggered`. When a learner with new data asks for its index, the
-    ascents of all its arms run to the end, each from the higher of two points: the solution of the linearised problem,
-    and the arm's previous maximum for that learner, scaled to the sphere of the new ball. A learner without new data
-    keeps its values. In wide balls f_x has many local maxima. Therefore a value depends on when the learner asked
-    before: `fedgo.simulation.simulate` asks for all learners at the beginning of a round and after every
-    synchronisation.
+    An object of this class can be the ``optimism`` of `fedgo.phase_two.EventTriggered`. When a learner with new data
+    asks for its index, the ascents of all its arms run to the end, each from the higher of two points: the solution of
+    the linearised problem, and the arm's previous maximum for that learner, scaled to the sphere of the new ball. A
+    learner without new data keeps its values. In wide balls f_x has many local maxima. Therefore a value depends on
+    when the learner asked before: `fedgo.simulation.simulate` asks for all learners at the beginning of a round and
+    after every synchronisation. The object keeps the last data and maxima, so that each play needs an object of its
+    own.
 
     Args:
         view: The images of the parameter ŵ₀ of Phase I and of the arms' gradients (`fedgo.line_three.images.view`).
@@ -54,7 +56,7 @@ class LineThree:
     """
 
     def __init__(self, view: View, lam: float, beta: float) -> None:
-        """Store the arguments; there are no data yet, and no arm has a maximum."""
+        """Store the arguments, and begin without data and without a maximum of any arm."""
         self.view, self.lam, self.beta = view, lam, beta
         self.known: Tally | None = None
         self.optimum: Optimum | None = None
@@ -63,7 +65,7 @@ class LineThree:
         """Return the optimistic values of K arms for each of M learners in each of S runs, (S, M, K).
 
         ``known`` (S, M, K) has the counts and the summed residuals of the learners' data, which determine the balls.
-        ``posterior`` is not used.
+        The learners are the same at every call. ``posterior`` is not used.
         """
         balls = _images(self.view, self.lam, self.beta, known)
         if self.known is None or self.optimum is None:
@@ -79,14 +81,14 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
     """Maximise f_x(w) over the confidence ball of each learner for each of K arms x, by projected ascent.
 
     Args:
-        view: The images of the parameter ŵ₀ of Phase I and of the gradients for each arm. Its leading dimensions are
-            those of ``tally``, or the last of them is 1 and shared by all learners.
+        view: The images of the parameter ŵ₀ of Phase I and of the arms' gradients. Its leading dimensions are those of
+            ``tally``; or the last of them is 1, if the learners share the view.
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
         tally: The counts and the summed residuals of the learners' data, (..., K).
 
     Returns:
-        The local maxima: their values (..., K) and dual points (..., K, 2H + 1), for H hidden units.
+        The local maxima: their values (..., K) and dual points (..., K, 2H + 1), for a network with H hidden units.
     """
     balls = _images(view, lam, beta, tally)
     optimum, lead = _ascended(balls, _unknown(balls)), tally.counts.shape[:-1]
@@ -111,7 +113,8 @@ def _images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 def _unknown(balls: Images) -> Optimum:
     """Return the optimum of V views, M learners and K arms before any ascent.
 
-    Its values (V, M, K) are −∞ and its dual points u are 0, which stands for "no earlier maximum".
+    Its values (V, M, K) are −∞, and its dual points u (V, M, K, 2H + 1) are 0, which means that there is no earlier
+    maximum. The network has H hidden units.
     """
     views, learners, _ = balls.pulled.shape
     _, arms, width = balls.view.theta.shape
@@ -122,8 +125,9 @@ def _unknown(balls: Images) -> Optimum:
 def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> Optimum:
     """Return the optimum ``before`` in which the arms of some learners have been ascended again.
 
-    ``chosen`` (V, M) bool says which of the M learners of each of V views; if it is None, all are. Each arm begins at
-    the higher of the linearised solution and its maximum in ``before``.
+    ``balls`` has the confidence balls of these learners as images. ``chosen`` (V, M) bool is True for those of the M
+    learners of each of V views whose arms are ascended; if it is None, all are. Each arm begins at the higher of the
+    solution of the linearised problem and its maximum in ``before``, scaled to the sphere of the ball.
     """
     values, u, root = before.value.clone(), before.u.clone(), math.sqrt(balls.beta)
     wanted = torch.ones_like(values, dtype=torch.bool)
@@ -145,8 +149,8 @@ def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> O
 class Climb(NamedTuple):
     """The state of n ascents, each for one arm of one learner, for a network with H hidden units.
 
-    ``value`` (n,) is the value f_x reached, ``u`` (n, 2H + 1) the dual point, ``moved`` (n, 2H + 1) is C_x u, and
-    ``step`` (n,) the size of the next step.
+    ``value`` (n,) is the value of f_x that the ascent has reached, ``u`` (n, 2H + 1) the dual point there, ``moved``
+    (n, 2H + 1) the product C_x u with the matrix C_x of the arm's image, and ``step`` (n,) the size of the next step.
     """
 
     value: Tensor
@@ -158,7 +162,7 @@ class Climb(NamedTuple):
 def _on_sphere(below: Rows, u: Tensor, root: float) -> Climb:
     """Return n ascents that begin at the dual points ``u`` (n, 2H + 1), scaled to the spheres of the balls.
 
-    ``below`` has the images of the balls, and ``root`` is their radius √β.
+    ``below`` has the n images of the balls, ``root`` is their radius √β, and H is the number of hidden units.
     """
     moved = below.times(u)
     scale = root / (u * moved).sum(-1, keepdim=True).clamp(min=1e-300).sqrt()
@@ -176,8 +180,8 @@ def _where(better: Tensor, new: Climb, old: Climb) -> Climb:
 def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
     """Continue n ascents to their ends, and return the values (n,) and the dual points (n, 2H + 1) there.
 
-    ``below`` has the images of the balls, ``climb`` the n ascents so far, and ``root`` is the radius √β. An ascent ends
-    when its step is below `LAST_STEP`, or after `MOST_STEPS` steps.
+    ``below`` has the n images of the balls, ``climb`` the n ascents so far, ``root`` is the radius √β, and H is the
+    number of hidden units. An ascent ends when its step is below `LAST_STEP`, or after `MOST_STEPS` steps.
     """
     values, u = climb.value.clone(), climb.u.clone()
     left = torch.arange(len(values))
@@ -198,7 +202,9 @@ def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
 def _step(below: Rows, climb: Climb, root: float) -> Climb:
     """Return n ascents after one step each, in balls with the images ``below`` and the radius √β = ``root``.
 
-    An ascent that the step does not improve stays where it is, and its next step is eight times smaller.
+    If a step raises the value by more than the share `RELATIVE_GAIN` of its absolute value, the ascent takes this step,
+    and its next step is twice as large. Otherwise the ascent stays where it is, and its next step is eight times
+    smaller. An ascent whose step is below `LAST_STEP` has ended and stays, too.
     """
     h = slope(below.centre + climb.moved)
     ch = below.times(h)

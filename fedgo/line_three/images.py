@@ -17,17 +17,18 @@ from fedgo.network import Network
 
 
 class View(NamedTuple):
-    """The images of the parameter ŵ₀ of Phase I and of all gradients there, for each of K arms.
+    """The images of the parameter ŵ₀ of Phase I and of the arms' gradients at ŵ₀, for each of K arms.
 
-    The network has H hidden units with inputs zⱼ and output weights W₂ⱼ. The image of the gradient g_k of the arm k for
-    the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
+    The network has H hidden units with inputs zⱼ, the sigmoid σ and output weights W₂ⱼ. The matrix A_x maps a parameter
+    to the 2H + 1 numbers on which the output at the arm x depends: the inputs zⱼ, the weights W₂ⱼ and the output's
+    bias. The image of the gradient g_k of the arm k for the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
 
     Args:
         theta: The image A_x ŵ₀ of ŵ₀ for each arm x, (..., K, 2H + 1).
-        slope: W₂ⱼσ'(zⱼ) for each arm and hidden unit j, (..., K, H).
-        unit: σ(zⱼ) for each arm and hidden unit j, (..., K, H).
-        inner: The numbers 1 + x·x_k for each pair of arms, (..., K, K).
-        gram: The inner products GGᵀ of the arms' gradients, (..., K, K).
+        slope: The number W₂ⱼσ'(zⱼ) for each arm and hidden unit j, (..., K, H).
+        unit: The output σ(zⱼ) of each hidden unit j for each arm, (..., K, H).
+        inner: The number 1 + x·x_k for each pair of arms with the features x and x_k, (..., K, K).
+        gram: The inner product g_x·g_k of the gradients of each pair of arms, (..., K, K).
     """
 
     theta: Tensor
@@ -46,9 +47,12 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
     """Return the images of ŵ₀ and of the gradients there, which stay the same during Phase II.
 
     Args:
-        network: The two-layer network, with d_w parameters.
+        network: The two-layer network, with d_w parameters and inputs of dimension d_x.
         w0: The parameter ŵ₀ of Phase I, (..., d_w).
-        arms: The features of K arms, (..., K, d_x).
+        arms: The features of K arms, (..., K, d_x); the leading axes of ``w0`` and ``arms`` broadcast.
+
+    Raises:
+        ValueError: The last axis of ``w0`` does not have the length d_w.
     """
     layers = network.split(w0)
     z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
@@ -64,17 +68,18 @@ class Images(NamedTuple):
     """The confidence balls of M learners with each of V views, in terms of the m arms that a learner has pulled.
 
     With the gradients of these arms, in d_w parameters, as the rows of G (m, d_w), the ball of a learner has the centre
-    ŵ = ŵ₀ + Gᵀ·``centre``, where ŵ₀ is the parameter of Phase I. Its image for the arm x (see the module) has the
-    matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
+    ŵ = ŵ₀ + Gᵀ·``centre``, where ŵ₀ is the parameter of Phase I. The matrix A_x maps a parameter w to the numbers on
+    which the network's output at the arm x depends. The image of the ball under A_x is {A_x ŵ + C_x u : uᵀC_x u ≤ β}
+    with the matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
 
     Args:
-        view: The images that depend on ŵ₀ only.
+        view: The images of ŵ₀ and of the arms' gradients at ŵ₀, one for each of the V parameters ŵ₀.
         lam: The regularisation weight λ.
         beta: The squared radius β of the balls.
         pulled: The numbers of the pulled arms, (V, M, m) int64; a learner that has pulled fewer arms than another has
-            arms without pulls here too, whose weights are 0.
-        weight: The matrix of the equation above, (V, M, m, m).
-        centre: The vector of the equation above, (V, M, m).
+            arms without pulls here too, whose entries of ``weight`` and ``centre`` are 0.
+        weight: The matrix in the equation for C_x, (V, M, m, m).
+        centre: The vector in the equation for ŵ, (V, M, m).
     """
 
     view: View
@@ -88,10 +93,12 @@ class Images(NamedTuple):
 class Rows(NamedTuple):
     """The images of the balls for n pairs of a learner and an arm, for a network with H hidden units.
 
-    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β} for the squared radius β, with C_x = diag(``scale``) −
-    ``low``ᵀ``heavy``. ``centre`` (n, 2H + 1) is θ̂, ``scale`` (n, 2H + 1) is the diagonal of A_xA_xᵀ/λ with the
-    regularisation weight λ, and ``low`` and ``heavy`` are (n, m, 2H + 1) each, for the m arms that a learner has
-    pulled.
+    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β} for the squared radius β, with the matrix C_x =
+    diag(``scale``) − ``low``ᵀ``heavy``. ``centre`` (n, 2H + 1) is the image A_x ŵ of the ball's centre ŵ, where A_x
+    maps a parameter to the 2H + 1 numbers on which the network's output at the arm depends. ``scale`` (n, 2H + 1) is
+    the diagonal of A_xA_xᵀ/λ, with the regularisation weight λ. ``low`` (n, m, 2H + 1) has the images of the gradients
+    of the m arms that a learner has pulled, and ``heavy`` (n, m, 2H + 1) is the matrix ``weight`` of `Images` times
+    ``low``.
     """
 
     centre: Tensor
@@ -100,8 +107,9 @@ class Rows(NamedTuple):
     heavy: Tensor
 
     def times(self, h: Tensor) -> Tensor:
-        """Return the products C_x h, (n, 2H + 1), of the matrix C_x of each of the n images with the vectors ``h`` (n,
-        2H + 1).
+        """Return the product C_x h of the matrix C_x of each of the n images with its vector in ``h``, (n, 2H + 1).
+
+        ``h`` (n, 2H + 1) has one vector for each image, and H is the number of hidden units.
         """
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
@@ -110,11 +118,11 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
     """Return the confidence balls of M learners with each of V views, in the form that `rows` needs.
 
     Each learner takes one Cholesky factorisation of I + diag(√n)GGᵀdiag(√n)/λ, with the counts n (m,) and the gradients
-    G (m, d_w) of its pulled arms. m is the largest number of arms that any learner has pulled. An arm that is missing
-    at a learner has count 0.
+    G (m, d_w), in d_w parameters, of its pulled arms. m is the largest number of arms that any learner has pulled, and
+    at least 1. A learner that has pulled fewer arms is given further arms, with the count 0.
 
     Args:
-        view: The V views of K arms.
+        view: The images of V parameters ŵ₀ and of the gradients there, for K arms.
         lam: The regularisation weight λ.
         beta: The squared radius β of the balls.
         tally: The counts and the summed residuals of the learners' data, (V, M, K).
@@ -138,7 +146,8 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
     """Return the images of the balls for n pairs of a learner and an arm.
 
-    ``at`` has three tensors (n,) int64: the numbers of the views, of the learners and of the arms.
+    ``images`` has the balls of M learners with each of V views. ``at`` has three tensors (n,) int64: the numbers of the
+    views, of the learners and of the arms.
     """
     owner, learner, arm = at
     view, index = images.view, images.pulled[owner, learner]
@@ -153,7 +162,7 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the parts of θ = (z, W₂, c₂), the argument ``theta`` (..., 2H + 1), for H hidden units.
+    """Return the parts of θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1), for a network with H hidden units.
 
     Returns:
         The inputs z (..., H) of the hidden units, the output weights W₂ (..., H), and the output's bias c₂ (...).
@@ -163,7 +172,11 @@ def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def value(theta: Tensor) -> Tensor:
-    """Return the network's output f = Σ_j W₂ⱼσ(zⱼ) + c₂, (...), at θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1)."""
+    """Return the network's output f = Σ_j W₂ⱼσ(zⱼ) + c₂, (...), at θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1).
+
+    z (..., H) are the inputs of the H hidden units, σ is the sigmoid, W₂ (..., H) are the output weights, and c₂ (...)
+    is the output's bias.
+    """
     z, w2, c2 = layers(theta)
     return (w2 * torch.sigmoid(z)).sum(-1) + c2
 
@@ -171,7 +184,8 @@ def value(theta: Tensor) -> Tensor:
 def slope(theta: Tensor) -> Tensor:
     """Return the gradient h = ∂f/∂θ of the network's output f at θ = (z, W₂, c₂) = ``theta``, (..., 2H + 1) both.
 
-    It is (W₂σ'(z), σ(z), 1), with the derivative σ' of the sigmoid σ.
+    The gradient is (W₂σ'(z), σ(z), 1), with the inputs z of the H hidden units, the derivative σ' of the sigmoid σ, the
+    output weights W₂ and the output's bias c₂.
     """
     z, w2, c2 = layers(theta)
     unit = torch.sigmoid(z)

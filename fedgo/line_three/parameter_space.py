@@ -1,10 +1,10 @@
 """Phase II for many arms: the same learners without a K × K matrix, with O(K d_w) operations for a pull.
 
 A pull of the arm x, with gradient g_x and reward y, changes the variance ‖g‖²_{Σ⁻¹} and the mean of every arm with
-gradient g. With v = Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), it subtracts (gᵀv)² from the variance and adds gᵀv·(y − mean of x)/√(1
-+ ‖g_x‖²_{Σ⁻¹}) to the mean. A learner therefore needs the mean and the variance of each of the K arms, the Cholesky
-factor of Σ₀, which is Σ at the last synchronisation and common to all learners, and the vectors v_j of its own pulls j
-since then:
+gradient g, where Σ is the matrix of the learner's data. With v = Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), the pull subtracts (gᵀv)²
+from the variance and adds gᵀv·(y − mean of x)/√(1 + ‖g_x‖²_{Σ⁻¹}) to the mean. A learner therefore needs the mean and
+the variance of each of the K arms, the Cholesky factor of Σ₀, which is Σ at the last synchronisation and common to all
+learners, and the vectors v_j of its own pulls j since then:
 
     Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j (v_jᵀg)
 
@@ -22,8 +22,8 @@ from torch import Tensor
 from fedgo.confidence import Tally, precision_factor
 from fedgo.phase_two import EventState, EventTriggered
 
-_SOLVED_AT_ONCE = 2**22  # numbers that one triangular solve computes at once, which bounds the memory
-_UPDATES = 8  # updates after which the variances are computed afresh, because each one adds rounding errors
+_SOLVED_AT_ONCE = 2**22  # about how many numbers one triangular solve computes, which bounds the memory
+_UPDATES = 8  # after these updates the variances are computed afresh, because each adds rounding errors
 _STEEP = 1e3  # variances above this are computed afresh: an update may cancel nearly all of their digits
 
 
@@ -31,17 +31,19 @@ class Columns(NamedTuple):
     """The posterior of K arms without a K × K matrix, for many arms, of M learners in each of S runs.
 
     With the gradients g of the arms in r coordinates and the matrix Σ of a learner's data, Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j
-    (v_jᵀg), where Σ₀ is Σ at the last synchronisation and v_j a vector of the learner's pull j since then. Right after
-    a synchronisation all learners know the same data, and M is 1.
+    (v_jᵀg), where Σ₀ is Σ at the last synchronisation and v_j a vector of the learner's pull j since then. If a
+    learner's posterior was computed afresh since then, Σ₀ is its Σ at that time, and v_j are those of its later pulls.
+    Columns that stand for the data that all learners of a run know have M = 1.
 
     Args:
-        mean: The estimated reward of each arm, (S, M, K).
+        mean: The estimated mean reward of each arm, (S, M, K).
         variance: The squared width ‖g‖²_{Σ⁻¹} of each arm, (S, M, K).
         base: The variances at the last synchronisation, (S, 1, K).
-        age: The number of synchronisations since they were last computed afresh, (S, 1) int64.
+        age: The number of synchronisations since ``base`` was last computed afresh, (S, 1) int64.
         factor: The lower Cholesky factor of Σ₀, (S, 1, r, r) if all learners of a run share it and (S, M, r, r)
             otherwise.
-        vectors: The vectors v_j, (S, M, room, r); the rest of the room is 0.
+        vectors: The vectors v_j, (S, M, room, r), where ``room`` is the number of vectors for which there is memory;
+            those that are not in use are 0.
         taken: The number of vectors that are in use, (S, M) int64.
     """
 
@@ -61,9 +63,11 @@ class Columns(NamedTuple):
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def of_each(self, learners: int) -> "Columns":
-        """Return columns with one entry for each of M = ``learners`` learners, (S, M, …), in memory of its own.
+        """Return columns in which each of M = ``learners`` learners has a mean, variances and vectors of its own.
 
-        These columns have the learner axis 1 or M. The learners go on sharing ``base``, ``age`` and ``factor``.
+        The learner axis of these columns has the length 1 or M. In the result ``mean``, ``variance``, ``vectors`` and
+        ``taken`` are copies with a learner axis of length M; ``base``, ``age`` and ``factor`` are those of these
+        columns.
         """
         own = ("mean", "variance", "vectors", "taken")
         shared = ((name, getattr(self, name)) for name in own)
@@ -80,7 +84,7 @@ class Columns(NamedTuple):
             arm: The arm that each of M learners pulls, (S, M) int64.
             reward: The reward that it observes, (S, M).
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
-            in_place: Overwrite the memory of these columns, which must not be used afterwards.
+            in_place: Whether to overwrite the memory of these columns, which must not be used afterwards.
         """
         run = torch.arange(len(arm)).unsqueeze(-1)
         g = features[:, 0][run, arm]  # (S, M, r)
@@ -119,14 +123,16 @@ def columns(
 ) -> Columns:
     """Return the posterior of learners that all know the same data, as columns with the learner axis 1.
 
-    The variances are updated from those ``before`` if that is cheaper and accurate, and computed afresh otherwise.
+    If an update of the variances in ``before`` is cheaper and accurate enough, they are updated; otherwise they are
+    computed afresh.
 
     Args:
         features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
         offsets: The value f_x(ŵ₀) of each arm x at the parameter ŵ₀ of Phase I, (S, 1, K).
         lam: The regularisation weight λ.
         tally: The counts and the summed residuals of all data, (S, K).
-        before: The columns at the last synchronisation, and the data (S, K) that they rest on; or None.
+        before: Earlier columns of the same S runs, and the data (S, K) of the last synchronisation on which their
+            ``base`` and ``factor`` rest; or None.
     """
     runs, size = len(features), features.shape[-1]
     pulled, rows = _pulled(features, tally)
@@ -160,8 +166,9 @@ def _can_be_updated(last: Columns) -> bool:
 def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
     """Return the tally (S, k) and the features (S, k, r) of the k arms that were pulled, out of K arms.
 
-    ``features`` (S, 1, K, r) and ``tally`` (S, K) are those of all arms; k is the largest number of arms pulled in any
-    of the S runs. A run in which fewer arms were pulled is padded with arms whose count is 0.
+    ``features`` (S, 1, K, r) has the gradients of all arms in r coordinates, and ``tally`` (S, K) the counts and sums
+    of all arms. k is the largest number of arms pulled in any of the S runs. A run in which fewer arms were pulled is
+    padded with arms whose count is 0.
     """
     most = int((tally.counts > 0).sum(-1).max())
     at = tally.counts.topk(most, -1).indices
@@ -173,11 +180,11 @@ def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
 def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor | None:
     """Return the variances (S, 1, K) of all arms after further pulls, computed from those of ``last``, or None.
 
-    The further pulls are those of the k arms whose counts in ``new`` (S, K) exceed those in ``old`` (S, K), n times
-    each. Σ₀ is the matrix Σ before them. With U = diag(√n)G and the gradients of these arms as the rows of G, (Σ₀ +
-    UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W = L⁻¹UΣ₀⁻¹ and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the
-    gradients of all arms. The result is None if k is more than half of r, because a triangular solve then costs no
-    more.
+    The further pulls are those of the k arms whose counts in ``new`` (S, K) exceed those in ``old`` (S, K); n (k,) says
+    by how much. Σ₀ is the matrix of the data in ``old``, on which ``last.base`` and ``last.factor`` rest. With
+    U = diag(√n)G and the gradients of these arms as the rows of G (k, r), (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W = L⁻¹UΣ₀⁻¹
+    and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the gradients of all arms in r coordinates.
+    The result is None if k is more than half of r, because computing the variances afresh then costs no more.
     """
     news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
     if 2 * rows.shape[1] > features.shape[-1]:
@@ -199,7 +206,7 @@ class ParameterSpace(EventTriggered):
     """
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Columns:
-        """Return the columns (R, 1, K) of K arms that all learners of R runs share after a synchronisation.
+        """Return the columns of K arms that all learners of each of R runs share after a synchronisation, (R, 1, K).
 
         Args:
             run: The numbers of the runs, (R,) int64.
@@ -218,6 +225,8 @@ class ParameterSpace(EventTriggered):
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Columns:
         """Return the columns after one pull of each learner with ``turn`` 1.
 
+        If ``in_place`` is set, the memory of the columns in ``state`` is overwritten.
+
         Args:
             state: The state before the pull.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
@@ -230,7 +239,7 @@ class ParameterSpace(EventTriggered):
         """Return ``state`` with the columns of the learners for which ``due`` (S, M) bool is True computed from all
         their data.
 
-        Every learner has a Cholesky factor of its own afterwards.
+        Afterwards every learner has a Cholesky factor of its own. The memory of ``state`` is not overwritten.
         """
         shared, known = _columns(state), state.known
         factor = shared.factor.expand(-1, self.learners, -1, -1)
@@ -245,6 +254,6 @@ class ParameterSpace(EventTriggered):
 
 
 def _columns(state: EventState) -> Columns:
-    """Return the posterior of ``state``, after an assertion that it is one of `Columns`."""
+    """Return the posterior of ``state``, after an assertion that it is a `Columns`."""
     assert isinstance(state.posterior, Columns)
     return state.posterior

@@ -58,8 +58,8 @@ def check_sample(size: int, data: int, delta: float) -> None:
     """Check the size of a class of functions, the number of data and the failure probability of a risk bound.
 
     Raises:
-        ValueError: ``size``, the number |F| of functions, or ``data``, their number t, is below 1, or ``delta``, the
-            probability δ, does not lie strictly between 0 and 1.
+        ValueError: ``size``, the number |F| of functions, or ``data``, the number t of data, is below 1, or ``delta``,
+            the probability δ, does not lie strictly between 0 and 1.
     """
     check_probability(delta)
     require(size >= 1, "size", size, "give |F|, at least one function")

@@ -72,7 +72,7 @@ def radius_printed(
             the noise level σ, and others.
         lam: The regularisation weight λ.
         pulls: The number n of pulls in the client's model.
-        step: The step t.
+        step: The step t, counted from 1.
         exploration: The number T₀ of pulls of Phase I.
         delta: The failure probability δ.
 
@@ -138,16 +138,18 @@ def radius(
     Args:
         information: The log-ratio ln(det Σ/det λI) of the client's matrix Σ, (...).
         pulls: The number |D_{t,i}| of pulls in the client's model, (...).
-        syncs: The number p of synchronisations before the step, (...).
+        syncs: The number p of synchronisations before the step, an int or a tensor (...).
         clients: The number N of clients.
         lam: The regularisation weight λ.
         sigma: The standard deviation σ of a reward's noise.
-        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the start of Phase II, which only a simulation knows.
-        curvature: The bound C_h on the second derivatives.
+        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the parameter of Phase I from the true one, which only a simulation
+            knows; one number, or a tensor that broadcasts to (...).
+        curvature: The bound C_h on the second derivatives; one number, or a tensor that broadcasts to (...).
         delta: The failure probability δ.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: δ does not lie strictly between 0 and 1, λ is not positive, N is below 1, or σ, ρ₀ or C_h is
+            negative.
         TypeError: ``clients`` is not a whole number.
     """
     check_probability(delta)

@@ -1,7 +1,7 @@
 """A parameter w* of Assumption 1 for finitely many arms: f_x(w*) equals the mean reward of every arm x.
 
-With fewer arms than parameters there are many. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + D)⁻¹ e from ŵ₀ find one of
-them near ŵ₀. Here J has the gradients at w as rows, e is the vector of the mean rewards minus f_x(w), and D is a
+With fewer arms than parameters there are many such w*. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + D)⁻¹ e from ŵ₀ find
+one of them near ŵ₀. Here J has the gradients at w as rows, e is the vector of the mean rewards minus f_x(w), and D is a
 multiple of the identity, the damping.
 """
 
@@ -31,7 +31,8 @@ def interpolate(
     Raises:
         ArithmeticError: No such parameter is found in 1000 steps, for instance because there are more arms than
             parameters.
-        ValueError: A mean or ``start`` is not finite.
+        ValueError: A mean or ``start`` is not finite, or the last axis of ``start`` or ``arms`` does not fit the
+            network.
     """
     w, missing = start, means - model.values(start, arms)
     finite, most = bool(missing.isfinite().all()), missing.abs().max().item()

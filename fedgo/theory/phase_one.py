@@ -9,16 +9,16 @@ import math
 from fedgo._checks import require
 from fedgo.theory.assumptions import Assumptions, check_probability, check_sample
 
-# The constants C″, C′ and C of Lemmas 1 and 2 for α = ½. C″ = 8 is at least each factor in the proof: 3·2·ln 2, 4 (with
-# ln(4/δ) ≤ 2 ln(2/δ)) and 2. C′ = 2C″ and C = 2C′.
+# The constants C″, C′ and C of Lemmas 1 and 2, with ½ for the free constant α of the proof. C″ = 8 is at least each of
+# the factors in the proof, which are 3·2·ln 2, 4 (because ln(4/δ) ≤ 2 ln(2/δ)) and 2. C′ = 2C″ and C = 2C′.
 C_NET, C_RISK, C_DISTANCE = 8.0, 16.0, 32.0
 
 
 def finite_risk_printed(size: int, data: int, delta: float, value: float) -> float:
     """Return the printed bound on the risk E(f̃ − f*)² of a minimiser f̃ over a finite class (lemma "Risk bounds").
 
-    It is (6F² ln 2 · ln|F| + 4 ln(2/δ))/t, the bound for α = ½, with the number |F| of functions and the number t of
-    data. It is invalid: the noise level does not appear in it, and F² is missing before ln(2/δ).
+    It is (6F² ln 2 · ln|F| + 4 ln(2/δ))/t, with the number |F| of functions, the number t of data, and ½ for the free
+    constant α of the lemma. It is invalid: the noise level does not appear in it, and F² is missing before ln(2/δ).
 
     Args:
         size: The number |F| of functions in the class, the true function f* among them.
@@ -155,7 +155,7 @@ def regression_risk(
 def growth_limit(a: Assumptions) -> float:
     """Return τ^{2/(2−χ)}μ^{−χ/(2−χ)}/2, the loss below which the growth of the loss is quadratic (proof of Lemma 2).
 
-    The constants μ, τ and χ are those of the growth condition in ``a`` (Assumption 3).
+    The constants μ, τ and χ are those of the growth condition in ``a`` (Assumption 3). If τ is ∞, the result is ∞.
     """
     power = 2 - a.exponent
     return math.pow(a.tail, 2 / power) * math.pow(a.growth, -a.exponent / power) / 2
@@ -213,9 +213,10 @@ def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concorda
 
 
 def phase_one_scalars(rounds: int, clients: int, dimension: int) -> int:
-    """Return C_phaseI = (2n + 1)Nd_w, the scalars sent in Phase I: n gradients up, and w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀ down.
+    """Return C_phaseI = (2n + 1)Nd_w, the number of scalars that are sent in Phase I.
 
-    If all clients know w⁽⁰⁾ it is 2nNd_w.
+    Each of N clients sends n gradients, and receives the n + 1 parameters w⁽⁰⁾, …, w⁽ⁿ⁾ = ŵ₀. If all clients know w⁽⁰⁾,
+    the number is 2nNd_w.
 
     Args:
         rounds: The number n of rounds of the oracle (Algorithm 2).

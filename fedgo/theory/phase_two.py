@@ -19,8 +19,9 @@ LARGEST_INCREMENT = 2.512862417252339
 def potential_clipped(information: float, widest: float = 1.0) -> float:
     """Return Λφ(c²) with φ(u) = u/ln(1 + u), an upper bound on the sum Σ_s min(c, ‖g_s‖_{Σ_{s−1}⁻¹})² over all pulls s.
 
-    It holds for every regularisation weight λ > 0, and follows from u ≤ φ(c²) ln(1 + u) for 0 ≤ u ≤ c². If no width is
-    above c, as with c = C_g/√λ, nothing is clipped.
+    g_s is the gradient of the pull s, and Σ_{s−1} the matrix of the pulls before it. The bound holds for every
+    regularisation weight λ > 0, and follows from u ≤ φ(c²) ln(1 + u) for 0 ≤ u ≤ c². If no width is above c, as with
+    c = C_g/√λ for a bound C_g on the gradients, nothing is clipped.
 
     Args:
         information: The log-ratio Λ = ln(det Σ/det λI) after all pulls.
@@ -205,7 +206,7 @@ def regret_phase_two_clipped(
         clients: The number N of clients.
         rounds: The number T of rounds.
         gamma: The threshold γ of the event.
-        value: The bound F on |f|.
+        value: The bound F ≥ 0 on |f|.
         excess: The second-order part of the regret of each step (κ in the book's proof).
         widest: A bound on all widths, for instance C_g/√λ; with ∞ there is none.
 
@@ -213,7 +214,7 @@ def regret_phase_two_clipped(
         The three parts of the bound: of the good epochs, of the bad epochs, and the second-order part.
 
     Raises:
-        ValueError: ``widest`` is negative.
+        ValueError: β, γ or Λ is negative; or β is positive, and F or ``widest`` is negative.
     """
     root = math.sqrt(beta)
     clip = min(value / root, widest) if root else 0.0

@@ -48,17 +48,17 @@ class Replay(NamedTuple):
     def by_epoch(self, values: Tensor) -> Tensor:
         """Return the sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1).
 
-        An epoch lasts from one synchronisation to the next, and P is the largest number of synchronisations of any of
-        the S runs. An epoch that a run does not have gets 0.
+        An epoch lasts from one synchronisation to the next, and P is the largest number of synchronisations that any of
+        the S runs has before its last step, the NT-th. An epoch that a run does not have gets 0.
         """
         out = values.new_zeros(len(values), int(self.epoch.max()) + 1)
         return out.scatter_add(1, self.epoch, values)
 
 
 def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
-    """Return the quantities of the analysis at each step of Phase II of a trace that Fed-GO-UCB made.
+    """Return the quantities of the analysis at each step of Phase II of a trace of Fed-GO-UCB.
 
-    The synchronisations are those of the trace, whatever event caused them.
+    The arms and the synchronisations are those of the trace, whatever index and event caused them.
 
     Args:
         start: The result of Phase I from which the trace was made, a `fedgo.phase_one.shared_start`.
@@ -98,10 +98,11 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
 
 
 def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
-    """Return the squared width ‖g‖²_{Σ⁻¹} of each arm of ``arm`` (S, n), (S, n), with its gradient g.
+    """Return the squared width ‖g‖²_{Σ⁻¹} of each of n arms in S runs, (S, n), with its gradient g.
 
-    Σ is the regularisation weight λ times the identity plus the sum of g gᵀ over the pulls in ``counts`` (S, n, K),
-    where ``features`` (S, K, r) has the gradients of K arms in r coordinates.
+    ``arm`` (S, n) int64 has the numbers of the arms. For each of them Σ is the regularisation weight λ times the
+    identity plus the sum of g gᵀ over the pulls in ``counts`` (S, n, K). ``features`` (S, K, r) has the gradients of
+    all K arms in r coordinates.
     """
     factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
     rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])
@@ -111,9 +112,10 @@ def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor
 
 
 def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
-    """Return running sums of one client's ``values`` (S, n), none negative, which start again at every synchronisation.
+    """Return running sums (S, n) of one client's ``values`` (S, n), which start again after every synchronisation.
 
-    A sum starts again where ``syncs`` (S, n), the number of synchronisations before the client's pull, has increased.
+    The values belong to the client's n pulls in S runs, and none is negative. A sum starts again where ``syncs``
+    (S, n), the number of synchronisations before the client's pull, has increased.
     """
     sums = values.cumsum(1)
     new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
@@ -139,13 +141,13 @@ class Knowledge(NamedTuple):
 def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Knowledge]:
     """Yield what each of the N clients of ``trace`` knew before its pulls of Phase II, one client after the other.
 
-    A client knows all data up to the last synchronisation and its own data since. Only counts and sums are computed, so
-    that the trace may be of any algorithm.
+    A client knows all data of Phase II up to the last synchronisation and its own data since. Only counts and sums are
+    computed, so that the trace may be of any algorithm whose clients pull in turn.
 
     Args:
         trace: The trace, of S runs.
         arms: The number K of arms.
-        phase_one: Whether all clients also know the data of Phase I.
+        phase_one: Whether all clients also know the data of Phase I; if not, these data do not count.
     """
     first, steps = trace.phase_one, trace.arm.shape[1]
     hit = torch.nn.functional.one_hot(trace.arm, arms).double()

@@ -1,10 +1,10 @@
 """The constants of Assumptions 2 and 3 for the two-layer network, in closed form: F, C_g, C_h, ζ and μ.
 
 F, C_g and C_h bound |f_x|, ‖∇f_x‖ and ‖∇²f_x‖; ζ and μ are the largest and the smallest eigenvalue of the Hessian of
-the loss. For a supremum over a set of parameters we need of each hidden unit j only the interval of its input z = W₁ⱼ·x
-+ c₁ⱼ and a bound B ≥ |W₂ⱼ|. With its output s = σ(z) and r² = 1 + |x|², its share of ‖∇f_x‖² is s² + B²r²s²(1 − s)².
-With v = |1 − 2s|, its block of ∇²f_x has the norm (1 − v²)/8·(Br²v + √(B²r⁴v² + 4r²)). Both are maximised exactly;
-nothing is sampled.
+the loss. The supremum over a set of parameters depends only on the interval of the input z = W₁ⱼ·x + c₁ⱼ of each hidden
+unit j and on a bound B ≥ |W₂ⱼ| of its output weight. With the output s = σ(z) of the unit and r² = 1 + |x|², the
+share of the unit in ‖∇f_x‖² is s² + B²r²s²(1 − s)². With v = |1 − 2s|, the block of the unit in ∇²f_x has the norm (1 −
+v²)/8·(Br²v + √(B²r⁴v² + 4r²)). Both are maximised exactly; nothing is sampled.
 """
 
 from typing import NamedTuple
@@ -51,7 +51,7 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
         arms: The features of K arms, (..., K, d_x).
 
     Raises:
-        ValueError: An entry of ``low`` is above that of ``high``.
+        ValueError: An entry of ``low`` is above that of ``high``, or their last axis does not have the length d_w.
     """
     low, high = torch.broadcast_tensors(low, high)
     require_each(low <= high, "low", low, "a box needs low ≤ high; give its lower corner first")
@@ -72,6 +72,9 @@ def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Regio
         start: The first end of the line, (..., d_w).
         end: The last end of the line, (..., d_w).
         arms: The features of K arms, (..., K, d_x).
+
+    Raises:
+        ValueError: The last axis of an end does not have the length d_w.
     """
     first, last = network.split(start), network.split(end)
     inputs = (arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in (first, last))
@@ -166,7 +169,7 @@ def suprema(
         Bounds on |f_x|, on ‖∇f_x‖ and on ‖∇²f_x‖, in this order, each the largest of all arms x.
 
     Raises:
-        ValueError: ``pieces`` is below 1.
+        ValueError: ``pieces`` is below 1, or the last axis of an end does not have the length d_w.
         TypeError: ``pieces`` is not a whole number.
     """
     count("pieces", pieces, "give the number of parts, at least one")
@@ -184,8 +187,9 @@ class LossCurvature(NamedTuple):
     """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))² over uniformly drawn arms x, (...)
     each.
 
-    w* is the true parameter. ``mu`` is the smallest eigenvalue μ, ``mu_plus`` the smallest one μ₊ on the span of the
-    arms' gradients, and ``zeta`` the largest one ζ.
+    w* is the true parameter. ``mu`` is the smallest eigenvalue μ, and ``zeta`` the largest one ζ. ``mu_plus`` is μ₊,
+    the min(K, d_w)-th largest one for K arms and d_w parameters. If the arms' gradients are linearly independent, it is
+    the smallest one on their span.
     """
 
     mu: Tensor
@@ -198,8 +202,8 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
     3).
 
     ``gradients`` (..., K, d_w) are those of K arms, in d_w parameters. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ.
-    If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the least singular value of J, which is positive if J
-    has full row rank.
+    If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the K-th singular value of J, which is positive if the
+    gradients are linearly independent, and otherwise 0 up to rounding. If K ≥ d_w, μ₊ is μ.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT
@@ -230,7 +234,8 @@ def measured(
         A list of S pairs of the constants and ζ.
 
     Raises:
-        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent.
+        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent. Or the
+            last axis of an argument does not have the length d_w or d_x.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
     value, slope, curvature = suprema(network, start, end, arms)

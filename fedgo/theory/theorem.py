@@ -241,7 +241,8 @@ def theorem(
         The bounds on the regret of both phases, on the number of synchronisations, and on the scalars sent.
 
     Raises:
-        ValueError: An argument is out of range, or the risk is too large for Lemma 2.
+        ValueError: λ, γ or T₀ is not positive, ``rho2`` is negative, or it is None and the risk is too large for Lemma
+            2.
     """
     a, clients = given.a, given.clients
     setting = theorem_setting(given) if setting is None else setting

@@ -1,7 +1,7 @@
 """Realizable problems (Assumption 1), on which the theory can be checked because their true parameter w* is known.
 
-They are problems of any network, and of a single unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, for which all constants of
-the assumptions have a closed form.
+Their mean rewards are those of any network, or of a single unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, for which all
+constants of the assumptions have a closed form.
 """
 
 import math
@@ -93,7 +93,8 @@ def single_unit(
         seed: The seed, which with the number of a run determines the random numbers of the run.
         sigma: The standard deviation σ of a reward's noise.
         scale: The side of the cube of the arms.
-        source: A generator that draws the w* of all runs in turn; if it is None each run has its own generator.
+        source: A generator that draws the w* of all runs in turn; if it is None, each run has a generator of its own,
+            which the seed and the number of the run determine.
 
     Raises:
         ValueError: An argument is out of range.

@@ -37,7 +37,7 @@ def pull(problem: Problem, client: Client, pulls: int = 1) -> bool:
     fires = False
     for _ in range(pulls):
         arm = client.ask()
-        fires = client.tell(arm, float(problem.means[0, arm]) + 0.1 * (client.pulls % 7 - 3)) or fires
+        fires = client.tell(arm, float(problem.means[0, arm]) + 0.1 * (client.memory.pulls % 7 - 3)) or fires
     return fires
 
 

@@ -39,7 +39,7 @@ def resume(server, clients):
     """Go on where server and clients, loaded from their files, were stopped."""
     deliver(server, clients)
     waits = server.plan.network is not None and not server.started  # until Phase I is over everywhere
-    if server.desk.open or (all if waits else any)(client.calling for client in clients):
+    if server.desk.open or (all if waits else any)(client.memory.calling for client in clients):
         converse(server, clients)
 
 
@@ -50,7 +50,7 @@ def go_on(folder, kind):
     server = loaded(Server, folder / "server.npz", plan)
     noise = problem.tape(STEPS)
     resume(server, clients)
-    for t in range(sum(client.pulls for client in clients), STEPS):
+    for t in range(sum(client.memory.pulls for client in clients), STEPS):
         client = clients[(t if t < plan.length else t - plan.length) % plan.clients]
         arm = client.ask()
         with open(folder / "arms.txt", "a") as file:  # a diary; what was written twice must be the same

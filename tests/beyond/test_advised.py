@@ -16,7 +16,7 @@ from fedgo.beyond import planning
 from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
 from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess, single_task_gp
-from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.beyond.surrogates.models import IndependentArms, Observed
 from fedgo.beyond.surrogates.networks import Relinearised
 from fedgo.beyond.surrogates.process import Warp, squared_exponential
 from fedgo.confidence import Tally
@@ -52,7 +52,7 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     means, variances = data.sums[at] / data.counts[at], 0.01 / data.counts[at]
     arms = problem.arms[0]
     cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
-    mine = squared_exponential(cube, at, means, variances)
+    mine = squared_exponential(cube, Observed(at, means, variances))
     theirs = FittedModel.of(single_task_gp(cube[at], means, variances), cube)
     torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.variance, theirs.variance, rtol=0, atol=2e-3)

@@ -70,7 +70,7 @@ def test_a_fit_that_fails_is_replaced_by_one_of_independent_arms():
     clients, server = explored(problem, plan)
     with pytest.warns(UserWarning, match=r"the fit failed \(no optimum.*arms are independent"):
         assert converse(server, clients) == {}
-    assert not clients[0].exploring
+    assert clients[0].memory.applied.number == 2
     clients, server = [Client(plan, i) for i in range(3)], Server(plan)
     for _ in range(2):
         converse(server, clients)  # nobody has pulled: Phase I goes on

@@ -25,6 +25,7 @@ import fedgo
 from fedgo import Langevin, Network, Settings, _files
 from fedgo.beyond import Client, Kind, Letter, Plan, Refused, Server, at_random, converse, decode, play
 from fedgo.beyond.federation.client import CLIENT
+from fedgo.beyond.federation.states import ClientState
 from fedgo.beyond.federation.wire import OVERHEAD, Exchange, pack, unpack
 from fedgo.beyond.surrogates.models import IndependentArms
 from fedgo.confidence import Tally, condition
@@ -282,10 +283,10 @@ class Federation:
 
     def pull(self, k):
         client = self.parties[k % 3]
-        uniform = client.exploring and self.plan.network is not None
-        if self.pulls < MOST and not (uniform and client.pulls == len(client.memory.share)):
+        uniform = client.state == ClientState.EXPLORING
+        if self.pulls < MOST and not (uniform and client.memory.pulls == len(client.memory.share)):
             arm, told = client.ask(), () if uniform else (self.pulls,)
-            offset = 0.0 if client._model is None else float(client._model.offsets[arm])
+            offset = 0.0 if client._model is None else float(client._model[0].offsets[0, 0, arm])
             client.tell(arm, 0.3 * arm if uniform else 2.0 ** (self.pulls - MOST) + offset)
             self.pulls += len(told)
             self.save(k % 3, *told)
@@ -367,19 +368,19 @@ class Federation:
             if model is not None or self.plan.network is None:
                 held.append(memory.base + memory.own)
             if model is not None:
-                parts = model.learner.features[0, 0], model.offsets, self.plan.settings.lam
+                learner, state = model
+                parts = learner.features[0, 0], learner.offsets[0, 0], self.plan.settings.lam
                 mean = condition(*parts, Tally(*held[-1])).mean
-                torch.testing.assert_close(model.state.posterior.mean[0, 0], mean, rtol=0, atol=1e-9)
+                torch.testing.assert_close(state.posterior.mean[0, 0], mean, rtol=0, atol=1e-9)
                 volumes = [volume(self.plan, memory.weights, data) for data in (held[-1], memory.base)]
                 gain = volumes[0] - volumes[1]  # of what it has pulled since its base, for the event
-                torch.testing.assert_close(model.state.gain[0, 0], gain, rtol=0, atol=1e-9)
+                torch.testing.assert_close(state.gain[0, 0], gain, rtol=0, atol=1e-9)
         assert all(len(within(data)) == int(data[0].sum()) for data in held)
 
     def settle(self):
         """In the end every client agrees with the server, or is refused by name because of an older file."""
         for client in self.parties[:3]:
-            paper = self.plan.network is not None
-            while paper and client.exploring and client.pulls < len(client.memory.share):
+            while client.state == ClientState.EXPLORING and client.memory.pulls < len(client.memory.share):
                 client.tell(client.ask(), 0.1)
         last = max([self.parties[3].number, *(client.memory.answered.number for client in self.parties[:3])])
         for _ in range(last + 3 - self.parties[3].number):

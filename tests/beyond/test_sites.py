@@ -21,7 +21,7 @@ from fedgo.beyond.map.studies import DIFFER
 from fedgo.beyond.planning import plan
 from fedgo.beyond.study.cli import main
 from fedgo.beyond.surrogates import process
-from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.beyond.surrogates.models import IndependentArms, Observed
 from fedgo.beyond.surrogates.sites import Sites, cochran
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Regime
@@ -56,9 +56,9 @@ def fixed(monkeypatch):
         monkeypatch.setattr(process, "_mode", lambda *_: mode)
         points, at, _, _, *own = reference.observations(arms, n, total, SIGMA)
         site = torch.arange(len(n)).repeat_interleave(len(arms)) if len(n) > 1 else None
-        means, variances = (total.flatten() / n.flatten())[at], SIGMA**2 / n.flatten()[at]
+        seen = Observed(at, (total.flatten() / n.flatten())[at], SIGMA**2 / n.flatten()[at])
         units = tuple(torch.tensor(units or own).double())
-        return process.squared_exponential(points.flatten(0, 1), at, means, variances, site, units)
+        return process.squared_exponential(points.flatten(0, 1), seen, site, units)
 
     return fit
 

@@ -6,9 +6,9 @@ The methods are called in this order::
     if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
     reply = client.answer(letter)            # lines 7–10
 
-A client holds its own rewards, and never a true mean. It plays the paper's algorithm by a
-`fedgo.beyond.federation.model.ClientModel`. In Phase I, and if the server plans, it plays its share of a public plan;
-once the share is used up, it goes on from the beginning of the share.
+A client holds its own rewards, and never a true mean. It plays the paper's algorithm by the simulator's own
+`fedgo.phase_two.EventTriggered`. In Phase I, and if the server plans, it plays its share of a public plan; once the
+share is used up, it goes on from the beginning of the share.
 
 Save the client before its answer is sent. The server refuses a client that was restored from an older file, because its
 pulls would be counted twice. If the file is lost, ``Client(plan, me)`` can begin anew at any moment, and the server
@@ -27,11 +27,12 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.beyond.federation import files, wire
-from fedgo.beyond.federation.model import ClientModel
 from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.states import ClientState, Step
 from fedgo.beyond.federation.wire import NEVER, Exchange, Kind, Letter, Refused, must
-from fedgo.confidence import Tally
+from fedgo.confidence import Tally, compress
+from fedgo.phase_two import EventState, EventTriggered
+from fedgo.simulation import largest
 
 
 class Memory(NamedTuple):
@@ -111,7 +112,8 @@ class Client:
         ValueError: ``me`` is not from 0 to N − 1.
     """
 
-    _model: ClientModel | None = None  # there is none in Phase I, and none if the server plans
+    # A learner for one run and this client alone, and its state. There is no learner in Phase I or if the server plans.
+    _model: tuple[EventTriggered, EventState] | None = None
 
     @on_cpu
     def __init__(self, plan: Plan, me: int = 0) -> None:
@@ -131,21 +133,6 @@ class Client:
             return ClientState.EXPLORING
         return ClientState.PULLING if self.memory.reply is None else ClientState.ANSWERED
 
-    @property
-    def exploring(self) -> bool:
-        """Whether this client is in Phase I, which ends when it receives ŵ₀ or its first share of a plan."""
-        return self.memory.applied == self.plan.known_exchange
-
-    @property
-    def calling(self) -> bool:
-        """Whether this client asks the server to begin an exchange, and has received no letter since."""
-        return self.memory.calling
-
-    @property
-    def pulls(self) -> int:
-        """The number of rewards that `tell` has stored, Phase I included."""
-        return self.memory.pulls
-
     @on_cpu
     def ask(self) -> int:
         """Return the number of the arm to pull next, which is not a retired one.
@@ -158,10 +145,12 @@ class Client:
         """
         memory = self.memory
         if self._model is not None:
-            return self._model.best(memory.retired, self.plan.order_of_ties[self.me])
-        if self.plan.network is not None and self.pulls >= len(memory.share):
+            learner, state = self._model
+            index = learner.index(state)[0, 0].masked_fill(memory.retired, -torch.inf)
+            return int(largest(index, self.plan.order_of_ties[self.me]))
+        if self.plan.network is not None and memory.pulls >= len(memory.share):
             raise RuntimeError("Phase I is done here, and its end has not come: let this client answer")
-        place = (self.pulls - memory.begun) % len(memory.share)
+        place = (memory.pulls - memory.begun) % len(memory.share)
         arms = torch.cat([memory.share.roll(-place), torch.arange(len(self.plan.arms))])
         return int(arms[~memory.retired[arms]][0])
 
@@ -187,19 +176,22 @@ class Client:
         """
         self._require_arm(arm)
         value = wire.checked_reward(reward)
-        memory, model = self.memory, self._model
+        memory = self.memory
         waiting = int((memory.unsent + memory.sent)[0].sum())
         require(waiting < self.plan.due, "the number of pulls that the server has not used", waiting, _FULL)
-        pull, residual = torch.tensor(int(arm)), torch.tensor(value, dtype=torch.float64)
-        if model is None:
+        pull, residual = torch.tensor([[int(arm)]]), torch.tensor([[value]], dtype=torch.float64)
+        turn = torch.ones_like(residual)
+        if self._model is None:
             asked = arm if self.plan.network is None else self.ask()
             require(arm == asked, "arm", arm, f"Phase I is uniform: tell of the arm asked for, {asked}")
-            fires = self.pulls + 1 - memory.begun >= memory.calls
+            fires = memory.pulls + 1 - memory.begun >= memory.calls
         else:
-            fires = model.fires(pull)
-            self._model, residual = model.learned(pull, residual), residual - model.offsets[pull]
-        unsent = torch.stack(Tally(*memory.unsent).record(pull, residual, torch.ones_like(residual)))
-        self.memory = memory._replace(unsent=unsent, pulls=self.pulls + 1, calling=memory.calling or fires)
+            learner, state = self._model
+            fires = bool(learner.fires(state, pull))
+            self._model = learner, learner.learn(state, pull, residual, turn)
+            residual = residual - learner.offsets[..., int(arm)]
+        unsent = memory.unsent.index_add(1, pull[0], torch.cat([turn, residual]))
+        self.memory = memory._replace(unsent=unsent, pulls=memory.pulls + 1, calling=memory.calling or fires)
         return fires
 
     @on_cpu
@@ -295,7 +287,7 @@ class Client:
         """
         if letter.exchange.number > 1:
             return self._answered(letter, self.memory, torch.zeros_like(self.memory.unsent))
-        must(self.pulls == len(self.memory.share), "too early: Phase I goes on here")
+        must(self.memory.pulls == len(self.memory.share), "too early: Phase I goes on here")
         return self._answered(letter, self.memory, self.memory.unsent)
 
     def _answer_since(self, letter: Letter) -> Memory:
@@ -427,17 +419,31 @@ class Client:
         client.memory, client._model = memory, client._model_of(memory)
         return client
 
-    def _model_of(self, memory: Memory) -> ClientModel | None:
-        """Return the model that follows from ``memory``, or None before ŵ₀ is known or if the plan has no network.
+    def _model_of(self, memory: Memory) -> tuple[EventTriggered, EventState] | None:
+        """Return the learner, linearised at ŵ₀, and its state that follows from ``memory``, or None before ŵ₀ is known
+        or if the plan has no network.
+
+        The state has learned the synchronised pulls in ``memory.base``, and then the client's later pulls one by one.
+        It learns each of these later pulls with the mean reward of its arm, because single rewards are not stored.
 
         Raises:
             Refused: The numbers of ``memory`` allow no model.
         """
-        if len(memory.weights) == 0:
+        plan, network, own = self.plan, self.plan.network, memory.own
+        if network is None or len(memory.weights) == 0:
             return None
         try:
-            model = self._model or ClientModel.around(self.plan, memory.weights)
-            return model.knowing(memory.base, memory.own)
+            if self._model is not None:
+                learner, _ = self._model
+            else:
+                features = compress(network.gradients(memory.weights, plan.arms)).features[None, None]
+                offsets = network.values(memory.weights, plan.arms)[None, None]
+                learner = EventTriggered(1, features, offsets, network.size, plan.settings)
+            state = learner.resume(Tally(*memory.base.unsqueeze(1)))
+            means = learner.offsets[0, 0] + own[1] / own[0]
+            for arm in wire.each_pull(own[0]).view(-1, 1, 1):
+                state = learner.learn(state, arm, means[arm], torch.ones_like(means[arm]))
+            return learner, state
         except (ValueError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
             raise Refused(f"no model of these numbers: {error}") from error
 

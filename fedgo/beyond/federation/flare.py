@@ -118,7 +118,7 @@ class SiteClient:
             self.client.tell(arm, reward)
             with open(self.diary, "a", encoding="utf-8") as file:
                 file.write(f"{step} {arm} {reward!r}\n")
-            return self.client.calling
+            return self.client.memory.calling
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, letter: bytes) -> bytes | str:

@@ -15,7 +15,6 @@ from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.server import Server
 from fedgo.beyond.federation.wire import Refused
 from fedgo.problem import Problem
-from fedgo.star import Ledger
 from fedgo.trace import Trace
 
 Silence = Callable[[int, int], bool]
@@ -164,20 +163,18 @@ def play(
     turns = torch.cat([torch.arange(first) % plan.clients, turns])
     noise = problems[0].tape(total)
     arms, rewards = torch.zeros(1, total, dtype=torch.int64), torch.zeros(1, total, dtype=torch.float64)
-    sync, ledger = torch.zeros(1, total, dtype=torch.bool), Ledger.blank(1, total)
-    due = False
+    sync, due, bills = torch.zeros(1, total, dtype=torch.bool), False, [server.scalars]
     for t, i in enumerate(turns.tolist()):
         arm = clients[i].ask()
         reward = float(problems[i].observe(torch.tensor([[arm]]), noise[:, t : t + 1]))
         arms[0, t], rewards[0, t] = arm, reward
         due = clients[i].tell(arm, reward) or due
-        before, ends = server.scalars, not together or (t + 1 - first) % plan.clients == 0
+        ends = not together or (t + 1 - first) % plan.clients == 0
         if t == first - 1 or (t >= first and due and ends):
             converse(server, clients, silent if t >= first else None)
             sync[0, t], due = t >= first, False
-        for booked, old, new in zip(ledger, before, server.scalars, strict=True):
-            booked[0, t] = new - old
+        bills.append(server.scalars)
     regret = torch.cat([one.regret(arms) for one in problems]).gather(0, turns.unsqueeze(0))
-    record = (arms, rewards, regret, *ledger, sync)
+    up, down = torch.tensor(bills).diff(dim=0).T.unsqueeze(1)
     name = f"{type(plan.fitting.surrogate).__name__}, joint" if plan.fitting else "Fed-GO-UCB"
-    return Trace(name, problems[0].name, plan.clients, first, *record)
+    return Trace(name, problems[0].name, plan.clients, first, arms, rewards, regret, up, down, sync)

@@ -1,8 +1,7 @@
-"""The models by which a federation plays: the paper's model of one client, and the plan that a server makes for all."""
+"""The plan of an epoch, which the server of a federation makes for all clients by fitting a surrogate."""
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -10,81 +9,9 @@ from torch import Tensor
 
 from fedgo.beyond.advised import UCB1
 from fedgo.beyond.federation.plan import Plan
-from fedgo.beyond.federation.wire import each_pull
 from fedgo.beyond.surrogates.models import Fitted, fitted, why_it_failed
 from fedgo.beyond.surrogates.networks import Linear
-from fedgo.confidence import Tally, compress
-from fedgo.phase_two import EventState, EventTriggered
-from fedgo.simulation import largest
-
-
-@dataclass(frozen=True)
-class ClientModel:
-    """The model by which one client of the paper's algorithm plays Phase II (lines 3–6 of Algorithm 1).
-
-    Args:
-        learner: `fedgo.phase_two.EventTriggered` for one run and one client, linearised at ŵ₀.
-        offsets: The predictions f_x(ŵ₀) of the K arms, (K,). A client subtracts them from rewards before it sums them.
-        state: The learner's state, whose first two axes, of length 1 each, are the run and the client.
-    """
-
-    learner: EventTriggered
-    offsets: Tensor
-    state: EventState
-
-    @classmethod
-    def around(cls, plan: Plan, w0: Tensor) -> "ClientModel":
-        """Return the model without data, linearised at ŵ₀.
-
-        Args:
-            plan: The public plan, which has a network.
-            w0: The parameters ŵ₀ of the network, (d_w,).
-        """
-        assert plan.network is not None
-        features = compress(plan.network.gradients(w0, plan.arms)).features
-        offsets, size = plan.network.values(w0, plan.arms), plan.network.size
-        learner = EventTriggered(1, features[None, None], offsets[None, None], size, plan.settings)
-        return cls(learner, offsets, learner.begin())
-
-    def knowing(self, base: Tensor, own: Tensor) -> "ClientModel":
-        """Return the model that has learned the synchronised pulls, and then the client's later pulls one by one.
-
-        Args:
-            base: The counts and the sums of residuals of all clients at the last synchronisation, (2, K).
-            own: The counts and the sums of residuals of this client's pulls since then, (2, K). The model learns each
-                of these pulls with the mean reward of its arm, because single rewards are not stored.
-        """
-        model = replace(self, state=self.learner.resume(Tally(*base.unsqueeze(1))))
-        means = self.offsets + own[1] / own[0]
-        for arm in each_pull(own[0]):
-            model = model.learned(arm, means[arm])
-        return model
-
-    def best(self, retired: Tensor, order: Tensor) -> int:
-        """Return the number of the arm with the largest index among those that are not retired.
-
-        Args:
-            retired: Whether each arm is retired, (K,) bool.
-            order: The order in which ties are broken, (K,): of the arms that tie up to rounding, the one with the
-                largest entry of ``order`` is taken.
-
-        Raises:
-            ValueError: The index of an arm is NaN.
-        """
-        index = self.learner.index(self.state)[0, 0]
-        return int(largest(index.masked_fill(retired, -torch.inf), order))
-
-    def fires(self, arm: Tensor) -> bool:
-        """Return whether one more pull of ``arm``, () int64, fulfils the condition of line 6 of Algorithm 1.
-
-        If it does, the client asks for a synchronisation. The reward of the pull does not matter.
-        """
-        return bool(self.learner.fires(self.state, arm.view(1, 1)))
-
-    def learned(self, arm: Tensor, reward: Tensor) -> "ClientModel":
-        """Return the model after one more pull of ``arm``, () int64, which gave ``reward``, () float64."""
-        turn = torch.ones(1, 1, dtype=torch.float64)
-        return replace(self, state=self.learner.learn(self.state, arm.view(1, 1), reward.view(1, 1), turn))
+from fedgo.confidence import Tally
 
 
 class Course(NamedTuple):

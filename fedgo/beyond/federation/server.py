@@ -136,7 +136,6 @@ class Server:
         """The number of scalars received, and the number of scalars sent; each letter is counted once."""
         return int(self.ledger.up), int(self.ledger.down)
 
-    @on_cpu
     def begin(self) -> None:
         """Open an exchange, which is the end of Phase I or a synchronisation; do nothing if one is open.
 
@@ -160,7 +159,6 @@ class Server:
         desk = self.desk._replace(open=True, inbox={})
         return desk._replace(exchange=_named(self.number + 1, desk))
 
-    @on_cpu
     def letters(self) -> dict[int, bytes]:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
 
@@ -169,6 +167,7 @@ class Server:
         """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
+    @on_cpu
     def _letters(self) -> list[Letter]:
         """Return the letters that are due, as in `letters` but before they are encoded."""
         desk = self.desk

@@ -21,9 +21,7 @@ class ClientState(StrEnum):
 
     EXPLORING = "exploring"
     PULLING = "pulling"
-    ANSWERED = (
-        "answered"  # the client plays on, but has not received the news or the share after its last answer
-    )
+    ANSWERED = "answered"
 
 
 class ServerState(StrEnum):

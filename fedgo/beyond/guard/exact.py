@@ -1,15 +1,17 @@
 """Theorem S: on finitely many arms the linearisation at ŵ₀ is exact, so Phase II is a linear bandit without remainder.
 
-Let the rows g_x of G be the K gradients ∇f_x(ŵ₀), and let G have rank K. Then the parameter w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) has
-f_x(ŵ₀) + g_xᵀ(w̃ − ŵ₀) = f(x) for every arm x. In the space of arms Q = GGᵀ/λ is the prior covariance of f. After n
+Phase I fits the parameter ŵ₀, with d_w entries, of the network f_x(w). Let f be the vector of the K arms' mean rewards
+f(x) and f(ŵ₀) that of the network's values. Let the rows g_x of G be the K gradients ∇f_x(ŵ₀), and let G have rank K.
+Then, with the pseudo-inverse G⁺, the parameter w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) has f_x(ŵ₀) + g_xᵀ(w̃ − ŵ₀) = f(x) for every arm
+x. In the space of arms Q = GGᵀ/λ is the prior covariance of f, with the regularisation weight λ. If n has the number of
 pulls of each arm, A = Q⁻¹ + diag(n) is the precision, V = A⁻¹ the covariance, and m the mean of the posterior. With N
 clients, σ-sub-Gaussian noise and p synchronisations so far,
 
     |m − f|_A ≤ √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
 
-for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not Σ, because
-each row of A has the size of its own pivot, so that λ may be as small as 1e-12. The code refuses gradients whose rank
-is below K, as it must be if K > d_w.
+for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not the matrix
+Σ = λI + Gᵀdiag(n)G of the parameters, because each row of A has the size of its own pivot, so that λ may be as small as
+1e-12. The code refuses gradients whose rank is below K, which is always the case if K > d_w.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +36,7 @@ def least_singular(gradients: Tensor) -> Tensor:
     """Return σ_min(G), (...), the least singular value of the K gradients G.
 
     Args:
-        gradients: The gradients G, one row for each arm, (..., K, d_w).
+        gradients: The gradients G of a network with d_w parameters, one row for each arm, (..., K, d_w).
 
     Raises:
         ValueError: The rank of G is below K, that is, K > d_w or σ_min(G) is at most 1e-8 of the largest singular
@@ -50,15 +52,16 @@ def least_singular(gradients: Tensor) -> Tensor:
 
 
 def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
-    """Return a regularisation weight λ with √λ‖w̃ − ŵ₀‖ ≤ σ that a client can compute, (...).
+    """Return a regularisation weight λ with √λ‖w̃ − ŵ₀‖ ≤ σ that a client can compute without knowing w̃, (...).
 
-    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). At the parameter w̃ the
-    network linearised at ŵ₀ equals f on all K arms.
+    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). Here ŵ₀ is the parameter that
+    Phase I has fitted, f_x(ŵ₀) the network's value at the arm x, and w̃ the parameter at which the network linearised
+    at ŵ₀ equals the mean rewards of all K arms.
 
     Args:
-        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
-        offsets: The network's value f(ŵ₀) at each arm, (..., K).
-        value: F > 0, a bound on |f(x)| for every arm x.
+        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w) for d_w parameters.
+        offsets: The network's value f_x(ŵ₀) at each arm, (..., K).
+        value: F > 0, a bound on |f(x)| for the mean reward f(x) of every arm x.
         sigma: σ > 0, such that the noise of a reward is σ-sub-Gaussian.
 
     Raises:
@@ -69,14 +72,14 @@ def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: floa
 
 
 class Belief(NamedTuple):
-    """The Gaussian posterior of the K arms' mean rewards after some pulls.
+    """The Gaussian posterior of the K arms' mean rewards after some pulls, for rewards whose noise has variance 1.
 
     Args:
         mean: The posterior mean m of each arm, (..., K).
         width: The width w_x = √V_xx of each arm, (..., K), with the posterior covariance V = A⁻¹.
         precision: The lower Cholesky factor of the precision A = Q⁻¹ + diag(n), (..., K, K), with the prior covariance
             Q and the pulls n of each arm.
-        information: The log-determinant ln det QA, (...).
+        information: The log-determinant ln det QA, (...). Before the first pull it is 0 up to rounding.
     """
 
     mean: Tensor
@@ -85,8 +88,9 @@ class Belief(NamedTuple):
     information: Tensor
 
     def distance(self, means: Tensor) -> Tensor:
-        """Return |m − f|_A, the distance from the posterior mean m to f = ``means`` (..., K) in the norm of the
-        precision, (...).
+        """Return the distance from the posterior mean m to the mean rewards f = ``means`` (..., K) of K arms, (...).
+
+        It is |m − f|_A = √((m − f)ᵀA(m − f)), with the precision A of the posterior.
         """
         away: Tensor = (self.precision.mT @ (means - self.mean).unsqueeze(-1)).squeeze(-1).norm(dim=-1)
         return away
@@ -96,7 +100,7 @@ class Prior(NamedTuple):
     """The Gaussian prior of the K arms' mean rewards, with mean f₀ and covariance Q.
 
     Args:
-        factor: The lower triangular factor L of Q = LLᵀ, (..., K, K).
+        factor: The lower triangular factor L of Q = LLᵀ, (..., K, K). Entries of its diagonal may be negative.
         offsets: The prior mean f₀ of each arm, (..., K).
     """
 
@@ -105,10 +109,10 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(cls, gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> "Prior":
-        """Return the Gaussian prior of the arms with mean f₀ and covariance Q = GGᵀ/λ, from a QR decomposition of G/√λ.
+        """Return the Gaussian prior of K arms with mean f₀ and covariance Q = GGᵀ/λ, by a QR decomposition of Gᵀ/√λ.
 
         Args:
-            gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w).
+            gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w) for d_w parameters.
             offsets: The prior mean f₀ of each arm, (..., K).
             lam: The regularisation weight λ > 0, a number or (...).
 
@@ -126,16 +130,19 @@ class Prior(NamedTuple):
         return self.factor.square().sum(-1)
 
     def bias(self, means: Tensor) -> Tensor:
-        """Return |f − f₀|_{Q⁻¹}, (...), the distance from the prior mean f₀ to f with the norm of the inverse Q⁻¹.
+        """Return |f − f₀|_{Q⁻¹} = √((f − f₀)ᵀQ⁻¹(f − f₀)), the distance from the prior mean f₀ to f, (...).
 
-        Q is the prior covariance. ``means`` (..., K) is f, which only a simulation knows.
+        Q is the prior covariance. ``means`` (..., K) has the mean rewards f of K arms, which only a simulation knows.
         """
         away = (means - self.offsets).unsqueeze(-1)
         bias: Tensor = torch.linalg.solve_triangular(self.factor, away, upper=False).squeeze(-1).norm(dim=-1)
         return bias
 
     def after(self, tally: Tally) -> "Belief":
-        """Return the posterior given the pulls and the summed rewards of each arm, ``tally`` (..., K) each."""
+        """Return the posterior given the counts and summed rewards of each of K arms, ``tally`` (..., K) each.
+
+        The noise of a reward counts with variance 1. The leading dimensions broadcast with those of the prior.
+        """
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
         half = torch.linalg.solve_triangular(self.factor, eye, upper=False)
         factor: Tensor = torch.linalg.cholesky(half.mT @ half + torch.diag_embed(tally.counts))
@@ -151,18 +158,18 @@ class ExactIntervals(Bounds):
     """The rule of Theorem S, which gives the intervals m ± √β w, cut to [−F, F], for S runs with one ŵ₀ for all
     clients.
 
-    The posterior has the mean m and the width w of each arm. √β is the radius of Theorem S, the sum of a part for the
-    noise and of the ``bias``.
+    Here m is the posterior mean of an arm and w its width, the square root of its posterior variance. √β is the radius
+    of Theorem S, the sum of a part for the noise and of the ``bias``. The parameter ŵ₀ is that of Phase I.
 
     Args:
         clients: The number N of clients.
         sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
-        value: F, a bound on |f(x)| for every arm x.
+        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
         prior: The prior of the K arms when Phase II begins, one for each of S runs. Only data of Phase II may update
             it, because ŵ₀ depends on those of Phase I.
-        bias: A bound on |f − f(ŵ₀)|_{Q⁻¹}, the distance from the prior mean to f in the norm of the inverse prior
-            covariance, (S,).
+        bias: A bound on `Prior.bias`, the distance |f − f(ŵ₀)|_{Q⁻¹} from the prior mean f(ŵ₀) to the mean rewards f
+            in the norm of the inverse of the prior covariance Q, (S,).
 
     Raises:
         ValueError: N is below 1, σ or F is not positive and finite, or δ is not in (0, 1).
@@ -173,11 +180,13 @@ class ExactIntervals(Bounds):
     bias: Tensor = field(kw_only=True)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of each arm, (R, L, K), for L clients of R runs, from the data of Phase II in ``known``.
+        """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
+
+        The log-ratio of an arm's next pull is ln(1 + w²), with the posterior width w of the arm.
 
         Args:
             known: The pulls and summed rewards of Phase II that each client knows, (R, L, K) each.
-            syncs: The number p of synchronisations so far, (R, L) or (R, 1).
+            syncs: The number p of synchronisations so far, (R, L) or (R, 1) int64.
             run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
             shared: Not used.
         """
@@ -189,27 +198,25 @@ class ExactIntervals(Bounds):
         return clipped(belief.mean, width, self.value, belief.width.square().log1p())
 
 
-def exact_intervals(
-    problem: Problem, start: Start, value: float, sigma: float | None = None, delta: float = 0.1
-) -> ExactIntervals:
-    """Return the intervals of Theorem S around the ŵ₀ of ``start``.
+def exact_intervals(problem: Problem, start: Start, value: float, delta: float = 0.1) -> ExactIntervals:
+    """Return the rule for the intervals of Theorem S around the parameter ŵ₀ of ``start``.
 
-    They use the regularisation weight λ of `computable_lam`, for which σ bounds the bias of the prior.
+    It uses the regularisation weight λ of `computable_lam`, for which the σ of the problem bounds the bias of the
+    prior.
 
     Args:
-        problem: S runs of a bandit problem.
-        start: Phase I, with one ŵ₀ for all clients.
-        value: F, a bound on |f(x)| for every arm x.
-        sigma: σ, such that the noise of a reward is σ-sub-Gaussian; None means the σ of the problem.
+        problem: S runs of a bandit problem. Its noise has to be σ-sub-Gaussian for its ``sigma``.
+        start: Phase I on the same problem, with one ŵ₀ for all clients.
+        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
 
     Raises:
-        ValueError: F, σ or δ is out of its range, the gradients at ŵ₀ have a rank below K, or each client has a ŵ₀ of
-            its own.
-        TypeError: F, σ or δ is not a number.
+        ValueError: F or the σ of the problem is not positive and finite, δ is not in (0, 1), the gradients of the K
+            arms at ŵ₀ have a rank below K, each client has a ŵ₀ of its own, or ``start`` was made on another problem.
+        TypeError: F or δ is not a number.
     """
-    require(start.w0.shape[1] == 1, "the shape of w0", tuple(start.w0.shape), "give a shared_start")
-    w0, sigma = start.w0[:, 0], problem.sigma if sigma is None else sigma
+    start.require_for(problem, start.encoding, shared=True)
+    w0, sigma = start.w0[:, 0], problem.sigma
     Bounds(start.clients, sigma, value, delta)  # checks them
     gradients, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)
     made = Prior.of(gradients, offsets, computable_lam(gradients, offsets, value, sigma))
@@ -218,15 +225,20 @@ def exact_intervals(
 
 
 def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
-    """Return for each run the bound on the regret of Phase II if every client plays the arm with the largest U.
+    """Return a bound on the regret of Phase II for each of S runs in which every client plays by optimism.
 
-    The bound is item 3 of the repaired theorem with the second-order part 0 and Λ = R = K ln(1 + NT max_x Q_xx/K),
-    where Q is the prior covariance of the K arms.
+    By optimism each client plays the arm with the largest upper end of its interval. The bound is item 3 of the
+    repaired theorem (`regret_phase_two_clipped`) with the second-order part 0 and the log-ratio Λ = R = K ln(1 + NT
+    max_x Q_xx/K), where Q is the prior covariance of the K arms. The radius √β is that of Theorem S with this Λ and
+    with the bound on the number of synchronisations that Λ gives, at most NT.
 
     Args:
         intervals: The intervals by which the N clients play.
         rounds: The number T of rounds, so that Phase II has NT steps.
-        gamma: γ > 0, the threshold of the event.
+        gamma: γ > 0, the threshold of the event that starts a synchronisation.
+
+    Returns:
+        The bound of each run in its three parts.
 
     Raises:
         ValueError: γ is not positive.

@@ -1,9 +1,9 @@
 """Theorems G and G′: a guard plays a proposed arm if counts and sums certify it, and the arm with the largest U if not.
 
-The reward of step t is y_t = f(x_t) + η_t, in Phase I too. For each arm, every client knows the number n and the sum Y
-of the rewards up to the last synchronisation (Phase I included) and of its own pulls since. Let |f| ≤ F on all K arms,
-let the noise η_t be σ-sub-Gaussian given the past, and let there be N clients and p synchronisations so far. Then the
-intervals
+The reward of step t is y_t = f(x_t) + η_t, with the mean reward f(x_t) of the pulled arm x_t, in Phase I too. For each
+arm, every client knows the number n and the sum Y of the rewards up to the last synchronisation (Phase I included) and
+of its own pulls since. Let |f| ≤ F on all K arms, let the noise η_t be σ-sub-Gaussian given the past, and let there be
+N clients and p synchronisations so far. Then the intervals
 
     U, L = Y/n ± c within [−F, F],   c = h√(n + 1)/n,   h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ)))     (G)
 
@@ -18,12 +18,14 @@ or missing, the last step whose data have arrived differs from client to client.
 rewards, the intervals (G) and r_t ≤ q_t still hold, since it is known before the noise of a step whether a client has
 that step's data after p synchronisations. `guard_regret` assumes that all clients answer at once.
 
-The guard plays a proposed arm a if q(a) ≤ κ(U(a) − L(a)), with the price κ ≥ 1, and otherwise the arm with the largest
-U. A client synchronises when n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last synchronisation. Then
-all clients send their counts and sums to the server, and the server sends all clients what is new in them. If the
-proposal depends only on the past and on random numbers that are independent of the noise, then with probability 1 − δ
+The certificate of an arm a is q(a) = max{0, max_{x ≠ a} U(x) − L(a)}. The guard plays a proposed arm a if q(a) ≤
+κ(U(a) − L(a)), with the price κ ≥ 1, and otherwise the arm with the largest U. A client i synchronises when
+n_i·Σ ln(1 + 1/(1 + n)) > γ over its own n_i pulls since the last synchronisation, where n counts the pulls of the arm
+that the client knew before each of them. Then all clients send their counts and sums to the server, and the server
+sends all clients what is new in them. If the proposal depends only on the past and on random numbers that are
+independent of the noise, then with probability 1 − δ
 
-    r_t ≤ q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},   Σ r_t ≤ Σ q_t ≤ `guard_regret`,
+    r_t ≤ q_t = q(x_t),   Σ r_t ≤ Σ q_t ≤ `guard_regret`,
 
 where r_t = max f − f(x_t) is the regret of step t. If the intervals that a client has seen so far have an empty
 intersection for some arm, its bounds are refuted, and its certificate is 2F from then on.
@@ -60,10 +62,10 @@ from fedgo.trace import Trace
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The numbers that a guard needs: bounds on f and on the noise, δ, the price κ and the threshold γ.
+    """The numbers that a guard needs: bounds on the mean rewards and on the noise, δ, the price κ and the threshold γ.
 
     Args:
-        value: F, a bound on |f(x)| for every arm x.
+        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
         delta: The failure probability δ; the certificates hold with probability at least 1 − δ.
         kappa: The price κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its
@@ -105,21 +107,23 @@ class Guarantee:
         return rounds / (clients * information_bound(arms, clients * rounds, 1.0, 1.0))
 
     def intervals(self, clients: int) -> "TabularIntervals":
-        """Return the rule by which N = ``clients`` clients compute the intervals of the arms, with the bounds F, σ and
-        δ.
+        """Return the rule by which N = ``clients`` clients compute the intervals of the arms, with this F, σ and δ.
+
+        Raises:
+            ValueError: N is below 1.
+            TypeError: N is not a whole number.
         """
         return TabularIntervals(clients, self.sigma, self.value, self.delta, self.simultaneous)
 
 
 @dataclass(frozen=True)
 class TabularIntervals(Bounds):
-    """The rule of Theorems G and G′, which computes the interval of each arm from the counts and sums of that arm
-    alone.
+    """The rule of Theorems G and G′, which computes the interval of each arm from the count and sum of this arm alone.
 
     Args:
         clients: The number N of clients.
         sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
-        value: F, a bound on |f(x)| for every arm x.
+        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
         simultaneous: Whether all clients take part in every synchronisation at one and the same step. If True, the
             rewards that all know form one sequence for each arm, which needs no union bound over clients and
@@ -134,11 +138,14 @@ class TabularIntervals(Bounds):
     simultaneous: bool = False
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of each arm, (R, L, K), for L clients (or L steps of one client) of R runs.
+        """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
+
+        An arm without pulls has the interval [−F, F]. The log-ratio of an arm's next pull is ln(1 + 1/(1 + n)), with
+        the n pulls of the arm that the client knows.
 
         Args:
             known: The pulls and summed rewards of each arm that each client knows, (R, L, K) each.
-            syncs: The number p of synchronisations so far, (R, L) or (R, 1). A single client does not need it.
+            syncs: The number p of synchronisations so far, (R, L) or (R, 1) int64. A single client does not need it.
             run: Not used, because all runs have the same F, σ and δ.
             shared: The pulls and summed rewards that all clients knew after the last synchronisation,
                 (R, L or 1, K) each. They are used if there are several clients and ``simultaneous`` is True.
@@ -151,11 +158,13 @@ class TabularIntervals(Bounds):
         return self._around(known, epoch, self.delta / 2).within(self._around(shared, None, self.delta / 2))
 
     def _around(self, data: Tally, syncs: Tensor | None, delta: float) -> Interval:
-        """Return the intervals Y/n ± h√(n + 1)/n, cut to [−F, F], (..., K), which hold with probability 1 − δ.
+        """Return the intervals Y/n ± h√(n + 1)/n of K arms, cut to [−F, F], (..., K).
+
+        They contain the mean rewards at all steps with probability at least 1 − δ.
 
         Args:
-            data: The counts n and sums Y of each arm, (..., K) each.
-            syncs: The number p of synchronisations in the radius h of Theorem G; None means the h of Theorem G′.
+            data: The counts n and sums Y of the rewards of each arm, (..., K) each.
+            syncs: The number p of synchronisations, (..., 1), for the h of Theorem G; None means the h of Theorem G′.
             delta: The failure probability δ.
         """
         n = data.counts
@@ -166,11 +175,11 @@ class TabularIntervals(Bounds):
 
 
 class GuardState(NamedTuple):
-    """The state of a `Guard`.
+    """The state of a `Guard`: what its clients know, and the state of the learner that proposes arms.
 
     Args:
-        counted: What the clients have counted, and their intervals.
-        proposer: The state of the learner that proposes arms.
+        counted: The clients' counts and sums, and the intervals from them.
+        proposer: The state of the learner that proposes arms, of the kind that its `begin` returns.
     """
 
     counted: Counted
@@ -188,8 +197,8 @@ class Guard:
             are not sent, because counts and sums determine what they contain.
         kappa: The price κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its
             interval.
-        order: The order in which each client breaks ties, (S, N, K); of tied arms it plays the one with the largest
-            number.
+        order: The order in which each client breaks ties, (S, N, K) for S runs with K arms. Of tied arms the client
+            plays the one with the largest number in ``order``.
         begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
     """
 
@@ -212,17 +221,15 @@ class Guard:
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
         """Return the arm of each of N clients in S runs, (S, N) int64, and whether it is the proposed one, (S, N) bool.
 
-        The proposed arm a has the largest index of the proposal. It is played if q(a) ≤ κ(U(a) − L(a)), with the price
-        κ, its interval [L, U] and its certificate q (`Interval.price`). If that does not hold, or if the proposal's
-        index is NaN for any arm, the client plays the arm with the largest U.
+        The proposed arm a has the largest index by the proposal; ties are broken by ``order``. It is played if q(a) ≤
+        κ(U(a) − L(a)), with the price κ, its interval [L, U] and its certificate q (`Interval.price`). If that does not
+        hold, or if the client's index by the proposal is NaN for any arm, the client plays the arm with the largest U.
         """
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
         void = index.isnan()
         proposed = largest(index.masked_fill(void, -torch.inf), self.order)
-        width = of_arm(interval.upper - interval.lower, proposed)
-        accepted = interval.certificate(proposed) <= self.kappa * width
-        accepted &= ~void.any(-1)
+        accepted = of_arm(interval.accepts(self.kappa), proposed) & ~void.any(-1)
         fallback = largest(interval.upper, self.order)
         return torch.where(accepted, proposed, fallback), accepted
 
@@ -245,14 +252,16 @@ class Guard:
             arm: The arm that each client pulls, (S, N) int64.
 
         Returns:
-            ``certificate`` (S, N), the bound on the regret of the pull; ``refuted`` (S, N) bool, whether the client's
-            bounds are refuted; and ``proposed`` (S, N) bool, whether the arm is the proposed one.
+            ``certificate`` (S, N), the bound on the regret of the pull (`Interval.price`); ``refuted`` (S, N) bool,
+            whether the intervals that the client has seen so far have an empty intersection for some arm; and
+            ``proposed`` (S, N) bool, whether the arm is the proposed one.
         """
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: GuardState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull would make the event of the guard fire, (S, N) bool, for N clients in S
-        runs.
+        """Return whether each client's pull would make the event of the guard fire, (S, N) bool, in S runs.
+
+        The event is that of the ``optimist`` (`Optimist.fires`), for N clients.
 
         Args:
             state: The state before the pull.
@@ -261,13 +270,14 @@ class Guard:
         return self.optimist.fires(state.counted, arm)
 
     def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
-        """Return the state after some of the N clients of S runs have made a pull; the learner that proposes counts it
-        too.
+        """Return the state after some of the N clients of S runs have made a pull.
+
+        The learner that proposes arms learns from this pull too, whether it has proposed the arm or not.
 
         Args:
             state: The state before the pull.
             arm: The arm that each client pulls, (S, N) int64.
-            reward: The reward that it receives, (S, N).
+            reward: The reward that each client receives, (S, N).
             turn: 1 for the clients that make this pull, 0 for the others, (S, N).
         """
         counted = self.optimist.learn(state.counted, arm, reward, turn)
@@ -276,7 +286,7 @@ class Guard:
     def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
         """Return the state after a synchronisation of some runs, in which all their clients exchange counts and sums.
 
-        The learner that proposes synchronises too, but its own messages are not charged.
+        The learner that proposes synchronises too, but the scalars of its own messages are not counted.
 
         Args:
             state: The state before the synchronisation.
@@ -300,14 +310,17 @@ def guarded(
     told: bool = False,
     begun: Any = None,
 ) -> Trace:
-    """Play T rounds of the guard around a proposal, after Phase I.
+    """Play T rounds after Phase I in which a guard decides whether each client plays the arm that a learner proposes.
+
+    The guard is that of this module: it plays a proposed arm if the client's counts and sums certify it, and otherwise
+    the arm with the largest upper end of its interval.
 
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
         proposal: The learner that proposes arms. It has to have N learners.
-        exploration: Phase I. At its end the clients exchange its counts and sums, and the cost is charged to its last
-            step.
+        exploration: Phase I of the same runs. At its end the clients exchange its counts and sums, and the scalars of
+            these messages are added to those of its last step.
         clients: The number N of clients.
         rounds: The number T of rounds.
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
@@ -320,7 +333,8 @@ def guarded(
         then on.
 
     Raises:
-        ValueError: N or T is below 1, or the proposal does not have N learners.
+        ValueError: N or T is below 1, the proposal does not have N learners, or Phase I has another number of runs than
+            ``problem``.
         TypeError: ``problem`` is not a `Problem`, ``guarantee`` is not a `Guarantee`, or N or T is not a whole number.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
@@ -341,8 +355,8 @@ def guarded(
 def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
     """Play Fed-GO-UCB as the proposal of a guard, with the data of Phase I in its model too.
 
-    A proposal needs the data that the guard has. The guard refuses an arm that Phase I has shown to be bad, and a
-    proposal that had not seen these data would propose the same arm for ever.
+    The proposal needs the data of Phase I, because the guard has them. The guard refuses an arm that these data show to
+    be bad, and a proposal without them would propose this arm for ever.
 
     Args:
         problem: S runs of a bandit problem.
@@ -357,8 +371,9 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
         then on.
 
     Raises:
-        ValueError: ``start`` does not fit ``problem`` and ``settings``.
-        TypeError: ``problem`` or ``guarantee`` is of another kind.
+        ValueError: ``start`` was made on another problem, gives each client a ŵ₀ of its own, or was counted for another
+            form of messages than that in ``settings``.
+        TypeError: ``problem``, ``start``, ``settings`` or ``guarantee`` is of another kind.
     """
     learner = fed_go_learner(problem, start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
@@ -369,10 +384,10 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
 
 
 def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
-    """Return the counts and summed rewards of Phase I by client and arm, (S, N, K) each.
+    """Return the counts and summed rewards of Phase I by client and arm, (S, N, K) each, in S runs.
 
     Args:
-        exploration: The pulls and rewards of Phase I. Client t mod N makes pull t.
+        exploration: The pulls and rewards of Phase I. Client t mod N makes pull t, counted from 0.
         clients: The number N of clients.
         arms: The number K of arms.
     """
@@ -389,17 +404,17 @@ def exchange(
     told: bool,
     message: Callable[[Tally], Message[Tally]] = counts_and_sums,
 ) -> tuple[Exploration, Tally]:
-    """Return Phase I of S runs, charged with an exchange of its counts and sums, and their totals, (S, K) each.
+    """Return Phase I of S runs after its counts and sums have been exchanged, and their totals, (S, K) each.
 
-    Each client sends its counts and sums to the server, and the server sends the totals to all clients. The cost is
-    charged to the last step of Phase I, in a copy. If Phase I has no pulls, nothing is charged.
+    Each client sends its counts and sums to the server, and the server sends the totals to all clients. The scalars of
+    these messages are added to those of the last step of Phase I, in a copy. If Phase I has no pulls, nothing is added.
 
     Args:
         exploration: The pulls and rewards of Phase I.
         clients: The number N of clients.
         arms: The number K of arms.
         told: Whether the server knows the counts and sums already, so that only the server sends them.
-        message: Makes the message from counts and sums, with its cost in scalars.
+        message: A function that returns the message with given counts and sums, and its cost in scalars.
     """
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
@@ -422,8 +437,10 @@ def guard_regret(
 ) -> PhaseTwoRegret:
     """Return item 3 of Theorem G, the bound 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) on the sum of certificates in Phase II.
 
-    Here √β = max(2κh̄, F) with h̄ the largest h of the run, and φ is that of `regret_phase_two_clipped`. The bound
-    holds on every run in which no client finds its bounds refuted, for every proposal that the theorem admits.
+    Here √β = max(2κh̄, F), and h̄ bounds every radius h of the run. With n = NT + T₀ it is
+    h̄² = σ²(ln(1 + n) + 2 ln(π²NK(P + 1)²/(6δ))) for several clients, and h̄² = σ²(ln(1 + n) + 2 ln(K/δ)) for a single
+    one. φ is c²/ln(1 + c²) with c = min(F/√β, 1). The bound holds on every run in which no client finds its bounds
+    refuted, if the proposal depends only on the past and on random numbers that are independent of the noise.
 
     Args:
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ. If it is
@@ -436,6 +453,9 @@ def guard_regret(
             at the end of Phase I (`tabular_information`). None means its bound R = K ln(1 + NT/K).
         syncs: The number P of synchronisations of the run. None means its bound Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if
             that is less or γ is 0.
+
+    Returns:
+        The bound in its parts: of the good epochs, of the bad epochs, and a second-order part, which is 0.
     """
     steps, gamma = clients * rounds, guarantee.threshold(arms, clients, rounds)
     information = information_bound(arms, steps, 1.0, 1.0) if information is None else information
@@ -458,7 +478,8 @@ class Scripted:
 
     Args:
         learners: The number N of clients.
-        arm: The arm to propose at each step of Phase II, (S, NT) int64.
+        arm: The arm to propose at each step of Phase II in S runs, (S, NT) int64 for T rounds. If there are fewer than
+            NT columns, the last one is proposed at all further steps.
         arms: The number K of arms.
     """
 
@@ -471,18 +492,19 @@ class Scripted:
         return torch.zeros(len(self.arm), self.learners, dtype=torch.int64)
 
     def index(self, state: Tensor) -> Tensor:
-        """Return 1 for the arm that each of N clients in S runs proposes next and 0 for the other K − 1 arms,
-        (S, N, K).
+        """Return the index of each of K arms for each of N clients in S runs, (S, N, K).
 
-        ``state`` (S, N) is the number of pulls of each client so far.
+        It is 1 for the arm that the script has for the client's next step, and 0 for all other arms. ``state`` (S, N)
+        int64 is the number of pulls of each client so far.
         """
         step = state * self.learners + torch.arange(self.learners)
         turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
         return torch.nn.functional.one_hot(turn, self.arms).double()
 
     def fires(self, state: Tensor, arm: Tensor) -> Tensor:
-        """Return False for each of N clients in S runs, (S, N) bool, because a script never asks
-        for a synchronisation.
+        """Return False for each of N clients in S runs, (S, N) bool, because a script never asks for a synchronisation.
+
+        Neither ``state`` nor the values of ``arm`` (S, N) are used.
         """
         return torch.zeros_like(arm, dtype=torch.bool)
 
@@ -501,44 +523,44 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Malicious(Optimist):
-    """A `Learner` that knows f and proposes the arm with the smallest f of those that a guard accepts.
+    """A `Learner` that knows all mean rewards and proposes the arm with the smallest one of those that a guard accepts.
 
     It has the intervals and first data of the guard, so that it knows which arms the guard accepts.
 
     Args:
         learners: The number N of clients.
         intervals: The rule by which the guard computes its intervals.
-        first: The counts and sums that all clients know when Phase II begins, (S, K) each.
-        gamma: The threshold γ of an event. A guard does not ask for it.
+        first: The counts and sums that all clients know when Phase II begins, (S, K) each for S runs and K arms.
+        gamma: The threshold γ of the event after which this learner would synchronise. A guard ignores this event.
         kappa: The price κ ≥ 1 of the guard.
-        means: The mean reward f of each arm, (S, K).
+        means: The mean reward of each arm, (S, K).
 
     Raises:
-        ValueError: N is below 1, or γ is negative or NaN.
-        TypeError: N is not a whole number, or γ is not a number.
+        ValueError: γ is negative or NaN.
+        TypeError: γ is not a number.
     """
 
     kappa: float = field(kw_only=True)
     means: Tensor = field(kw_only=True)
 
     def index(self, state: Counted) -> Tensor:
-        """Return −f for the arms that the guard accepts and −∞ for the others, for each client, (S, N, K).
+        """Return minus the mean reward of each arm that the guard accepts and −∞ for the others, (S, N, K).
 
-        The guard accepts an arm if its certificate q is at most κ(U − L), with [L, U] its interval. It always accepts
-        the arm with the largest U.
+        For each of N clients in S runs the guard accepts an arm if its certificate q is at most κ(U − L), with the
+        interval [L, U] of the arm and the price κ (`Interval.accepts`). As long as no interval is empty, it accepts the
+        arm with the largest U, so that at least one of the K arms is left.
         """
-        lower, upper, _ = state.interval
-        accepted = state.interval.price <= self.kappa * (upper - lower)
-        return torch.where(accepted, -self.means.unsqueeze(1), -torch.inf)
+        return torch.where(state.interval.accepts(self.kappa), -self.means.unsqueeze(1), -torch.inf)
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
     """Return the `Malicious` proposal for a guard, which tests whether the guard holds against any proposal.
 
-    It knows f, and proposes the arm with the smallest mean reward among those that the guard accepts.
+    It is a learner that knows all mean rewards and proposes, of the arms that the guard accepts, the one with the
+    smallest mean reward.
 
     Args:
-        problem: S runs of a bandit problem, whose f the proposal knows.
+        problem: S runs of a bandit problem, whose mean rewards the proposal knows.
         exploration: Phase I, whose data the guard and the proposal know.
         clients: The number N of clients.
         guarantee: The bounds F and σ, the failure probability δ and the price κ of the guard.

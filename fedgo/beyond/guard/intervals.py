@@ -1,7 +1,8 @@
-"""Confidence intervals that contain f(x) for every arm, client and step at once, and the certificates they give.
+"""Confidence intervals that contain the mean reward f(x) of every arm x, for all clients and steps at once.
 
 A client computes the interval [L(x), U(x)] of each arm x from the counts and sums of rewards that it knows. If
-L ≤ f ≤ U for all arms, then the regret r_t = max f − f(x_t) of any pull x_t is at most its certificate
+L ≤ f ≤ U for all arms, then the regret r_t = max f − f(x_t) of the pull of an arm x_t at step t is at most its
+certificate
 
     q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)},
 
@@ -24,7 +25,7 @@ _ROUNDING = 1e-9
 
 
 class Interval(NamedTuple):
-    """The confidence interval [L, U] for the mean reward f(x) of each of K arms.
+    """The confidence interval [L, U] for the mean reward f(x) of each of K arms x.
 
     If L > U for some arm, its interval is empty, and the bounds on f and on the noise from which it was computed are
     refuted.
@@ -32,8 +33,10 @@ class Interval(NamedTuple):
     Args:
         lower: The lower end L of each arm, (..., K).
         upper: The upper end U of each arm, (..., K).
-        gain: The log-ratio of determinants that the next pull of each arm would add, (..., K). A client sums these
-            log-ratios over its own pulls, and the sum decides when it asks for a synchronisation.
+        gain: The log-ratio of the next pull of each arm, (..., K). It is what this pull would add to the
+            log-determinant of the client's precision matrix, for instance ln(1 + 1/(1 + n)) if that matrix is
+            I + diag(n), with the n pulls of the arm that the client knows. A client sums these log-ratios over its own
+            pulls, and the sum decides when it asks for a synchronisation.
     """
 
     lower: Tensor
@@ -42,25 +45,36 @@ class Interval(NamedTuple):
 
     @property
     def price(self) -> Tensor:
-        """The certificate q(x) = max{0, max_{y ≠ x} U(y) − L(x)}, which bounds the regret of each arm x, (..., K)."""
+        """The certificate q(x) = max{0, max_{y ≠ x} U(y) − L(x)} of each of K arms x, (..., K).
+
+        If the intervals contain the mean rewards of all arms, it bounds the regret of pulling x.
+        """
         best, leader = self.upper.max(-1, keepdim=True)
         second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
         return (best.expand_as(self.upper).scatter(-1, leader, second) - self.lower).clamp(min=0)
 
-    def certificate(self, arm: Tensor) -> Tensor:
-        """Return the certificate q of pulling ``arm`` (...) int64, a bound on the regret of this pull, (...)."""
-        return self.price.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+    def accepts(self, kappa: float) -> Tensor:
+        """Return for each of K arms whether a guard may play it when it is proposed, (..., K) bool.
+
+        It may if the certificate q (`price`) of the arm is at most κ(U − L), with the price κ = ``kappa`` and the
+        interval [L, U] of the arm.
+        """
+        return self.price <= kappa * (self.upper - self.lower)
 
     @property
     def refuted(self) -> Tensor:
-        """Whether L > U for some arm, by more than a relative rounding error of 1e-9, (...) bool, so that the bounds
-        are refuted.
+        """Whether the interval of some arm is empty, (...) bool, so that the bounds on f and on the noise are refuted.
+
+        An interval [L, U] counts as empty if L − U is more than 1e-9·max(|L|, |U|), which allows for rounding.
         """
         rounding = _ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
         return (self.lower - self.upper > rounding).any(-1)
 
     def within(self, other: "Interval") -> "Interval":
-        """Return the intersection of this interval and ``other`` for each arm, with the ``gain`` of this one."""
+        """Return the intersection of the interval of each arm with that in ``other``, with the ``gain`` of this object.
+
+        The leading dimensions of both broadcast. An intersection may be empty.
+        """
         lower, upper = torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper)
         return Interval(lower, upper, self.gain)
 
@@ -69,7 +83,7 @@ class Intervals(Protocol):
     """A rule that computes an interval for each arm from counts and sums of rewards.
 
     The intervals of a rule with the failure probability δ contain the mean rewards of all arms, for all clients and
-    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1` promises no such thing.
+    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1` makes no such promise.
     """
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
@@ -77,7 +91,7 @@ class Intervals(Protocol):
 
         Args:
             known: The number of pulls and the sum of rewards of each arm that each client knows, (R, L, K) each.
-            syncs: The number p of synchronisations so far, (R, L), or (R, 1) if it is the same for all L.
+            syncs: The number p of synchronisations so far, (R, L) int64, or (R, 1) if it is the same for all L.
             run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
             shared: The pulls and summed rewards that all clients knew after the last synchronisation,
                 (R, L or 1, K) each.
@@ -87,12 +101,12 @@ class Intervals(Protocol):
 
 @dataclass(frozen=True)
 class Bounds:
-    """The numbers that every rule for intervals needs.
+    """The numbers that every rule for intervals with a guarantee needs.
 
     Args:
         clients: The number N of clients.
         sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
-        value: F, a bound on |f(x)| for every arm x.
+        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
 
     Raises:
@@ -113,25 +127,27 @@ class Bounds:
 
 
 def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interval:
-    """Return the intervals [m − c, m + c], cut to [−F, F], for each arm.
+    """Return the intersection of the interval [m − c, m + c] with [−F, F] for each of K arms; it may be empty.
 
     Args:
         mean: The centre m of each interval, (..., K).
         radius: The half-width c ≥ 0 of each interval, (..., K); it may be infinite.
-        value: F, a bound on |f(x)| for every arm x.
-        gain: What the next pull of each arm adds to the sum of log-ratios, (..., K), which is passed on unchanged.
+        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
+        gain: The log-ratio that the next pull of each arm would add (`Interval.gain`), (..., K). The result holds it
+            unchanged.
     """
     return Interval((mean - radius).clamp(min=-value), (mean + radius).clamp(max=value), gain)
 
 
 def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) -> Tensor:
-    """Return for each run whether some arm's mean was outside its interval at some step of Phase II, (S,) bool.
+    """Return for each run whether some arm's mean reward was outside its interval at some step of Phase II, (S,) bool.
 
-    If the rule is valid, this happens with probability at most δ. Only a simulation can tell, because it knows f.
+    If the rule has the failure probability δ, this happens with probability at most δ. Only a simulation can tell,
+    because it knows the mean rewards.
 
     Args:
         trace: The trace of S runs.
-        means: The mean reward f of each arm, (S, K).
+        means: The mean reward of each of K arms, (S, K).
         intervals: The rule that computes the intervals. It is applied before each step to what the client that pulls
             knew then.
         phase_one: Whether the clients also know the data of Phase I.

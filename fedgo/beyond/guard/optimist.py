@@ -1,11 +1,14 @@
 """Optimism on counts: every client plays the arm with the largest upper end U of the intervals from counts and sums.
 
-Any `Intervals` rule can give the intervals [L, U]. With those of Theorem S this is Fed-GO-UCB with a radius and a λ for
-which its regret is proved: the certificate of a step is q_t ≤ U(x_t) − L(x_t) ≤ min(2F, 2√β w_t). With those of `Ucb1`
-it is UCB1 with the event and the messages of a guard: a round costs O(NK) operations for N clients and K arms, where
-covariances between the arms would cost O(NK²). A client synchronises when the number of its pulls since the last
-synchronisation, times the sum of their log-ratios, exceeds γ. Then all clients send their counts and sums to the
-server, and the server sends all clients what is new in them.
+Any `Intervals` rule can give the intervals [L, U] of the mean rewards f. With those of Theorem S this is Fed-GO-UCB
+with a radius √β and a regularisation λ for which its regret is proved. The certificate of step t is then
+q_t ≤ U(x_t) − L(x_t) ≤ min(2F, 2√β w_t), where x_t is the pulled arm, w_t the width of its posterior, and F a bound on
+|f|. With the intervals of `Ucb1` it is UCB1 with the event and the messages of a guard. A round then costs O(NK)
+operations for N clients and K arms, where covariances between the arms would cost O(NK²).
+
+A client synchronises when the number of its pulls since the last synchronisation, times the sum of their log-ratios
+(`Interval.gain`), exceeds γ. Then all clients send their counts and sums to the server, and the server sends all
+clients what is new in them.
 """
 
 from collections.abc import Mapping
@@ -15,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu
+from fedgo._checks import number, on_cpu
 from fedgo.beyond.guard.exact import exact_intervals
 from fedgo.beyond.guard.intervals import Interval, Intervals
 from fedgo.confidence import Tally
@@ -33,12 +36,13 @@ class Counted(NamedTuple):
 
     Args:
         fresh: Counts and sums of each client's own pulls since the last synchronisation, (S, N, K) each.
-        gain: The sum of the log-ratios of these pulls for each client, (S, N).
+        gain: The sum of the log-ratios (`Interval.gain`) of these pulls for each client, (S, N).
         server: Counts and sums of all data up to the last synchronisation, (S, K) each.
-        syncs: The number p of synchronisations so far, (S,).
+        syncs: The number p of synchronisations so far, (S,) int64.
         interval: The interval of each arm from what each client knows now, (S, N, K).
-        band: The intersection of all intervals that each client has seen, (S, N, K). All of them hold at once if the
-            bounds on f and on the noise are true, so that an empty intersection refutes these bounds.
+        band: The intersection of all intervals that each client has seen, (S, N, K). If the bounds on the mean rewards
+            and on the noise are true, all these intervals hold at once with high probability, so that an empty
+            intersection refutes the bounds.
     """
 
     fresh: Tally
@@ -47,11 +51,6 @@ class Counted(NamedTuple):
     syncs: Tensor
     interval: Interval
     band: Interval
-
-    @property
-    def known(self) -> Tally:
-        """The counts and sums of all data that each of N clients knows in S runs with K arms, (S, N, K) each."""
-        return self.server.for_all() + self.fresh
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,8 @@ class Optimist:
             synchronisation, times the sum of the gains of these pulls (`Interval.gain`), exceeds γ.
 
     Raises:
-        ValueError: N is below 1, or γ is negative or NaN.
-        TypeError: N is not a whole number, or γ is not a number.
+        ValueError: γ is negative or NaN.
+        TypeError: γ is not a number.
     """
 
     learners: int
@@ -76,19 +75,20 @@ class Optimist:
     gamma: float = 1.0
 
     def __post_init__(self) -> None:
-        count("learners", self.learners, "give N, at least one client")
         check_event(self.gamma)
 
     def begin(self) -> Counted:
-        """Return the state of all N clients in S runs in which they know the data ``first`` and nothing else."""
+        """Return the state of all N clients in S runs at the beginning of Phase II, when they know ``first`` only."""
         return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
 
     def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
         """Return the state of R runs right after a synchronisation, when all clients know the data of the server.
 
+        The ``band`` of this state, the intersection of all intervals seen, is that of the present intervals alone.
+
         Args:
             server: Counts and sums of all data for each of K arms, (R, K) each.
-            syncs: The number p of synchronisations so far, (R,).
+            syncs: The number p of synchronisations so far, (R,) int64.
             run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
         """
         (runs, arms), learners = server.counts.shape, self.learners
@@ -111,16 +111,16 @@ class Optimist:
             arm: The arm that each client pulls, (S, N) int64.
 
         Returns:
-            ``certificate`` (S, N), the bound q on the regret of the pull, and ``refuted`` (S, N) bool, whether the
-            intervals that the client has seen so far have an empty intersection for some arm.
+            ``certificate`` (S, N), the bound q on the regret of the pull (`Interval.price`), and ``refuted`` (S, N)
+            bool, whether the intervals that the client has seen so far have an empty intersection for some arm.
         """
-        return {"certificate": state.interval.certificate(arm), "refuted": state.band.refuted}
+        return {"certificate": of_arm(state.interval.price, arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
         """Return whether each client's pull would make its event fire, (S, N) bool, for N clients in S runs.
 
-        The event fires if the number of its pulls since the last synchronisation, times the sum of their log-ratios,
-        exceeds the threshold γ.
+        The event of a client fires if the number of its pulls since the last synchronisation, times the sum of their
+        log-ratios (`Interval.gain`), exceeds the threshold γ. Both include this pull.
 
         Args:
             state: The state before the pull.
@@ -135,18 +135,20 @@ class Optimist:
         Args:
             state: The state before the pull.
             arm: The arm that each client pulls, (S, N) int64.
-            reward: The reward that it receives, (S, N).
+            reward: The reward that each client receives, (S, N).
             turn: 1 for the clients that make this pull, 0 for the others, (S, N).
         """
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)
-        learnt = state._replace(fresh=fresh, gain=gain)
         shared = state.server.for_all()
-        interval = self.intervals.after(learnt.known, state.syncs.unsqueeze(-1), shared=shared)
-        return learnt._replace(interval=interval, band=state.band.within(interval))
+        interval = self.intervals.after(shared + fresh, state.syncs.unsqueeze(-1), shared=shared)
+        band = state.band.within(interval)
+        return state._replace(fresh=fresh, gain=gain, interval=interval, band=band)
 
     def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
         """Return the state after a synchronisation of some runs, in which all their clients exchange counts and sums.
+
+        Each client sends those of its pulls since the last synchronisation, and the server sends their totals to all.
 
         Args:
             state: The state before the synchronisation.
@@ -172,40 +174,34 @@ def check_event(gamma: float) -> None:
 
 
 def counts_and_sums(tally: Tally) -> Message[Tally]:
-    """Return the message with the count and the sum of each of K arms in ``tally`` (R, ..., K), for R runs.
+    """Return the message with the counts and sums of K arms in ``tally`` (R, ..., K), for R runs, and its cost.
 
-    For k pulls in all its cost is 2 min(k, K) scalars, (R, ...) int64.
+    If the counts of a message add up to k pulls, it costs 2 min(k, K) scalars, (R, ...) int64.
     """
     return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
 
 
 def of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return for each of some arms its entry in ``values``, (...).
+    """Return for each entry of ``arm`` the value of this arm, one of K, in the same row of ``values``, (...).
 
     Args:
-        values: A value for each of K arms, (..., K).
-        arm: The number of an arm, (...) int64.
+        values: A value for each of the K arms in each row, (..., K).
+        arm: The number of an arm for each row, (...) int64.
     """
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 
 @on_cpu
 def exact_go_ucb(
-    problem: Problem,
-    start: Start,
-    value: float,
-    *,
-    sigma: float | None = None,
-    delta: float = 0.1,
-    gamma: float = 1.0,
+    problem: Problem, start: Start, value: float, *, delta: float = 0.1, gamma: float = 1.0
 ) -> Trace:
     """Play Fed-GO-UCB with the regularisation λ and the radius of Theorem S, which give a certificate for every step.
 
     Args:
-        problem: S runs of a problem with K arms.
-        start: Phase I, with one ŵ₀ for all clients. The K gradients at ŵ₀ have to be linearly independent.
-        value: F, a bound on |f(x)| for every arm x.
-        sigma: σ, such that the noise of a reward is σ-sub-Gaussian; None means the σ of the problem.
+        problem: S runs of a problem with K arms. Its noise has to be σ-sub-Gaussian for its ``sigma``.
+        start: Phase I on the same problem, with one ŵ₀ for all clients. The K gradients at ŵ₀ have to be linearly
+            independent.
+        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         delta: The failure probability δ; the certificates hold with probability at least 1 − δ.
         gamma: γ, the threshold of the event. A client synchronises when the number of its pulls since the last
             synchronisation, times the sum of their log-ratios, exceeds γ.
@@ -216,11 +212,11 @@ def exact_go_ucb(
         true and the client's certificate is 2F from then on.
 
     Raises:
-        ValueError: F, σ, δ or γ is out of its range, the gradients are linearly dependent, or each client has a ŵ₀ of
-            its own.
-        TypeError: F, σ, δ or γ is not a number.
+        ValueError: F or the σ of the problem is not positive and finite, δ is not in (0, 1), γ is negative or NaN, the
+            gradients are linearly dependent, each client has a ŵ₀ of its own, or ``start`` was made on another problem.
+        TypeError: F, δ or γ is not a number.
     """
-    intervals = exact_intervals(problem, start, value, sigma, delta)
+    intervals = exact_intervals(problem, start, value, delta)
     learner = Optimist(start.clients, intervals, Tally.blank(*problem.means.shape), gamma)
     steps = start.clients * start.rounds
     trace = simulate("Fed-GO-UCB, exact", problem, learner, start.exploration, start.clients, steps)
@@ -230,7 +226,8 @@ def exact_go_ucb(
 def with_trivial(trace: Trace, value: float) -> Trace:
     """Return ``trace`` with the certificate set to 2F in Phase I and wherever the client's bounds are refuted.
 
-    The note ``certificate`` of ``trace`` is overwritten. F = ``value`` bounds |f(x)| for every arm x.
+    The note ``certificate`` of ``trace`` is overwritten in place. F = ``value`` bounds |f(x)| for the mean reward f(x)
+    of every arm x, so that the regret of a pull is at most 2F.
     """
     certificate, refuted = trace.notes["certificate"], trace.notes["refuted"]
     certificate[:, : trace.phase_one] = 2 * value
@@ -242,8 +239,9 @@ def with_trivial(trace: Trace, value: float) -> Trace:
 class Ucb1:
     """A rule that gives each arm the interval mean ± √(2β ln t/n), as UCB1 uses it.
 
-    n counts the pulls of the arm, and t counts those of all arms. The interval of an arm that was never pulled is the
-    whole line. Source: Auer, Cesa-Bianchi and Fischer, Machine Learning 2002.
+    Here n counts the pulls of the arm that the client knows, and t those of all arms. The interval of an arm that was
+    never pulled is the whole line. These intervals come with no failure probability. Source: Auer, Cesa-Bianchi and
+    Fischer, Machine Learning 2002.
 
     Args:
         beta: β ≥ 0, the weight of the width; UCB1 has β = 1 for rewards from 0 to 1.
@@ -259,7 +257,9 @@ class Ucb1:
         number("beta", self.beta, "give a finite β, at least 0", least=0)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of each arm, (R, L, K), for L clients (or L steps of one client) of R runs.
+        """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
+
+        The log-ratio of an arm's next pull is ln(1 + 1/(1 + n)), with the n pulls of the arm that the client knows.
 
         Args:
             known: The pulls and summed rewards of each arm that each client knows, (R, L, K) each.
@@ -275,10 +275,10 @@ class Ucb1:
 
 
 class Uncertified(Optimist):
-    """An `Optimist` for intervals that need not contain f, so that its traces have no certificate."""
+    """An `Optimist` for intervals that need not contain the mean rewards, so that its traces have no certificate."""
 
     def notes(self, state: object, index: Tensor, arm: Tensor) -> dict[str, Tensor]:
-        """Return no notes."""
+        """Return an empty dictionary, because there is nothing to note; no argument is used."""
         return {}
 
 

@@ -1,18 +1,18 @@
 """Theorem H: certificates for clients whose mean rewards differ, from a client's own sums and those of the others.
 
-The reward of client i for the arm x has mean f_i(x), with |f_i| ≤ F and |f_i − f_j| ≤ D on every arm. Client i knows
-the counts n° and sums Y° of its own pulls, and the counts n′ and sums Y′ of the others' pulls up to the last
-synchronisation. For each weight w of a finite set Ω of W weights that contains 0, with M = n° + w n′ and V = n° + w²
-n′, it computes the interval
+The reward of client i for the arm x has mean f_i(x), with |f_i| ≤ F and |f_i − f_j| ≤ D on every arm. For each arm,
+client i knows the count n° and the sum Y° of its own pulls, and the count n′ and the sum Y′ of the others' pulls up to
+the last synchronisation. For each weight w of a finite set Ω of W weights that contains 0, with M = n° + w n′ and
+V = n° + w² n′, it computes the interval
 
     (Y° + w Y′)/M ± c_w,   c_w = h_w √(1 + V)/M + D w n′/M   (infinite for M = 0),
     h_w² = σ²(ln(1 + V) + 2 ln(NKW u_w/δ)),   u_w = π²(p + 1)²/6 for w > 0 and u_0 = 1,
 
 where N is the number of clients, K the number of arms, σ the sub-Gaussian constant of the noise, and p the number of
 synchronisations so far. With probability 1 − δ the intersection [L, U] of these intervals and of [−F, F] contains
-f_i(x) for all clients, arms and steps. Then r_t = max f_i − f_i(x_t) ≤ q_t: each client's regret counts from its own
-best arm. A guard uses these intervals as in `fedgo.beyond.guard.guarantee`, and the log-ratios of its event count the
-pulls of all clients.
+f_i(x) for all clients, arms and steps. Then the regret r_t = max f_i − f_i(x_t) of a pull of client i is at most its
+certificate q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)}: each client's regret counts from its own best arm. A guard uses
+these intervals as in `fedgo.beyond.guard.guarantee`, and the log-ratios of its event count the pulls of all clients.
 
 The user has to give D. If [L, U] is empty for some arm, D, F or σ is refuted, but no data can confirm D.
 """
@@ -38,21 +38,22 @@ Certify = Callable[[Tally, Tally, Tensor], Interval]
 
 @dataclass(frozen=True)
 class UnequalIntervals(Bounds):
-    """The rule of Theorem H for the intervals of N clients whose mean rewards f_i differ.
+    """The rule of Theorem H for the intervals of N clients i whose mean rewards f_i differ.
 
     Args:
         clients: The number N of clients.
         sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
         value: F, a bound on |f_i(x)| for every client i and arm x.
         delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
-        difference: D, a bound on |f_i(x) − f_j(x)|: one number for all runs, or one for each of S runs, (S, 1).
-        weights: The weights Ω at which the data of the other clients count, numbers from 0 to 1 that include 0. A
-            single client uses the weight 0 only.
+        difference: D, a bound on |f_i(x) − f_j(x)| for all clients i and j and every arm x: one number for all runs, or
+            one for each of S runs, (S, 1).
+        weights: The weights Ω at which the data of the other clients count, numbers from 0 to 1 that include 0. If N is
+            1, only the weight 0 is used.
 
     Raises:
         ValueError: D is negative or not finite, a weight is not from 0 to 1, 0 is not among the weights, or N, σ, F or
             δ is out of range (`Bounds`).
-        TypeError: N is not a whole number, or σ, F or δ is not a number.
+        TypeError: N is not a whole number, σ, F, δ or a weight is not a number, or D is neither a number nor a tensor.
     """
 
     difference: float | Tensor = 0.0
@@ -69,12 +70,13 @@ class UnequalIntervals(Bounds):
     def after(self, own_data: Tally, others_data: Tally, syncs: Tensor) -> Interval:
         """Return the interval of each of K arms for one client in each of S runs, (S, K).
 
-        Each weight gives an interval, and the result is their intersection.
+        Each weight gives an interval, and the result is their intersection within [−F, F]. The log-ratio of an arm's
+        next pull is ln(1 + 1/(1 + n)), with the n pulls of the arm in both tallies.
 
         Args:
             own_data: Counts and sums of all pulls of the client itself, (S, K) each.
             others_data: Counts and sums of all other clients' pulls up to the last synchronisation, (S, K) each.
-            syncs: The number p of synchronisations so far, (S,).
+            syncs: The number p of synchronisations so far, (S,) int64.
         """
         weights = self.weights if self.clients > 1 else (0.0,)
         members = self.clients * own_data.counts.shape[-1] * len(weights)
@@ -93,12 +95,13 @@ class UnequalIntervals(Bounds):
 
 
 class Played(NamedTuple):
-    """The regret, certificate and coverage of each of the NT steps of S runs.
+    """The regret, certificate and coverage of each of the NT steps of S runs, with N clients in T rounds.
 
     Args:
         regret: r_t, counted from the best arm of the client that pulls, (S, NT).
         certificate: q_t, the bound on r_t that this client computes, (S, NT).
-        outside: Whether before the pull this client's mean of some arm was outside its interval, (S, NT) bool.
+        outside: Whether this client's mean reward of some arm was outside the client's interval of it before the pull,
+            (S, NT) bool.
     """
 
     regret: Tensor
@@ -109,18 +112,21 @@ class Played(NamedTuple):
 def play_unequal(means: Tensor, noise: Tensor, certify: Certify, told: Guarantee, hostile: bool) -> Played:
     """Play S runs of a guard for N clients with different mean rewards, one pull at a time in round robin.
 
-    A client synchronises when the number of its pulls since the last synchronisation, times the sum of their
-    log-ratios, exceeds γ. The guard of `fedgo.beyond.guard.guarantee` intersects all intervals that the client has
-    seen; this simulation uses only those of the present step.
+    If the number of a client's pulls since the last synchronisation, times the sum of their log-ratios, exceeds γ after
+    a pull, all clients of the run exchange their counts and sums. To see whether the bounds are refuted, the guard of
+    `fedgo.beyond.guard.guarantee` intersects all intervals that a client has seen; this simulation looks only at those
+    of the present step. Messages are not counted.
 
     Args:
         means: The mean reward f_i(x) of each client i for each arm x, (S, N, K).
         noise: The noise η_t of each step, (S, NT).
-        certify: The rule that computes the intervals of one client, for instance `UnequalIntervals.after`.
-        told: The bound F, the price κ and the threshold γ of the guard. Its σ and δ are not used, because ``certify``
-            has its own.
-        hostile: If True, the client is proposed the arm with the smallest f_i of all that the guard accepts, and plays
-            it. If False, it plays the arm with the largest U.
+        certify: A function that returns the interval of each arm for the client that pulls, from its own counts and
+            sums, those of the other clients up to the last synchronisation, (S, K) each, and the number of
+            synchronisations (S,) int64; for instance `UnequalIntervals.after`.
+        told: The bound F, the price κ and the threshold γ of the guard; if γ is None, it is that of
+            `Guarantee.threshold`. Its σ and δ are not used, because ``certify`` has its own.
+        hostile: If True, the client that pulls plays the arm with the smallest f_i of all that the guard accepts when
+            they are proposed. If False, it plays the arm with the largest upper end of its interval.
 
     Returns:
         The regret, certificate and coverage of each step. If the client's interval is empty for some arm, its
@@ -135,13 +141,12 @@ def play_unequal(means: Tensor, noise: Tensor, certify: Certify, told: Guarantee
         i = step % clients
         mine, theirs = (Tally(*(values[i] for values in tally)) for tally in (own_data, others_data))
         truth, interval = means[:, i], certify(mine, theirs, syncs)
-        index, price = interval.upper, interval.price
+        index = interval.upper
         if hostile:
-            accepted = price <= told.kappa * (interval.upper - interval.lower)
-            index = torch.where(accepted, -truth, -torch.inf)
+            index = torch.where(interval.accepts(told.kappa), -truth, -torch.inf)
         arm = index.argmax(-1)
         mean = of_arm(truth, arm)
-        certificate = torch.where(interval.refuted, 2 * told.value, of_arm(price, arm))
+        certificate = torch.where(interval.refuted, 2 * told.value, of_arm(interval.price, arm))
         outside = ((interval.lower > truth) | (interval.upper < truth)).any(-1)
         rows.append((truth.amax(-1) - mean, certificate, outside))
         own_data.counts[i], own_data.sums[i] = mine.record(arm, mean + noise[:, step], torch.ones_like(mean))

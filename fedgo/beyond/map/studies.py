@@ -171,12 +171,9 @@ def elsewhere_runs(name: str, regime: Regime) -> int:
     """Return how many runs the player ``name`` has on ``regime``, a problem with its numbers of arms, rounds and
     clients.
 
-    A player in `RIVALS` has 40, and the others have 5. With 2,000 pulls Optuna has 10, because one run takes half a
-    minute.
+    A player in `RIVALS` has 40, and the others have 5.
     """
-    if name not in RIVALS:
-        return 5
-    return 10 if name == OPTUNA and regime.rounds * regime.clients == 2000 else 40
+    return 40 if name in RIVALS else 5
 
 
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)

@@ -15,11 +15,11 @@ from fedgo import _files
 from fedgo._checks import extra, require
 from fedgo.beyond.federation.wire import checked_reward
 from fedgo.beyond.study import trials as pure
-from fedgo.beyond.study.record import Record, Told, Trial, dumps, loads
-from fedgo.beyond.study.setup import Options, Setup, composed, is_number
+from fedgo.beyond.study.setup import Options, Record, Setup, Told, Trial, composed, dumps, is_number, loads
 from fedgo.beyond.surrogates.models import Surrogate
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
+_Content = tuple[Setup, Record]
 _Write = Callable[[Setup, Record], None]
 _FAR = 5.0  # a reward more than this many spreads from the centre is questioned
 
@@ -93,7 +93,7 @@ class Study:
         given = {name: value for name, value in said.items() if value is not None}
         table = None if options is None else Options.of(options)
         new = None if table is None or self.path.exists() else self._begun(table, given)
-        before = new or self.content[0]
+        before = (new or self.content)[0]
         after = before.changed(table, given)
         if new or after != before:
             with self._changing("begun" if new else "changed", new) as (setup, record, write):
@@ -103,8 +103,9 @@ class Study:
             words = f"the noise of {self.path} was {before.noise} and is {after.noise} from now on"
             warnings.warn(words, stacklevel=2)
 
-    def _begun(self, table: Options, given: dict[str, Any]) -> Setup:
-        """Return the setup of a new study with the options of the ``table``, and the values ``given`` by name.
+    def _begun(self, table: Options, given: dict[str, Any]) -> _Content:
+        """Return the setup of a new study with the options of the ``table`` and the values ``given`` by name, and its
+        record, in which nothing has happened and the first options are planned.
 
         Raises:
             ValueError: ``trials`` or ``noise`` is missing, or a value is not allowed.
@@ -115,7 +116,8 @@ class Study:
         if all(map(is_number, table.names)):
             words = f"the names are numbers, as {table.names[0]!r}: the first column has the names and is no feature"
             warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=3)
-        return Setup(table, len(table.names), surrogate=self._surrogate, **given)
+        setup = Setup(table, len(table.names), surrogate=self._surrogate, **given)
+        return setup, Record(plan=setup.first, until=len(setup.first))
 
     # trials and their rewards
 
@@ -150,7 +152,6 @@ class Study:
             ValueError: ``size`` is out of range, or the study has no such ``site``.
             OSError: The file cannot be written; nothing is changed.
         """
-        asked: list[str] = []
         with self._changing("asked") as (setup, record, write):
             asked, after = pure.next_trials(setup, record, size, site)
             if after != record:
@@ -176,7 +177,6 @@ class Study:
             ValueError: The study has no such ``option`` or ``site``, or ``reward`` is out of range.
             OSError: The file cannot be written; nothing is changed.
         """
-        told = 0
         with self._changing("told") as (setup, record, write):
             trial, value = (setup.option(option), setup.place(site)), checked_reward(reward)
             centre, spread = pure.usual(setup, record)
@@ -202,7 +202,7 @@ class Study:
             ValueError: No such reward has been entered.
             OSError: The file cannot be written; nothing is changed.
         """
-        rows, wanted = [], (composed(option), composed(site))
+        wanted = (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
             require(len(rows) > 0, "what to take back", option or "the last reward", "no such reward is told")
@@ -347,12 +347,12 @@ class Study:
     # the file
 
     @contextmanager
-    def _changing(self, done: str, new: Setup | None = None) -> Iterator[tuple[Setup, Record, _Write]]:
+    def _changing(self, done: str, new: _Content | None = None) -> Iterator[tuple[Setup, Record, _Write]]:
         """Hold the study's lock, and yield its setup, its record, and a function that replaces both in the file.
 
-        If there is no file, the study is ``new``. If an error occurs before the file is written, the file stays as it
-        was. If an error occurs afterwards, a warning says that the change is ``done``, and what failed; Ctrl-C remains
-        an interrupt.
+        If there is no file, the setup and the record are the pair ``new``. If an error occurs before the file is
+        written, the file stays as it was. If an error occurs afterwards, a warning says that the change is ``done``,
+        and what failed; Ctrl-C remains an interrupt.
         """
         target, saved = _files.resolved(self.path, "the study"), False
 
@@ -369,7 +369,7 @@ class Study:
 
         try:
             with _alone(target):
-                yield *(self.content if new is None or target.exists() else (new, Record.of(new))), write
+                yield *(self.content if new is None or target.exists() else new), write
         except KeyboardInterrupt:
             if saved:
                 warnings.warn(f"{done}, but interrupted afterwards", DoneBut, stacklevel=4)
@@ -380,7 +380,7 @@ class Study:
             warnings.warn(f"{done}, but {error}", DoneBut, stacklevel=4)
 
     @property
-    def content(self) -> tuple[Setup, Record]:
+    def content(self) -> _Content:
         """The content of the file: the setup with which the study was begun, and the record of what has happened since.
 
         A ``ValueError`` says why the file cannot be read, or which entry is not allowed.

@@ -25,8 +25,7 @@ from fedgo._checks import count, on_cpu
 from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.guard.guarantee import Guarantee
 from fedgo.beyond.guard.intervals import Interval
-from fedgo.beyond.study.record import Record, Told
-from fedgo.beyond.study.setup import Setup
+from fedgo.beyond.study.setup import Record, Setup, Told
 from fedgo.beyond.surrogates.models import Fitted, fitted, why_it_failed
 from fedgo.beyond.surrogates.process import InUnits
 from fedgo.beyond.surrogates.sites import cochran
@@ -132,8 +131,7 @@ def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
     if guarantee is not None and past_first(setup, record):
         known = _tally(setup, _at(setup, record, site), setup.centre)
         now = guarantee.intervals(1).after(known, torch.zeros(()), shared=known)
-        arm = torch.tensor(setup.number_of[proposed])
-        if now.certificate(arm) > guarantee.kappa * (now.upper - now.lower)[arm]:
+        if not now.accepts(guarantee.kappa)[setup.number_of[proposed]]:
             upper = now.upper.masked_fill(_retired(setup, record), -math.inf)
             return setup.options.names[int(upper.argmax())], record
     return proposed, replace(record, plan=record.plan[1:])

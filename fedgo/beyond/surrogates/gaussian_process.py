@@ -15,7 +15,8 @@ from fedgo.confidence import Tally
 def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
     """Return BoTorch's SingleTaskGP, fitted to mean rewards whose variances are known.
 
-    Its hyperparameters are at the mode of their posterior, and the mean rewards are standardised inside the model.
+    Its hyperparameters are at the mode of their posterior, and the mean rewards are standardised inside the model. The
+    same data give the same fit, whatever the state of torch's random numbers.
 
     Args:
         points: The inputs in the unit cube, (n, d_x).
@@ -24,6 +25,7 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
 
     Raises:
         ImportError: BoTorch is missing.
+        botorch.exceptions.ModelFittingError: BoTorch finds no fit.
     """
     with extra("study"):
         from botorch.fit import fit_gpytorch_mll
@@ -44,7 +46,7 @@ class FittedModel(NamedTuple):
 
     Args:
         model: The fitted model, with one output.
-        arms: The inputs of the arms, (K, d_x).
+        arms: The inputs of the arms, scaled as those to which the model was fitted, (K, d_x).
         mean: The posterior mean of each arm, (K,).
         variance: The posterior variance of each arm, (K,).
     """
@@ -81,10 +83,13 @@ class GaussianProcess:
     """A surrogate that fits a Gaussian process to the arms' mean rewards, with new hyperparameters at every fit.
 
     The features of the arms are scaled to the unit cube. Without ``warp`` the process is BoTorch's SingleTaskGP. With
-    ``warp`` the mean rewards are first transformed by the power under which they are most likely a normal sample, and
-    the process is computed in closed form, without BoTorch, in O(n³ + n²K) operations for n pulled arms of K. While all
-    pulled arms have the same mean reward, as 0/1 rewards may, the warped process treats the arms as independent
-    (`IndependentArms`). To use another model of BoTorch, write a `Surrogate` whose ``fit`` returns `FittedModel.of` it.
+    ``warp`` the mean rewards are first transformed by a power that makes them more like a normal sample
+    (`fedgo.beyond.surrogates.process.Warp`). The process is then computed in closed form, without BoTorch. For n pulled
+    arms of K this takes O(n³) operations at each step of the search for the hyperparameters, and O(n²K) once. While two
+    or more arms have been pulled and all of them have the same mean reward, as 0/1 rewards may, the warped process
+    treats the arms as independent (`IndependentArms`).
+
+    To use another model of BoTorch, write a `Surrogate` whose ``fit`` returns `FittedModel.of` this model.
 
     Args:
         warp: Whether the rewards are warped.
@@ -113,10 +118,12 @@ class GaussianProcess:
 
         Raises:
             ImportError: A library that the fit needs is missing: SciPy with ``warp``, BoTorch without it.
-            ValueError: Fewer than two arms have been pulled; a count is negative; a sum is not finite, or is not 0 for
-                an arm without pulls; or σ is not positive and finite. Without ``warp``, mean rewards that are all equal
-                are refused too.
+            ValueError: Fewer than two arms have been pulled; all mean rewards are equal and ``warp`` is False; a count
+                is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; a mean reward is
+                not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
+            RuntimeError: With ``warp``, the covariance of the warped mean rewards is not positive definite.
+            botorch.exceptions.ModelFittingError: Without ``warp``, BoTorch finds no fit.
         """
         if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)

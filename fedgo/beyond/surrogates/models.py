@@ -2,6 +2,8 @@
 
     S_x/n_x = f(x) + ε_x,   ε_x ~ N(0, σ²/n_x),   f(x_1), …, f(x_K) | data ~ N(mean, covariance)
 
+Here f(x) is the mean reward of the arm x, which is one of K, and σ the standard deviation of the noise of one reward.
+
 `GaussianProcess` is BoTorch's usual Gaussian process, or the same process on warped rewards. `IndependentArms` learns
 nothing from one arm about another. `Relinearised` fits the paper's network anew to all data and linearises it there,
 which is the linearised Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
@@ -26,9 +28,10 @@ _ROUNDED = 1e-6  # a variance that is negative by up to this share of the larges
 
 
 class Fitted(Protocol):
-    """A posterior of the mean rewards f of the K arms of one run.
+    """A posterior of the mean rewards of the K arms of one run, as a plan needs it.
 
-    The posterior ``mean`` and ``variance`` of each arm have the shape (K,).
+    The posterior ``mean`` and ``variance`` of each arm have the shape (K,). If the sites of a run differ, the K arms
+    are cells, the pairs of a site and an arm.
     """
 
     @property
@@ -68,9 +71,10 @@ class Surrogate(Protocol):
         Args:
             arms: The features of the arms, (K, d_x).
             data: The number of pulls and the sum of rewards of each arm, (K,) each. Single rewards can be given as arms
-                with a count of one.
+                with a count of one. A surrogate for N sites that differ receives those of each site, (N, K) each, and
+                returns the posterior of the N·K cells (pairs of a site and an arm), those of the first site first.
             sigma: The standard deviation σ of the noise of one reward.
-            before: The last fit, from which the new fit may begin.
+            before: The last fit, from which the new fit may begin; None if there is none.
         """
         ...
 
@@ -85,14 +89,15 @@ def fitted(
         arms: The features of the arms, (K, d_x).
         data: The counts and sums of each arm, (K,) each, or of each arm at each of N sites, (N, K) each.
         sigma: The standard deviation σ of the noise of one reward.
-        before: The last fit, from which the new fit may begin.
+        before: The last fit, from which the new fit may begin; None if there is none.
 
     Returns:
         The posterior on the K arms, or on the N·K pairs of a site and an arm.
 
     Raises:
-        ValueError: The last axis of ``data`` is not K long, or the posterior has a wrong shape, NaN, an infinite number
-            or a negative variance. Any error that ``surrogate.fit`` raises passes through.
+        ValueError: The last axis of ``data`` is not K long; or the posterior's mean or variance has a wrong shape, NaN
+            or an infinite number; or a variance is negative by more than 1e-6 of the largest variance (or of 1e-12, if
+            that is larger), which allows for rounding. Any error that ``surrogate.fit`` raises passes through.
     """
     shape, name = tuple(data.counts.shape), type(surrogate).__name__
     remedy = f"give one for each of {len(arms)} arms"
@@ -113,6 +118,8 @@ def fitted(
 
 def why_it_failed(error: Exception) -> str:
     """Return the message of the ``error`` that a fit raised, or raise the error again if other data could not avoid it.
+
+    A caller that goes on without the fit shows this message.
 
     Raises:
         ImportError: ``error`` is an ``ImportError``.
@@ -141,7 +148,9 @@ class Observed(NamedTuple):
 
     @property
     def alike(self) -> bool:
-        """Whether there are two arms or more and all have the same mean reward, so that the means have no scale."""
+        """Whether two arms or more have been pulled and all have the same mean reward, so that the means have no
+        scale.
+        """
         return len(self.at) > 1 and bool((self.means == self.means[0]).all())
 
 
@@ -176,13 +185,13 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
 
 
 class Independent(NamedTuple):
-    """A posterior of K mean rewards, of which each two are either independent or one and the same unknown.
+    """A posterior of K mean rewards, each two of which are either independent or one and the same unknown.
 
     Args:
         mean: The posterior mean of each arm or cell (a pair of a site and an arm), (K,).
-        variance: The posterior variance of each, (K,).
-        unknown: The number of the unknown that each of them is, (K,) int64. Arms or cells with the same number are one
-            unknown, so that their covariance is their variance.
+        variance: The posterior variance of each arm or cell, (K,).
+        unknown: The number of the unknown that each arm or cell is, (K,) int64. Arms or cells with the same number are
+            one unknown, so that they have one mean and one variance, which is also their covariance.
     """
 
     mean: Tensor
@@ -190,16 +199,16 @@ class Independent(NamedTuple):
     unknown: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the arms or cells, (C, C).
+        """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
 
         ``among`` (C,) int64 has the numbers of these arms or cells.
         """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C arms or cells, (A, C).
 
-        It is 0 unless the two are the same unknown.
+        A cell is the pair of a site and an arm. The covariance is 0 unless both are the same unknown.
 
         Args:
             arm: The numbers of the A arms or cells, (A,) int64.
@@ -213,10 +222,10 @@ class Independent(NamedTuple):
 class IndependentArms:
     """A surrogate under which the rewards of one arm tell nothing about another arm.
 
-    The posterior mean of an arm with n pulls is its mean reward, and its variance is σ²/n, with σ² the variance of one
-    reward's noise. For an arm without pulls the mean is the average of the pulled arms' mean rewards. Its variance is
-    w²(r² + σ²), with w = ``wide`` and r the range of these mean rewards. In a joint plan with κ standard deviations of
-    optimism this is UCB1 with the half-width κσ/√n.
+    The posterior mean of an arm with n pulls is the mean of its rewards, and its variance is σ²/n, with σ² the variance
+    of one reward's noise. For an arm without pulls the posterior mean is the average of the pulled arms' mean rewards,
+    and its variance is w²(r² + σ²), with w = ``wide`` and r the largest of these mean rewards less the smallest. In a
+    joint plan with κ standard deviations of optimism this is UCB1 with the half-width κσ/√n.
 
     Args:
         wide: The factor w by which the standard deviation of an arm without pulls exceeds √(r² + σ²).
@@ -234,8 +243,8 @@ class IndependentArms:
             before: Not used.
 
         Raises:
-            ValueError: No arm has been pulled; a count is negative; a sum is not finite, or is not 0 for an arm without
-                pulls; or σ is not positive and finite.
+            ValueError: No arm has been pulled; a count is negative or not finite; a sum is not finite, or is not 0 for
+                an arm without pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
         """
         seen = observed(data, sigma, least=1)

@@ -20,11 +20,15 @@ _SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)
 class Linear(NamedTuple):
     """The posterior of the K arms' mean rewards by a linearised network, N(mean, FFᵀ + τ²I − CᵀC).
 
+    ``mean``, ``features``, ``half`` and ``effect`` are in units of the rewards or of their squares. A `Relinearised`
+    network works on standardised inputs and rewards, to which ``w`` and ``decay`` refer.
+
     Args:
         mean: The posterior mean of each arm, (K,).
-        features: F, the gradients of the network at the arms, scaled by the prior standard deviations of the
-            parameters, (K, r).
-        half: C, (n, K), whose product CᵀC is what the n mean rewards explain of the prior covariance FFᵀ + τ²I.
+        features: F, the gradients of the network with d_w parameters at the arms, each entry times the prior standard
+            deviation of its parameter, (K, d_w).
+        half: C, (n, K), whose product CᵀC is what the mean rewards of n pulled arms explain of the prior covariance
+            FFᵀ + τ²I.
         effect: τ², the prior variance of each arm's own deviation from the network.
         w: The parameters at which the network was linearised, (d_w,).
         decay: The prior precision α of each parameter (its weight decay), (d_w,).
@@ -39,7 +43,7 @@ class Linear(NamedTuple):
 
     @classmethod
     def kept(cls, w: Tensor) -> "Linear":
-        """Return a fit without arms that holds only the parameters ŵ = ``w`` (d_w,) at which the next fit begins."""
+        """Return a fit without arms that only holds the d_w parameters ŵ = ``w`` (d_w,), where the next fit begins."""
         none = w.new_zeros(0)
         return cls(none, w.new_zeros(0, 0), w.new_zeros(0, 0), 0.0, w, none)
 
@@ -74,12 +78,16 @@ def linear(
     It costs one Cholesky factorisation of an n × n matrix.
 
     Args:
-        features: F, the scaled gradients of the network at the arms, (K, r).
+        features: F, the gradients of the network with d_w parameters at the arms, each entry times the prior standard
+            deviation of its parameter, (K, d_w).
         prior: The prior mean of each arm, (K,).
         seen: The n pulled arms, with their mean rewards and the variances of these mean rewards.
         effect: τ², the prior variance of each arm's own deviation from the network.
         w: The parameters at which the network was linearised, (d_w,), which the result holds.
         decay: The prior precision of each parameter, (d_w,), which the result holds.
+
+    Raises:
+        RuntimeError: The covariance of the n mean rewards is not positive definite.
     """
     cross = features[seen.at] @ features.mT  # (n, K)
     cross[torch.arange(len(seen.at)), seen.at] += effect
@@ -98,8 +106,8 @@ class LinearisedOnce:
     Every fit uses the same linearisation. σ is the standard deviation of a reward's noise.
 
     Args:
-        network: The network f(x; w), with d_w parameters.
-        w0: The parameter ŵ₀ at which the network is linearised, (d_w,).
+        network: The network f(x; w) of an arm with the features x, with d_w parameters w.
+        w0: The parameter ŵ₀, fitted in Phase I, at which the network is linearised, (d_w,).
         lam: The regularisation weight λ > 0.
 
     Raises:
@@ -120,6 +128,10 @@ class LinearisedOnce:
         """Return one surrogate for each run of ``start``, linearised at the ŵ₀ that all clients of that run share.
 
         ``lam`` is the regularisation weight λ > 0.
+
+        Raises:
+            ValueError: Each client has a ŵ₀ of its own, or λ is not positive and finite.
+            TypeError: λ is not a number.
         """
         return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
 
@@ -133,9 +145,11 @@ class LinearisedOnce:
             before: Not used.
 
         Raises:
-            ValueError: A count is negative; a sum is not finite, or is not 0 for an arm without pulls; or σ is not
-                positive and finite.
+            ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; a
+                mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; σ is not positive and finite; or the arms have another
+                number of features than the inputs of the network.
             TypeError: ``sigma`` is not a number.
+            RuntimeError: The covariance of the mean rewards is not positive definite.
         """
         seen, scale = observed(data, sigma, least=0), sigma / self.lam**0.5
         features = self.network.gradients(self.w0, arms) * scale
@@ -147,14 +161,15 @@ class LinearisedOnce:
 class Relinearised:
     """A surrogate that fits a network to all data and linearises it at the fitted parameters ŵ, again at every fit.
 
-    The fit begins at the ŵ of the last fit and at ``starts`` random parameters, and keeps the result with the largest
-    evidence. It standardises inputs and rewards. The prior of the parameters is w ~ N(0, diag(α)⁻¹) with one weight
-    decay α for each layer. With ``effect`` each arm also deviates from the network by an independent N(0, τ²), which
-    absorbs misfit. The fit iterates α and τ² towards a stationary point of the evidence of the linearised model.
+    The fit begins at the ŵ of the last fit, if there is one, and at ``starts`` random parameters, and keeps the result
+    with the largest evidence. It standardises inputs and rewards. The prior of the parameters is w ~ N(0, diag(α)⁻¹),
+    and all parameters of a layer have the same weight decay α. With ``effect`` each arm also deviates from the network
+    by an independent N(0, τ²), which absorbs misfit. The fit iterates α and τ² towards a stationary point of the
+    evidence of the linearised model.
 
     Args:
-        network: The network f(x; w), for instance a `Network`.
-        starts: The number of random starts, at least 1.
+        network: The network f(x; w) of an arm with the features x, for instance a `Network`.
+        starts: The number of random starts, at least 1. Every fit begins at the same ones.
         effect: Whether each arm has a deviation of its own from the network.
 
     Raises:
@@ -181,9 +196,12 @@ class Relinearised:
             before: The last fit. If it is a `Linear`, the fit also begins at its parameters ŵ.
 
         Raises:
-            ValueError: Fewer than two arms have been pulled; all their mean rewards are equal; a count is negative; a
-                sum is not finite, or is not 0 for an arm without pulls; or σ is not positive and finite.
+            ValueError: Fewer than two arms have been pulled; all their mean rewards are equal, or one is not between
+                −10¹⁰⁰ and 10¹⁰⁰; a count is negative or not finite; a sum is not finite, or is not 0 for an arm without
+                pulls; σ is not positive and finite; or the arms have another number of features than the inputs of the
+                network.
             TypeError: ``sigma`` is not a number.
+            RuntimeError: The covariance of the mean rewards is not positive definite.
         """
         seen = observed(data, sigma)
         spread = arms.std(0, correction=0)
@@ -204,10 +222,10 @@ class Relinearised:
         )
 
     def _starts(self, before: Fitted | None) -> Tensor:
-        """Return the parameters at which a fit begins, (B, d_w).
+        """Return the B parameters at which a fit begins, (B, d_w) for a network with d_w parameters and d_x inputs.
 
-        They are the ŵ of the fit ``before``, if it is a `Linear`, and ``starts`` draws of standard normals divided by
-        √d_x, the same draws in every fit. So B is ``starts``, or one more.
+        They are the ŵ of the fit ``before``, if this fit is a `Linear`, and ``starts`` draws of standard normals
+        divided by √d_x, the same draws in every fit. So B is ``starts``, or one more.
         """
         source = torch.Generator().manual_seed(0)
         w = torch.randn(self.starts, self.network.size, generator=source, dtype=torch.float64)
@@ -217,9 +235,10 @@ class Relinearised:
     def _climb(self, x: Tensor, seen: Observed, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return ŵ (B, d_w), α (B, d_w), τ² (B,) and the log-evidence (B,) that Gauss–Newton steps reach from B starts.
 
-        Here ŵ are the parameters, α their prior precisions, and τ² is the variance of each arm's own deviation. Each
-        step goes to the mean of the linearised posterior, or to a point on the way to it, whichever has the least loss.
-        The log-evidence is that of the linearised model, up to a constant, at the beginning of the last step.
+        Here ŵ are the d_w parameters, α their prior precisions, and τ² is the prior variance of each arm's own
+        deviation from the network. Each step stays where it is, goes to the mean of the linearised posterior, or to a
+        point on the way to this mean, whichever has the least loss. After every fourth step but the last, α and τ² are
+        updated. The log-evidence is that of the linearised model, up to a constant, at the beginning of the last step.
 
         Args:
             x: The standardised inputs of the n arms in ``seen``, (n, d_x).
@@ -256,9 +275,10 @@ class Relinearised:
 
 
 def _layers(network: Parametric) -> Tensor:
-    """Return the number of the layer of each of the d_w parameters, (d_w,) int64.
+    """Return the number of the layer of each of the d_w parameters of ``network``, (d_w,) int64.
 
-    The layers of a `Network` are W₁, c₁, W₂ and c₂; any other network has a single layer.
+    The layers of a `Network` are its weights W₁ and offsets c₁ and its weights W₂ and offset c₂, in this order from 0
+    to 3; any other network has a single layer, with the number 0.
     """
     numbers = torch.arange(network.size)
     if not isinstance(network, Network):

@@ -2,12 +2,12 @@
 
     means_x = c + g(x) + ε_x,   g ~ GP(0, s²·exp(−½ Σ_j (x_j − x′_j)²/ℓ_j²)),   ε_x ~ N(0, σ²/n_x)
 
-Here means_x is the mean of the n_x rewards of arm x, c a constant, s the spread of these means, σ the standard
-deviation of one reward's noise, and ℓ_j the length scale of feature j. The prior is ln ℓ_j ~ N(√2 + ½ ln d_x, 3)
-(Hvarfner, Hellsten and Nardi, ICML 2024, https://arxiv.org/abs/2402.02229). The model, the prior and the mode are those
-of BoTorch's SingleTaskGP. The gradient is in closed form, a fit takes a tenth of the time, and single columns of the
-posterior covariance can be computed. The warp is the power of Yeo and Johnson (Biometrika 2000,
-https://doi.org/10.1093/biomet/87.4.954).
+Here means_x is the mean of the n_x rewards of arm x, which has d_x features x_j. c is a constant, s the standard
+deviation of the means of all pulled arms (their spread), σ the standard deviation of one reward's noise, and ℓ_j the
+length scale of feature j. The prior is ln ℓ_j ~ N(√2 + ½ ln d_x, 3), with the variance 3 (Hvarfner, Hellsten and Nardi,
+ICML 2024, https://arxiv.org/abs/2402.02229). The model, the prior and the mode are those of BoTorch's SingleTaskGP. The
+gradient is in closed form, a fit takes a tenth of the time, and single columns of the posterior covariance can be
+computed. The warp is the power of Yeo and Johnson (Biometrika 2000, https://doi.org/10.1093/biomet/87.4.954).
 
 If the rewards of several sites differ, each x is a cell, the pair of a site and an arm. Then the covariance of x at
 site i with x′ at site j is
@@ -15,9 +15,9 @@ site i with x′ at site j is
     k(x, x′)·[(1 − ρ) + ρ·1{i=j}] + v·1{i=j},   ρ = 1 − exp(−1/ℓ²),   ln ℓ ~ N(1, 1),   ln v ~ N(−3, 4),
 
 in units of s². ρ is the share of the variance that belongs to one site alone, as if the site were a categorical input
-with the length scale ℓ. v is the variance of the level by which all rewards of a site are higher or lower. This kernel
-is among those of CGP-UCB (Krause and Ong, NeurIPS 2011). The parameters of the model are ln ℓ_1, …, and with sites ln ℓ
-and ln v after them.
+with the length scale ℓ. v is the variance of the level by which all rewards of a site are higher or lower. 1{i=j} is 1
+if both cells are of the same site, and 0 if not. This kernel is among those of CGP-UCB (Krause and Ong, NeurIPS 2011).
+The parameters of the model are ln ℓ_1, …, and with sites ln ℓ and ln v after them.
 """
 
 import math
@@ -41,7 +41,7 @@ _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 class PriorCovariance(NamedTuple):
     """The prior covariance of n points, which are arms or cells (pairs of a site and an arm), in units of s².
 
-    s is the spread of the mean rewards.
+    s is the spread of the mean rewards, by which they are standardised.
 
     Args:
         inputs: The points, each feature divided by its length scale, (n, d_x).
@@ -57,13 +57,13 @@ class PriorCovariance(NamedTuple):
 
     @classmethod
     def of(cls, points: Tensor, site: Tensor | None, parameters: Tensor) -> "PriorCovariance":
-        """Return the prior covariance of n points for given parameters.
+        """Return the prior covariance of n points, which are arms or cells, for given parameters.
 
         Args:
-            points: The arms, or the arm of each cell, in the unit cube, (n, d_x).
+            points: The arms, or the arm of each cell (a pair of a site and an arm), in the unit cube, (n, d_x).
             site: The number of the site of each cell, (n,) int64; None if the points are arms.
-            parameters: The logarithms of the length scales ℓ_j, (d_x,). With sites, ln ℓ of the sites and ln v of their
-                levels follow, (d_x + 2,).
+            parameters: The logarithms of the length scales ℓ_j of the features, (d_x,). With sites, ln ℓ of the sites'
+                length scale and ln v of the variance of their levels follow, (d_x + 2,).
         """
         features, none = points.shape[1], parameters.new_zeros(())
         inputs = points / parameters[:features].exp()
@@ -86,9 +86,10 @@ class PriorCovariance(NamedTuple):
         return self.site.unsqueeze(-1) == other.site
 
     def covariance(self, other: "PriorCovariance") -> Tensor:
-        """Return the prior covariance of each of this prior's n points with each of the m points of ``other``, (n, m).
+        """Return the prior covariance of each of this object's n points with each of the m points of ``other``, (n, m).
 
-        The unit is s², with s the spread of the mean rewards.
+        The points are arms, or cells (pairs of a site and an arm). The unit is s², with the spread s of the mean
+        rewards.
         """
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None:
@@ -97,19 +98,21 @@ class PriorCovariance(NamedTuple):
 
 
 class ProcessFit(NamedTuple):
-    """The posterior of the mean rewards of K arms, or of K cells (pairs of a site and an arm), given n observed mean
-    rewards.
+    """The posterior of the mean rewards of K arms, or of K cells (pairs of a site and an arm), given n observed means.
+
+    The unit of the rewards is that of the observed mean rewards. If these were warped, it is the unit of the warp.
 
     Args:
-        mean: The posterior means, (K,), in the units of the rewards.
-        variance: The posterior variances, (K,), in the units of the rewards squared.
+        mean: The posterior means, (K,), in the unit of the rewards.
+        variance: The posterior variances, (K,), in the unit of the rewards squared.
         prior: The prior covariance of the K arms or cells, in units of s².
         half: L⁻¹C, (n, K). C (n, K) is the prior covariance of the n observed points with all K, in units of s². L
             (n, n) is the Cholesky factor of the covariance of the n mean rewards, noise included, in the same units.
             The posterior covariance is s² times the prior covariance less ``half``ᵀ``half``.
-        scale: The spread s by which the mean rewards were standardised, in the units of the rewards.
-        parameters: The parameters at the mode of their posterior: ln ℓ_1, … of the features, (d_x,). With sites, ln ℓ
-            of the sites and ln v of their levels follow, (d_x + 2,).
+        scale: The spread s by which the mean rewards were standardised, in the unit of the rewards.
+        parameters: The parameters at the mode of their posterior: the logarithms of the length scales of d_x features,
+            (d_x,). With sites, ln ℓ of the sites' length scale and ln v of the variance of their levels follow,
+            (d_x + 2,).
     """
 
     mean: Tensor
@@ -120,7 +123,7 @@ class ProcessFit(NamedTuple):
     parameters: Tensor
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C arms or cells, (A, C).
 
         A cell is the pair of a site and an arm. The unit is that of the rewards squared.
 
@@ -140,7 +143,7 @@ class ProcessFit(NamedTuple):
 
 
 def in_cube(arms: Tensor) -> Tensor:
-    """Return the ``arms`` (K, d_x) with each feature scaled to [0, 1].
+    """Return the K ``arms`` (K, d_x) with each of the d_x features scaled to [0, 1], in their shape.
 
     A feature that is the same for all arms becomes 0.
     """
@@ -151,41 +154,39 @@ def in_cube(arms: Tensor) -> Tensor:
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
     """Return the squared exponential kernel exp(−½‖x − x′‖²) for each x of n and each x′ of m points, (n, m).
 
-    ``inputs`` (n, d_x) and ``others`` (m, d_x) are the points, each feature divided by its length scale.
+    ``inputs`` (n, d_x) and ``others`` (m, d_x) are the points, each of the d_x features divided by its length scale.
     """
     square = inputs.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * inputs @ others.mT
     return square.clamp(min=0).div(-2).exp()
 
 
 def squared_exponential(
-    arms: Tensor, seen: Tensor, means: Tensor, variances: Tensor, site: Tensor | None = None,
-    units: tuple[Tensor, Tensor] | None = None,
-) -> ProcessFit:  # fmt: skip
+    arms: Tensor, seen: Observed, site: Tensor | None = None, units: tuple[Tensor, Tensor] | None = None
+) -> ProcessFit:
     """Return the posterior of a Gaussian process with the squared exponential kernel, whose parameters are fitted.
 
-    The parameters, which are length scales and, with sites, those of the sites, are at the mode of their posterior.
+    The parameters are the length scales of d_x features and, with sites, the length scale of the sites and the variance
+    of their levels. They are at the mode of their posterior.
 
     Args:
         arms: The K arms in the unit cube, or the arm of each of K cells (pairs of a site and an arm), (K, d_x).
-        seen: The numbers of the n arms or cells that were pulled, (n,) int64.
-        means: The mean reward of each of these n, (n,).
-        variances: The variance σ²/n_x of each of these mean rewards, (n,).
+        seen: The n arms or cells that were pulled, with their mean rewards and the variances of these mean rewards.
         site: The number of the site of each cell, (K,) int64; None if the points are arms.
-        units: The centre c₀ and the spread s by which the means are standardised as (means − c₀)/s, () each. None means
-            the mean and the standard deviation of ``means``.
+        units: The centre c₀ and the spread s by which the mean rewards are standardised as (means − c₀)/s, () each.
+            None means the mean and the standard deviation of the n mean rewards.
 
     Returns:
-        The posterior on all K arms or cells, in the units of ``means``.
+        The posterior on all K arms or cells, in the unit of the mean rewards in ``seen``.
 
     Raises:
         ImportError: SciPy is missing.
-        RuntimeError: The covariance of the ``means`` is not positive definite.
+        RuntimeError: The covariance of the mean rewards is not positive definite.
     """
-    centre, scale = units or (means.mean(), means.std())
-    values, noise = (means - centre) / scale, variances / scale**2
-    parameters = _mode(arms[seen], values, noise, None if site is None else site[seen])
+    centre, scale = units or (seen.means.mean(), seen.means.std())
+    values, noise = (seen.means - centre) / scale, seen.variances / scale**2
+    parameters = _mode(arms[seen.at], values, noise, None if site is None else site[seen.at])
     prior = PriorCovariance.of(arms, site, parameters)
-    pulled = prior.at(seen)
+    pulled = prior.at(seen.at)
     factor = torch.linalg.cholesky(pulled.covariance(pulled) + noise.diag())
     half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
     both = torch.stack([values, torch.ones_like(values)], -1)
@@ -199,8 +200,10 @@ def squared_exponential(
 def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) -> Tensor:
     """Return the parameters of the Gaussian process at the mode of their posterior within bounds, found by L-BFGS-B.
 
-    The mode is that of the density of the length scales ℓ_j themselves, as in BoTorch, and of ln ℓ and ln v of the
-    sites. The search begins at the mode of the prior density, or at the nearest point within the bounds.
+    The mode is that of the density of the length scales ℓ_j of the features themselves, as in BoTorch. With sites it is
+    also that of ln ℓ of their length scale and ln v of the variance of their levels. The bounds are 0.025 and e¹² for
+    ℓ_j, −2 and 6 for ln ℓ, and −12 and 5 for ln v. The search begins at the mode of the prior density, or at the
+    nearest point within the bounds.
 
     Args:
         points: The n pulled arms, or the arms of the n pulled cells (pairs of a site and an arm), in the unit cube,
@@ -215,6 +218,7 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
 
     Raises:
         ImportError: SciPy is missing.
+        RuntimeError: At some point of the search the covariance of the ``values`` is not positive definite.
     """
     with extra("study"):
         from scipy.optimize import minimize
@@ -230,8 +234,9 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
     centres, spreads = points.new_tensor(means), points.new_tensor(variances)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return −ln of the posterior density of the ``parameters``, up to a constant, and its
-        gradient in their shape.
+        """Return −ln of the posterior density, up to a constant, and its gradient by the ``parameters`` in their shape.
+
+        The density is that of the ℓ_j, of ln ℓ and of ln v; the ``parameters`` are ln ℓ_1, …, ln ℓ and ln v.
         """
         at = torch.from_numpy(parameters)
         value, gradient = evidence(points, values, noise, site, at)
@@ -246,18 +251,24 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
 def evidence(
     points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None, parameters: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return −ln of the density of the ``values`` at the most likely constant c, up to a constant, and its gradient.
+    """Return −ln of the density of the ``values``, up to a constant, and its gradient by the ``parameters``.
+
+    The mean c of the Gaussian process is the one for which the density is largest.
 
     Args:
-        points: The n pulled arms, or the arms of the n pulled cells, in the unit cube, (n, d_x).
+        points: The n pulled arms, or the arms of the n pulled cells (pairs of a site and an arm), in the unit cube,
+            (n, d_x).
         values: Their standardised mean rewards (means − c₀)/s, (n,), with the centre c₀ and the spread s.
         noise: The variances of the ``values``, (n,).
         site: The number of the site of each pulled cell, (n,) int64; None if the points are arms.
-        parameters: The logarithms of the length scales ℓ_j, (d_x,). With sites, ln ℓ of the sites and ln v of their
-            levels follow, (d_x + 2,).
+        parameters: The logarithms of the length scales ℓ_j of the features, (d_x,). With sites, ln ℓ of the sites'
+            length scale and ln v of the variance of their levels follow, (d_x + 2,).
 
     Returns:
         The value, (), and its derivatives by the ``parameters``, in their shape.
+
+    Raises:
+        RuntimeError: The covariance of the ``values`` is not positive definite.
     """
     prior = PriorCovariance.of(points, site, parameters)
     covariance = prior.covariance(prior)
@@ -299,12 +310,12 @@ class Warp(NamedTuple):
 
     @classmethod
     def likeliest(cls, means: Tensor, variances: Tensor) -> "Warp":
-        """Return the warp whose power p makes the warped ``means`` most likely as a normal sample, shrunk towards
-        p = 1.
+        """Return the warp under which the ``means`` are most likely a normal sample, with its power p shrunk towards 1.
 
-        Among 49 values from −2 to 4, p̂ is the one with the largest density of the ``means`` times the prior p ~
-        N(1, 1). The warp has p = 1 + (p̂ − 1)(1 − r), where r is the mean of ``variances`` over the variance of
-        ``means``, at most 1.
+        Of 49 equally spaced powers from −2 to 4, p̂ is the one with the largest product of two densities: that of the
+        ``means`` if their warp is a normal sample with the likeliest mean and variance, and that of the power by the
+        prior N(1, 1). The warp has p = 1 + (p̂ − 1)(1 − r), where r is the mean of ``variances`` divided by the variance
+        of ``means``, at most 1.
 
         Args:
             means: The mean rewards of n arms, (n,), not all the same.
@@ -316,17 +327,14 @@ class Warp(NamedTuple):
         """
         centre, spread = means.mean().item(), means.std().item()
         z = (means - centre) / spread
-        powers = _POWERS.unsqueeze(-1)
-        slope = (powers.squeeze(-1) - 1) * (z.sign() * z.abs().log1p()).sum()
-        density = slope - len(z) / 2 * _power(z, powers).var(-1, correction=0).log()
+        slope = (_POWERS - 1) * (z.sign() * z.abs().log1p()).sum()
+        density = slope - len(z) / 2 * _power(z, _POWERS.unsqueeze(-1)).var(-1, correction=0).log()
         power = _POWERS[(density - (_POWERS - 1).square() / 2).argmax()].item()
         noise = min(variances.mean().item() / spread**2, 1.0)
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Return the warp of each of the ``rewards``, a power transformation, in their shape; the
-        result has no unit.
-        """
+        """Return the warp of each of the ``rewards``, a power transformation, in their shape; it has no unit."""
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power))
 
     def slope(self, rewards: Tensor) -> Tensor:
@@ -343,10 +351,9 @@ class Warp(NamedTuple):
 
 
 def _power(z: Tensor, power: Tensor) -> Tensor:
-    """Return the transformation of Yeo and Johnson of ``z`` with the power p = ``power``, in the shape to which both
-    broadcast.
+    """Return the transformation of Yeo and Johnson of ``z`` with ``power``, in the shape to which both broadcast.
 
-    It is that of `Warp` in units in which the centre is 0 and the spread 1.
+    It is that of a `Warp` with the centre 0, the spread 1 and the same power.
     """
     power = torch.where(z >= 0, power, 2 - power)
     size, flat = z.abs().log1p(), power.abs() < 1e-9
@@ -354,18 +361,19 @@ def _power(z: Tensor, power: Tensor) -> Tensor:
 
 
 class InUnits(NamedTuple):
-    """The posterior of K arms' mean rewards in the units of the rewards, made from a posterior for warped rewards.
+    """The posterior of K mean rewards in the unit of the rewards, made from a posterior for warped rewards.
 
-    It replaces the warp by its tangent at the leader, the pulled arm with the largest posterior mean. A value m of the
-    ``fit`` becomes ``reward`` + (m − ``w``)/``slope``, and its standard deviation is divided by ``slope``. At the
-    leader's mean reward the noise is therefore that of the rewards themselves.
+    The K mean rewards are those of arms, or of cells (pairs of a site and an arm). The warp is replaced by its tangent
+    at the leader, the pulled arm or cell with the largest posterior mean. A posterior mean m of the ``fit`` becomes
+    ``reward`` + (m − ``w``)/``slope``, and its standard deviation is divided by ``slope``. At the leader's mean reward
+    the noise is therefore that of the rewards themselves.
 
     Args:
         fit: The posterior of the warped rewards.
         warp: The warp of the rewards.
-        w: The warp of the leader's mean reward.
+        w: The warp of the leader's mean reward; it has no unit.
         reward: The leader's mean reward.
-        slope: The derivative of the warp at that reward.
+        slope: The derivative of the warp at that reward, per unit of reward.
     """
 
     fit: ProcessFit
@@ -375,27 +383,26 @@ class InUnits(NamedTuple):
     slope: float
 
     def interval(self, kappa: Tensor) -> Tensor:
-        """Return an estimate and an interval for each arm's mean reward, by the inverse of the warp and not by its
-        tangent.
+        """Return an estimate and an interval for each mean reward, by the inverse of the warp and not by its tangent.
 
         Args:
             kappa: The half-width κ of the interval in standard deviations of the ``fit``, (K,) or a scalar ().
 
         Returns:
             The inverse of the warp at m, m − κ√v and m + κ√v, in this order, (3, K), with m and v the mean and the
-            variance of the ``fit``. An end is infinite where no reward has that warp.
+            variance of the ``fit``, in the unit of the rewards. An entry is infinite where no reward has that warp.
         """
         half = kappa * self.fit.variance.clamp(min=0).sqrt()
         return self.warp.inverse(torch.stack([self.fit.mean, self.fit.mean - half, self.fit.mean + half]))
 
     @property
     def mean(self) -> Tensor:
-        """The posterior mean of the mean reward of each of K arms, (K,), in the units of the rewards."""
+        """The posterior mean of the mean reward of each of K arms or cells, (K,), in the unit of the rewards."""
         return self.reward + (self.fit.mean - self.w) / self.slope
 
     @property
     def variance(self) -> Tensor:
-        """The posterior variance of the mean reward of each of K arms, (K,), in the units of the rewards squared."""
+        """The posterior variance of each of K arms' or cells' mean reward, (K,), in the unit of the rewards squared."""
         return self.fit.variance / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
@@ -406,7 +413,7 @@ class InUnits(NamedTuple):
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A arms or cells with each of C others, (A, C).
+        """Return the posterior covariance of each of A arms or cells with each of C arms or cells, (A, C).
 
         A cell is the pair of a site and an arm. The unit is that of the rewards squared.
 
@@ -418,13 +425,14 @@ class InUnits(NamedTuple):
 
 
 def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Tensor | None = None) -> InUnits:
-    """Return the posterior of the module's Gaussian process for warped rewards, in the units of the rewards.
+    """Return the posterior of the module's Gaussian process for warped rewards, in the unit of the rewards.
 
     Args:
-        points: The K arms in the unit cube, or the arm of each of K cells, (K, d_x).
-        seen: The mean rewards of the arms or cells that were pulled.
-        pooled: The mean rewards of the arms over all sites together, for which the warp is the likeliest one. Without
-            sites it is ``seen``.
+        points: The K arms in the unit cube, or the arm of each of K cells (pairs of a site and an arm), (K, d_x) for
+            d_x features.
+        seen: The arms or cells that were pulled, with their mean rewards and the variances of these.
+        pooled: The arms that were pulled at any site, with their mean rewards over all sites together and the variances
+            of these. The warp is the likeliest one for these mean rewards. Without sites this is ``seen``.
         site: If the K points are cells, the number of the site of each, (K,) int64; else None.
 
     Raises:
@@ -433,8 +441,8 @@ def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Ten
     """
     warp = Warp.likeliest(pooled.means, pooled.variances)
     middle, values = warp(pooled.means), warp(seen.means)
-    noise = seen.variances * warp.slope(seen.means).square()
-    fit = squared_exponential(points, seen.at, values, noise, site, (middle.mean(), middle.std()))
+    warped = Observed(seen.at, values, seen.variances * warp.slope(seen.means).square())
+    fit = squared_exponential(points, warped, site, (middle.mean(), middle.std()))
     leader = fit.mean[seen.at].argmax()
     reward = seen.means[leader]
     return InUnits(fit, warp, values[leader].item(), reward.item(), warp.slope(reward).item())

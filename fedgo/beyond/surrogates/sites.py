@@ -1,8 +1,8 @@
 """A Gaussian process on cells, the pairs of a site and an arm, for sites whose mean rewards differ.
 
 The model is the one with sites of `fedgo.beyond.surrogates.process`. Its centre c₀ and spread s are the mean and the
-standard deviation of the arms' mean rewards over all sites together. Cells are numbered site by site: cell i·K + x is
-arm x at site i.
+standard deviation of the arms' mean rewards over all sites together, after the warp if there is one. Cells are numbered
+site by site: of K arms, the arm x at site i is cell i·K + x, both counted from 0.
 """
 
 from dataclasses import dataclass
@@ -45,11 +45,12 @@ class Sites:
             of all sites together.
 
         Raises:
-            ValueError: Fewer than two arms have been pulled at any site; the mean rewards of the arms over all sites
-                are all equal; a count is negative; a sum is not finite, or is not 0 for a cell without pulls; or σ is
-                not positive and finite.
+            ValueError: All sites together have pulled fewer than two arms; the mean rewards of the arms over all sites
+                are all equal; a count is negative or not finite; a sum is not finite, or is not 0 for a cell without
+                pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
             ImportError: SciPy is missing.
+            RuntimeError: The covariance of the mean rewards is not positive definite.
         """
         counts, sums = (part.reshape(-1, len(arms)) for part in data)
         pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
@@ -58,18 +59,20 @@ class Sites:
         points, units = in_cube(arms).repeat(len(counts), 1), (pooled.means.mean(), pooled.means.std())
         if self.warp:
             return warped_posterior(points, pulled, pooled, site)
-        return squared_exponential(points, pulled.at, pulled.means, pulled.variances, site, units)
+        return squared_exponential(points, pulled, site, units)
 
 
 def cochran(data: Tally, sigma: float) -> Tensor:
     """Return the p-value of the hypothesis that all N sites have the same mean rewards, by Cochran's Q.
 
-    Q = Σ_x Σ_i n_ix (m_ix − m_x)²/σ² over the arms x that at least two sites i pulled, with m_ix the mean of the n_ix
-    rewards of arm x at site i, and m_x the mean of all its rewards. If the sites are alike, and pulls were not chosen
-    by rewards, Q has a χ² distribution (Cochran, Biometrics 1954, https://doi.org/10.2307/3001666).
+    Q is Σ_x Σ_i n_ix (m_ix − m_x)²/σ² over the arms x that at least two sites pulled and the sites i that pulled x.
+    Here m_ix is the mean of the n_ix rewards of arm x at site i, and m_x the mean of all its rewards. If the sites are
+    alike, and pulls were not chosen by rewards, Q has a χ² distribution. Its degrees of freedom are the number of pairs
+    (i, x) in the sum less the number of arms in it. Source: Cochran, Biometrics 1954,
+    https://doi.org/10.2307/3001666.
 
     Args:
-        data: Counts and sums of each arm at each site, (…, N, K) each.
+        data: Counts and sums of the rewards of each of K arms at each site, (…, N, K) each.
         sigma: The standard deviation σ of the noise of one reward. If it is too small, the sites seem to differ.
 
     Returns:
