@@ -207,27 +207,28 @@ def stop(why: str) -> None:
 
 
 def main() -> None:
-    """Execute the chapters that the command line names, or all, if they are stale; with ``--stale`` only list them.
+    """Execute those chapters that are stale, of all or of those that the command line names.
 
-    The text of today is put around the outputs of the chapters that are not stale. With ``--draft`` all named chapters
-    are executed as drafts. A chapter that does not exist ends the process with a message.
+    The text of today is put around the outputs of the others. With ``--stale`` the stale chapters are only listed. With
+    ``--draft`` the chapters are executed as drafts, stale or not. The name of a chapter that does not exist ends the
+    process with a message.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these chapters")
-    parser.add_argument("--stale", action="store_true", help="say what would be executed, and what changed")
-    parser.add_argument("--draft", action="store_true", help=f"every chapter with two runs, into {DRAFTS}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the chapters; all if none is named")
+    parser.add_argument("--stale", action="store_true", help="only list the stale chapters, with the reasons")
+    parser.add_argument("--draft", action="store_true", help=f"execute with two runs, into {DRAFTS}")
     options = parser.parse_args()
     chapters = sorted(path.stem for path in TEXTS.rglob("*.md"))
     names = options.names or chapters
     if unknown := set(names) - set(chapters):
-        parser.error(f"there is no {unknown}: choose from {chapters}")
+        parser.error(f"there is no chapter {', '.join(unknown)}: choose from {', '.join(chapters)}")
     stale = {name: "asked for" if options.draft else why_stale(name) for name in names}
     if options.stale:
         print("\n".join(f"{name}: {why}" for name, why in stale.items() if why) or "No chapter is stale.")
         return
     os.environ |= ENVIRONMENT | {"PYTHONPATH": os.getcwd(), "FEDGO_TRACES": str(TRACES.resolve())}
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop("It was told to stop."))
+        signal.signal(number, lambda *_: stop("It was interrupted."))
     for folder in (EXECUTED, DRAFTS):
         folder.mkdir(parents=True, exist_ok=True)
     execute_all([name for name in names if stale[name]], options.draft)

@@ -178,7 +178,9 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
         give: What to give instead, for instance "a saved Trace"; the text of the error ends with it.
 
     Raises:
-        ValueError: The context raised one of the errors of damaged files, of which the text gives the reason.
+        ValueError: The context raised an error that damaged or foreign files cause, and the text gives its reason.
+            Besides the errors of damaged archives these are ``ValueError``, ``TypeError``, ``KeyError``,
+            ``IndexError``, ``AttributeError``, ``RuntimeError``, ``OverflowError``, ``EOFError`` and ``MemoryError``.
     """
     try:
         yield

@@ -1,15 +1,16 @@
 """Put what a chapter quotes into the text of any page: {n} for numbers and phrases, {again} for tables and pictures.
 
 A chapter quotes a value by `quote` of `fedgo.experiments.tables`, which also gives it its format. {n}`regret` becomes
-what this chapter quotes as "regret", and {n}`results:regret` what the chapter "results" quotes. {again} shows a table
-that a chapter has quoted, or the picture of one of its figures by the label of the figure. Caption and number stay with
-the figure. If the cell before the figure has the tag `narrow` and draws the picture for a phone, both pictures are
-shown, and the style sheet hides one of them:
+what this chapter quotes as "regret", and {n}`results:regret` what the chapter "results" quotes. The directives
 
 ```{again} results:final-table
 ```
 ```{again} results:fig-results-trade-off
 ```
+
+show a table that a chapter has quoted, and the picture of one of its figures by the label of the figure. Caption and
+number stay with the figure. If the cell before the figure has the tag `narrow` and draws the picture for a phone, both
+pictures are put into the page, and the style sheet shows one of them.
 """
 
 import json
@@ -87,7 +88,7 @@ def put_in(app: Sphinx, page: str, source: list[str]) -> None:
         app.env.note_dependency(str(path))
         text = read(path).get(name, "") if path.exists() else ""
         if not text or re.search(r"\b(nan|inf)\b", text):
-            said = f"{path.stem} quotes no '{name}'" + f", but {text}" * bool(text)
+            said = f"the chapter {path.stem} quotes no '{name}'" + f", but {text} as its value" * bool(text)
             logging.getLogger(__name__).warning(said, location=page)
         return text
 

@@ -82,10 +82,10 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
 
     Returns:
         A dictionary that JSON can hold. It has the threshold ``gamma``, the number of ``clients``, and ``first``, the
-        first shown step counted from 1. For each shown step it has the ``arm`` and the ``level``: the left side of
-        line 6, which is the number of the client's pulls since the last synchronisation times their log-ratio.
-        ``fires`` has the positions, from 0, of those shown steps that synchronise. For each arm it has the regret
-        ``loss`` of a pull, and one of the ``colours`` from blue (no regret) to red (the most).
+        first shown step counted from 1. For each shown step it has the ``arm`` and the ``level``: the left side of line
+        6, which is the number of the client's pulls since the last synchronisation, this one included, times their
+        log-ratio. ``fires`` has the positions, from 0, of those shown steps that synchronise. For each arm it has the
+        regret ``loss`` of a pull, and one of the ``colours`` from blue (no regret) to red (the most).
 
     Raises:
         ValueError: ``first`` is neither 0 nor a step right after a synchronisation, or the first run of ``start`` has

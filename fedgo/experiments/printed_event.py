@@ -14,7 +14,7 @@ class Bookkeeping(NamedTuple):
     """Line 6 of Algorithm 1 at each of NT steps of one run, and the server's matrix at the end.
 
     Args:
-        pulls: The number of pulls of the client i that pulls at step t since the last synchronisation, this pull
+        pulls: The number of pulls that the client i of step t has made since the last synchronisation, this pull
             included, (NT,).
         ratio: This client's log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), (NT,). ΔΣ_{t,i} is as printed, or is set
             to 0 after each synchronisation if `bookkeeping` was told to do so.

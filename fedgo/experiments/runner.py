@@ -63,7 +63,7 @@ _cached: list[Any] = []  # the functions with a cache that `until_written` has r
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache of its values, which `run` empties after it has written a table.
+    """Return ``function`` with a cache of its values, which `run` empties when it ends.
 
     It is for functions whose values depend on the stored tables. Their arguments must be hashable, and their values
     must not be changed, because later calls with equal arguments get the same object.
@@ -111,6 +111,10 @@ def measure(job: Job) -> list[dict[str, Any]]:
     that this process plays on these runs, because the later ones share its result.
 
     From then on this process computes on one thread, and knows the problem of the job by name.
+
+    Raises:
+        ValueError: The problem is unknown, or the setting has a value that is out of range.
+        ImportError: A library that the player needs is not installed.
     """
     torch.set_num_threads(1)
     if job.entry:
@@ -207,7 +211,7 @@ class Sweep:
 
         def score(setting: Setting, runs: int) -> float | None:
             """Return the score of ``setting`` on the first ``runs`` tuning runs of each regime of the group, or None if
-            ``known`` lacks one of these runs.
+            ``known`` has for one of the regimes neither these runs nor their mean.
             """
             tuning = [cell(regime, name, setting, self.tuning_seed) for regime in group]
             return score_of([known.score(rows, runs, name in self.tail) for rows in tuning])
@@ -239,8 +243,8 @@ class Sweep:
     def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
         """Return the setting with which the player ``name`` plays ``regime``, or None if it is not chosen yet.
 
-        ``known`` has the rows of the table, which decide. If no setting is chosen, because there is no group, it is the
-        only setting of the grid.
+        ``known`` has the rows of the table, which decide. A player for which there is no group of regimes (`group`)
+        plays with the only setting of its grid.
 
         Raises:
             ValueError: There is no group, and the grid does not have exactly one setting.
@@ -335,6 +339,9 @@ class Listing(Sweep):
             name: The name of the player.
             regime: A text that the name of a regime must contain.
             most: The largest number of runs on each regime.
+
+        Raises:
+            KeyError: The player is unknown.
         """
         for played in self.played_on(name):
             if regime in str(played):
@@ -396,8 +403,9 @@ class Known:
         return set(self.cells[key]["run"].tolist()) if key in self.cells else set()
 
     def regrets(self, key: Cell) -> dict[int, float]:
-        """Return the final regrets that the table has for ``key`` (`cell`), by the number of the run; {}
-        without rows.
+        """Return the final regrets that the table has for ``key`` (`cell`), by the number of the run.
+
+        The result is empty if the table has no such rows.
         """
         if key not in self.cells:
             return {}
@@ -478,7 +486,7 @@ def dates(name: str, folder: Path = DATA) -> str:
     entry about their origin are passed over; at least one row must have one.
 
     Raises:
-        ValueError: There is no table of this study.
+        FileNotFoundError: There is no table of this study.
     """
     made = facts(name, folder)["made"]
     origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
@@ -741,6 +749,9 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
     Returns:
         The rows with the new numbers in columns "… now", with ``not_compared``, the names of the columns left out,
         joined by commas, and with ``same``, whether all other numbers are equal.
+
+    Raises:
+        ValueError: There is no table of the study.
     """
     table, made = read(study.name, folder), facts(study.name, folder)["made"]
     origins = table["made"].fillna(-1)

@@ -254,6 +254,6 @@ class ParameterSpace(EventTriggered):
 
 
 def _columns(state: EventState) -> Columns:
-    """Return the posterior of ``state``, after an assertion that it is one of `Columns`."""
+    """Return the posterior of ``state``, after an assertion that it is a `Columns`."""
     assert isinstance(state.posterior, Columns)
     return state.posterior

@@ -51,7 +51,7 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
         arms: The features of K arms, (..., K, d_x).
 
     Raises:
-        ValueError: An entry of ``low`` is above that of ``high``.
+        ValueError: An entry of ``low`` is above that of ``high``, or their last axis does not have the length d_w.
     """
     low, high = torch.broadcast_tensors(low, high)
     require_each(low <= high, "low", low, "a box needs low ≤ high; give its lower corner first")
@@ -72,6 +72,9 @@ def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Regio
         start: The first end of the line, (..., d_w).
         end: The last end of the line, (..., d_w).
         arms: The features of K arms, (..., K, d_x).
+
+    Raises:
+        ValueError: The last axis of an end does not have the length d_w.
     """
     first, last = network.split(start), network.split(end)
     inputs = (arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in (first, last))
@@ -166,7 +169,7 @@ def suprema(
         Bounds on |f_x|, on ‖∇f_x‖ and on ‖∇²f_x‖, in this order, each the largest of all arms x.
 
     Raises:
-        ValueError: ``pieces`` is below 1.
+        ValueError: ``pieces`` is below 1, or the last axis of an end does not have the length d_w.
         TypeError: ``pieces`` is not a whole number.
     """
     count("pieces", pieces, "give the number of parts, at least one")
@@ -231,7 +234,8 @@ def measured(
         A list of S pairs of the constants and ζ.
 
     Raises:
-        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent.
+        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent. Or the
+            last axis of an argument does not have the length d_w or d_x.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
     value, slope, curvature = suprema(network, start, end, arms)
