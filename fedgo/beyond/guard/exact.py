@@ -9,9 +9,9 @@ clients, σ-sub-Gaussian noise and p synchronisations so far,
 
     |m − f|_A ≤ √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
 
-for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not Σ, because
-each row of A has the size of its own pivot, so that λ may be as small as 1e-12. The code refuses gradients whose rank
-is below K, as it must be if K > d_w.
+for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not the matrix
+Σ = λI + Gᵀdiag(n)G of the parameters, because each row of A has the size of its own pivot, so that λ may be as small as
+1e-12. The code refuses gradients whose rank is below K, which is always the case if K > d_w.
 """
 
 from dataclasses import dataclass, field
@@ -227,10 +227,10 @@ def exact_intervals(problem: Problem, start: Start, value: float, delta: float =
 def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
     """Return a bound on the regret of Phase II for each of S runs in which every client plays by optimism.
 
-    It always plays the arm with the largest upper end of its interval. The bound is item 3 of the repaired theorem
-    (`regret_phase_two_clipped`) with the second-order part 0 and the log-ratio Λ = R = K ln(1 + NT max_x Q_xx/K), where
-    Q is the prior covariance of the K arms. The radius √β is that of Theorem S with this Λ and with the bound on the
-    number of synchronisations that Λ gives, at most NT.
+    By optimism each client plays the arm with the largest upper end of its interval. The bound is item 3 of the
+    repaired theorem (`regret_phase_two_clipped`) with the second-order part 0 and the log-ratio Λ = R = K ln(1 + NT
+    max_x Q_xx/K), where Q is the prior covariance of the K arms. The radius √β is that of Theorem S with this Λ and
+    with the bound on the number of synchronisations that Λ gives, at most NT.
 
     Args:
         intervals: The intervals by which the N clients play.

@@ -118,8 +118,7 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class TabularIntervals(Bounds):
-    """The rule of Theorems G and G′, which computes the interval of each arm from the counts and sums of that arm
-    alone.
+    """The rule of Theorems G and G′, which computes the interval of each arm from the count and sum of this arm alone.
 
     Args:
         clients: The number N of clients.
@@ -176,11 +175,11 @@ class TabularIntervals(Bounds):
 
 
 class GuardState(NamedTuple):
-    """The state of a `Guard`.
+    """The state of a `Guard`: what its clients know, and the state of the learner that proposes arms.
 
     Args:
-        counted: What the clients have counted, and their intervals.
-        proposer: The state of the learner that proposes arms.
+        counted: The clients' counts and sums, and the intervals from them.
+        proposer: The state of the learner that proposes arms, of the kind that its `begin` returns.
     """
 
     counted: Counted
@@ -222,9 +221,9 @@ class Guard:
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
         """Return the arm of each of N clients in S runs, (S, N) int64, and whether it is the proposed one, (S, N) bool.
 
-        The proposed arm a has the largest index of the proposal. It is played if q(a) ≤ κ(U(a) − L(a)), with the price
-        κ, its interval [L, U] and its certificate q (`Interval.price`). If that does not hold, or if the client's index
-        by the proposal is NaN for any arm, the client plays the arm with the largest U.
+        The proposed arm a has the largest index by the proposal; ties are broken by ``order``. It is played if q(a) ≤
+        κ(U(a) − L(a)), with the price κ, its interval [L, U] and its certificate q (`Interval.price`). If that does not
+        hold, or if the client's index by the proposal is NaN for any arm, the client plays the arm with the largest U.
         """
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
@@ -271,8 +270,9 @@ class Guard:
         return self.optimist.fires(state.counted, arm)
 
     def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
-        """Return the state after some of the N clients of S runs have made a pull; the learner that proposes counts it
-        too.
+        """Return the state after some of the N clients of S runs have made a pull.
+
+        The learner that proposes arms learns from this pull too, whether it has proposed the arm or not.
 
         Args:
             state: The state before the pull.
@@ -310,14 +310,17 @@ def guarded(
     told: bool = False,
     begun: Any = None,
 ) -> Trace:
-    """Play T rounds of the guard around a proposal, after Phase I.
+    """Play T rounds after Phase I in which a guard decides whether each client plays the arm that a learner proposes.
+
+    The guard is that of this module: it plays a proposed arm if the client's counts and sums certify it, and otherwise
+    the arm with the largest upper end of its interval.
 
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
         proposal: The learner that proposes arms. It has to have N learners.
-        exploration: Phase I. At its end the clients exchange its counts and sums, and the cost is charged to its last
-            step.
+        exploration: Phase I of the same runs. At its end the clients exchange its counts and sums, and the scalars of
+            these messages are added to those of its last step.
         clients: The number N of clients.
         rounds: The number T of rounds.
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
@@ -434,10 +437,10 @@ def guard_regret(
 ) -> PhaseTwoRegret:
     """Return item 3 of Theorem G, the bound 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) on the sum of certificates in Phase II.
 
-    Here √β = max(2κh̄, F), and h̄ bounds every radius h of the run. For several clients h̄ is the h of equation (G) of
-    this module at n = NT + T₀ pulls and p = P synchronisations; for a single client it is that of equation (G′) at
-    δ′ = δ. φ is c²/ln(1 + c²) with c = min(F/√β, 1). The bound holds on every run in which no client finds its bounds
-    refuted, for every proposal that the theorem admits.
+    Here √β = max(2κh̄, F), and h̄ bounds every radius h of the run. With n = NT + T₀ it is
+    h̄² = σ²(ln(1 + n) + 2 ln(π²NK(P + 1)²/(6δ))) for several clients, and h̄² = σ²(ln(1 + n) + 2 ln(K/δ)) for a single
+    one. φ is c²/ln(1 + c²) with c = min(F/√β, 1). The bound holds on every run in which no client finds its bounds
+    refuted, if the proposal depends only on the past and on random numbers that are independent of the noise.
 
     Args:
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ. If it is
@@ -489,10 +492,10 @@ class Scripted:
         return torch.zeros(len(self.arm), self.learners, dtype=torch.int64)
 
     def index(self, state: Tensor) -> Tensor:
-        """Return 1 for the arm that each of N clients in S runs proposes next and 0 for the other K − 1 arms,
-        (S, N, K).
+        """Return the index of each of K arms for each of N clients in S runs, (S, N, K).
 
-        ``state`` (S, N) is the number of pulls of each client so far.
+        It is 1 for the arm that the script has for the client's next step, and 0 for all other arms. ``state`` (S, N)
+        int64 is the number of pulls of each client so far.
         """
         step = state * self.learners + torch.arange(self.learners)
         turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))

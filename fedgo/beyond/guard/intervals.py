@@ -83,7 +83,7 @@ class Intervals(Protocol):
     """A rule that computes an interval for each arm from counts and sums of rewards.
 
     The intervals of a rule with the failure probability δ contain the mean rewards of all arms, for all clients and
-    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1` promises no such thing.
+    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1` makes no such promise.
     """
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:

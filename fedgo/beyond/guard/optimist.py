@@ -84,7 +84,7 @@ class Optimist:
     def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
         """Return the state of R runs right after a synchronisation, when all clients know the data of the server.
 
-        The intersection ``band`` of the intervals seen has the present intervals only.
+        The ``band`` of this state, the intersection of all intervals seen, is that of the present intervals alone.
 
         Args:
             server: Counts and sums of all data for each of K arms, (R, K) each.
@@ -182,11 +182,11 @@ def counts_and_sums(tally: Tally) -> Message[Tally]:
 
 
 def of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the value of one of K arms in each row of ``values``, (...).
+    """Return for each entry of ``arm`` the value of this arm, one of K, in the same row of ``values``, (...).
 
     Args:
-        values: A value for each of the K arms, (..., K).
-        arm: The number of the arm whose value is returned, (...) int64.
+        values: A value for each of the K arms in each row, (..., K).
+        arm: The number of an arm for each row, (...) int64.
     """
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 

@@ -146,7 +146,8 @@ class LinearisedOnce:
 
         Raises:
             ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; a
-                mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
+                mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; σ is not positive and finite; or the arms have another
+                number of features than the inputs of the network.
             TypeError: ``sigma`` is not a number.
             RuntimeError: The covariance of the mean rewards is not positive definite.
         """
@@ -197,7 +198,8 @@ class Relinearised:
         Raises:
             ValueError: Fewer than two arms have been pulled; all their mean rewards are equal, or one is not between
                 −10¹⁰⁰ and 10¹⁰⁰; a count is negative or not finite; a sum is not finite, or is not 0 for an arm without
-                pulls; or σ is not positive and finite.
+                pulls; σ is not positive and finite; or the arms have another number of features than the inputs of the
+                network.
             TypeError: ``sigma`` is not a number.
             RuntimeError: The covariance of the mean rewards is not positive definite.
         """

@@ -41,7 +41,7 @@ _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
 class PriorCovariance(NamedTuple):
     """The prior covariance of n points, which are arms or cells (pairs of a site and an arm), in units of s².
 
-    s is the spread of the mean rewards.
+    s is the spread of the mean rewards, by which they are standardised.
 
     Args:
         inputs: The points, each feature divided by its length scale, (n, d_x).
@@ -234,8 +234,7 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
     centres, spreads = points.new_tensor(means), points.new_tensor(variances)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return −ln of the posterior density, up to a constant, and its gradient by the ``parameters``, in their
-        shape.
+        """Return −ln of the posterior density, up to a constant, and its gradient by the ``parameters`` in their shape.
 
         The density is that of the ℓ_j, of ln ℓ and of ln v; the ``parameters`` are ln ℓ_1, …, ln ℓ and ln v.
         """
@@ -352,10 +351,9 @@ class Warp(NamedTuple):
 
 
 def _power(z: Tensor, power: Tensor) -> Tensor:
-    """Return the transformation of Yeo and Johnson of ``z`` with the powers ``power``, in the shape to which both
-    broadcast.
+    """Return the transformation of Yeo and Johnson of ``z`` with ``power``, in the shape to which both broadcast.
 
-    It is that of `Warp` for a warp with the centre 0 and the spread 1.
+    It is that of a `Warp` with the centre 0, the spread 1 and the same power.
     """
     power = torch.where(z >= 0, power, 2 - power)
     size, flat = z.abs().log1p(), power.abs() < 1e-9
