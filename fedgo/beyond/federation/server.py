@@ -156,8 +156,7 @@ class Server:
             ValueError: The number of the exchange would exceed 2³¹ − 1.
         """
         require(self.number < 2**31 - 1, "the exchange", self.number, "begin another federation")
-        desk = self.desk._replace(open=True, inbox={})
-        return desk._replace(exchange=_named(self.number + 1, desk))
+        return _named(self.number + 1, self.desk._replace(open=True, inbox={}))
 
     def letters(self) -> dict[int, bytes]:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
@@ -315,10 +314,9 @@ class Server:
             ValueError: The oracle finds no ŵ₀.
         """
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
-        desk = self.desk._replace(planned=planned, inbox={}, open=False)
-        named = _named(self.number, desk)
-        accounts = tuple(account._replace(offered=named) for account in desk.accounts)
-        return desk._replace(exchange=named, accounts=accounts)
+        desk = _named(self.number, self.desk._replace(planned=planned, inbox={}, open=False))
+        accounts = tuple(account._replace(offered=desk.exchange) for account in desk.accounts)
+        return desk._replace(accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
         """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
@@ -341,12 +339,11 @@ class Server:
             accounts[client] = accounts[client]._replace(own=accounts[client].own + own)
         if self.plan.fitting is not None and data:
             planned = course(self.plan, planned.weights, total, [account.own for account in accounts])
-        desk = self.desk._replace(planned=planned, total=total, inbox={}, open=False)
-        named = _named(self.number, desk)
+        desk = _named(self.number, self.desk._replace(planned=planned, total=total, inbox={}, open=False))
         for client in data:
             checksum = wire.checksum(self.plan.encoded(inbox[client]))
-            accounts[client] = _settled(accounts[client], inbox[client], checksum, named, total)
-        return desk._replace(exchange=named, accounts=tuple(accounts))
+            accounts[client] = _settled(accounts[client], inbox[client], checksum, desk.exchange, total)
+        return desk._replace(accounts=tuple(accounts))
 
     # the file
 
@@ -418,11 +415,11 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
     return Account(account.own, since, named, named, offer, nothing, checksum, answer.start, former)
 
 
-def _named(number: int, desk: Desk) -> Exchange:
-    """Return the name of exchange ``number``, with a checksum of what the server knows and of all exchanges before.
+def _named(number: int, desk: Desk) -> Desk:
+    """Return the state ``desk`` of the server with another exchange: ``number``, and a checksum.
 
-    ``desk`` is the state of the server, of which ŵ₀ or the last weights, the counts and sums, and the last exchange
-    enter.
+    The checksum is that of ŵ₀ or the last weights, of the counts and sums of all clients, and of the checksum of the
+    exchange before.
     """
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
-    return Exchange(number, zlib.crc32(known, desk.exchange.checksum))
+    return desk._replace(exchange=Exchange(number, zlib.crc32(known, desk.exchange.checksum)))
