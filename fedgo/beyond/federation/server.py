@@ -33,7 +33,6 @@ from fedgo.star import Ledger, Message, Star, When
 
 # all scalars are booked at the same place of the ledger
 _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
-_STARTS = 1000  # the number of times that a client may lose its file
 _OLDER = "it or the server is from an older file"
 
 
@@ -156,8 +155,7 @@ class Server:
             ValueError: The number of the exchange would exceed 2³¹ − 1.
         """
         require(self.number < 2**31 - 1, "the exchange", self.number, "begin another federation")
-        desk = self.desk._replace(open=True, inbox={})
-        return desk._replace(exchange=_named(self.number + 1, desk))
+        return _named(self.number + 1, self.desk._replace(open=True, inbox={}))
 
     def letters(self) -> dict[int, bytes]:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
@@ -213,9 +211,8 @@ class Server:
         Raises:
             Refused: The letter is damaged, or has another version, kind, length, plan or federation than expected; it
                 names an unknown client, or another than ``sender``; it answers another exchange than the open one; it
-                or the server was restored from an older file; it carries more pulls than there can be, or in Phase I
-                another number than the client's share; or the client has begun without its file 1,000 times. Then
-                nothing has changed.
+                or the server was restored from an older file; or it carries more pulls than there can be, or in Phase I
+                another number than the client's share. Then nothing has changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
         letter = wire.with_counts(sent, self.plan.foretold(sent))
@@ -273,14 +270,12 @@ class Server:
             pulls: The number of pulls that it carries.
 
         Raises:
-            Refused: The answer carries more pulls, or any by a client that has no ŵ₀; or the client has lost its file
-                1,000 times.
+            Refused: The answer carries more pulls, or any by a client that has no ŵ₀.
         """
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
         due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
         must(pulls <= due, f"too many pulls: {me} claims {pulls}, and at most {due} are due")
-        must(len(account.former) < _STARTS, f"{me} lost {_STARTS} files: begin another federation")
 
     @on_cpu
     def merge(self) -> None:
@@ -315,10 +310,9 @@ class Server:
             ValueError: The oracle finds no ŵ₀.
         """
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
-        desk = self.desk._replace(planned=planned, inbox={}, open=False)
-        named = _named(self.number, desk)
-        accounts = tuple(account._replace(offered=named) for account in desk.accounts)
-        return desk._replace(exchange=named, accounts=accounts)
+        desk = _named(self.number, self.desk._replace(planned=planned, inbox={}, open=False))
+        accounts = tuple(account._replace(offered=desk.exchange) for account in desk.accounts)
+        return desk._replace(accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
         """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
@@ -341,12 +335,11 @@ class Server:
             accounts[client] = accounts[client]._replace(own=accounts[client].own + own)
         if self.plan.fitting is not None and data:
             planned = course(self.plan, planned.weights, total, [account.own for account in accounts])
-        desk = self.desk._replace(planned=planned, total=total, inbox={}, open=False)
-        named = _named(self.number, desk)
+        desk = _named(self.number, self.desk._replace(planned=planned, total=total, inbox={}, open=False))
         for client in data:
             checksum = wire.checksum(self.plan.encoded(inbox[client]))
-            accounts[client] = _settled(accounts[client], inbox[client], checksum, named, total)
-        return desk._replace(exchange=named, accounts=tuple(accounts))
+            accounts[client] = _settled(accounts[client], inbox[client], checksum, desk.exchange, total)
+        return desk._replace(accounts=tuple(accounts))
 
     # the file
 
@@ -418,11 +411,11 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
     return Account(account.own, since, named, named, offer, nothing, checksum, answer.start, former)
 
 
-def _named(number: int, desk: Desk) -> Exchange:
-    """Return the name of exchange ``number``, with a checksum of what the server knows and of all exchanges before.
+def _named(number: int, desk: Desk) -> Desk:
+    """Return the state ``desk`` of the server with another exchange: ``number``, and a checksum.
 
-    ``desk`` is the state of the server, of which ŵ₀ or the last weights, the counts and sums, and the last exchange
-    enter.
+    The checksum is that of ŵ₀ or the last weights, of the counts and sums of all clients, and of the checksum of the
+    exchange before.
     """
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
-    return Exchange(number, zlib.crc32(known, desk.exchange.checksum))
+    return desk._replace(exchange=Exchange(number, zlib.crc32(known, desk.exchange.checksum)))

@@ -121,11 +121,8 @@ class Letter(NamedTuple):
 
     def encode(self, fingerprint: int) -> bytes:
         """Return this letter as bytes, with the ``fingerprint`` of the plan that both sides hold."""
-        head = _HEADER.pack(
-            *(b"FDGO", VERSION, self.kind, self.client, fingerprint, self.federation, self.start),
-            *(self.exchange.number, self.exchange.checksum, self.since.number, self.since.checksum),
-            *(self.used, len(self.numbers)),
-        )
+        first = (b"FDGO", VERSION, self.kind, self.client, fingerprint, self.federation, self.start)
+        head = _HEADER.pack(*first, *self.exchange, *self.since, self.used, len(self.numbers))
         body = head + self.numbers.numpy().astype("<f8").tobytes()
         return body + _CHECK.pack(zlib.crc32(body))
 
