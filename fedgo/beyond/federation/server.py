@@ -33,7 +33,6 @@ from fedgo.star import Ledger, Message, Star, When
 
 # all scalars are booked at the same place of the ledger
 _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
-_STARTS = 1000  # the number of times that a client may lose its file
 _OLDER = "it or the server is from an older file"
 
 
@@ -212,9 +211,8 @@ class Server:
         Raises:
             Refused: The letter is damaged, or has another version, kind, length, plan or federation than expected; it
                 names an unknown client, or another than ``sender``; it answers another exchange than the open one; it
-                or the server was restored from an older file; it carries more pulls than there can be, or in Phase I
-                another number than the client's share; or the client has begun without its file 1,000 times. Then
-                nothing has changed.
+                or the server was restored from an older file; or it carries more pulls than there can be, or in Phase I
+                another number than the client's share. Then nothing has changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
         letter = wire.with_counts(sent, self.plan.foretold(sent))
@@ -272,14 +270,12 @@ class Server:
             pulls: The number of pulls that it carries.
 
         Raises:
-            Refused: The answer carries more pulls, or any by a client that has no ŵ₀; or the client has lost its file
-                1,000 times.
+            Refused: The answer carries more pulls, or any by a client that has no ŵ₀.
         """
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
         due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
         must(pulls <= due, f"too many pulls: {me} claims {pulls}, and at most {due} are due")
-        must(len(account.former) < _STARTS, f"{me} lost {_STARTS} files: begin another federation")
 
     @on_cpu
     def merge(self) -> None:
