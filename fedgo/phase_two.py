@@ -33,7 +33,9 @@ _AFRESH = 100
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of Phase II.
+    """The parameters of Phase II: for the ridge regression, the optimism, and when and how the clients synchronise.
+
+    The baselines take the same parameters; the docstring of each says which of them it uses and what γ means for it.
 
     Args:
         lam: The regularisation weight λ > 0 of the ridge regression.

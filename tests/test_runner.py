@@ -249,7 +249,7 @@ def test_the_command_fails_on_a_wrong_row_and_says_what_it_left_out(tmp_path, mo
     table = run(study, folder=tmp_path)
     calls = len(play.calls)
     monkeypatch.setattr(sys, "argv", ["", "made up", "--check", "--workers", "1", "--folder", str(tmp_path)])
-    command.main()
+    command.run_or_check()
     assert len(play.calls) == calls + 1
     said = capsys.readouterr().out
     assert "made up: not compared: seconds of A" in said
@@ -257,7 +257,7 @@ def test_the_command_fails_on_a_wrong_row_and_says_what_it_left_out(tmp_path, mo
     table.assign(regret=table["regret"] + 2e-6).to_csv(tmp_path / "made up.csv", index=False)
     runner.forget()
     with pytest.raises(SystemExit, match="made up: not the same: A"):
-        command.main()
+        command.run_or_check()
 
 
 def test_a_job_has_its_own_problem_where_a_process_knows_an_older_one(monkeypatch):

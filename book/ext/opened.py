@@ -17,7 +17,7 @@ import nbformat
 from sphinx.application import Sphinx
 
 EXECUTED = "book/_executed/"
-INSTALL = """# Where fedgo is not installed, as on Colab: install it, then restart the kernel if asked to.
+INSTALL = """# If fedgo is not installed, as on Colab, this installs it. Restart the kernel if you are asked to.
 try:
     import fedgo
 except ImportError:

@@ -74,7 +74,8 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     def ucb1(posterior: Estimates, data: Tally) -> Tensor:
         """Return the UCB1 index of each of K arms in each of S runs, (S, 1, K); it is ∞ for arms without a pull.
 
-        ``data`` (S, 1, K) has the counts and the summed rewards of all pulls; ``posterior`` is not used.
+        The index of an arm with n of the t pulls so far is its mean reward plus √(2β ln t/n). ``data`` (S, 1, K) has
+        the counts and the summed rewards of all pulls; ``posterior`` is not used.
         """
         pulls = data.counts.clamp(min=1)
         t = data.counts.sum(-1, keepdim=True).clamp(min=1)
@@ -91,9 +92,9 @@ def exact_kernel_ucb(
 ) -> Trace:
     """Play kernel UCB with the RBF kernel on all data, which all clients share after every pull.
 
-    The index of an arm is the mean of kernel ridge regression plus √β widths. Any matrix Φ with ΦΦᵀ equal to the kernel
-    of all pairs of arms can have the arms' features as its rows. This function computes Φ from the symmetric
-    eigendecomposition of the kernel, which also works for arms that are nearly equal.
+    The index of an arm is the mean of kernel ridge regression plus √β times the width of the arm. The rows of any
+    matrix Φ with ΦΦᵀ equal to the kernel of all pairs of arms can serve as the arms' features. This function computes Φ
+    from the symmetric eigendecomposition of the kernel, which also works for arms that are nearly equal.
 
     Args:
         problem: S runs of a bandit problem.

@@ -12,7 +12,7 @@ from fedgo.experiments.runner import REGIME, SEED, asked, check, missing, run
 from fedgo.experiments.studies import STUDIES
 
 
-def main(package: str = "fedgo.experiments") -> None:
+def run_or_check(package: str = "fedgo.experiments") -> None:
     """Run or check one study, or some of its players on some of its regimes, as the arguments of the command line say.
 
     Without ``--check`` the rows that the table lacks are computed and written. With it one row of each player is played
@@ -65,4 +65,4 @@ def main(package: str = "fedgo.experiments") -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_or_check()

@@ -119,7 +119,7 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
         runs: A frame with a row for each run, as `outcomes` returns it.
 
     Raises:
-        ValueError: Two algorithms that are compared have different numbers of runs, two or more.
+        ValueError: Two algorithms that are compared have different numbers of runs, and the first has two or more.
         KeyError: A problem of the claim is not in `fedgo.experiments.world.PROBLEMS`, or ``runs`` lacks a column.
     """
     parts = []
@@ -193,7 +193,7 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
         Each of these claims, in the order of `CLAIMS`, with its verdict and parts before and after the replacement.
 
     Raises:
-        ValueError: Two algorithms that a claim compares have different numbers of runs, two or more.
+        ValueError: Two algorithms that a claim compares have different numbers of runs, and the first has two or more.
     """
     counterfactuals = []
     for claim in CLAIMS:

@@ -157,7 +157,8 @@ def _read(file: Path, name: str) -> _Module:
 def _read_once(file: Path, changed: int, name: str) -> _Module:
     """Return the `_Module` of the module ``name`` in ``file``, with the hash of its code without docstrings.
 
-    ``changed`` is the time of the file's last change; it makes the cache read a changed file again.
+    ``changed`` is the time of the file's last change in nanoseconds; because of it the cache reads a changed file
+    again.
     """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):

@@ -25,8 +25,8 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     the matrix of the data of the client i that pulls it, Σ_{t−1} that of an imaginary agent who sees every pull, Λ =
     ln(det Σ_NT/det λI) with the regularisation weight λ, R the bound on Λ, γ the threshold of the event, C_g a bound on
     all gradients, and P the largest number of synchronisations that any run has before its last step. An epoch lasts
-    from one synchronisation to the next; it is bad if ln det Σ_t grows by more than 1 in it. All inequalities except
-    ``bad_epochs`` may be violated by a small share, which allows for rounding.
+    from one synchronisation to the next; it is bad if ln det Σ_t grows by more than 1 in it. Only violations beyond
+    rounding, a small share of the right side, count; ``bad_epochs`` and ``syncs`` are checked exactly.
 
     Args:
         play: The runs, with γ > 0.
@@ -46,7 +46,7 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
           (S, m), a theorem if λ ≥ C_g²/2.5129. There is an entry for each epoch and client, the clients of one epoch
           after those of the epoch before; m ≤ (P + 1)N, because the last epoch may end before all clients have pulled;
         - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), (S, m), for every λ > 0;
-        - ``syncs``: the number of synchronisations is at most its bound
+        - ``syncs``: the number of synchronisations is at most its bound with the run's own Λ
           (`fedgo.theory.phase_two.synchronisations`), (S,).
 
     Raises:
@@ -57,7 +57,7 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     epochs = steps.by_epoch(growth)
     before = torch.cat([torch.zeros_like(epochs[:, :1]), epochs.cumsum(1)], 1).gather(1, steps.epoch)
     width = steps.local.sqrt()
-    # ln(det Σ_{t−1}/det Σ_{t−1,i})
+    # This is ln(det Σ_{t−1}/det Σ_{t−1,i}): what the client's matrix lacks of that of all pulls.
     lag = (steps.total - growth) - (steps.information - steps.local.log1p())
     good = (epochs <= 1).gather(1, steps.epoch)
     seat = steps.epoch * clients + torch.arange(steps.epoch.shape[1]) % clients
@@ -159,6 +159,9 @@ def regret_bound(
         excess: The second-order part of the regret of each step, one number or one for each run, (S,).
         information: The log-ratio Λ = ln(det Σ/det λI) after all pulls, one number or one for each run, (S,); that of
             the run if it is None.
+
+    Raises:
+        ValueError: ``information`` is negative, or ``value`` is and the squared radius β is positive.
     """
     information = play.replay.total[:, -1] if information is None else information
     by_run = torch.zeros(2, len(play.arm), dtype=torch.float64)

@@ -17,7 +17,7 @@ def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
         matrix: ΔΣ, (..., d_w, d_w).
         vector: Δb, (..., d_w).
     """
-    factor, basis = compress(gradients)  # G = LQᵀ; with GGᵀ half the digits would be lost
+    factor, basis = compress(gradients)  # G = LQᵀ; a Cholesky factor of GGᵀ would lose half the digits
     upper, sums = factor.mT, basis.mT @ vector.unsqueeze(-1)
     inner = basis.mT @ matrix @ basis
     for _ in range(2):

@@ -55,7 +55,10 @@ class Replayed:
 
     @cached_property
     def gradients(self) -> Tensor:
-        """The gradients ∇f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, in each of S runs, (S, K, d_w)."""
+        """The gradients ∇f_x(ŵ₀) of all K arms x at the parameter ŵ₀ of Phase I, in each of S runs, (S, K, d_w).
+
+        The parameter has d_w numbers.
+        """
         return self.start.network.gradients(self.start.w0[:, 0], self.problem.arms)
 
     @cached_property

@@ -69,7 +69,7 @@ LINE3 = Sweep(
     batch=30,
 )
 # The setting of the paper's algorithm is chosen on the runs on which the claims are decided, which nobody can do
-# beforehand. The result is about the best that the paper's authors may have had.
+# beforehand. Its regret is about the lowest that the paper's authors may have had.
 IN_SAMPLE = Sweep(
     "in_sample",
     "the paper's algorithm at the settings that are best on the runs of the claims themselves",
@@ -184,7 +184,7 @@ def _cost(
     """
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts it in kibibytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in kibibytes
     row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
     row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]

@@ -9,16 +9,16 @@ import math
 from fedgo._checks import require
 from fedgo.theory.assumptions import Assumptions, check_probability, check_sample
 
-# The constants C″, C′ and C of Lemmas 1 and 2 for α = ½. C″ = 8 is at least each factor in the proof: 3·2·ln 2, 4 (with
-# ln(4/δ) ≤ 2 ln(2/δ)) and 2. C′ = 2C″ and C = 2C′.
+# The constants C″, C′ and C of Lemmas 1 and 2, with ½ for the free constant α of the proof. C″ = 8 is at least each of
+# the factors in the proof, which are 3·2·ln 2, 4 (because ln(4/δ) ≤ 2 ln(2/δ)) and 2. C′ = 2C″ and C = 2C′.
 C_NET, C_RISK, C_DISTANCE = 8.0, 16.0, 32.0
 
 
 def finite_risk_printed(size: int, data: int, delta: float, value: float) -> float:
     """Return the printed bound on the risk E(f̃ − f*)² of a minimiser f̃ over a finite class (lemma "Risk bounds").
 
-    It is (6F² ln 2 · ln|F| + 4 ln(2/δ))/t, the bound for α = ½, with the number |F| of functions and the number t of
-    data. It is invalid: the noise level does not appear in it, and F² is missing before ln(2/δ).
+    It is (6F² ln 2 · ln|F| + 4 ln(2/δ))/t, with the number |F| of functions, the number t of data, and ½ for the free
+    constant α of the lemma. It is invalid: the noise level does not appear in it, and F² is missing before ln(2/δ).
 
     Args:
         size: The number |F| of functions in the class, the true function f* among them.

@@ -19,8 +19,9 @@ LARGEST_INCREMENT = 2.512862417252339
 def potential_clipped(information: float, widest: float = 1.0) -> float:
     """Return Λφ(c²) with φ(u) = u/ln(1 + u), an upper bound on the sum Σ_s min(c, ‖g_s‖_{Σ_{s−1}⁻¹})² over all pulls s.
 
-    It holds for every regularisation weight λ > 0, and follows from u ≤ φ(c²) ln(1 + u) for 0 ≤ u ≤ c². If no width is
-    above c, as with c = C_g/√λ, nothing is clipped.
+    g_s is the gradient of the pull s, and Σ_{s−1} the matrix of the pulls before it. The bound holds for every
+    regularisation weight λ > 0, and follows from u ≤ φ(c²) ln(1 + u) for 0 ≤ u ≤ c². If no width is above c, as with
+    c = C_g/√λ for a bound C_g on the gradients, nothing is clipped.
 
     Args:
         information: The log-ratio Λ = ln(det Σ/det λI) after all pulls.

@@ -25,7 +25,6 @@ import fedgo
 from fedgo import Langevin, Network, Settings, _files
 from fedgo.beyond import Client, Kind, Letter, Plan, Refused, Server, at_random, converse, decode, play
 from fedgo.beyond.federation.client import CLIENT
-from fedgo.beyond.federation.states import ClientState
 from fedgo.beyond.federation.wire import OVERHEAD, Exchange, pack, unpack
 from fedgo.beyond.surrogates.models import IndependentArms
 from fedgo.confidence import Tally, condition
@@ -283,7 +282,7 @@ class Federation:
 
     def pull(self, k):
         client = self.parties[k % 3]
-        uniform = client.state == ClientState.EXPLORING
+        uniform = client.state == "exploring"
         if self.pulls < MOST and not (uniform and client.memory.pulls == len(client.memory.share)):
             arm, told = client.ask(), () if uniform else (self.pulls,)
             offset = 0.0 if client._model is None else float(client._model[0].offsets[0, 0, arm])
@@ -380,7 +379,7 @@ class Federation:
     def settle(self):
         """In the end every client agrees with the server, or is refused by name because of an older file."""
         for client in self.parties[:3]:
-            while client.state == ClientState.EXPLORING and client.memory.pulls < len(client.memory.share):
+            while client.state == "exploring" and client.memory.pulls < len(client.memory.share):
                 client.tell(client.ask(), 0.1)
         last = max([self.parties[3].number, *(client.memory.answered.number for client in self.parties[:3])])
         for _ in range(last + 3 - self.parties[3].number):

@@ -8,7 +8,7 @@ from transcriptions.fn_ucb import plain_fn_ucb
 
 from fedgo import Network, Settings, hartmann6
 from fedgo.beyond.map import rivals
-from fedgo.beyond.map.rivals import fitted_kernel_ucb, fitted_prior, fn_ucb, local_variances, tangent_start
+from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb, local_variances, tangent_start
 from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
@@ -69,19 +69,6 @@ def test_packed_the_same_choices_cost_counts_sums_and_what_the_server_trained():
         return sum(2 * min(k, arms) for k in fresh), 2 * (2 * min(sum(fresh), arms) + size + arms + 1)
 
     assert_billed(packed, bill)
-
-
-def test_the_fitted_kernel_gives_the_posterior_of_the_process_it_was_fitted_as():
-    problem = hartmann6(1, arms=30, seed=4)
-    counts = torch.arange(30).double() % 3
-    data = Tally(counts, counts * problem.means[0] + 0.1 * counts.sqrt())
-    mean, kernel = fitted_prior(problem.arms[0], data, 0.1)
-    at = counts.nonzero().squeeze(-1)
-    gram = kernel[at][:, at] + (0.01 / counts[at]).diag()
-    gain = kernel[:, at] @ torch.linalg.inv(gram)
-    whole = GaussianProcess().fit(problem.arms[0], data, 0.1)
-    assert_allclose(whole.mean.detach(), mean + gain @ (data.sums[at] / counts[at] - mean[at]), atol=1e-4)
-    assert_allclose(whole.variance.detach(), (kernel - gain @ kernel[at]).diagonal(), atol=1e-5)
 
 
 @pytest.mark.parametrize("kappa", [0.5, 2.0])

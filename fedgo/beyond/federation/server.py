@@ -5,7 +5,7 @@ The methods are called in this order::
     server.begin()  # the end of Phase I, or a synchronisation that a client called for
     for me, letter in server.letters().items():
         server.accept(...)  # what client me answers, if it does
-    server.merge()  # goes on without who was silent; letters() are the next ones
+    server.merge()  # goes on without the clients that were silent; letters() are then the next ones
 
 The state of the server determines its letters, so that they can be sent again. Save the server before its letters are
 sent, because clients refuse a server that was restored from an older file. A client that has not answered keeps its
@@ -33,20 +33,21 @@ from fedgo.star import Ledger, Message, Star, When
 
 # all scalars are booked at the same place of the ledger
 _BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
-_STARTS = 1000  # the number of times that a client may lose its file
 _OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """What the server knows of one client. Counts and sums have the shape (2, K) for K arms.
+    """The account of one client: what the server knows of it. Counts and sums have the shape (2, K) for K arms.
 
     Args:
-        own: The counts and sums in all answers of the client that were used.
+        own: The counts and sums in all answers of the client that were used, except that of Phase I with the paper's
+            network.
         seen: The last exchange that the client has applied, as far as the server knows.
         offered: The last exchange whose ``START``, ``NEWS`` or ``PLAN`` the client was offered.
         used: The last exchange in which an answer of the client was used.
-        offer: The counts and sums that the client was offered, unless the offer is ŵ₀ or a plan.
-        later: The counts and sums of all clients that came after that offer.
+        offer: The counts and sums in the last ``NEWS`` that the client was offered. They are 0 if ŵ₀ was offered since;
+            with a fitting they are kept in the same way, although a ``PLAN`` is sent in place of ``NEWS``.
+        later: The counts and sums of all clients that came after the last offer.
         checksum: The checksum of the client's answer in the exchange ``used``.
         start: The number that the client drew when it began without a file (``Letter.start``), as in that answer.
         former: The numbers of earlier starts, whose files were lost and whose answers were used.
@@ -68,7 +69,7 @@ class Desk(NamedTuple):
 
     Args:
         planned: The plan of the epoch. Its weights are those of the last fit, or ŵ₀, and empty before they are fitted.
-        total: The counts and sums of all clients, (2, K) for K arms.
+        total: The counts and sums of all clients, (2, K) for K arms; with the paper's network, those after Phase I.
         accounts: What the server knows of each client.
         inbox: The answers to the open exchange, by client.
         federation: The number that the server drew when it began.
@@ -88,7 +89,8 @@ class Desk(NamedTuple):
 class Server:
     """The server of the federation of ``plan``: it opens exchanges, takes the clients' answers and merges them.
 
-    Its ``ledger`` counts all scalars sent so far, to the server (``up``) and to the clients (``down``).
+    Its ``desk`` is its state (`Desk`). Its ``ledger`` counts all scalars sent so far, to the server (``up``) and to the
+    clients (``down``).
 
     Args:
         plan: The public plan of the federation.
@@ -126,8 +128,10 @@ class Server:
 
     @property
     def known(self) -> Tally:
-        """The number of pulls of every arm by all clients, and the sums of their rewards (residuals with a network),
-        (K,) each.
+        """The number of pulls of every arm by all clients, and the sums of their rewards, (K,) each.
+
+        With the paper's network they are those of the pulls after Phase I, and the sums are those of the residuals
+        y − f_x(ŵ₀).
         """
         return Tally(*self.desk.total)
 
@@ -156,14 +160,14 @@ class Server:
             ValueError: The number of the exchange would exceed 2³¹ − 1.
         """
         require(self.number < 2**31 - 1, "the exchange", self.number, "begin another federation")
-        desk = self.desk._replace(open=True, inbox={})
-        return desk._replace(exchange=_named(self.number + 1, desk))
+        return _named(self.number + 1, self.desk._replace(open=True, inbox={}))
 
     def letters(self) -> dict[int, bytes]:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
 
         While an exchange is open, they are requests to the clients that have not answered. Otherwise they contain ŵ₀,
-        the news or the shares of the plan that the last `merge` made.
+        the news or the shares of the plan that the last `merge` made. Before the first exchange they contain nothing,
+        and a client ignores them.
         """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
@@ -213,9 +217,8 @@ class Server:
         Raises:
             Refused: The letter is damaged, or has another version, kind, length, plan or federation than expected; it
                 names an unknown client, or another than ``sender``; it answers another exchange than the open one; it
-                or the server was restored from an older file; it carries more pulls than there can be, or in Phase I
-                another number than the client's share; or the client has begun without its file 1,000 times. Then
-                nothing has changed.
+                or the server was restored from an older file; or it carries more pulls than there can be, or in Phase I
+                another number than the client's share. Then nothing has changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
         letter = wire.with_counts(sent, self.plan.foretold(sent))
@@ -255,6 +258,8 @@ class Server:
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries as many pulls as its client makes in Phase I.
 
+        This method only checks the answer; `accept` stores it.
+
         Args:
             letter: The answer.
             pulls: The number of pulls that it carries.
@@ -268,19 +273,19 @@ class Server:
     def _require_due(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing.
 
+        This method only checks the answer; `accept` stores it, unless there is one of this client already.
+
         Args:
             letter: The answer.
             pulls: The number of pulls that it carries.
 
         Raises:
-            Refused: The answer carries more pulls, or any by a client that has no ŵ₀; or the client has lost its file
-                1,000 times.
+            Refused: The answer carries more pulls, or any by a client that has no ŵ₀.
         """
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
         due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
         must(pulls <= due, f"too many pulls: {me} claims {pulls}, and at most {due} are due")
-        must(len(account.former) < _STARTS, f"{me} lost {_STARTS} files: begin another federation")
 
     @on_cpu
     def merge(self) -> None:
@@ -290,6 +295,9 @@ class Server:
             ImportError: A library that the fit of the surrogate needs is missing.
             MemoryError: That fit needs more memory than there is.
             ValueError: No exchange is open, no client has answered in Phase I, or the oracle finds no ŵ₀.
+
+        Warns:
+            UserWarning: A fit of the surrogate fails; the message says why, and what is planned instead.
         """
         step, inbox = SERVER.get((self.state, Call.MERGE)), self.desk.inbox
         if step is None:
@@ -315,10 +323,9 @@ class Server:
             ValueError: The oracle finds no ŵ₀.
         """
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
-        desk = self.desk._replace(planned=planned, inbox={}, open=False)
-        named = _named(self.number, desk)
-        accounts = tuple(account._replace(offered=named) for account in desk.accounts)
-        return desk._replace(exchange=named, accounts=accounts)
+        desk = _named(self.number, self.desk._replace(planned=planned, inbox={}, open=False))
+        accounts = tuple(account._replace(offered=desk.exchange) for account in desk.accounts)
+        return desk._replace(accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
         """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
@@ -334,6 +341,9 @@ class Server:
         Raises:
             ImportError: A library that the fit of the surrogate needs is missing.
             MemoryError: That fit needs more memory than there is.
+
+        Warns:
+            UserWarning: A fit of the surrogate fails.
         """
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
@@ -341,12 +351,11 @@ class Server:
             accounts[client] = accounts[client]._replace(own=accounts[client].own + own)
         if self.plan.fitting is not None and data:
             planned = course(self.plan, planned.weights, total, [account.own for account in accounts])
-        desk = self.desk._replace(planned=planned, total=total, inbox={}, open=False)
-        named = _named(self.number, desk)
+        desk = _named(self.number, self.desk._replace(planned=planned, total=total, inbox={}, open=False))
         for client in data:
             checksum = wire.checksum(self.plan.encoded(inbox[client]))
-            accounts[client] = _settled(accounts[client], inbox[client], checksum, named, total)
-        return desk._replace(exchange=named, accounts=tuple(accounts))
+            accounts[client] = _settled(accounts[client], inbox[client], checksum, desk.exchange, total)
+        return desk._replace(accounts=tuple(accounts))
 
     # the file
 
@@ -354,7 +363,8 @@ class Server:
         """Write all that the server knows to the file ``path``, whole or not at all.
 
         Raises:
-            OSError: The file cannot be written.
+            ValueError: ``path`` is a folder, or its links lead in a circle.
+            OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
         """
         files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
 
@@ -366,8 +376,8 @@ class Server:
         An answer in the file that the server would refuse now is dropped.
 
         Raises:
-            ValueError: The file is damaged, from an earlier version of fedgo, a client's, or of another plan. The
-                message names the file.
+            ValueError: The file is damaged, too large, from an earlier version of fedgo, a client's, or of another
+                plan. The message names the file.
             OSError: The file does not exist or cannot be read.
 
         Warns:
@@ -418,11 +428,11 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
     return Account(account.own, since, named, named, offer, nothing, checksum, answer.start, former)
 
 
-def _named(number: int, desk: Desk) -> Exchange:
-    """Return the name of exchange ``number``, with a checksum of what the server knows and of all exchanges before.
+def _named(number: int, desk: Desk) -> Desk:
+    """Return the state ``desk`` of the server with another exchange: ``number``, and a checksum.
 
-    ``desk`` is the state of the server, of which ŵ₀ or the last weights, the counts and sums, and the last exchange
-    enter.
+    The checksum is that of ŵ₀ or the last weights, of the counts and sums of all clients, and of the checksum of the
+    exchange before.
     """
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
-    return Exchange(number, zlib.crc32(known, desk.exchange.checksum))
+    return desk._replace(exchange=Exchange(number, zlib.crc32(known, desk.exchange.checksum)))

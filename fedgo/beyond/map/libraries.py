@@ -20,7 +20,9 @@ from torch import Tensor
 from fedgo._streams import generator
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.epochs import each_arm
-from fedgo.beyond.surrogates.gaussian_process import FittedModel, single_task_gp
+from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess
+from fedgo.beyond.surrogates.models import Fitted, Surrogate
+from fedgo.beyond.surrogates.process import in_cube
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
@@ -30,18 +32,18 @@ from fedgo.problem import Problem
 Choose = Callable[[Tensor, Tensor, Tensor, float, int, torch.Generator], Tensor]
 
 
-def _model(cube: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Any:
-    """Return BoTorch's Gaussian process, fitted to the mean reward of each arm that has been pulled.
+def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Fitted:
+    """Return the posterior of the K arms' mean rewards by ``surrogate``, which is given the counts and sums of n pulls.
 
     Args:
-        cube: The arms scaled to the unit cube, (K, d_x).
+        surrogate: The model that is fitted.
+        arms: The features of the arms, (K, d_x).
         arm: The arm of each pull, (n,) int64.
         reward: The reward of each pull, (n,).
         sigma: The standard deviation σ of a reward's noise.
     """
-    at, inverse, counts = arm.unique(return_inverse=True, return_counts=True)
-    means = torch.zeros(len(at), dtype=torch.float64).index_add(0, inverse, reward) / counts
-    return single_task_gp(cube[at], means, sigma**2 / counts.double())
+    counts, sums = (arm.bincount(each, len(arms)) for each in (torch.ones_like(reward), reward))
+    return surrogate.fit(arms, Tally(counts, sums), sigma)
 
 
 def thompson(
@@ -59,14 +61,12 @@ def thompson(
         wanted: The number of arms to choose.
         source: The generator of the samples.
     """
-    model = _model(cube, arm, reward, sigma)
-    with torch.no_grad():
-        posterior = model.posterior(cube)
-        covariance = posterior.distribution.covariance_matrix
-        root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diagonal().amax() * torch.eye(len(cube)))
-        draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
-        samples: Tensor = posterior.mean.squeeze(-1) + draws @ root.mT
-        return samples.argmax(-1)
+    fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
+    covariance = fit.covariance(torch.arange(len(cube)))
+    root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diagonal().amax() * torch.eye(len(cube)))
+    draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
+    samples: Tensor = fit.mean + draws @ root.mT
+    return samples.argmax(-1)
 
 
 def log_improvement(
@@ -88,9 +88,10 @@ def log_improvement(
     from botorch.optim.optimize import optimize_acqf_discrete
     from botorch.sampling.normal import SobolQMCNormalSampler
 
-    model = _model(cube, arm, reward, sigma)
+    fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
+    assert isinstance(fit, FittedModel)
     sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
-    improvement = qLogNoisyExpectedImprovement(model, cube[arm.unique()], sampler, prune_baseline=True)
+    improvement = qLogNoisyExpectedImprovement(fit.model, cube[arm.unique()], sampler, prune_baseline=True)
     points, _ = optimize_acqf_discrete(improvement, wanted, cube, max_batch_size=256)
     return torch.cdist(points, cube).argmin(-1)
 
@@ -171,20 +172,19 @@ def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, 
             study.tell(trial, reward)
 
 
-def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, int]:
-    """Return the arms that a library pulls in the one run of ``problem``, (1, steps) int64, and the arm it finds best.
-
-    For Optuna the best arm is the one with the largest single reward, for the other libraries the one with the largest
-    posterior mean.
+def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, Tensor]:
+    """Return the arms that a library pulls in the one run of ``problem``, (steps,) int64, and their rewards, (steps,).
 
     Args:
         name: The name of the library, a key of `LIBRARIES` or `OPTUNA`.
         problem: A bandit problem with one run.
         clients: The number N of arms that are pulled at a time.
         steps: The number of pulls.
+
+    Raises:
+        ImportError: The library is not installed.
     """
-    low, high = problem.arms[0].amin(0), problem.arms[0].amax(0)
-    cube = (problem.arms[0] - low) / torch.where(high > low, high - low, 1.0)
+    cube = in_cube(problem.arms[0])
     source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps + clients)
     trials, drawn = optuna_arms(cube, problem.runs[0], clients), None
     none = torch.zeros(0, dtype=torch.int64)
@@ -197,14 +197,26 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
             new = LIBRARIES[name](cube, arm, reward, problem.sigma, clients, source)
         drawn = problem.observe(new.unsqueeze(0), tape[:, len(arm) : len(arm) + clients])[0]
         arm, reward = torch.cat([arm, new]), torch.cat([reward, drawn])
-    arm, reward = arm[:steps], reward[:steps]
+    return arm[:steps], reward[:steps]
+
+
+def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor:
+    """Return the arm that a player finds best after its pulls in the one run of ``problem``, a number ().
+
+    For Optuna it is the arm with the largest single reward, for all others the one with the largest posterior mean.
+
+    Args:
+        name: The name of the player: "advised", a key of `LIBRARIES` or `OPTUNA`.
+        problem: A bandit problem with one run.
+        arm: The arm of each pull, (n,) int64.
+        reward: The reward of each pull, (n,).
+    """
     if name == OPTUNA:
-        best = arm[reward.argmax()]
-    elif name == "scikit-learn, bound":
-        best = _regression(cube, arm, reward)[0].argmax()
-    else:
-        best = FittedModel.of(_model(cube, arm, reward, problem.sigma), cube).mean.argmax()
-    return arm.unsqueeze(0), int(best)
+        return arm[reward.argmax()]
+    if name == "scikit-learn, bound":
+        return _regression(in_cube(problem.arms[0]), arm, reward)[0].argmax()
+    surrogate = ADVISED.surrogate if name == "advised" else GaussianProcess()
+    return fit_to_pulls(surrogate, problem.arms[0], arm, reward, problem.sigma).mean.argmax()
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
@@ -221,17 +233,16 @@ def measure_library(job: Job) -> list[dict[str, Any]]:
         begun = time.process_time()
         if job.name == "advised":
             trace = ADVISED.play(problem, clients, rounds)
-            arm, scalars = trace.arm[:, :steps], trace.communication[0, steps - 1].item()
-            counts = torch.bincount(arm[0], minlength=job.regime.arms).double()
-            sums = torch.zeros_like(counts).index_add(0, arm[0], trace.reward[0, :steps])
-            fit = ADVISED.surrogate.fit(problem.arms[0], Tally(counts, sums), problem.sigma)
-            best = int(fit.mean.argmax())
+            arm, reward = trace.arm[0, :steps], trace.reward[0, :steps]
+            scalars = trace.communication[0, steps - 1].item()
         else:
-            (arm, best), scalars = pulled(job.name, problem, clients, steps), 3 * steps
-        seconds = time.process_time() - begun
-        gap = problem.regret(torch.tensor([[best]])).item()
-        regret = problem.regret(arm).sum().item()
-        numbers = {"regret": regret, "gap": gap, "seconds": seconds, "scalars": scalars}
-        row = {**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run}
-        rows.append(row | {column: numbers[column] for column in job.study.columns})
+            (arm, reward), scalars = pulled(job.name, problem, clients, steps), 3 * steps
+        best = best_arm(job.name, problem, arm, reward)
+        numbers = {
+            "regret": problem.regret(arm.unsqueeze(0)).sum().item(),
+            "gap": problem.regret(best.view(1, 1)).item(),
+            "seconds": time.process_time() - begun,
+            "scalars": scalars,
+        }
+        rows.append({**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run} | numbers)
     return rows

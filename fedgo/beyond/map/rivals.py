@@ -22,12 +22,13 @@ exact kernel:
 
     index_x = μ_x + κσ‖φ_x‖_{Σ⁻¹},   Σ = σ²I + Σ_t φ(x_t)φ(x_t)ᵀ,   φ_xᵀφ_x' = k(x, x')
 
-The constant mean and the kernel k with its scale are those of the fit. Every pull is shared at once, as in
-`fedgo.algorithms.controls.exact_kernel_ucb`.
+The kernel k is the posterior covariance of that process after Phase I, and its posterior mean is the first μ. The sum
+is over the pulls of Phase II, so that μ and Σ are what the process says of all pulls. Every pull is shared at once, as
+in `fedgo.algorithms.controls.exact_kernel_ucb`.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -36,8 +37,8 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require
 from fedgo._streams import generator
 from fedgo.algorithms.go_ucb import Immediate
-from fedgo.beyond.guard.guarantee import phase_one_tally
-from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess
+from fedgo.beyond.map.libraries import fit_to_pulls
+from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.confidence import Tally, compress
 from fedgo.experiments.players import MANY
 from fedgo.line_three.parameter_space import ParameterSpace
@@ -320,22 +321,6 @@ def fn_ucb(
     return simulate("FN-UCB", problem, learner, nothing, clients, steps)
 
 
-@dataclass(frozen=True)
-class Informed(Immediate):
-    """A learner like `Immediate`, which shares every pull at once, that knows the data of Phase I from the start.
-
-    Args:
-        first: The data of Phase I in S runs: the counts n of each of K arms, and the sums of its rewards less n times
-            its offset (its prior mean), (S, K) each.
-    """
-
-    first: Tally = field(kw_only=True)
-
-    def begin(self) -> EventState:
-        """Return the state in which the learner and the server know the data of Phase I."""
-        return self.resume(self.first)
-
-
 @on_cpu
 def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float = 3.0) -> Trace:
     """Play T₀ = ⌈√(NT)⌉ uniform pulls, fit a kernel to them once, and play T rounds of kernel UCB with it.
@@ -364,32 +349,13 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
     exploration.ledger.up.fill_(2)
     exploration.ledger.down.fill_(2 * clients)
     arms = problem.means.shape[1]
-    first = phase_one_tally(exploration, 1, arms).summed()
-    tallies = [Tally(*data) for data in zip(*first, strict=True)]
-    fits = [fitted_prior(x, data, problem.sigma) for x, data in zip(problem.arms, tallies, strict=True)]
-    offsets, kernel = (torch.stack(parts) for parts in zip(*fits, strict=True))
+    fits = []
+    for x, arm, reward in zip(problem.arms, exploration.arm, exploration.reward, strict=True):
+        fits.append(fit_to_pulls(GaussianProcess(), x, arm, reward, problem.sigma))
+    kernel = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits])
     values, vectors = torch.linalg.eigh(kernel)
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     settings = Settings(problem.sigma**2, (kappa * problem.sigma) ** 2)
-    residuals = Tally(first.counts, first.sums - first.counts * offsets)
-    learner = Informed(1, features, offsets.unsqueeze(1), arms, settings, datum=2, first=residuals)
+    means = torch.stack([fit.mean for fit in fits]).unsqueeze(1)
+    learner = Immediate(1, features, means, arms, settings, datum=2)
     return simulate("Kernel UCB, fitted", problem, learner, exploration, clients, clients * rounds)
-
-
-def fitted_prior(arms: Tensor, data: Tally, sigma: float) -> tuple[Tensor, Tensor]:
-    """Return the prior mean (K,) and covariance (K, K) of a Gaussian process whose hyperparameters are fitted to
-    ``data``.
-
-    Args:
-        arms: The features of the arms, (K, d_x).
-        data: The counts and sums of each arm, (K,) each.
-        sigma: The standard deviation σ of a reward's noise.
-    """
-    fitted = GaussianProcess().fit(arms, data, sigma)
-    assert isinstance(fitted, FittedModel)
-    model = fitted.model
-    with torch.no_grad():
-        standard = model.forward(fitted.arms)
-        mean, covariance = standard.mean.detach(), standard.covariance_matrix.detach()
-    centre, scale = model.outcome_transform.means.squeeze(), model.outcome_transform.stdvs.squeeze()
-    return centre + scale * mean, scale.square() * covariance

@@ -192,10 +192,7 @@ _GLB = grid(s=(1.0, 10.0), kappa=(1.0, 4.0), link=("identity",))
 _KERNEL = grid(s=(1.0,), kappa=(1.0, 4.0), lengthscale=(0.3, 1.0))
 
 
-GROWTH = 1.6  # the factor by which an epoch grows; it is large because the fits take most of the time
-
-
-_EPOCHS = Growing(GROWTH)
+EPOCHS = Growing(1.6)  # the factor is large because the fits take most of the time
 
 
 PLAYERS: dict[str, Player] = {
@@ -213,8 +210,8 @@ PLAYERS: dict[str, Player] = {
     ),
     "UCB1": Player(ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),
     "Fed-GO-UCB": replace(ALGORITHMS["Fed-GO-UCB"], grid=_NOISE),
-    "process": Player(surrogate(process, _EPOCHS), _KAPPA, title="Gaussian process", style=("#8F8A00", "D")),
-    "network": Player(surrogate(network, _EPOCHS), _KAPPA, title="network, refitted", style=("#5B5BD6", "^")),
+    "process": Player(surrogate(process, EPOCHS), _KAPPA, title="Gaussian process", style=("#8F8A00", "D")),
+    "network": Player(surrogate(network, EPOCHS), _KAPPA, title="network, refitted", style=("#5B5BD6", "^")),
     "kernel": Player(
         kernel, _KAPPA, title="kernel, fitted once", style=ALGORITHMS["Kernel UCB, at once"].style,
         plays_on=up_to_500,
@@ -224,11 +221,11 @@ PLAYERS: dict[str, Player] = {
         dense=True,
     ),
     "process, guarded": Player(
-        surrogate(process, _EPOCHS, guard=1.0), title="Gaussian process, guarded", plays_on=bounded,
+        surrogate(process, EPOCHS, guard=1.0), title="Gaussian process, guarded", plays_on=bounded,
         setting_of="process",
     ),
     "network, guarded": Player(
-        surrogate(network, _EPOCHS, guard=1.0), title="network, guarded", plays_on=bounded,
+        surrogate(network, EPOCHS, guard=1.0), title="network, guarded", plays_on=bounded,
         setting_of="network",
     ),
     "One-GO-UCB": replace(ALGORITHMS["One-GO-UCB"], grid=_NOISE, plays_on=up_to_500),

@@ -5,14 +5,11 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from fedgo.beyond.advised import ADVISED
-from fedgo.beyond.epochs import Growing, surrogate_ucb
 from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
 from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.map.private import WAYS, play_regime
 from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY, advised
 from fedgo.beyond.map.sites import CASES, HOW, JOINED, WARP_TUNING, measure_sites
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
 from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
@@ -96,22 +93,13 @@ def map_tuning(name: str) -> list[Regimes]:
     return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
 
 
-def map_rungs(name: str) -> tuple[Rung, ...]:
-    """Return the rounds of successive halving by which the player ``name`` chooses its setting, from the first to the
-    last.
-
-    Each round has a number of settings that are compared, and the number of runs on which each of them is judged.
-    """
-    return ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),)
-
-
 MAP = Sweep(
     "map",
     "who is to be run when: every player at one setting for all regimes, the scalars as packed as may be",
     PLAYERS,
     ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
     chosen_on=map_tuning,
-    rungs=map_rungs,
+    rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
     regimes=REGIMES,
     runs=map_runs,
     batch=5,
@@ -228,26 +216,24 @@ ADVISED_RUNS = Listing(
     batch=50,
     encoding="dense",
 )
-ADVISED_CURVES: Mapping[str, list[Regime]] = {
-    "process, in epochs": sizes(arms=(50, 500, 2_000)),
-    "advised": sizes(arms=(50, 500, 5_000, 20_000, 50_000)),
+# For each curve, how it is played, the setting, and its regimes.
+ADVISED_CURVES: Mapping[str, tuple[Play, Setting, list[Regime]]] = {
+    "process, in epochs": (VARIANTS["process"].play, {"kappa": 3.0}, sizes(arms=(50, 500, 2_000))),
+    "advised": (advised(), {}, sizes(arms=(50, 500, 5_000, 20_000, 50_000))),
 }
 
 
 def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Return the trace of one run of ``curve`` on ``regime`` and its processor seconds.
+    """Return the trace of one run of a curve of computing costs, and the processor seconds that it takes.
 
     Args:
-        curve: "advised" for the recommended method; any other name means BoTorch's Gaussian process in epochs that
-            double.
+        curve: The name of the curve in `ADVISED_CURVES`, which decides the player and its setting.
         regime: The problem with its number of arms, clients and rounds.
         hidden: Not used.
         seed: The seed of the run.
     """
-    problem, clients, rounds = regime.world(1, seed).problem, regime.clients, regime.rounds
-    if curve == "advised":
-        return timed(partial(ADVISED.play, problem, clients, rounds))
-    return timed(partial(surrogate_ucb, problem, GaussianProcess(), clients, rounds, until=Growing(2.0)))
+    play, setting, _ = ADVISED_CURVES[curve]
+    return timed(partial(play, regime.world(1, seed), setting))
 
 
 ADVISED_COSTS = Listing(
@@ -255,7 +241,7 @@ ADVISED_COSTS = Listing(
     "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
     {curve: Player(measured, grid(hidden=(25,))) for curve in ADVISED_CURVES},
     ("seconds", "gigabytes", "synchronisations"),
-    listed=lambda curve: ADVISED_CURVES[curve],
+    listed=lambda curve: ADVISED_CURVES[curve][2],
     measure=partial(costs, time_of_advised),
     at_once=1,
 )
@@ -266,11 +252,7 @@ ADVISED_COSTS = Listing(
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 # the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN_REGIMES`
 LONGEST = Regime("hartmann6", 50, rounds=10_000)
-HIDDEN_REGIMES = (
-    Regime("hartmann6", 50, rounds=1000),
-    Regime("hartmann6", 50),
-    Regime("hartmann6", 30, sigma=0.3, rounds=30, clients=12),
-)
+HIDDEN_REGIMES = _listed("hidden")
 HIDDEN_PLAYERS = {
     f"{way}, {epsilon:g}": Player(
         Play(partial(play_regime, way, epsilon)),
