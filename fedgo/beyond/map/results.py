@@ -75,17 +75,14 @@ def worst(regrets: Any, axis: int = -1) -> Any:
 
 
 @until_written
-def uniform_loss(regime: Regime, runs: int | None = None, seed: int = SEED) -> float:
+def uniform_loss(regime: Regime, runs: int = 50, seed: int = SEED) -> float:
     """Return the expected regret of one pull on ``regime`` (a problem with its sizes) if the arm is drawn uniformly.
 
     Args:
         regime: The regime.
-        runs: The number of runs over which the mean is taken. None means as many as that player of the map has that
-            has the most runs on ``regime``.
+        runs: The number of runs over which the mean is taken; by default as many as the players in `DECIDE` have.
         seed: The seed of these runs, that of the evaluation unless given.
     """
-    if runs is None:
-        runs = max(len(evaluations()[regime, name]) for name in players_on(regime))
     means = regime.world(range(runs), seed).problem.means
     return float((means.amax(1) - means.mean(1)).mean())
 
