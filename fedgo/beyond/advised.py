@@ -1,9 +1,9 @@
 """The method that this book recommends: a warped Gaussian process that plans one growing epoch after the other.
 
-First T₀ distinct arms are pulled once each. Then `surrogate_ucb` plays until ⌈√(NT)⌉ + NT pulls have been made, the
-budget of the paper's method, with N clients and T rounds. In each epoch one plan for all clients decides the pulls. How
-strongly it prefers arms that nobody has pulled follows from the budget NT and the number K of arms. The chapter "Should
-I use it?" says how the setting was chosen and what to expect of it.
+First T₀ distinct arms are pulled once each. Then `surrogate_ucb` plays whole rounds until at least ⌈√(NT)⌉ + NT pulls
+have been made, the budget of the paper's method, with N clients and T rounds. In each epoch one plan for all clients
+decides the pulls. How strongly it prefers arms that nobody has pulled follows from the budget NT and the number K of
+arms. The chapter "Should I use it?" says how the setting was chosen and what to expect of it.
 """
 
 import math
@@ -21,8 +21,6 @@ from fedgo.beyond.surrogates.models import Fitted, IndependentArms, Surrogate
 from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
-
-_NUMBERS = ("kappa", "untried", "share", "few", "bold")
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,8 @@ class Advised:
 
         They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, and as ``growth`` the factor of ``until``.
         """
-        return {name: getattr(self, name) for name in _NUMBERS} | {"growth": self.until.factor}
+        names = ("kappa", "untried", "share", "few", "bold")
+        return {name: getattr(self, name) for name in names} | {"growth": self.until.factor}
 
     def set(self, setting: Mapping[str, Any]) -> "Advised":
         """Return this method with other numbers.
@@ -89,9 +88,8 @@ class Advised:
             ValueError: A name is missing or unknown, or a number is out of its range.
             TypeError: A value is not a number.
         """
-        names = [*_NUMBERS, "growth"]
-        fits = isinstance(setting, Mapping) and set(setting) == set(names)
-        require(fits, "the setting", setting, f"give {', '.join(names)}")
+        fits = isinstance(setting, Mapping) and setting.keys() == self.setting.keys()
+        require(fits, "the setting", setting, f"give {', '.join(self.setting)}")
         numbers = dict(setting)
         return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 
@@ -120,6 +118,10 @@ class Advised:
         Args:
             budget: The number NT of pulls, at least 1, from which u follows.
             sigma: The standard deviation σ of a reward's noise; None means the σ of the problem that is played.
+
+        Raises:
+            ValueError: σ is not positive and finite, or ``budget`` is below 1 and ``bold`` is not None.
+            TypeError: ``budget`` or σ is not a number.
         """
         untried = self.untried
         if self.bold is not None:
@@ -129,8 +131,8 @@ class Advised:
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """Play this method on a problem with N clients for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls.
 
-        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up. The last
-        round is completed, so that up to N − 1 more pulls may be made.
+        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up, for at
+        least one round. The last round is completed, so that up to N − 1 more pulls may be made.
 
         Args:
             problem: S runs of a bandit problem with K arms.
@@ -144,6 +146,7 @@ class Advised:
         Raises:
             ValueError: N or T is below 1, σ is not positive and finite, or the first fit of a run fails.
             TypeError: N or T is not a whole number, or σ is not a number.
+            ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
         """
         arms, budget = problem.means.shape[1], clients * rounds
         first = self.first(clients, arms, rounds)

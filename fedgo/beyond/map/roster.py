@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fedgo._checks import require
 from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
 from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
@@ -72,12 +71,12 @@ def guarantee(world: World, **values: Any) -> Guarantee:
         values: Fields of `Guarantee` that replace any of these.
 
     Raises:
-        ValueError: Neither the problem nor ``values`` has a bound F on |f|, or a value is out of its range.
+        ValueError: A value is out of its range.
+        TypeError: Neither the problem nor ``values`` has a bound F on |f|, a value is of another kind, or one of
+            ``values`` is no field of `Guarantee`.
     """
     given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
-    known = given | values
-    require(known["value"] is not None, "the bound F on |f|", None, "give its problem one")
-    return Guarantee(**known)
+    return Guarantee(**given | values)
 
 
 def surrogate(
@@ -154,8 +153,9 @@ CERTIFIED = 20  # a guard certifies something from about this many pulls of each
 
 
 def up_to_500(regime: Regime) -> bool:
-    """Return whether ``regime`` has at most 500 arms and 100 rounds; players that are slow beyond
-    this play only there.
+    """Return whether ``regime`` has at most 500 arms and 100 rounds.
+
+    Players that are slow on larger regimes play only on such ones.
     """
     return regime.arms <= 500 and regime.rounds <= 100
 
