@@ -134,7 +134,7 @@ class ProcessFit(NamedTuple):
         prior: The prior covariance of the K arms or cells, in units of s².
         half: L⁻¹C, (n, K). C (n, K) is the prior covariance of the n observed points with all K, in units of s². L
             (n, n) is the Cholesky factor of the covariance of the n mean rewards, noise included, in the same units.
-            The posterior covariance is s² times the prior covariance less ``half``ᵀ``half``, divided by ``slope``².
+            The posterior covariance is s²(Q − ``half``ᵀ``half``)/``slope``², with the prior covariance Q (K, K).
         scale: The spread s by which the mean rewards were standardised, in their unit, or without a unit if they were
             warped.
         parameters: The parameters at the mode of their posterior: the logarithms of the length scales of d_x features,
