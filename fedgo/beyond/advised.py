@@ -22,8 +22,6 @@ from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-_NUMBERS = ("kappa", "untried", "share", "few", "bold")
-
 
 @dataclass(frozen=True)
 class Advised:
@@ -77,7 +75,8 @@ class Advised:
 
         They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, and as ``growth`` the factor of ``until``.
         """
-        return {name: getattr(self, name) for name in _NUMBERS} | {"growth": self.until.factor}
+        names = ("kappa", "untried", "share", "few", "bold")
+        return {name: getattr(self, name) for name in names} | {"growth": self.until.factor}
 
     def set(self, setting: Mapping[str, Any]) -> "Advised":
         """Return this method with other numbers.
@@ -86,12 +85,11 @@ class Advised:
             setting: The numbers by name, with all names that the property `setting` has.
 
         Raises:
-            ValueError: A name is missing or unknown, or a number is out of its range.
+            ValueError: ``setting`` is not a mapping, a name is missing or unknown, or a number is out of its range.
             TypeError: A value is not a number.
         """
-        names = [*_NUMBERS, "growth"]
-        fits = isinstance(setting, Mapping) and set(setting) == set(names)
-        require(fits, "the setting", setting, f"give {', '.join(names)}")
+        fits = isinstance(setting, Mapping) and setting.keys() == self.setting.keys()
+        require(fits, "the setting", setting, f"give {', '.join(self.setting)}")
         numbers = dict(setting)
         return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 
