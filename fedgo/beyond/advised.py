@@ -85,7 +85,7 @@ class Advised:
             setting: The numbers by name, with all names that the property `setting` has.
 
         Raises:
-            ValueError: A name is missing or unknown, or a number is out of its range.
+            ValueError: ``setting`` is not a mapping, a name is missing or unknown, or a number is out of its range.
             TypeError: A value is not a number.
         """
         fits = isinstance(setting, Mapping) and setting.keys() == self.setting.keys()
