@@ -1,9 +1,10 @@
 """`make federation`: Hartmann6 with five clients and a server, each a process, over TLS on this machine.
 
-Everything is below a temporary folder and on the loopback interface, and is stopped at the end, also when interrupted.
-The runs: one client after the other, the advised method so, all of a round at once, one client killed, NVFlare's own
-simulator; each is compared with the same run in this process. A client of another authority and one without a
-certificate knock too.
+All files are below a temporary folder, and all letters pass over the loopback interface. All processes are stopped at
+the end, also when this one is interrupted. There are five runs: with one client after the other by the paper's
+algorithm and by the recommended method, with all clients of a round at once, with one client killed, and in NVFlare's
+own simulator. Each is compared with the same run in this process. In addition, a client of another authority and a
+client without a certificate try to connect.
 """
 
 import argparse
@@ -44,9 +45,14 @@ RUNS = ("packed", "advised", "together", "strangers", "killed", "simulator")
 
 
 def provision(folder: Path, ports: list[int], clients: int) -> Path:
-    """Certificates and start-up kits of a server, the clients and an administrator; the folder that holds the kits.
+    """Make certificates and start-up kits of a server, the clients and an administrator, and return their folder.
 
     NVFlare's server listens where its name says: on the loopback interface for "localhost", else on all of them.
+
+    Args:
+        folder: A folder that does not exist yet, in which the kits are made.
+        ports: The port for clients and the port for the administrator.
+        clients: The number of clients.
     """
     server = {"name": "localhost", "type": "server", "org": "fedgo"}
     server |= {"fed_learn_port": ports[0], "admin_port": ports[1]}
@@ -75,7 +81,7 @@ def provision(folder: Path, ports: list[int], clients: int) -> Path:
 
 
 def started(kit: Path) -> subprocess.Popen[bytes]:
-    """The process of a kit, in a session of its own."""
+    """Start the server or the client to which ``kit`` belongs, in a session of its own, and return its process."""
     side = "client" if kit.name.startswith("site") else "server"
     command = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{side}.{side}_train", "-m", str(kit)]
     command += ["-s", f"fed_{side}.json", "--set", "secure_train=true", "org=fedgo", "config_folder=config"]
@@ -88,7 +94,10 @@ def started(kit: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(process: psutil.Process, itself: bool = True) -> None:
-    """End all that ``process`` has begun, and ``itself``; each is halted first, so that none begins another."""
+    """End all processes that ``process`` has begun, and ``process`` too if ``itself`` is True.
+
+    Each process is suspended first, so that none begins another meanwhile.
+    """
     family, found = [], [process] if itself else process.children()
     while found:
         family += found
@@ -104,7 +113,10 @@ def stop(process: psutil.Process, itself: bool = True) -> None:
 
 @contextmanager
 def cleanly() -> Iterator[Path]:
-    """A folder that is deleted at the end, when whatever was begun is stopped, however the block ends."""
+    """Yield a temporary folder; at the end, however the block ends, stop all child processes and delete the folder.
+
+    The signals SIGINT, SIGTERM and SIGHUP end the block by ``SystemExit``.
+    """
     signals = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
     for number in signals:
         signal.signal(number, lambda *_: sys.exit("stopped"))
@@ -119,7 +131,10 @@ def cleanly() -> Iterator[Path]:
 
 
 def watch(seen: set[str], over: Event) -> None:
-    """Note every address at which a process that this one has begun listens."""
+    """Add to ``seen`` every address at which a process that this one has begun listens.
+
+    The processes are looked at every two seconds until the event ``over`` is set.
+    """
     while not over.wait(2):
         for process in psutil.Process().children(recursive=True):
             with suppress(psutil.Error):
@@ -128,7 +143,11 @@ def watch(seen: set[str], over: Event) -> None:
 
 
 def text_of(file: Path, enough: Callable[[str], bool]) -> str:
-    """What ``file`` says as soon as it is ``enough``; a ``TimeoutError`` after three minutes."""
+    """Return the text of ``file`` as soon as ``enough`` returns True for it; a missing file counts as an empty one.
+
+    Raises:
+        TimeoutError: Three minutes have passed before.
+    """
     for _ in range(3600):
         text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         if enough(text):
@@ -138,7 +157,14 @@ def text_of(file: Path, enough: Callable[[str], bool]) -> str:
 
 
 def submitted(folder: Path, name: str, sizes: argparse.Namespace, environment: Any) -> Path:
-    """Where the run ``name``, submitted to the ``environment``, leaves what happened, in ``folder``."""
+    """Submit the run ``name`` to the ``environment``, and return the new folder in which the run writes its files.
+
+    Args:
+        folder: The folder in which the new one is made.
+        name: The name of the run, one of `RUNS` except "strangers".
+        sizes: The numbers of clients and of rounds, ``sizes.clients`` and ``sizes.rounds``.
+        environment: NVFlare's ``ProdEnv`` or ``SimEnv``.
+    """
     place, killed = Path(tempfile.mkdtemp(dir=folder)), name == "killed"
     problem = world("hartmann6", 1, 0).problem
     length = phase_one_length(sizes.clients, sizes.rounds)
@@ -158,7 +184,18 @@ def submitted(folder: Path, name: str, sizes: argparse.Namespace, environment: A
 
 
 def report(name: str, folder: Path, sizes: argparse.Namespace) -> dict[str, Any]:
-    """What is kept of a run, once it is over, compared with the same run in this process; printed too."""
+    """Wait for the end of a run, compare it with the same run in this process, and return what is stored of it.
+
+    A summary is printed.
+
+    Args:
+        name: The name of the run.
+        folder: The folder in which the run writes its files.
+        sizes: The numbers of clients and of rounds, ``sizes.clients`` and ``sizes.rounds``.
+
+    Raises:
+        TimeoutError: The run is not over after three minutes.
+    """
     kept = json.loads(text_of(folder / "server.json", lambda text: text.endswith("}")))
     plan, _ = hartmann(**json.loads((folder / "options.json").read_text("utf-8")))
     problem, together = world("hartmann6", 1, plan.seed).problem, name == "together"
@@ -187,7 +224,16 @@ def report(name: str, folder: Path, sizes: argparse.Namespace) -> dict[str, Any]
 
 
 def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, str]:
-    """Whether a client of another authority, and one without a certificate, are let in."""
+    """Return whether a client of another authority ("foreign") and one without a certificate ("nobody") are let in.
+
+    Args:
+        kits: The folder of the kits of the federation that runs.
+        folder: The folder in which the other authority's kits are made.
+        ports: The port for clients and the port for the administrator of the federation that runs.
+
+    Raises:
+        TimeoutError: The client of another authority is neither refused nor let in after three minutes.
+    """
     kit = provision(folder / "stranger", ports, 1) / "site-1"
     process, refused, registered = started(kit), "certificate verify failed", "Successfully registered"
     log = text_of(kit / "log.out", lambda text: refused in text or registered in text)
@@ -207,7 +253,10 @@ def strangers(kits: Path, folder: Path, ports: list[int]) -> dict[str, str]:
 
 
 def stamp() -> dict[str, str]:
-    """When and with what a run was made; the code by a hash of fedgo/beyond/federation and of this folder."""
+    """Return the stamp of the runs: a hash of the code, the date, the number of processors, and versions of libraries.
+
+    The hash is that of the Python files in fedgo/beyond/federation and in this folder.
+    """
     files = [
         *sorted((ROOT / "fedgo/beyond/federation").glob("*.py")),
         *sorted(Path(__file__).parent.glob("*.py")),
@@ -218,6 +267,7 @@ def stamp() -> dict[str, str]:
 
 
 def main() -> None:
+    """Make the runs that the command line names, print a summary of each, and store the results if asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, help="where to keep what was found")
     parser.add_argument("--only", action="append", choices=RUNS)

@@ -1,4 +1,7 @@
-"""What the paper does not have: what the book recommends to run, studies, federations, guards and the map."""
+"""The part of the package that goes beyond the paper: the recommended method, studies, federations, guards and the map.
+
+Its public names are those in ``__all__``. The module of each is loaded when the name is first asked for.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -48,7 +51,11 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, whose module is loaded when the name is first asked for (PEP 562)."""
+    """Return the object with the public ``name``, and load its module if it is not loaded yet (PEP 562).
+
+    Raises:
+        AttributeError: ``name`` is not a public name of this package.
+    """
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -1,4 +1,4 @@
-"""``python -m fedgo.beyond NAME``: the command of `fedgo.experiments`, with the studies beyond the paper too."""
+"""The command ``python -m fedgo.beyond NAME``, which runs or checks any study, of the paper or beyond it."""
 
 from fedgo.beyond.map import studies  # noqa: F401 (its studies are known by name from here on)
 from fedgo.experiments.__main__ import run_or_check

@@ -1,9 +1,9 @@
 """The method that this book recommends: a warped Gaussian process that plans one growing epoch after the other.
 
-First T₀ distinct arms are pulled once each. Then `surrogate_ucb` plays until ⌈√(NT)⌉ + NT pulls have been made, the
-budget of the paper's method, with N clients and T rounds. In each epoch one plan for all clients decides the pulls. How
-strongly it prefers arms that nobody has pulled follows from the budget NT and the number K of arms. The chapter "Should
-I use it?" says how the setting was chosen and what to expect of it.
+First T₀ distinct arms are pulled once each. Then `surrogate_ucb` plays whole rounds until at least ⌈√(NT)⌉ + NT pulls
+have been made, the budget of the paper's method, with N clients and T rounds. In each epoch one plan for all clients
+decides the pulls. How strongly it prefers arms that nobody has pulled follows from the budget NT and the number K of
+arms. The chapter "Should I use it?" says how the setting was chosen and what to expect of it.
 """
 
 import math
@@ -134,6 +134,10 @@ class Advised:
         Args:
             budget: The number NT of pulls, at least 1, from which the weights follow.
             sigma: The standard deviation σ of a reward's noise; None means the σ of the problem that is played.
+
+        Raises:
+            ValueError: σ is not positive and finite, or ``budget`` is below 1 and ``bold`` is not None.
+            TypeError: ``budget`` or σ is not a number.
         """
         kappa, untried = self.kappa, self.untried
         if self.bold is not None:
@@ -146,8 +150,8 @@ class Advised:
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """Play this method on a problem with N clients for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls.
 
-        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up. The last
-        round is completed, so that up to N − 1 more pulls may be made.
+        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up, for at
+        least one round. The last round is completed, so that up to N − 1 more pulls may be made.
 
         Args:
             problem: S runs of a bandit problem with K arms.
@@ -161,6 +165,7 @@ class Advised:
         Raises:
             ValueError: N or T is below 1, σ is not positive and finite, or the first fit of a run fails.
             TypeError: N or T is not a whole number, or σ is not a number.
+            ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
         """
         arms, budget = problem.means.shape[1], clients * rounds
         first = self.first(clients, arms, rounds)

@@ -172,8 +172,9 @@ class EpochState(NamedTuple):
     Args:
         fresh: The counts and sums of each client's pulls since the last synchronisation, (S, N, K) each.
         server: The counts and sums of all clients up to the last synchronisation, (S, K) each.
-        place: The number of pulls of the epoch that come before each client's next pull, (S, N).
-        length: The number of pulls of the epoch, (S,).
+        place: The number of pulls of the epoch that come before each client's next pull, (S, N) int64.
+        length: The number of pulls of the epoch, (S,) int64. If the event of a joint plan does not fire within NT
+            pulls, it is NT + 1. If each client plans for itself and epochs end on an event, it is not used.
         fits: The fit of each run, which is a posterior on its K arms.
         kept: Whether a run uses the fit of an earlier epoch because a newer one failed, (S,) bool.
         plan: In a joint plan, the arms of the epoch's pulls, (S, NT) int64, with zeros after the planned ones. If each
@@ -239,7 +240,7 @@ class Epochs:
         Args:
             run: The positions of the R runs among all S runs, (R,) int64.
             server: The counts and sums of all clients, to which the surrogates are fitted, (R, K) each.
-            turn: The number of the client that makes the first pull of the epoch, (R,).
+            turn: The number of the client that makes the first pull of the epoch, (R,) int64.
             before: The last fit of each of the R runs, from which the new fit may begin; None if there is none.
         """
         fits: list[Fitted] = []
@@ -284,8 +285,8 @@ class Epochs:
     def index(self, state: EpochState) -> Tensor:
         """Return the index of each of K arms for the next pull of each of N clients in S runs, (S, N, K).
 
-        In a joint plan it is 1 for the planned arm and 0 for the others. If each client plans for itself, it is mean +
-        κ√variance of the client's own posterior.
+        In a joint plan it is 1 for the planned arm and 0 for the others; a plan that is used up begins again. If each
+        client plans for itself, the index is mean + κ√variance of the client's own posterior.
         """
         plan = state.plan
         if isinstance(plan, Own):
@@ -296,6 +297,9 @@ class Epochs:
 
     def fires(self, state: EpochState, arm: Tensor) -> Tensor:
         """Return whether each client's pull would end the epoch, (S, N) bool, for N clients in S runs.
+
+        If each client plans for itself and epochs end on an event, it does if the event of the client fires, with this
+        pull included. Otherwise it does if it is the last pull of the epoch, or a later one.
 
         Args:
             state: The state before the pull.
@@ -344,10 +348,10 @@ class Epochs:
         return place(state._replace(fits=()), run, new._replace(fits=()))._replace(fits=tuple(fits))
 
     def _message(self, tally: Tally) -> Message[Tally]:
-        """Return the message with ``tally`` (R, …, K) and its cost in scalars.
+        """Return the message with ``tally`` (R, …, K) for R runs and K arms, and its cost in scalars, (R, …) int64.
 
-        It contains counts and sums if each client plans for itself, and sums alone if the counts are known from a joint
-        plan.
+        Counts and sums are charged if each client plans for itself. If there is a joint plan, from which all know the
+        counts, the sums alone are charged.
         """
         return counts_and_sums(tally) if self.planning == "own" else sums_alone(tally)
 
@@ -367,7 +371,8 @@ class Epochs:
         """Return the lengths (R,) and the arms (R, NT) of the joint plan of an epoch for R runs.
 
         If epochs end on an event, the guess ``length`` is doubled until the event fires within the plan of every run,
-        or the plan has NT pulls. The arms after the plan are 0.
+        or the plan has NT pulls. The length of a run is then the number of pulls up to the first at which the event
+        fires, or NT + 1 if it fires at none. The arms after the plan are 0.
 
         Args:
             run: The positions of the R runs among all S runs, (R,) int64.
@@ -391,7 +396,7 @@ class Epochs:
     def _fired(self, variance: Tensor) -> Tensor:
         """Return whether the event of the client that pulls would fire at each of the L pulls of a plan, (R, L) bool.
 
-        ``variance`` (R, L) is the posterior variance of each pulled arm before its pull.
+        The N clients pull in turn. ``variance`` (R, L) is the posterior variance of each pulled arm before its pull.
         """
         assert isinstance(self.until, Event)
         pulls, clients = variance.shape[1], self.learners
@@ -402,10 +407,10 @@ class Epochs:
 
 
 def sums_alone(tally: Tally) -> Message[Tally]:
-    """Return the message with the sums of ``tally``, for a receiver that knows the counts.
+    """Return the message with ``tally`` and the cost of sending its sums alone, to a receiver that knows the counts.
 
-    It costs one scalar for each arm with a pull. ``tally`` has the counts and sums of K arms, (R, …, K) each, for R
-    runs.
+    ``tally`` has the counts and sums of K arms, (R, …, K) each, for R runs. The cost is one scalar for each arm with a
+    pull, (R, …) int64.
     """
     return Message(tally, (tally.counts > 0).sum(-1))
 
@@ -502,8 +507,8 @@ def surrogate_ucb(
         says at which pulls. With a guard the trace also has the notes of `guarded`.
 
     Raises:
-        TypeError: ``problem``, a surrogate, ``until``, ``optimism`` or ``begins`` is of another kind, or N or T is not
-            a whole number.
+        TypeError: ``problem``, a surrogate, ``until``, ``optimism``, ``begins`` or ``guarantee`` is of another kind, or
+            N or T is not a whole number.
         ValueError: N or T is below 1, ``planning`` is unknown, the number of surrogates is neither 1 nor S, the start
             does not fit the problem, or the first fit of a run fails.
         ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.

@@ -37,7 +37,7 @@ def plan(
 
     Args:
         fits: The fit of each run, a posterior on K arms.
-        kappa: The weight κ of each arm's standard deviation, (R, K).
+        kappa: The weight κ ≥ 0 of each arm's standard deviation, (R, K).
         order: The order in which ties are broken, (R, K); of tied arms the one with the largest number is pulled.
         sigma: The standard deviation σ of a reward's noise.
         pulls: The number L of pulls, those in ``begun`` included.
@@ -130,8 +130,9 @@ def _moments(
     if among.shape[1] > _DENSE and len(by_columns) == len(fits):
 
         def columns(arm: Tensor) -> Tensor:
-            """Return the covariance of one arm of each run, at the position ``arm`` (R,) among the C arms, with all C,
-            (R, C).
+            """Return the covariance of one arm of each run with all C arms of the run, (R, C).
+
+            ``arm`` (R,) int64 is its position among these C arms.
             """
             each = zip(by_columns, among, arm, strict=True)
             return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])

@@ -1,6 +1,8 @@
 """The advised setting: against SciPy, BoTorch and a plain transcription; the plan on many arms."""
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +25,17 @@ from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 
 GROWING = Growing(1.6)
+# A process whose defaults of torch are those of the arguments, set before the package is imported, prints arms.
+DEFAULTS = """
+import sys
+import torch
+torch.set_default_dtype(getattr(torch, sys.argv[1]))
+torch.set_default_device(sys.argv[2])
+from fedgo import hartmann6
+from fedgo.beyond import ADVISED
+
+print(ADVISED.play(hartmann6(1, arms=12), 2, 15).arm.tolist())
+"""
 
 
 def skewed(seed, runs, arms, d_x):
@@ -43,6 +56,14 @@ def test_the_warp_is_scipys_and_has_its_slope(power):
     )
     (slope,) = torch.autograd.grad(values.sum(), rewards)
     torch.testing.assert_close(slope, warp.slope(rewards.detach()))
+
+
+@pytest.mark.slow
+def test_the_arms_are_the_same_under_other_defaults_of_torch():
+    call = [sys.executable, "-c", DEFAULTS, "float16", "meta"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout) == ADVISED.play(hartmann6(1, arms=12), 2, 15).arm.tolist()
 
 
 def test_the_closed_form_is_botorchs_model_at_its_mode():

@@ -38,9 +38,10 @@ from fedgo.simulation import largest
 class Memory(NamedTuple):
     """The state of a client, which is all that its file holds.
 
-    Counts and sums have the shape (2, K) for K arms. The sums are those of residuals around ŵ₀, or of rewards if the
-    plan has no network. Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until
-    ``NEWS`` or a ``PLAN`` bring it into ``base``.
+    Counts and sums have the shape (2, K) for K arms. The sums are those of rewards y; with the paper's network, after
+    Phase I, they are those of residuals y − f_x(ŵ₀) of the pulled arms x. Each of the client's own pulls is contained
+    in ``unsent``, in ``reply`` or in ``used``, until ``NEWS`` or a ``PLAN`` bring it into ``base``. With the paper's
+    network, ``START`` ends this for the pulls of Phase I, which do not enter ``base``.
 
     Args:
         share: The arms of this client in Phase I or by the last ``PLAN``, (n,) int64.
@@ -59,7 +60,7 @@ class Memory(NamedTuple):
         federation: The number that the server drew when it began, or 0 before it is known.
         pulls: The number of rewards that the client has stored, Phase I included.
         begun: The number of these before the client received its share.
-        calling: Whether the event has fired or the share is used up, and no letter has come since.
+        calling: Whether the event has fired or the share is used up, and the client has handled no letter since.
     """
 
     share: Tensor
@@ -103,6 +104,9 @@ _OLDER = "it is late, or this side or the server is from an older file: load the
 class Client:
     """The client number ``me`` of a federation: it proposes arms, learns rewards and answers the server's letters.
 
+    Its ``memory`` is all that it knows, for instance how many ``pulls`` it has made and whether it is ``calling`` for
+    an exchange (`Memory`).
+
     Args:
         plan: The public plan of the federation.
         me: The number of this client, 0 to N − 1.
@@ -137,11 +141,12 @@ class Client:
     def ask(self) -> int:
         """Return the number of the arm to pull next, which is not a retired one.
 
-        The arm stays the same until `tell` stores a reward, `answer` receives news, a plan or ŵ₀, or `retire` retires
-        it.
+        The arm stays the same until `tell` stores a reward, `answer` receives news, a plan or ŵ₀, or `retire` changes
+        which arms remain.
 
         Raises:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
+            ValueError: The plan has a network, and the index of an arm is NaN.
         """
         memory = self.memory
         if self._model is not None:
@@ -159,19 +164,19 @@ class Client:
         """Store the ``reward`` of a pull of ``arm``, and return whether to ask the server for an exchange.
 
         With the paper's network, the result is true after a pull that fulfils the condition of line 6 of Algorithm 1,
-        or that completes Phase I. With a share of a plan, it is true once this client has made its pulls of the epoch,
-        and from then on. The arm may be another than the one that `ask` returned, except in Phase I with a network,
-        whose arms are drawn uniformly.
+        or that is this client's last one of Phase I. With a fitting, it is true once this client has made the number of
+        pulls after which it asks for an exchange (``Memory.calls``), and from then on. The arm may be another than the
+        one that `ask` returned, except in Phase I with a network, whose arms are drawn uniformly.
 
         Args:
             arm: The number of the arm, 0 to K − 1.
-            reward: Its reward, within ±10¹⁰⁰.
+            reward: Its reward, between −10¹⁰⁰ and 10¹⁰⁰.
 
         Raises:
             TypeError: ``arm`` is not a whole number, or ``reward`` is not a number.
-            ValueError: The reward is not finite or beyond ±10¹⁰⁰; the arm does not exist, or is not the one that `ask`
-                returned in Phase I with a network; or so many pulls of this client are waiting for the server that no
-                answer may carry one more.
+            ValueError: The reward is NaN or not between −10¹⁰⁰ and 10¹⁰⁰; the arm does not exist, or is not the one
+                that `ask` returned in Phase I with a network; or so many pulls of this client are waiting for the
+                server that no answer may carry one more.
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
         """
         self._require_arm(arm)
@@ -259,8 +264,8 @@ class Client:
     def _is_over(self, letter: Letter) -> bool:
         """Return whether ``letter`` (``START``, ``NEWS`` or ``PLAN``) is of no use any more.
 
-        It is of no use if its exchange is the one that this client applied last, or has a lower number. The same holds
-        for ``NEWS`` or a ``PLAN`` for an earlier start of this client.
+        It is of no use if its exchange is the one that this client applied last, or has a lower number. As long as no
+        answer of this start of the client was used, ``NEWS`` and a ``PLAN`` for an earlier start are of no use either.
         """
         memory, exchange = self.memory, letter.exchange
         earlier = letter.kind != Kind.START and letter.start not in (0, memory.start)
@@ -268,8 +273,10 @@ class Client:
         return over or (earlier and memory.confirmed == NEVER)
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
-        """Return whether the last answer of this client is the one that the server used last,
-        according to ``letter``.
+        """Return whether the server used this client's last answer last, according to ``letter``.
+
+        If the client has no answer on which nothing has followed, or ``letter`` is for another start of the client, the
+        result is False.
         """
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:
@@ -316,6 +323,9 @@ class Client:
 
         Raises:
             Refused: The last answer that the server used is another than this client knows of.
+
+        Warns:
+            UserWarning: The earlier file of this client is lost.
         """
         me, confirmed = f"client {self.me}", letter.since
         agreed = letter.since == memory.confirmed or self._is_of_last_answer(letter)
@@ -333,7 +343,8 @@ class Client:
     def _start(self, letter: Letter) -> Memory:
         """Take over ŵ₀, and sum residuals around ŵ₀ from now on.
 
-        The result is the memory with the ŵ₀ that ``letter`` carries.
+        The result is the memory with the ŵ₀ that ``letter`` carries. The counts and sums of Phase I are removed from
+        it.
 
         Raises:
             Refused: The letter does not have as many numbers as the network has parameters.
@@ -400,7 +411,8 @@ class Client:
         """Write all that this client knows to the file ``path``, whole or not at all.
 
         Raises:
-            OSError: The file cannot be written.
+            ValueError: ``path`` is a folder, or its links lead in a circle.
+            OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
         """
         files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
 
@@ -410,8 +422,8 @@ class Client:
         """Return the client of ``plan`` that `save` wrote to the file ``path``.
 
         Raises:
-            ValueError: The file is damaged, from an earlier version of fedgo, a server's, or of another plan. The
-                message names the file.
+            ValueError: The file is damaged, too large, from an earlier version of fedgo, a server's, or of another
+                plan; the message names the file. Or its numbers allow no model.
             OSError: The file does not exist or cannot be read.
         """
         me, memory = files.kept(path, "the client", plan, [Memory])

@@ -27,7 +27,8 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
         content: The state, which consists of tuples of tensors and numbers.
 
     Raises:
-        OSError: The file cannot be written.
+        ValueError: ``path`` is a folder, or its links lead in a circle.
+        OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
     """
     with whole(path, what) as file:
         archive = BytesIO()
@@ -41,13 +42,13 @@ def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
 
     Args:
         path: The file to read.
-        what: What the file has to hold, "the client" or "the server".
+        what: What the file has to hold, "the client" or "the server", for the errors.
         plan: The plan to which the file has to belong.
         kinds: The classes of tuples that the state may contain besides `Letter`, `Exchange` and `Kind`.
 
     Raises:
-        ValueError: The file is damaged, larger than a file of this plan can be, from an earlier version of fedgo, holds
-            something else, or belongs to another plan.
+        ValueError: The file is damaged, larger than a file of this plan can be, or from an earlier version of fedgo; it
+            contains classes other than ``kinds``, as the file of the other side does; or it belongs to another plan.
         OSError: The file does not exist or cannot be read.
     """
     with refused_by_name(path, what, f"a saved file of {what} with this plan"):
@@ -61,7 +62,6 @@ def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
         require(whole_file, "the checksum", received[-4:].hex(), "the file is damaged")
         with torch.serialization.safe_globals([*kinds, Letter, Exchange, Kind]):
             held = torch.load(BytesIO(received[:-4]), weights_only=True)
-        require(held["what"] == what, "the content", held["what"], f"it is not {what}")
         other = f"it is another than {plan.fingerprint:016x}"
         require(held["plan"] == plan.fingerprint, "the plan", f"{held['plan']:016x}", other)
         return held["content"]

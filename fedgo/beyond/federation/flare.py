@@ -43,6 +43,8 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
 
     Raises:
         ValueError: ``make`` is not in the environment variable ``FEDGO_MAKES`` of this machine.
+        ImportError: The module that ``make`` names cannot be imported here.
+        AttributeError: The module does not have the function.
     """
     allowed = os.environ.get("FEDGO_MAKES", "").split(",")
     remedy = f"this machine allows {allowed}: its owner can set FEDGO_MAKES"
@@ -65,12 +67,12 @@ def writable(folder: str) -> Path:
 
 
 def client_number(site: str) -> int:
-    """Return the number of the client at the site with the name ``site``: the number after the last hyphen, less 1.
+    """Return the number of the client at the site with the name ``site``: the number at the end of the name, less 1.
 
-    At "site-3" it is 2.
+    At "site-3" it is 2. The number at the end stands alone or follows a hyphen.
 
     Raises:
-        ValueError: The name does not end in a whole number.
+        ValueError: What follows the last hyphen, or the name if it has no hyphen, is not a whole number.
     """
     return int(site.rpartition("-")[2]) - 1
 
@@ -98,7 +100,10 @@ class SiteClient:
         """Make the client; NVFlare calls this method once, before all others.
 
         Raises:
-            ValueError: This machine does not allow the function or the folder of the job.
+            ValueError: This machine does not allow the function or the folder of the job, the name of the site does not
+                end in a number, or the plan has no client of this number.
+            ImportError: The module of the function cannot be imported here.
+            AttributeError: The module does not have the function.
         """
         me = client_number(collab.site_name)
         plan, self.reward = made(self.make, self.options)
@@ -111,6 +116,13 @@ class SiteClient:
 
         When a call exceeds its time limit, NVFlare lets it go on at the site. A lock therefore makes the next call
         wait.
+
+        Raises:
+            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
+            TypeError: The reward is not a number.
+            ValueError: The reward is out of range, the index of an arm is NaN, or so many pulls wait for the server
+                that no answer may carry one more (`Client.tell`).
+            OSError: The file cannot be written. The client has stored the reward nevertheless.
         """
         with self.lock:
             arm = self.client.ask()
@@ -137,7 +149,7 @@ class Remote:
 
     If a call of a site fails or exceeds the limit, the server does not call that site for ten times the limit. The
     proxy counts the ``letters`` in both directions and their ``bytes``, and keeps the ``seconds`` that each answer
-    took.
+    took. A letter for a site that is not called is counted too, but not one that is refused or gets no answer in time.
 
     Args:
         proxy: NVFlare's proxy of the site.
@@ -206,7 +218,16 @@ class Hub:
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """Run both phases and write the file; NVFlare calls this method when all sites are connected."""
+        """Run both phases and write the file; NVFlare calls this method when all sites are connected.
+
+        Raises:
+            ValueError: This machine does not allow the function or the folder of the job, the name of a site does not
+                end in a number, the number of sites is not N, or the oracle finds no ŵ₀.
+            ImportError: The module of the function cannot be imported here, or a library that the fit of the surrogate
+                needs is missing.
+            AttributeError: The module does not have the function.
+            OSError: The file cannot be written.
+        """
         plan, _ = made(self.make, self.options)
         file = writable(self.folder) / "server.json"
         sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))

@@ -1,6 +1,4 @@
-"""A federation in one process: the clients pull in turn, and their letters are handed over; a whole
-run gives a trace.
-"""
+"""A federation in one process: the clients pull in turn, letters are handed over, and a whole run gives a trace."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -75,6 +73,11 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
 
     Raises:
         ValueError: The number of ``clients`` is not N, or the oracle finds no ŵ₀ at the end of Phase I.
+        ImportError: A library that the fit of the surrogate needs is missing.
+        MemoryError: That fit needs more memory than there is.
+
+    Warns:
+        UserWarning: A fit of the surrogate fails, or a client has begun anew after it lost its file.
     """
     server.begin()
     words = deliver(server, clients, silent)
@@ -128,7 +131,8 @@ def play(
 
     Args:
         problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms and the
-            same noise, one for each client. The regret of a pull then counts from the best arm of its client.
+            same noise, one for each client. The regret of a pull then counts from the best arm of the client that makes
+            it.
         plan: The public plan, made with the problem's arms.
         steps: The number of steps of Phase II, which follow on the T₀ steps of Phase I.
         turns: The number of the client that makes each step of Phase II, (steps,) int64; None means round robin.
@@ -139,9 +143,11 @@ def play(
 
     Raises:
         TypeError: A problem is not a `Problem`, ``turns`` is not an int64 tensor, or ``steps`` is not a whole number.
-        ValueError: The number of problems is not 1 or N; a problem has several runs or other arms than the plan; the
-            problems differ in run or seed; ``steps`` is below 1; or ``turns`` has another shape or contains a number
-            that is not from 0 to N − 1.
+        ValueError: A sequence does not have N problems; a problem has several runs or other arms than the plan; the
+            problems differ in run or seed; ``steps`` is below 1; ``turns`` has another shape or contains a number that
+            is not from 0 to N − 1; or the oracle finds no ŵ₀ at the end of Phase I.
+        ImportError: A library that the fit of the surrogate needs is missing.
+        MemoryError: That fit needs more memory than there is.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
     number_given = len(problems)

@@ -21,8 +21,9 @@ class Course(NamedTuple):
         arms: The L arms to pull, (L,) int64; the clients take them in turn.
         length: The number of pulls by all clients after which the epoch ends.
         turn: The number of the client that takes the first arm.
-        weights: The weights ŵ of the last fit of a network, (d_w,), from which the next fit begins; (0,) for any other
-            surrogate.
+        weights: With a network as surrogate, the weights ŵ (d_w,) of its last fit, from which the next fit begins. With
+            the paper's network, which needs no plan, ŵ₀ (d_w,). Before they are fitted, and with any other surrogate,
+            there are none, (0,).
     """
 
     arms: Tensor

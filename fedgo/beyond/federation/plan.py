@@ -44,8 +44,8 @@ class Fitting:
 
     Raises:
         TypeError: ``how`` is not an `Advised`, ``differ`` is not a bool, or ``sigma`` or ``rounds`` is not a number.
-        ValueError: ``sigma`` is not positive, ``rounds`` is out of range, or ``differ`` is given with another surrogate
-            than the recommended one.
+        ValueError: ``sigma`` is not positive and finite, ``rounds`` is out of range, or ``differ`` is given with
+            another surrogate than the recommended one.
         ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
 
@@ -82,8 +82,8 @@ class Plan:
             sums.
         clients: The number N of clients.
         network: The class F of reward functions, for the paper's algorithm.
-        length: The number T₀ of pulls in Phase I, dealt to the clients in turn. With a fitting, 0 stands for as many as
-            this book recommends.
+        length: The number T₀ of pulls in Phase I, dealt to the clients in turn. With a network it is at least N. With a
+            fitting, 0 stands for as many as this book recommends.
         langevin: The settings of the oracle that fits ŵ₀ (Algorithm 2).
         seed: The seed of all random numbers. Equal plans draw equal numbers.
         run: The number of the run, which together with the seed names the random numbers.
@@ -176,7 +176,10 @@ class Plan:
 
     @cached_property
     def first(self) -> Tensor:
-        """The arms of the T₀ pulls of Phase I, (T₀,) int64."""
+        """The arms of the T₀ pulls of Phase I, (T₀,) int64.
+
+        With a network they are drawn uniformly. With a fitting each block of K of them has all K arms in random order.
+        """
         arms, length = len(self.arms), self.length
         if self.fitting is not None:
             return distinct(arms, length, generator(self.seed, self.run, "each arm"))
@@ -234,8 +237,9 @@ class Plan:
                 reward of its arm, because single rewards are not sent.
 
         Raises:
-            ValueError: The fit is no better than a constant, because the rewards y are not of order 1. The message
-                gives their mean m and standard deviation s, and the remedy to begin anew with (y − m)/s.
+            ValueError: The iterates of Algorithm 2 diverge; or the fit is no better than a constant, because the
+                rewards y are not of order 1. The second message gives their mean m and standard deviation s, and the
+                remedy to begin anew with (y − m)/s.
         """
         assert self.network is not None
         counts, sums = data

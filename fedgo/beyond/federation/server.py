@@ -5,7 +5,7 @@ The methods are called in this order::
     server.begin()  # the end of Phase I, or a synchronisation that a client called for
     for me, letter in server.letters().items():
         server.accept(...)  # what client me answers, if it does
-    server.merge()  # goes on without who was silent; letters() are the next ones
+    server.merge()  # goes on without the clients that were silent; letters() are then the next ones
 
 The state of the server determines its letters, so that they can be sent again. Save the server before its letters are
 sent, because clients refuse a server that was restored from an older file. A client that has not answered keeps its
@@ -37,15 +37,17 @@ _OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """What the server knows of one client. Counts and sums have the shape (2, K) for K arms.
+    """The account of one client: what the server knows of it. Counts and sums have the shape (2, K) for K arms.
 
     Args:
-        own: The counts and sums in all answers of the client that were used.
+        own: The counts and sums in all answers of the client that were used, except that of Phase I with the paper's
+            network.
         seen: The last exchange that the client has applied, as far as the server knows.
         offered: The last exchange whose ``START``, ``NEWS`` or ``PLAN`` the client was offered.
         used: The last exchange in which an answer of the client was used.
-        offer: The counts and sums that the client was offered, unless the offer is ŵ₀ or a plan.
-        later: The counts and sums of all clients that came after that offer.
+        offer: The counts and sums in the last ``NEWS`` that the client was offered. They are 0 if ŵ₀ was offered since;
+            with a fitting they are kept in the same way, although a ``PLAN`` is sent in place of ``NEWS``.
+        later: The counts and sums of all clients that came after the last offer.
         checksum: The checksum of the client's answer in the exchange ``used``.
         start: The number that the client drew when it began without a file (``Letter.start``), as in that answer.
         former: The numbers of earlier starts, whose files were lost and whose answers were used.
@@ -67,7 +69,7 @@ class Desk(NamedTuple):
 
     Args:
         planned: The plan of the epoch. Its weights are those of the last fit, or ŵ₀, and empty before they are fitted.
-        total: The counts and sums of all clients, (2, K) for K arms.
+        total: The counts and sums of all clients, (2, K) for K arms; with the paper's network, those after Phase I.
         accounts: What the server knows of each client.
         inbox: The answers to the open exchange, by client.
         federation: The number that the server drew when it began.
@@ -87,7 +89,8 @@ class Desk(NamedTuple):
 class Server:
     """The server of the federation of ``plan``: it opens exchanges, takes the clients' answers and merges them.
 
-    Its ``ledger`` counts all scalars sent so far, to the server (``up``) and to the clients (``down``).
+    Its ``desk`` is its state (`Desk`). Its ``ledger`` counts all scalars sent so far, to the server (``up``) and to the
+    clients (``down``).
 
     Args:
         plan: The public plan of the federation.
@@ -125,8 +128,10 @@ class Server:
 
     @property
     def known(self) -> Tally:
-        """The number of pulls of every arm by all clients, and the sums of their rewards (residuals with a network),
-        (K,) each.
+        """The number of pulls of every arm by all clients, and the sums of their rewards, (K,) each.
+
+        With the paper's network they are those of the pulls after Phase I, and the sums are those of the residuals
+        y − f_x(ŵ₀).
         """
         return Tally(*self.desk.total)
 
@@ -161,7 +166,8 @@ class Server:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
 
         While an exchange is open, they are requests to the clients that have not answered. Otherwise they contain ŵ₀,
-        the news or the shares of the plan that the last `merge` made.
+        the news or the shares of the plan that the last `merge` made. Before the first exchange they contain nothing,
+        and a client ignores them.
         """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
@@ -252,6 +258,8 @@ class Server:
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries as many pulls as its client makes in Phase I.
 
+        This method only checks the answer; `accept` stores it.
+
         Args:
             letter: The answer.
             pulls: The number of pulls that it carries.
@@ -264,6 +272,8 @@ class Server:
 
     def _require_due(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing.
+
+        This method only checks the answer; `accept` stores it, unless there is one of this client already.
 
         Args:
             letter: The answer.
@@ -285,6 +295,9 @@ class Server:
             ImportError: A library that the fit of the surrogate needs is missing.
             MemoryError: That fit needs more memory than there is.
             ValueError: No exchange is open, no client has answered in Phase I, or the oracle finds no ŵ₀.
+
+        Warns:
+            UserWarning: A fit of the surrogate fails; the message says why, and what is planned instead.
         """
         step, inbox = SERVER.get((self.state, Call.MERGE)), self.desk.inbox
         if step is None:
@@ -328,6 +341,9 @@ class Server:
         Raises:
             ImportError: A library that the fit of the surrogate needs is missing.
             MemoryError: That fit needs more memory than there is.
+
+        Warns:
+            UserWarning: A fit of the surrogate fails.
         """
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
@@ -347,7 +363,8 @@ class Server:
         """Write all that the server knows to the file ``path``, whole or not at all.
 
         Raises:
-            OSError: The file cannot be written.
+            ValueError: ``path`` is a folder, or its links lead in a circle.
+            OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
         """
         files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
 
@@ -359,8 +376,8 @@ class Server:
         An answer in the file that the server would refuse now is dropped.
 
         Raises:
-            ValueError: The file is damaged, from an earlier version of fedgo, a client's, or of another plan. The
-                message names the file.
+            ValueError: The file is damaged, too large, from an earlier version of fedgo, a client's, or of another
+                plan. The message names the file.
             OSError: The file does not exist or cannot be read.
 
         Warns:

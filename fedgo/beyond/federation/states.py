@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class ClientState(StrEnum):
-    """What a client has done last.
+    """The states of a client, each of which says what the client has done last.
 
     ``EXPLORING``: it makes its pulls of Phase I, or waits for ŵ₀. ``PULLING``: it plays by ŵ₀ and the news, or its
     share of the plan. ``ANSWERED``: it plays on, but has not received what follows on its last answer. With the paper's
@@ -25,7 +25,7 @@ class ClientState(StrEnum):
 
 
 class ServerState(StrEnum):
-    """Whether an exchange of letters is open at a server, and whether this is Phase I with the paper's network.
+    """The states of a server: whether an exchange of letters is open, and whether it is about Phase I of the paper.
 
     ``EXPLORING`` and ``CLOSED``: no exchange is open, before ŵ₀ is fitted and afterwards. ``FITTING`` and ``OPEN``: an
     exchange is open, before ŵ₀ is fitted and afterwards. With the paper's network a server begins as ``EXPLORING``,

@@ -52,7 +52,7 @@ def checked_reward(received: Any) -> float:
 
     Raises:
         TypeError: ``received`` is not a number.
-        ValueError: ``received`` is NaN, or not within ±10¹⁰⁰.
+        ValueError: ``received`` is NaN, or not between −10¹⁰⁰ and 10¹⁰⁰.
     """
     return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
 
@@ -164,8 +164,9 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
 
 
 def pack(data: Tensor) -> Tensor:
-    """Return the numbers that are sent for the counts and sums ``data`` (2, K): 2 min(k, K) numbers for k pulls of K
-    arms.
+    """Return the numbers that are sent for the counts and sums ``data`` (2, K) of k pulls of K arms.
+
+    They have the shape (2 min(k, K),).
 
     If k < K they are k arms and k sums: an arm occurs once for each of its pulls, with its sum at the first and 0 at
     the others. Otherwise they are the K counts and then the K sums.

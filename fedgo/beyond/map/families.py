@@ -1,4 +1,4 @@
-"""Further problems than the paper's, which the regimes know by name once this module is imported.
+"""Problems beyond the paper's, which a regime can name once this module is imported.
 
 They are Levy's function, two ridges, a random tree, features that tell nothing about the rewards, networks, and rows of
 two data sets as arms.
@@ -39,8 +39,8 @@ def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
-        TypeError: A number is of another kind.
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
+        TypeError: One of these is of another kind.
     """
     function = Levy(dim=10)
 
@@ -64,8 +64,8 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
-        TypeError: A number is of another kind.
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
+        TypeError: One of these is of another kind.
     """
     blank = _in_cube("two ridges", 20, runs, arms, seed, sigma)
     sources = blank.generators("ridges")
@@ -89,8 +89,8 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
-        TypeError: A number is of another kind.
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
+        TypeError: One of these is of another kind.
     """
 
     def means(x: Tensor, source: torch.Generator) -> Tensor:
@@ -115,14 +115,14 @@ def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range.
-        TypeError: A number is of another kind.
+        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
+        TypeError: One of these is of another kind.
     """
     return _drawn(_in_cube("tree", 4, runs, arms, seed, sigma), _leaves)
 
 
 def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float) -> Problem:
-    """Return a problem with K = ``arms`` uniform arms in [0, 1]^d_x, whose mean rewards are placeholders.
+    """Return S runs of a problem with K = ``arms`` uniform arms in [0, 1]^d_x, whose mean rewards are placeholders.
 
     The caller replaces the mean rewards. The other arguments are those of `uniform_arms`.
     """
@@ -132,7 +132,7 @@ def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float
 def _drawn(blank: Problem, means: Callable[[Tensor, torch.Generator], Tensor]) -> Problem:
     """Return the problem ``blank`` with other mean rewards, which each run draws by ``means``.
 
-    ``means`` returns the mean rewards (K,) of the arms (K, d_x) of a run, given a generator of that run.
+    ``means`` is called with the arms (K, d_x) and a generator of each run, and returns the mean rewards (K,).
     """
     drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(blank.name), strict=True)]
     return replace(blank, means=torch.stack(drawn))
@@ -170,8 +170,10 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of patients, or ``runs``, ``seed`` or ``sigma`` is out of
-            range.
+        ValueError: ``arms`` is below 1 or above the number of patients; ``runs``, ``seed`` or ``sigma`` is out of
+            range; or a run is given twice.
+        TypeError: ``runs``, ``seed`` or ``sigma`` is of another kind.
+        ImportError: scikit-learn is missing.
     """
     from sklearn.datasets import load_diabetes
 
@@ -198,7 +200,9 @@ def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The σ that the algorithms are given. The rewards are ½-sub-Gaussian, as all rewards of 0 or 1 are.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of rows, or ``runs``, ``seed`` or ``sigma`` is out of range.
+        ValueError: ``arms`` is below 1 or above the number of rows; ``runs``, ``seed`` or ``sigma`` is out of range; or
+            a run is given twice.
+        TypeError: ``runs``, ``seed`` or ``sigma`` is of another kind.
     """
     drawn, numbers = _rows_as_arms(torch.from_numpy(shipped(_ROWS)), runs, arms, seed)
     return Problem("Magic, rows", drawn[..., 1:], drawn[..., 0], numbers, seed, sigma, "bernoulli")
@@ -211,7 +215,8 @@ def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tens
     ``table`` is (rows, 1 + d_x). ``runs`` is the number of runs or their numbers, and ``seed`` the seed of the draws.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of rows.
+        ValueError: ``arms`` is below 1 or above the number of rows, or ``runs`` is out of range or has a run twice.
+        TypeError: ``runs`` is of another kind.
     """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")

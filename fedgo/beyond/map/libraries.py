@@ -1,8 +1,9 @@
-"""What libraries for Bayesian optimisation do on the same arms, with as many pulls and every single reward.
+"""Libraries for Bayesian optimisation as players, which `ADVISED` is compared with on the same arms and pulls.
 
-N arms are chosen at a time. Each library but Optuna begins with max(N, 5) distinct arms, and is given the noise σ if it
-asks for it. A library looks for the best arm and does not count what the search costs. For each pull, the arm and the
-reward are sent to the library, and it sends back an arm.
+A library chooses N arms at a time, where N is the number of clients, and sees every single reward. Each library but
+Optuna begins with max(N, 5) arms in a random order, which are distinct if there are as many, and is given the standard
+deviation σ of the noise if it asks for it. A library looks for the best arm and does not count what the search costs.
+For each pull, the arm and the reward are sent to the library, and the library sends back the next arm.
 
 This package does not install Optuna. Its rows were computed in an environment of its own (``pip install optuna``), and
 ``--check`` of this study plays them only where Optuna is installed.
@@ -41,6 +42,10 @@ def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor
         arm: The arm of each pull, (n,) int64.
         reward: The reward of each pull, (n,).
         sigma: The standard deviation σ of a reward's noise.
+
+    Raises:
+        ValueError: The fit fails, for instance because fewer than two arms have been pulled.
+        ImportError: A library that the fit needs is missing.
     """
     counts, sums = (arm.bincount(each, len(arms)) for each in (torch.ones_like(reward), reward))
     return surrogate.fit(arms, Tally(counts, sums), sigma)
@@ -51,7 +56,8 @@ def thompson(
 ) -> Tensor:
     """Return the arms that BoTorch chooses by Thompson sampling, (wanted,) int64.
 
-    Each is the arm with the largest value in one posterior sample over all K arms. Arms may repeat.
+    Each of them is the arm with the largest value in a posterior sample of its own, of the mean rewards of all K arms.
+    Arms may repeat. A millionth of the largest variance is added to all variances, so that the samples can be drawn.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -60,6 +66,10 @@ def thompson(
         sigma: The standard deviation σ of a reward's noise.
         wanted: The number of arms to choose.
         source: The generator of the samples.
+
+    Raises:
+        ValueError: Fewer than two arms have been pulled, or all their mean rewards are equal.
+        ImportError: BoTorch is missing.
     """
     fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
     covariance = fit.covariance(torch.arange(len(cube)))
@@ -74,7 +84,7 @@ def log_improvement(
 ) -> Tensor:
     """Return the distinct arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), (wanted,) int64.
 
-    They are chosen one after the other; each maximises the improvement of the batch so far.
+    They are chosen one after the other. Each maximises the expected improvement by itself and those chosen before it.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -83,6 +93,10 @@ def log_improvement(
         sigma: The standard deviation σ of a reward's noise.
         wanted: The number of arms to choose.
         source: Not used.
+
+    Raises:
+        ValueError: Fewer than two arms have been pulled, or all their mean rewards are equal.
+        ImportError: BoTorch is missing.
     """
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
     from botorch.optim.optimize import optimize_acqf_discrete
@@ -99,7 +113,7 @@ def log_improvement(
 def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
     """Return the posterior mean and standard deviation of every arm, (K,) each, by scikit-learn's Gaussian process.
 
-    The process is fitted to all single rewards.
+    The process is fitted to all single rewards, with the variance of their noise.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -129,8 +143,11 @@ def largest_bounds(
         arm: The arms pulled so far, (n,) int64.
         reward: Their rewards, (n,).
         sigma: Not used, because the process fits the noise.
-        wanted: The number of arms to choose.
+        wanted: The number of arms to choose, at most K.
         source: Not used.
+
+    Raises:
+        ImportError: scikit-learn is missing.
     """
     mean, spread = _regression(cube, arm, reward)
     return (mean + 2 * spread).topk(wanted).indices
@@ -148,8 +165,8 @@ _BEGIN = 5  # the number of distinct arms with which a library begins if there a
 def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
     """Yield batches of arms that Optuna's TPE proposes, (wanted,) int64 each.
 
-    The caller returns the rewards of a batch, (wanted,), by ``send``. TPE proposes points of the unit cube, and each is
-    replaced by the nearest arm.
+    The caller gives the rewards of a batch, (wanted,), back by ``send``, which returns the next batch. TPE proposes
+    points of the unit cube, and each point is replaced by the nearest arm. Arms may repeat.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -201,7 +218,7 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
 
 
 def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor:
-    """Return the arm that a player finds best after its pulls in the one run of ``problem``, a number ().
+    """Return the arm that a player finds best after its pulls in the one run of ``problem``, () int64.
 
     For Optuna it is the arm with the largest single reward, for all others the one with the largest posterior mean.
 
@@ -220,10 +237,15 @@ def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
-    """Return a row of the table of the study "elsewhere" for each run of the ``job``.
+    """Play the ``job``, and return a row of the table of the study "elsewhere" for each of its runs.
 
-    Its columns are the final "regret", the "gap" (the regret of one pull of the arm that the player finds best in the
-    end), the processor "seconds", and the "scalars" sent. A library is charged three scalars for each pull.
+    A player makes NT pulls, with N clients and T rounds; of those of `ADVISED` the first NT count. A row has the
+    columns of the regime, the player, the seed, the run, and
+
+    - "regret", the sum of the regrets of these pulls;
+    - "gap", the regret of one pull of the arm that the player finds best after them (`best_arm`);
+    - "seconds", the processor seconds;
+    - "scalars", the number of scalars that are sent. A library is charged three for each pull.
     """
     torch.set_num_threads(1)
     clients, rounds = job.regime.clients, job.regime.rounds

@@ -83,7 +83,7 @@ class Hiding:
     Raises:
         ValueError: ε is below 0.001, δ is not in (0, 1), ``low`` is not below ``high``, one of these is not finite, or
             ``way`` is unknown.
-        TypeError: ε or δ is not a number.
+        TypeError: ε, δ or high − low is not a number.
     """
 
     clients: int
@@ -124,12 +124,13 @@ def counted(pulls: Tensor, noise: float, sigma: float) -> Tensor:
 def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Tensor, sums: Tensor) -> Moments:
     """Return the posterior mean (K,) and covariance (K, K) of the arms' mean rewards f, given the released sums.
 
-    The posterior is that of a Gaussian process as in `fedgo.beyond.surrogates.process`, centred at the mean of the
-    arms' mean rewards.
+    The posterior is that of a Gaussian process with the kernel and the length scales of
+    `fedgo.beyond.surrogates.process`. With the first two models its prior mean is the average of the mean rewards of
+    the pulled arms.
 
     Args:
-        model: What the variance of f is taken to be. "less noise": the variance of the arms' mean rewards less the
-            average of what the noise adds to it. "as seen": the variance of the arms' mean rewards. "warped": the whole
+        model: What the variance of f is taken to be. "less noise": the variance of the pulled arms' mean rewards less
+            the average of what the noise adds to it. "as seen": the variance of these mean rewards. "warped": the whole
             fit is that of the surrogate of `ADVISED`, which warps the mean rewards first.
         least: The smallest standard deviation of f that the first two models use.
         sigma: The standard deviation σ of a reward's noise.
@@ -138,7 +139,7 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
         sums: The weighted sum S̃ of what was released for each arm, (K,), so that S̃/ñ estimates its mean reward.
 
     Raises:
-        ValueError: Fewer than two arms have been pulled, or with the first two models all mean rewards are equal.
+        ValueError: Fewer than two arms have been pulled, or with the first two models all their mean rewards are equal.
     """
     if model == "warped":
         fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
@@ -190,17 +191,19 @@ def play_hidden(
         problem: S runs of a bandit problem with K arms.
         steps: The number NT of pulls by all clients together.
         hiding: The mechanism that hides rewards.
-        batch: The number of times that each arm is pulled before the first fit. It is a whole number, which a table
-            gives as a float.
+        batch: The number of times that each arm is pulled before the first fit, if NT suffices for that. It is a whole
+            number, which a table gives as a float.
         model: What the variance of the mean rewards is taken to be, "less noise", "as seen" or "warped" (`fit_hidden`).
         until: The rule by which the epochs grow.
 
     Returns:
-        The trace, whose note ``cut`` says which rewards were clipped, and the released sums of E epochs, (E, S, K). In
-        each epoch each client sends and receives one number for each arm.
+        The trace without a Phase I, whose note ``cut`` (S, NT) bool says which rewards were clipped, and the released
+        sums of E epochs, (E, S, K). At the end of each epoch each client sends and receives one number for each arm.
+        The rewards in the trace are those before they are clipped.
 
     Raises:
         TypeError: ``until`` is not `Growing`. An event or a guard may decide by rewards that have not been released.
+        ValueError: A fit fails, because fewer than two arms have been pulled or because all mean rewards are equal.
 
     Warns:
         UserWarning: δ is 1/(NT) or more.
@@ -273,7 +276,9 @@ class OneRewardChanged(Problem):
 
     def tape(self, steps: int) -> Tensor:
         """Return the standard normals of the noise of every run, (S, steps), with that of the step ``slot`` larger by
-        ``by``/σ.
+        ``by``/σ, where σ is the standard deviation of a reward's noise.
+
+        With ``steps`` ≤ ``slot`` they are those of the unchanged problem.
         """
         tape = super().tape(steps)
         tape[:, self.slot : self.slot + 1] += self.by / self.sigma  # a shorter tape stays as it is

@@ -24,7 +24,14 @@ Statistic = Callable[..., Any]  # a statistic of samples (…, S), called with t
 
 @until_written
 def evaluations(study: str = "map") -> Mapping[tuple[Regime, str], Any]:
-    """Return the rows of the evaluation of ``study``, one for each run, by regime and name of the player."""
+    """Return the rows of the evaluation of ``study`` by pairs of a regime and a player's name.
+
+    A regime is a problem with its numbers of arms, rounds and clients and its noise. Each value is a frame with one row
+    for each run, in the order of the runs. Pairs without rows are left out.
+
+    Raises:
+        ValueError: There is no table of the study.
+    """
     played = dict.fromkeys(regime for regime, *_ in known(study).cells)
     return {(regime, name): rows for regime in played for name, rows in evaluated(study, regime).items()}
 
@@ -47,14 +54,17 @@ def players_on(regime: Regime) -> list[str]:
 
 
 def title(name: str) -> str:
-    """Return the name under which the book shows the player ``name`` of the map, which is ``name`` itself if it has no
-    other.
+    """Return the name under which the book shows the player ``name`` of the map, a key of `PLAYERS`.
+
+    It is ``name`` itself if the player has no title.
     """
     return PLAYERS[name].title or name
 
 
 def worst(regrets: Any, axis: int = -1) -> Any:
-    """Return the mean of the worst tenth of S runs, those with the largest regrets, (…,); at least one run counts.
+    """Return the mean regret of the worst tenth of S runs, those with the largest regrets, (…,).
+
+    The worst tenth has S/10 runs, rounded to a whole number, and at least one.
 
     Args:
         regrets: The regret of each run, (…, S).
@@ -70,8 +80,8 @@ def uniform_loss(regime: Regime, runs: int | None = None, seed: int = SEED) -> f
 
     Args:
         regime: The regime.
-        runs: The number of runs over which the mean is taken; as many as the player of the map with the most runs has
-            if it is None.
+        runs: The number of runs over which the mean is taken. None means as many as that player of the map has that
+            has the most runs on ``regime``.
         seed: The seed of these runs, that of the evaluation unless given.
     """
     if runs is None:
@@ -84,7 +94,10 @@ def stuck(regime: Regime, player: str) -> npt.NDArray[np.bool_]:
     """Return for each of the S runs of ``player`` on ``regime`` whether it is stuck, (S,) bool.
 
     A run is stuck if its regret per step in the last tenth of the steps is more than `STUCK` = 0.1 times that of
-    uniform play.
+    uniform play (`uniform_loss`).
+
+    Raises:
+        KeyError: The player has not been evaluated on ``regime``.
     """
     return np.asarray(evaluations()[regime, player].late_regret > STUCK * uniform_loss(regime))
 
@@ -108,7 +121,8 @@ class Across(NamedTuple):
 def across(group: Sequence[Regime], player: str) -> Across:
     """Return the results of ``player`` on the regimes (problems with their sizes) of ``group``.
 
-    The player must have been evaluated on each of them; otherwise a ``KeyError`` is raised.
+    Raises:
+        KeyError: The player has not been evaluated on one of the regimes.
     """
     regrets = [
         evaluations()[regime, player].regret / uniform_loss(regime) / regime.world(1).steps
@@ -254,6 +268,9 @@ def count_regimes(group: Sequence[Regime], ours: str, other: str) -> Compared:
     ``other``'s.
 
     The 95 % interval of the ratio of their mean regrets (`ratio`) then lies below 1, contains 1, or lies above 1.
+
+    Raises:
+        KeyError: One of the players has not been evaluated on a regime.
     """
     intervals = [ratio(regime, ours, other)[1:] for regime in group]
     less, more = sum(high < 1 for _, high in intervals), sum(low > 1 for low, _ in intervals)
@@ -264,7 +281,8 @@ def leader(regime: Regime) -> str:
     """Return the name of the player (algorithm) that leads on ``regime``, by mean regret on common runs.
 
     The players are compared one after the other, those with the most runs first. A player takes the lead if its mean
-    regret is lower than that of the leader so far, on the runs that both have.
+    regret is lower than that of the leader so far, on the runs that both have. At least one player must have been
+    evaluated on ``regime``.
     """
     first, *others = sorted(players_on(regime), key=lambda name: -len(evaluations()[regime, name]))
     for name in others:
@@ -273,10 +291,11 @@ def leader(regime: Regime) -> str:
 
 
 def alike(regime: Regime) -> list[str]:
-    """Return the names of the `leader` on ``regime`` and of all players (algorithms) that cannot be told apart from it.
+    """Return the names of the `leader` on ``regime``, which comes first, and of all players (algorithms) that cannot be
+    told apart from it.
 
-    These are the players for which the 95 % interval of their regret minus the leader's, on common runs, reaches down
-    to 0 or below.
+    The latter are the players for which the 95 % interval of their regret minus the leader's, on common runs, reaches
+    down to 0 or below.
     """
     first = leader(regime)
     others = [name for name in players_on(regime) if name != first]

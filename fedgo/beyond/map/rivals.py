@@ -114,8 +114,8 @@ class FNUCB:
         return self.tangent.learners
 
     def begin(self) -> NeuralState:
-        """Return the state before any data of N clients in S runs, in which the weight α of the
-        network's index is 0.
+        """Return the state of N clients in S runs before they have any data, in which the weight α of the network's
+        index is 0.
         """
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
@@ -161,9 +161,15 @@ class FNUCB:
         """Return the state after a synchronisation of the runs in ``when`` over ``star``.
 
         The linearised model synchronises its statistics. In the dense encoding each client also sends V_j⁻¹, its
-        network's parameters θ_j and its share α_j of the weight α, and receives the averages of the first two and α. In
-        the encoding "counts" the server computes these itself and sends the averaged parameters θ, the K averaged
-        variances and α.
+        network's parameters θ_j and its share α_j = min_x s_j(x)/max_x s_j(x), and receives the averages of the first
+        two and the smallest share, α. In the encoding "counts" the server computes all this itself and sends the
+        averaged parameters θ, the K averaged variances s_j(x)² and α. V_j and the widths s_j(x) are defined in
+        `Averaged`.
+
+        Args:
+            state: The state before the synchronisation.
+            star: The network over which clients and server send, which books the scalars.
+            when: The runs that synchronise, and the step at which the scalars of each are booked.
         """
         run = when.run
         tangent = self.tangent.synchronise(state.tangent, star, when)
@@ -220,8 +226,9 @@ def train_networks(
 ) -> Tensor:
     """Return the parameters θ of each client's network after gradient descent from θ₀, (N, d_w).
 
-    The loss is ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² over the client's own pulls, with m the width of the network. The step
-    size is 1/(mλ + the largest eigenvalue of mΣφφᵀ), which power iteration finds.
+    The loss is ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² over the client's own pulls of arms x with rewards y, with m the width
+    of the network. The step size is 1/(mλ + mρ), where ρ is the largest eigenvalue of Σφφᵀ over these pulls, as 20
+    power iterations estimate it.
 
     Args:
         network: The network f.
@@ -339,7 +346,7 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
 
     Raises:
         ValueError: N or T is below 1, κ is negative or not finite, or the fit fails, for instance because fewer than
-            two arms have been pulled.
+            two arms have been pulled or all mean rewards are equal.
         TypeError: ``problem`` is not a `Problem`, or a number is of another kind.
         ImportError: BoTorch is missing.
     """

@@ -73,6 +73,7 @@ def guarantee(world: World, **values: Any) -> Guarantee:
 
     Raises:
         ValueError: Neither the problem nor ``values`` has a bound F on |f|, or a value is out of its range.
+        TypeError: A value is of another kind, or one of ``values`` is no field of `Guarantee`.
     """
     given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
     known = given | values
@@ -154,8 +155,9 @@ CERTIFIED = 20  # a guard certifies something from about this many pulls of each
 
 
 def up_to_500(regime: Regime) -> bool:
-    """Return whether ``regime`` has at most 500 arms and 100 rounds; players that are slow beyond
-    this play only there.
+    """Return whether ``regime`` has at most 500 arms and 100 rounds.
+
+    Players that are slow on larger regimes play only on such ones.
     """
     return regime.arms <= 500 and regime.rounds <= 100
 

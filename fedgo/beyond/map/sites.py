@@ -94,7 +94,8 @@ class OwnFromThree:
             before: Not used.
 
         Raises:
-            ValueError: No arm has been pulled.
+            ValueError: No arm has been pulled, or σ is not positive and finite.
+            TypeError: ``sigma`` is not a number.
         """
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
         enough, n = data.counts >= 3, data.counts.clamp(min=1)
@@ -154,11 +155,14 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
     Args:
         job: The player and the regime.
         problems: The problem of each client, with one run.
-        pulls: The number of pulls of all clients together. Up to N − 1 more are made, so that all clients play equally
-            many rounds.
+        pulls: The number of pulls of all clients together, Phase I included. Up to N − 1 more are made, so that all
+            clients have equally many pulls after Phase I.
 
     Returns:
         The trace, and the number of the client that made each pull, (pulls made,) int64.
+
+    Raises:
+        ValueError: ``pulls`` is not larger than the number of pulls in Phase I.
     """
     one, clients = problems[0], len(problems)
     first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
@@ -169,7 +173,7 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
 
 
 def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
-    """Return the regret of the first `LATE` = 20 pulls of a site that joins after all others have played.
+    """Return the regret of the first `LATE` = 20 pulls together of a site that joins after all others have played.
 
     Each pull is planned by a fit to the rewards of all sites so far, those of the new site included.
 

@@ -27,7 +27,7 @@ _LISTED = tomllib.loads((TABLES / "regimes.toml").read_text(encoding="utf-8"))
 
 
 def _listed(group: str) -> Regimes:
-    """Return the regimes of a ``group`` of ``data/regimes.toml``, in their order."""
+    """Return the regimes of a ``group`` of ``data/regimes.toml``, in the order of that file."""
     return tuple(Regime(**regime) for regime in _LISTED[group])
 
 
@@ -65,8 +65,13 @@ def map_runs(name: str, regime: Regime) -> int:
 
     A player in `DECIDE` has 50 runs on every regime that it plays. On regimes outside `BASE`, other players in `MAIN`
     have 10 and the rest none. On regimes of `BASE`, the players in `MAIN` and those that take their setting from one of
-    them have 30 if there are at most 500 arms and 100 rounds and the problem is not "two ridges". Players that are
-    meant for few arms have 5 on regimes with more than 50 arms. All others have 10.
+    them have 30 if there are at most 500 arms and 100 rounds and the problem is not "two ridges". Of all other players
+    on a regime of `BASE`, those that do not play Cosine8 with 500 arms have 5 if there are more than 50 arms, and the
+    rest have 10.
+
+    Args:
+        name: The name of a player in `PLAYERS`.
+        regime: A problem with its numbers of arms, rounds and clients and its noise.
     """
     player = PLAYERS[name]
     if not player.plays_on(regime):
@@ -84,7 +89,8 @@ def map_runs(name: str, regime: Regime) -> int:
 def map_tuning(name: str) -> list[Regimes]:
     """Return the groups of regimes on which the player ``name`` chooses its setting.
 
-    There is one group, or none if the player has only one setting.
+    There is one group, or none if the player has only one setting: `ADVICE_TUNING` for a player in `DECIDE`, `TUNING`
+    for another player that plays Cosine8 with 500 arms, and `TUNING_FEW` for the rest.
     """
     if len(PLAYERS[name].grid) == 1:
         return []
@@ -145,7 +151,10 @@ ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
 
 
 def _ablated(name: str) -> list[Regimes]:
-    """Return the groups of regimes on which the variant ``name`` chooses κ; it makes one choice on each group."""
+    """Return the groups of regimes on which the variant ``name`` chooses κ, the weight of exploration.
+
+    It makes one choice on each group. Each group has one regime.
+    """
     return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
 
 
@@ -170,15 +179,6 @@ STUDY_REGIMES = tuple(Regime(problem, 200, clients=1) for problem in ("hartmann6
 RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for problem, arms in FOUR)
 
 
-def elsewhere_runs(name: str, regime: Regime) -> int:
-    """Return how many runs the player ``name`` has on ``regime``, a problem with its numbers of arms, rounds and
-    clients.
-
-    A player in `RIVALS` has 40, and the others have 5.
-    """
-    return 40 if name in RIVALS else 5
-
-
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = Listing(
     "elsewhere",
@@ -186,7 +186,7 @@ ELSEWHERE = Listing(
     {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
     listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
-    runs=elsewhere_runs,
+    runs=lambda name, regime: 40 if name in RIVALS else 5,
     batch=1,
     measure=measure_library,
     needs={OPTUNA: "optuna"},

@@ -91,8 +91,8 @@ class Options:
 
     Raises:
         TypeError: The names or the columns are not a list or a tuple.
-        ValueError: A name is not one line of printable text or occurs twice, or a row does not have d such numbers. The
-            message names the entry.
+        ValueError: A name is not text, is empty, has a character that cannot be printed, or occurs twice; a row does
+            not have d such numbers; or there is not one row for each name. The message names the entry.
     """
 
     names: tuple[str, ...]
@@ -202,7 +202,9 @@ class Setup:
 
     Raises:
         TypeError: A field has the wrong type.
-        ValueError: A field has a value that is not allowed. The message names the field and the remedy.
+        ValueError: A field has a value that is not allowed; ``reach`` is given without ``centre``; ``differ`` is given
+            without its conditions; or no feature varies among the options with which the study began, and the method
+            needs features. The message names the field and the remedy.
     """
 
     options: Options
@@ -279,7 +281,10 @@ class Setup:
     @cached_property
     @on_cpu
     def first(self) -> tuple[str, ...]:
-        """The names of the options that are tried once each before a model is fitted, in random order."""
+        """The names of the options that are tried once each before a model is fitted, in random order.
+
+        They are drawn from the options with which the study began.
+        """
         length = self.played.first(1, self.begun, self.trials)
         arms = distinct(self.begun, length, generator(self.seed, 0, "each arm"))
         return tuple(self.options.names[arm] for arm in arms.tolist())
@@ -313,11 +318,12 @@ class Setup:
         return self.sites if self.differ else (None,)
 
     def row(self, site: Any) -> int:
-        """Return the position of the ``site`` in `rows`, which is 0 for every site, and for None, if the sites do not
-        differ.
+        """Return the position of the ``site`` in `rows`.
+
+        If the sites do not differ, it is 0 for every site and for None.
 
         Raises:
-            ValueError: The study has no such site.
+            ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
         """
         place = self.place(site) if self.differ or site is not None else ""
         return self.sites.index(place) if self.differ else 0
@@ -342,7 +348,9 @@ class Setup:
             given: New values of fields, by name.
 
         Raises:
-            ValueError: The table lacks an option of the study or changes one, or another field is given a new value.
+            TypeError: A new value has the wrong type.
+            ValueError: The table lacks an option of the study or changes one, ``sites`` does not begin with the sites
+                of the study, another field is given a new value, or a new value is not allowed.
         """
         given = {**given, "sites": _names("site", given.get("sites", self.sites))}
         free = ("noise",) * (self.reach is None) + ("sites",) * self.differ

@@ -62,10 +62,11 @@ class Study:
 
     Raises:
         TypeError: An argument is of another kind.
-        ValueError: An argument or the file has a value that is not allowed, or the two differ. The message names it and
-            the remedy; nothing is changed.
-        OSError: The file cannot be written; nothing is changed. If something fails after the change, there is a
-            `DoneBut` warning instead.
+        ValueError: An argument or the file has a value that is not allowed, the two differ, or the file cannot be read
+            as a study. The message names the value and the remedy; nothing is changed.
+        OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed. If
+            something fails after the change, there is a `DoneBut` warning instead.
+        ImportError: The library filelock is missing, and the study is to be written.
     """
 
     def __init__(
@@ -131,8 +132,9 @@ class Study:
             The name of the option of the site's first open trial. If there is none, a trial is opened.
 
         Raises:
-            ValueError: The study has no such ``site``.
-            OSError: The file cannot be written; nothing is changed.
+            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
+            ImportError: A library is missing; the message says how to install it.
         """
         return self.batch(1, site)[0]
 
@@ -149,8 +151,9 @@ class Study:
 
         Raises:
             TypeError: ``size`` is not a whole number.
-            ValueError: ``size`` is out of range, or the study has no such ``site``.
-            OSError: The file cannot be written; nothing is changed.
+            ValueError: ``size`` is out of range, the study has no such ``site``, or the file cannot be read as a study.
+            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
+            ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("asked") as (setup, record, write):
             asked, after = pure.next_trials(setup, record, size, site)
@@ -161,8 +164,9 @@ class Study:
     def tell(self, option: str, reward: float, site: str | None = None) -> int:
         """Enter the reward of a trial, whether the study asked for this trial or not.
 
-        A warning says if the reward is more than five spreads away from a usual reward (``centre`` and ``spread`` of
-        the study, or their estimates from the first rewards). The reward is kept in either case.
+        If a trial of the option is open at the site, it is open no more. A warning says if the reward is more than five
+        spreads away from a usual reward (``centre`` and ``spread`` of the study, or their estimates from the first
+        rewards); the study's very first reward is not questioned. The reward is kept in either case.
 
         Args:
             option: The name of the option that was tried.
@@ -174,8 +178,10 @@ class Study:
 
         Raises:
             TypeError: ``reward`` is not a number.
-            ValueError: The study has no such ``option`` or ``site``, or ``reward`` is out of range.
-            OSError: The file cannot be written; nothing is changed.
+            ValueError: The study has no such ``option`` or ``site``, ``reward`` is out of range, or the file cannot be
+                read as a study.
+            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
+            ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("told") as (setup, record, write):
             trial, value = (setup.option(option), setup.place(site)), checked_reward(reward)
@@ -189,7 +195,9 @@ class Study:
         return told
 
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
-        """Take back the last reward that was entered, and plan the next trial anew.
+        """Take back the last reward that was entered, for instance because it was a mistake.
+
+        The next trial is planned anew, unless some of the first options remain to be tried.
 
         Args:
             option: The option whose last reward is taken back; None means any option.
@@ -199,8 +207,9 @@ class Study:
             The name of the option, and the reward.
 
         Raises:
-            ValueError: No such reward has been entered.
-            OSError: The file cannot be written; nothing is changed.
+            ValueError: No such reward has been entered, or the file cannot be read as a study.
+            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
+            ImportError: A library is missing; the message says how to install it.
         """
         wanted = (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
@@ -218,8 +227,10 @@ class Study:
             site: The site that was to make the trial, in a study with sites.
 
         Raises:
-            ValueError: No such trial is open, or the study has no such ``option`` or ``site``.
-            OSError: The file cannot be written; nothing is changed.
+            ValueError: No such trial is open, the study has no such ``option`` or ``site``, or the file cannot be read
+                as a study.
+            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
+            ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
@@ -235,8 +246,9 @@ class Study:
                 proposed again.
 
         Raises:
-            ValueError: The study has no such ``option``, or none would remain.
-            OSError: The file cannot be written; nothing is changed.
+            ValueError: The study has no such ``option``, none would remain, or the file cannot be read as a study.
+            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
+            ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("retired" if retired else "proposed again") as (setup, record, write):
             name = setup.option(option)
@@ -272,7 +284,8 @@ class Study:
             site: The site whose estimates are returned, needed if the sites differ.
 
         Raises:
-            ValueError: The study has no such ``site``.
+            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ImportError: A library is missing.
         """
         return pure.standings(*self.content, site)
 
@@ -286,7 +299,8 @@ class Study:
             site: The site that the text is about, needed if the sites differ.
 
         Raises:
-            ValueError: The study has no such ``site``.
+            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ImportError: A library is missing.
         """
         return pure.verdict(*self.content, site)
 
@@ -297,7 +311,8 @@ class Study:
             site: The site whose estimates are returned, needed if the sites differ.
 
         Raises:
-            ValueError: The study has no such ``site``.
+            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ImportError: A library is missing.
         """
         import pandas as pd
 
@@ -324,7 +339,8 @@ class Study:
             The axes.
 
         Raises:
-            ValueError: The study has no such ``site``.
+            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ImportError: A library is missing.
         """
         import matplotlib.pyplot as plt
 

@@ -105,6 +105,8 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
     Raises:
         TypeError: ``size`` is not a whole number.
         ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
+        ImportError: A library that the fit needs is missing.
+        MemoryError: The fit needs more memory than there is.
     """
     place = setup.place(site)
     remedy = f"give a number from 1 to {setup.trials}, the trials of the study"
@@ -120,8 +122,10 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
     """Return the next option for ``site``, and the record after it has been taken from the plan.
 
-    If the plan has ended, it is made anew first. If a guard does not certify the option, the option with the largest
-    upper end of the guard's interval is returned instead, and the plan stays as it is.
+    Retired options are removed from the plan. If the plan has ended, it is made anew first; if the sites differ, it is
+    made anew for each trial after the first options. If then a guard does not certify the planned option, the option
+    with the largest upper end of the guard's interval, of those that are not retired, is returned instead, and nothing
+    is taken from the plan. The guard lets all first options pass.
     """
     record = replace(record, plan=tuple(option for option in record.plan if option not in record.retired))
     of_one_site = setup.differ and past_first(setup, record)
@@ -140,8 +144,8 @@ def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
 def _planned(setup: Setup, record: Record, site: str) -> Record:
     """Return the record with the plan of a new epoch, or of one trial at ``site`` if the sites differ.
 
-    If there is no fit, or no index by the fit is a number, the plan is one trial of an option with the fewest trials,
-    chosen at random.
+    If there is no fit, or no index by the fit is a number, the plan is one trial of an option that is not retired and
+    has the fewest trials, open ones included, chosen at random among those.
     """
     names, retired = setup.options.names, _retired(setup, record)
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
@@ -170,8 +174,9 @@ def plan_anew(setup: Setup, record: Record) -> Record:
 
 
 def past_first(setup: Setup, record: Record) -> bool:
-    """Return whether at least as many rewards are known as the study has first options, which are
-    tried before any fit.
+    """Return whether as many rewards are known as the study has first options, or more.
+
+    The first options are tried once each before any fit.
     """
     return len(record.told) >= len(setup.first)
 

@@ -25,7 +25,7 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
 
     Raises:
         ImportError: BoTorch is missing.
-        botorch.exceptions.ModelFittingError: BoTorch finds no fit.
+        Exception: BoTorch finds no fit (its ``ModelFittingError``).
     """
     with extra("study"):
         from botorch.fit import fit_gpytorch_mll
@@ -123,7 +123,7 @@ class GaussianProcess:
                 not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
             RuntimeError: With ``warp``, the covariance of the warped mean rewards is not positive definite.
-            botorch.exceptions.ModelFittingError: Without ``warp``, BoTorch finds no fit.
+            Exception: Without ``warp``, BoTorch finds no fit (its ``ModelFittingError``).
         """
         if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)

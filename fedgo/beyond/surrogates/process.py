@@ -35,7 +35,7 @@ _PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025
 # for ln ℓ and ln v of the sites: the mean and the variance of the prior, the start and the bounds of the search
 _SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
 # the powers among which the warp is chosen
-_POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64)
+_POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64, device="cpu")
 
 
 class PriorCovariance(NamedTuple):
@@ -301,7 +301,7 @@ class Warp(NamedTuple):
     Args:
         centre: The reward whose warp is 0.
         spread: The unit in which z measures rewards.
-        power: The power p.
+        power: The power p. The warp and its inverse use it rounded to float32, the slope unrounded.
     """
 
     centre: float
@@ -335,7 +335,8 @@ class Warp(NamedTuple):
 
     def __call__(self, rewards: Tensor) -> Tensor:
         """Return the warp of each of the ``rewards``, a power transformation, in their shape; it has no unit."""
-        return _power((rewards - self.centre) / self.spread, torch.tensor(self.power))
+        # all stored tables were made with a power that is rounded to float32
+        return _power((rewards - self.centre) / self.spread, torch.tensor(self.power, dtype=torch.float32))
 
     def slope(self, rewards: Tensor) -> Tensor:
         """Return the derivative of the warp at each of the ``rewards``, in their shape, per unit of reward."""
@@ -344,7 +345,8 @@ class Warp(NamedTuple):
 
     def inverse(self, warped: Tensor) -> Tensor:
         """Return the rewards whose warp is ``warped``, in its shape; ∞ or −∞ where no reward has this warp."""
-        power = torch.where(warped >= 0, self.power, 2 - self.power)
+        powers = torch.tensor([2 - self.power, self.power], dtype=torch.float32)  # rounded as in the warp
+        power = powers[(warped >= 0).long()]
         flat, size = power.abs() < 1e-9, warped.abs()
         logs = torch.where(flat, size, (power * size).clamp(min=-1).log1p() / torch.where(flat, 1.0, power))
         return self.centre + self.spread * warped.sign() * torch.expm1(logs)
