@@ -207,7 +207,8 @@ def report(name: str, folder: Path, sizes: argparse.Namespace) -> dict[str, Any]
             pulls[int(step)] = int(arm), float(reward)
     expected = dict(enumerate(zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True)))
     first = next((t for t in expected if pulls.get(t) != expected[t]), None)
-    up, down = kept["scalars"][-1]
+    up, down = kept["scalars"]
+    seconds, letters, answers = zip(*kept["log"], strict=True)
     verdict = f"equal to the {'run in one process' if together else 'simulator'}"
     if first is not None:
         verdict = f"differs first at step {first}: {pulls.get(first)}, in the simulator {expected[first]}"
@@ -215,10 +216,11 @@ def report(name: str, folder: Path, sizes: argparse.Namespace) -> dict[str, Any]
         verdict = "differs in the synchronisations"
     elif [int(trace.up.sum()), int(trace.down.sum())] != [up, down]:
         verdict = "differs in the scalars"
-    found = {what: kept[what] for what in ("letters", "bytes", "loopback", "silent", "refused", "whole")}
+    found = {what: kept[what] for what in ("loopback", "silent", "refused", "whole")}
+    found |= {"letters": len(letters) + sum(size > 0 for size in answers), "bytes": sum(letters + answers)}
     found |= {"verdict": verdict, "pulls": len(pulls) - plan.length, "up": up, "down": down}
     found |= {"synchronisations": len(kept["sync"]) - 1, "synchronisation": median(kept["seconds"][1:])}
-    found["answer"] = median(kept["answer"])
+    found["answer"] = median(seconds)
     print(f"{name}: {verdict}; {found['bytes']:,} bytes of letters, {found['whole']:.1f} s", flush=True)
     return found
 

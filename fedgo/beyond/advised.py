@@ -22,8 +22,6 @@ from fedgo.phase_one import phase_one_length
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
-_NUMBERS = ("kappa", "untried", "share", "few", "bold", "least")
-
 
 @dataclass(frozen=True)
 class Advised:
@@ -90,7 +88,8 @@ class Advised:
         They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, ``least``, and as ``growth`` the factor of
         ``until``.
         """
-        return {name: getattr(self, name) for name in _NUMBERS} | {"growth": self.until.factor}
+        names = ("kappa", "untried", "share", "few", "bold", "least")
+        return {name: getattr(self, name) for name in names} | {"growth": self.until.factor}
 
     def set(self, setting: Mapping[str, Any]) -> "Advised":
         """Return this method with other numbers.
@@ -100,12 +99,11 @@ class Advised:
                 version of fedgo wrote do not have ``least``; it is None then, as these versions played.
 
         Raises:
-            ValueError: A name is missing or unknown, or a number is out of its range.
+            ValueError: ``setting`` is not a mapping, a name is missing or unknown, or a number is out of its range.
             TypeError: A value is not a number.
         """
-        names = [*_NUMBERS, "growth"]
-        fits = isinstance(setting, Mapping) and {*setting, "least"} == set(names)
-        require(fits, "the setting", setting, f"give {', '.join(names)}")
+        fits = isinstance(setting, Mapping) and {*setting, "least"} == self.setting.keys()
+        require(fits, "the setting", setting, f"give {', '.join(self.setting)}")
         numbers = {"least": None, **setting}
         return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 

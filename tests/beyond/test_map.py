@@ -120,7 +120,7 @@ def test_the_shipped_table_of_a_study_is_whole_and_every_row_has_an_origin(name)
 
 
 def test_a_run_empties_the_caches_of_the_map():
-    results.uniform_loss(MAP.regimes[0])
+    results.stuck(MAP.regimes[0], "UCB1")
     assert evaluations.cache_info().currsize and results.uniform_loss.cache_info().currsize
     runner.forget()
     assert not evaluations.cache_info().currsize and not results.uniform_loss.cache_info().currsize

@@ -148,8 +148,8 @@ class Remote:
     """A proxy by which the server calls a site, with a time limit for each call.
 
     If a call of a site fails or exceeds the limit, the server does not call that site for ten times the limit. The
-    proxy counts the ``letters`` in both directions and their ``bytes``, and keeps the ``seconds`` that each answer
-    took. A letter for a site that is not called is counted too, but not one that is refused or gets no answer in time.
+    ``log`` has the seconds that each letter took, the number of its bytes, and that of its answer, 0 if it needs none.
+    A letter for a site that is not called is in the log too, but not one that is refused or gets no answer in time.
 
     Args:
         proxy: NVFlare's proxy of the site.
@@ -158,8 +158,7 @@ class Remote:
 
     def __init__(self, proxy: Any, limit: float) -> None:
         self.proxy, self.limit, self.again = proxy, limit, 0.0
-        self.seconds: list[float] = []
-        self.letters, self.bytes = 0, 0
+        self.log: list[tuple[float, int, int]] = []
 
     def call(self, name: str, argument: Any) -> Any:
         """Return what the site's method ``name`` returns for ``argument``.
@@ -184,17 +183,15 @@ class Remote:
         begun = time.monotonic()
         reply = self.call("answer", letter) or b""
         must(isinstance(reply, bytes), str(reply))
-        self.seconds.append(time.monotonic() - begun)
-        self.letters += 2 if reply else 1
-        self.bytes += len(letter) + len(reply)
+        self.log.append((time.monotonic() - begun, len(letter), len(reply)))
         return cast(bytes, reply) or None
 
 
 class Hub:
     """The server's process, which runs Phase I and then the pulls of Phase II.
 
-    A synchronisation goes on without a site that refuses, or does not answer in time. The counts of letters, bytes and
-    seconds are written to the file ``server.json``.
+    A synchronisation goes on without a site that refuses, or does not answer in time. The scalars, the seconds, the
+    refusals and the logs of all sites are written to the file ``server.json``.
 
     Args:
         make: The name "module:function" of the function that returns the plan and the rewards (`made`).
@@ -232,7 +229,7 @@ class Hub:
         file = writable(self.folder) / "server.json"
         sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))
         server, remotes = Server(plan), [Remote(proxy, self.limit) for proxy in sites]
-        kept: dict[str, Any] = {"sync": [], "seconds": [], "scalars": [], "refused": {}}
+        kept: dict[str, Any] = {"sync": [], "seconds": [], "refused": {}}
         begun, carried, t = time.monotonic(), loopback(), 0
         with ThreadPoolExecutor(plan.clients) as pool:
             while t < plan.length + self.steps:
@@ -247,10 +244,8 @@ class Hub:
                     kept["refused"] |= converse(server, remotes)
                     kept["seconds"].append(time.monotonic() - before)
                     kept["sync"].append(t - 1)
-                    kept["scalars"].append(server.scalars)
         kept |= {"whole": time.monotonic() - begun, "loopback": loopback() - carried}
-        kept |= {name: sum(getattr(remote, name) for remote in remotes) for name in ("letters", "bytes")}
-        kept["answer"] = [seconds for remote in remotes for seconds in remote.seconds]
+        kept |= {"scalars": server.scalars, "log": [entry for remote in remotes for entry in remote.log]}
         kept["silent"] = [i for i, remote in enumerate(remotes) if remote.again > 0]
         file.write_text(json.dumps(kept), encoding="utf-8")
 

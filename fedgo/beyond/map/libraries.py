@@ -1,4 +1,4 @@
-"""Libraries for Bayesian optimisation as players, which `ADVISED` is compared with on the same arms and pulls.
+"""Libraries for Bayesian optimisation as players, with which `ADVISED` is compared on the same arms.
 
 A library chooses N arms at a time, where N is the number of clients, and sees every single reward. Each library but
 Optuna begins with max(N, 5) arms in a random order, which are distinct if there are as many, and is given the standard
@@ -84,7 +84,8 @@ def log_improvement(
 ) -> Tensor:
     """Return the distinct arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), (wanted,) int64.
 
-    They are chosen one after the other. Each maximises the expected improvement by itself and those chosen before it.
+    They are chosen one after the other. Each is the arm that, added to those chosen before it, gives the largest
+    expected improvement of the batch.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -199,6 +200,7 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
         steps: The number of pulls.
 
     Raises:
+        ValueError: A fit of the library fails.
         ImportError: The library is not installed.
     """
     cube = in_cube(problem.arms[0])
@@ -227,6 +229,10 @@ def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor
         problem: A bandit problem with one run.
         arm: The arm of each pull, (n,) int64.
         reward: The reward of each pull, (n,).
+
+    Raises:
+        ValueError: The fit of the player's model fails, for instance because fewer than two arms have been pulled.
+        ImportError: The library is not installed.
     """
     if name == OPTUNA:
         return arm[reward.argmax()]

@@ -6,9 +6,9 @@ arms, the sum S of its clipped rewards plus normal noise Z of variance ν². For
 
     Φ(−ε/μ + μ/2) − e^ε·Φ(−ε/μ − μ/2) ≤ δ,   μ = 1/m
 
-(Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530). ε is the privacy budget, and δ the probability with which
-its promise may fail. If the arms and lengths of all epochs follow from public numbers and earlier releases, then all
-that anybody sees is (ε, δ)-differentially private for every reward.
+(Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530). ε is the privacy budget, δ the probability with which its
+promise may fail, and Φ the distribution function of the standard normal. If the arms and lengths of all epochs follow
+from public numbers and earlier releases, then all that anybody sees is (ε, δ)-differentially private for every reward.
 
 A *cell* is an arm in an epoch, with b pulls and the released sum S + Z. With σ the standard deviation of a reward's
 noise, the model counts the cell as b²/(b + ν²/σ²) pulls. With sums over the cells of an arm,
@@ -45,10 +45,13 @@ Moments = tuple[Tensor, Tensor]  # a posterior mean (K,) and covariance (K, K)
 
 
 def leak(multiplier: float, epsilon: float) -> float:
-    """Return the smallest δ for which normal noise of standard deviation m·(high − low) is (ε, δ)-private.
+    """Return the smallest δ for which normal noise of standard deviation m·(high − low) makes a sum of rewards
+    (ε, δ)-differentially private.
+
+    δ is the probability with which the promise of ε may fail.
 
     Args:
-        multiplier: The multiplier m > 0 of the width of the public range [low, high].
+        multiplier: The multiplier m > 0 of the width of the public range [low, high] of a reward.
         epsilon: The privacy budget ε.
     """
     middle, half = -epsilon * multiplier, 1 / (2 * multiplier)
@@ -56,7 +59,10 @@ def leak(multiplier: float, epsilon: float) -> float:
 
 
 def least_multiplier(epsilon: float, delta: float) -> float:
-    """Return the smallest m for which normal noise of standard deviation m·(high − low) is (ε, δ)-private.
+    """Return the smallest m for which normal noise of standard deviation m·(high − low) makes a sum of rewards
+    (ε, δ)-differentially private.
+
+    [low, high] is the public range of a reward, and m the multiplier of its width.
 
     Args:
         epsilon: The privacy budget ε.
@@ -289,13 +295,16 @@ def play_regime(way: str, epsilon: float, world: World, setting: Setting) -> Tra
     """Play all runs of a world with a Gaussian process that receives noisy sums, at δ = min(1e-5, 1/(10NT)).
 
     N is the number of clients and T the number of rounds. δ is the probability with which the promise of privacy may
-    fail.
+    fail. All T₀ + NT steps of the world are played, without a Phase I.
 
     Args:
         way: Who adds the noise, a name in `WAYS`.
         epsilon: The privacy budget ε.
         world: The problem, N and T.
         setting: The ``batch`` and the ``model`` of `play_hidden`.
+
+    Raises:
+        ValueError: ``way`` is unknown, ε is below 0.001, or a fit fails.
     """
     hiding = Hiding(world.clients, epsilon, min(1e-5, 1 / (10 * world.clients * world.rounds)), way)
     return play_hidden(world.problem, world.steps, hiding, **setting)[0]

@@ -75,17 +75,14 @@ def worst(regrets: Any, axis: int = -1) -> Any:
 
 
 @until_written
-def uniform_loss(regime: Regime, runs: int | None = None, seed: int = SEED) -> float:
+def uniform_loss(regime: Regime, runs: int = 50, seed: int = SEED) -> float:
     """Return the expected regret of one pull on ``regime`` (a problem with its sizes) if the arm is drawn uniformly.
 
     Args:
-        regime: The regime.
-        runs: The number of runs over which the mean is taken. None means as many as that player of the map has that
-            has the most runs on ``regime``.
+        regime: A problem with its numbers of arms, rounds and clients and its noise.
+        runs: The number of runs over which the mean is taken; by default as many as the players in `DECIDE` have.
         seed: The seed of these runs, that of the evaluation unless given.
     """
-    if runs is None:
-        runs = max(len(evaluations()[regime, name]) for name in players_on(regime))
     means = regime.world(range(runs), seed).problem.means
     return float((means.amax(1) - means.mean(1)).mean())
 
@@ -219,11 +216,12 @@ def half_tail(regrets: Any, axis: int = -1) -> Any:
 def geometric(
     group: Sequence[Regime], ours: str, other: str, of: Statistic = np.mean
 ) -> tuple[float, float, float]:
-    """Return the geometric mean over the regimes of ``group`` of the ratio of two players' regrets, with its 95 %
-    interval.
+    """Return the geometric mean over the regimes of ``group`` of the ratio of two players' regrets, and the two ends of
+    its 95 % interval.
 
-    The interval is a bootstrap interval. The runs of each regime are resampled independently of those of the others, in
-    pairs of the two players.
+    The ends of the interval are percentiles over `RESAMPLES` = 2,000 bootstrap resamples, always with the same random
+    numbers. In each resample the common runs of each regime are drawn anew, independently of the other regimes; the two
+    regrets of a run stay together.
 
     Args:
         group: The regimes.
@@ -267,7 +265,8 @@ def count_regimes(group: Sequence[Regime], ours: str, other: str) -> Compared:
     """Return in how many regimes of ``group`` the regret of ``ours`` is lower than, not told apart from, or higher than
     ``other``'s.
 
-    The 95 % interval of the ratio of their mean regrets (`ratio`) then lies below 1, contains 1, or lies above 1.
+    The regret counts as lower if the 95 % interval of the ratio of the two mean regrets (`ratio`) lies below 1, as not
+    told apart if this interval contains 1, and as higher if it lies above 1.
 
     Raises:
         KeyError: One of the players has not been evaluated on a regime.

@@ -57,11 +57,12 @@ class Averaged(NamedTuple):
     """What the server of FN-UCB broadcasts beside the sums, computed from the data of all clients at a synchronisation.
 
     The width of client j at arm x is s_j(x) = √(φ_xᵀV_j⁻¹φ_x), with the features φ_x of the arm and V_j = λI + Σφφᵀ
-    over all of the client's own pulls.
+    over all of the client's own pulls, where λ is the regularisation weight.
 
     Args:
-        values: The network's value f(x; θ) at each arm, for the parameters θ averaged over the N clients, (S, K).
-        spread: √((1/N)Σ_j s_j(x)²) of each arm, (S, K).
+        values: The network's value f(x; θ) at each arm, for the parameters θ averaged over the N clients, (S, K); 0
+            before the first synchronisation.
+        spread: √((1/N)Σ_j s_j(x)²) of each arm, (S, K); 0 before the first synchronisation.
         alpha: The weight α = min_j min_x s_j(x)/max_x s_j(x) of the network's index, (S,); 0 before the first
             synchronisation.
     """
@@ -89,8 +90,8 @@ class NeuralState(NamedTuple):
 class FNUCB:
     """The `Learner` of FN-UCB with N clients, in S runs with K arms.
 
-    Its index is (1 − α)UCBᵃ + αUCBᵇ, where UCBᵃ comes from a client's linearised model and UCBᵇ from the networks
-    averaged over the clients.
+    Its index is (1 − α)UCBᵃ + αUCBᵇ, where UCBᵃ comes from a client's linearised model, UCBᵇ from the networks averaged
+    over the clients, and the weight α from the server (`Averaged`).
 
     Args:
         tangent: The learner whose posterior gives UCBᵃ, and whose event starts synchronisations.
@@ -126,8 +127,8 @@ class FNUCB:
         """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each of K arms for each of N clients in S runs, (S, N, K).
 
         UCBᵃ comes from the client's linearised model, UCBᵇ from the networks averaged over the clients, and α is the
-        weight that the server has broadcast last. Each is a prediction plus √β = ν√λ times its width, with the
-        settings' β.
+        weight that the server has broadcast last. Each of the two is a prediction plus √β = ν√λ times its width, with
+        the β of the settings.
         """
         values, spread, alpha = (part.unsqueeze(1) for part in state.averaged)
         alpha = alpha.unsqueeze(-1)
@@ -203,7 +204,8 @@ class FNUCB:
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
     """Return the squared width s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j at each arm x, (N, K).
 
-    The sum is over the arms with the number n of the client's own pulls, for N clients and K arms.
+    The sum is over the arms, with the number n of the client's own pulls of each, for N clients and K arms. A squared
+    width that rounding would make negative is 0.
 
     Args:
         features: The features φ of each arm, (K, d).

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from fedgo._checks import require
 from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
 from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
@@ -72,13 +71,12 @@ def guarantee(world: World, **values: Any) -> Guarantee:
         values: Fields of `Guarantee` that replace any of these.
 
     Raises:
-        ValueError: Neither the problem nor ``values`` has a bound F on |f|, or a value is out of its range.
-        TypeError: A value is of another kind, or one of ``values`` is no field of `Guarantee`.
+        ValueError: A value is out of its range.
+        TypeError: Neither the problem nor ``values`` has a bound F on |f|, a value is of another kind, or one of
+            ``values`` is no field of `Guarantee`.
     """
     given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
-    known = given | values
-    require(known["value"] is not None, "the bound F on |f|", None, "give its problem one")
-    return Guarantee(**known)
+    return Guarantee(**given | values)
 
 
 def surrogate(

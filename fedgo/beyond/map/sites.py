@@ -201,19 +201,19 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
 
 
 def measure_sites(job: Job) -> list[dict[str, Any]]:
-    """Return a row of the table of the study "differ" for each run of the ``job``.
+    """Play the ``job``, and return a row of the table of the study "differ" for each of its runs.
 
-    Its columns are:
+    A row has the columns of the regime, the player, its setting, the seed, the run, and
 
-    - "regret", the final regret of all sites together;
+    - "regret", the final regret of all sites together, Phase I included;
     - "worst_site", the largest regret of a site;
     - "late_regret", the mean regret of a pull in the last tenth of the pulls;
-    - "own", the fitted share ρ̂ of the variance that belongs to one site alone, after the last pull, for the player
-      "differ" and NaN for others;
-    - "joining", the regret of the first `LATE` = 20 pulls of one more site. It joins when the others have played, or
-      plays alone if the player is "each alone". The column is NaN outside the regimes `JOINED` and for other players
-      than "each alone", "as if alike" and "differ";
-    - "seconds", processor seconds.
+    - "own", the share ρ̂ of the variance that belongs to one site alone, as `Sites` without a warp fits it after the
+      last pull, for the player "differ"; NaN for others;
+    - "joining", the regret of the first `LATE` = 20 pulls together of one more site. It joins when the others have
+      played, or plays alone if the player is "each alone". The column is NaN outside the regimes `JOINED` and for other
+      players than "each alone", "as if alike" and "differ";
+    - "seconds", the processor seconds of the play, without the site that joins.
     """
     torch.set_num_threads(1)
     return [_measured(job, run) for run in job.runs]

@@ -27,7 +27,7 @@ from fedgo.beyond.guard.guarantee import Guarantee
 from fedgo.beyond.guard.intervals import Interval
 from fedgo.beyond.study.setup import Record, Setup, Told
 from fedgo.beyond.surrogates.models import Fitted, fitted, why_it_failed
-from fedgo.beyond.surrogates.process import InUnits
+from fedgo.beyond.surrogates.process import ProcessFit
 from fedgo.beyond.surrogates.sites import cochran
 from fedgo.confidence import Tally
 
@@ -201,8 +201,8 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
     estimate = low = high = certificate = torch.full_like(sums, torch.nan)
     optimism = setup.played.optimism(max(setup.trials, len(record.told)))
     kappa = optimism.of_arms(_tally(setup, record.told).counts)
-    if isinstance(fit, InUnits):
-        estimate, low, high = fit.interval(kappa)
+    if isinstance(fit, ProcessFit) and fit.warped is not None:
+        estimate, low, high = fit.warped.interval(kappa)
     elif fit is not None:
         mean, variance = (cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance))
         estimate, half = mean, kappa * variance.clamp(min=0).sqrt()

@@ -131,4 +131,4 @@ class GaussianProcess:
         cube = in_cube(arms)
         if not self.warp:
             return FittedModel.of(single_task_gp(cube[seen.at], seen.means, seen.variances), cube)
-        return warped_posterior(cube, seen, pooled=seen)
+        return warped_posterior(cube, seen, pooled=seen, site=None)

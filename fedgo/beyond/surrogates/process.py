@@ -77,14 +77,6 @@ class PriorCovariance(NamedTuple):
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
-    def same(self, other: "PriorCovariance") -> Tensor:
-        """Return whether each of n points and each of m points belong to the same site, (n, m) bool.
-
-        The points are cells (pairs of a site and an arm), n of this prior and m of ``other``.
-        """
-        assert self.site is not None and other.site is not None
-        return self.site.unsqueeze(-1) == other.site
-
     def covariance(self, other: "PriorCovariance") -> Tensor:
         """Return the prior covariance of each of this object's n points with each of the m points of ``other``, (n, m).
 
@@ -92,15 +84,49 @@ class PriorCovariance(NamedTuple):
         rewards.
         """
         covariance = _kernel(self.inputs, other.inputs)
-        if self.site is None:
+        if self.site is None or other.site is None:
             return covariance
-        return torch.where(self.same(other), covariance + self.level, covariance * (1 - self.own))
+        same = self.site.unsqueeze(-1) == other.site
+        return torch.where(same, covariance + self.level, covariance * (1 - self.own))
+
+
+class Warped(NamedTuple):
+    """The posterior of K warped mean rewards, from which intervals of the mean rewards themselves are computed.
+
+    The K mean rewards are those of arms, or of cells (pairs of a site and an arm).
+
+    Args:
+        warp: The warp of the rewards.
+        mean: The posterior mean of each warped mean reward, (K,).
+        variance: The posterior variance of each warped mean reward, (K,).
+    """
+
+    warp: "Warp"
+    mean: Tensor
+    variance: Tensor
+
+    def interval(self, kappa: Tensor) -> Tensor:
+        """Return an estimate and an interval for each mean reward, by the inverse of the warp.
+
+        Args:
+            kappa: The half-width κ of the interval in posterior standard deviations of the warped mean reward, (K,) or
+                a scalar ().
+
+        Returns:
+            The inverse of the warp at m, m − κ√v and m + κ√v, in this order, (3, K), with m and v the posterior mean
+            and variance, in the unit of the rewards. An entry is infinite where no reward has that warp.
+        """
+        half = kappa * self.variance.clamp(min=0).sqrt()
+        return self.warp.inverse(torch.stack([self.mean, self.mean - half, self.mean + half]))
 
 
 class ProcessFit(NamedTuple):
     """The posterior of the mean rewards of K arms, or of K cells (pairs of a site and an arm), given n observed means.
 
-    The unit of the rewards is that of the observed mean rewards. If these were warped, it is the unit of the warp.
+    If the rewards were warped, the warp is replaced by its tangent at the leader, the pulled arm or cell with the
+    largest posterior mean. If w is the warp of the leader's mean reward r, a posterior mean m of the warped rewards
+    becomes r + (m − w)/``slope``, and its standard deviation is divided by ``slope``. At r the noise is therefore that
+    of the rewards themselves.
 
     Args:
         mean: The posterior means, (K,), in the unit of the rewards.
@@ -108,11 +134,14 @@ class ProcessFit(NamedTuple):
         prior: The prior covariance of the K arms or cells, in units of s².
         half: L⁻¹C, (n, K). C (n, K) is the prior covariance of the n observed points with all K, in units of s². L
             (n, n) is the Cholesky factor of the covariance of the n mean rewards, noise included, in the same units.
-            The posterior covariance is s² times the prior covariance less ``half``ᵀ``half``.
-        scale: The spread s by which the mean rewards were standardised, in the unit of the rewards.
+            The posterior covariance is s²(Q − ``half``ᵀ``half``)/``slope``², with the prior covariance Q (K, K).
+        scale: The spread s by which the mean rewards were standardised, in their unit, or without a unit if they were
+            warped.
         parameters: The parameters at the mode of their posterior: the logarithms of the length scales of d_x features,
             (d_x,). With sites, ln ℓ of the sites' length scale and ln v of the variance of their levels follow,
             (d_x + 2,).
+        slope: The derivative of the warp at the leader's mean reward, per unit of reward; 1 without a warp.
+        warped: The posterior of the warped mean rewards; None without a warp.
     """
 
     mean: Tensor
@@ -121,6 +150,8 @@ class ProcessFit(NamedTuple):
     half: Tensor
     scale: float
     parameters: Tensor
+    slope: float = 1.0
+    warped: Warped | None = None
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
         """Return the posterior covariance of each of A arms or cells with each of C arms or cells, (A, C).
@@ -132,7 +163,7 @@ class ProcessFit(NamedTuple):
             among: The numbers of the C arms or cells, (C,) int64.
         """
         prior = self.prior.at(arm).covariance(self.prior.at(among))
-        return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among])
+        return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among]) / self.slope**2
 
     def covariance(self, among: Tensor) -> Tensor:
         """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
@@ -280,7 +311,7 @@ def evidence(
     # each derivative is Σ_ab W_ab ∂C_ab with W = ½(A⁻¹ − αα′); for ln ℓ_j, ∂C_ab = k_ab (x_aj − x_bj)²/ℓ_j²
     slope, inputs, by_site = inverse - weights.outer(weights), prior.inputs, points.new_zeros(0)
     if site is not None:
-        same = prior.same(prior)
+        same = site.unsqueeze(-1) == site
         covariance = covariance - prior.level * same
         by_category = torch.where(same, 0.0, slope * covariance).sum() * (-2 * parameters[-2]).exp()
         by_level = torch.where(same, slope, 0.0).sum() * prior.level / 2
@@ -362,71 +393,7 @@ def _power(z: Tensor, power: Tensor) -> Tensor:
     return z.sign() * torch.where(flat, size, torch.expm1(power * size) / torch.where(flat, 1.0, power))
 
 
-class InUnits(NamedTuple):
-    """The posterior of K mean rewards in the unit of the rewards, made from a posterior for warped rewards.
-
-    The K mean rewards are those of arms, or of cells (pairs of a site and an arm). The warp is replaced by its tangent
-    at the leader, the pulled arm or cell with the largest posterior mean. A posterior mean m of the ``fit`` becomes
-    ``reward`` + (m − ``w``)/``slope``, and its standard deviation is divided by ``slope``. At the leader's mean reward
-    the noise is therefore that of the rewards themselves.
-
-    Args:
-        fit: The posterior of the warped rewards.
-        warp: The warp of the rewards.
-        w: The warp of the leader's mean reward; it has no unit.
-        reward: The leader's mean reward.
-        slope: The derivative of the warp at that reward, per unit of reward.
-    """
-
-    fit: ProcessFit
-    warp: Warp
-    w: float
-    reward: float
-    slope: float
-
-    def interval(self, kappa: Tensor) -> Tensor:
-        """Return an estimate and an interval for each mean reward, by the inverse of the warp and not by its tangent.
-
-        Args:
-            kappa: The half-width κ of the interval in standard deviations of the ``fit``, (K,) or a scalar ().
-
-        Returns:
-            The inverse of the warp at m, m − κ√v and m + κ√v, in this order, (3, K), with m and v the mean and the
-            variance of the ``fit``, in the unit of the rewards. An entry is infinite where no reward has that warp.
-        """
-        half = kappa * self.fit.variance.clamp(min=0).sqrt()
-        return self.warp.inverse(torch.stack([self.fit.mean, self.fit.mean - half, self.fit.mean + half]))
-
-    @property
-    def mean(self) -> Tensor:
-        """The posterior mean of the mean reward of each of K arms or cells, (K,), in the unit of the rewards."""
-        return self.reward + (self.fit.mean - self.w) / self.slope
-
-    @property
-    def variance(self) -> Tensor:
-        """The posterior variance of each of K arms' or cells' mean reward, (K,), in the unit of the rewards squared."""
-        return self.fit.variance / self.slope**2
-
-    def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
-
-        ``among`` (C,) int64 has their numbers. The unit is that of the rewards squared.
-        """
-        return self.columns(among, among)
-
-    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A arms or cells with each of C arms or cells, (A, C).
-
-        A cell is the pair of a site and an arm. The unit is that of the rewards squared.
-
-        Args:
-            arm: The numbers of the A arms or cells, (A,) int64.
-            among: The numbers of the C arms or cells, (C,) int64.
-        """
-        return self.fit.columns(arm, among) / self.slope**2
-
-
-def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Tensor | None = None) -> InUnits:
+def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Tensor | None) -> ProcessFit:
     """Return the posterior of the module's Gaussian process for warped rewards, in the unit of the rewards.
 
     Args:
@@ -443,8 +410,10 @@ def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Ten
     """
     warp = Warp.likeliest(pooled.means, pooled.variances)
     middle, values = warp(pooled.means), warp(seen.means)
-    warped = Observed(seen.at, values, seen.variances * warp.slope(seen.means).square())
-    fit = squared_exponential(points, warped, site, (middle.mean(), middle.std()))
+    warped_means = Observed(seen.at, values, seen.variances * warp.slope(seen.means).square())
+    fit = squared_exponential(points, warped_means, site, (middle.mean(), middle.std()))
     leader = fit.mean[seen.at].argmax()
-    reward = seen.means[leader]
-    return InUnits(fit, warp, values[leader].item(), reward.item(), warp.slope(reward).item())
+    reward, slope = seen.means[leader].item(), warp.slope(seen.means[leader]).item()
+    mean, variance = reward + (fit.mean - values[leader].item()) / slope, fit.variance / slope**2
+    warped = Warped(warp, fit.mean, fit.variance)
+    return fit._replace(mean=mean, variance=variance, slope=slope, warped=warped)
