@@ -29,10 +29,10 @@ class Advised:
 
     If K ≤ ``few``·√(NT), each arm is pulled once before the first fit of the surrogate. Otherwise ⌈``share``·√(NT)⌉
     distinct arms are, but at least 2. A joint plan then pulls the arms with the largest posterior mean +
-    weight·(posterior standard deviation). The weight is u for an arm that nobody has pulled, and at most κ for an arm
-    that has been pulled:
+    weight·(posterior standard deviation). For an arm that nobody has pulled, the weight
+    is u; for an arm that has been pulled, it is at most κ:
 
-        u = min(``untried``, max(``least``, ``bold``·ln(NT))),    weight of a pulled arm = min(κ, u).
+        u = min(``untried``, max(``least``, ``bold``·ln(NT))),    the weight of a pulled arm = min(κ, u).
 
     The prediction for an arm that nobody has pulled rests on the model alone, and a longer run loses more if it misses
     the best arm. Therefore u grows with NT. In a short run there is little time to use what exploration finds.

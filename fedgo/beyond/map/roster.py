@@ -126,7 +126,7 @@ def advised(how: Advised = ADVISED) -> Play:
     @known_as(Advised.play, {} if how == ADVISED else {"how": how})
     def play(world: World, setting: Setting) -> Trace:
         """Play the method in ``world``, with the entries of the ``setting`` as its numbers."""
-        return how.set(how.setting | setting).play(world.problem, world.clients, world.rounds)
+        return how.set({**how.setting, **setting}).play(world.problem, world.clients, world.rounds)
 
     return play
 
