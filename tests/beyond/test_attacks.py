@@ -69,10 +69,8 @@ def an_answer_claims_a_million_pulls(folder: Path, patch: pytest.MonkeyPatch) ->
         is_refused("planned", "too many pulls: client 0 claims", **claims(count, 0.5))
     clients, server = started(problem, plan)
     left = plan.due - int(server.known.counts.sum())
-    for liar, count, planned in (
-        (0, left - 4, 4),
-        (1, plan.due, 3),
-    ):  # what is left, or an arm for each client
+    # the plan is what is left, or an arm for each client
+    for liar, count, planned in ((0, left - 4, 4), (1, plan.due, 3)):
         converse(server, forged(clients, plan, liar, **claims(count, 0.5)))
         assert len(server.desk.planned.arms) == planned
 

@@ -90,9 +90,8 @@ def test_the_next_fit_begins_where_the_last_one_ended_also_from_a_file(tmp_path)
         converse(one, [copy(client) for client in clients])
     warm, total = server.desk.planned.weights, server.desk.total
     assert torch.equal(again.desk.planned.weights, warm) and len(warm) == RIDGE.network.size
-    assert torch.equal(
-        course(plan, first, total).arms, server.desk.planned.arms
-    )  # whoever is told can compare
+    # whoever is told can compare
+    assert torch.equal(course(plan, first, total).arms, server.desk.planned.arms)
     assert not torch.equal(course(plan, warm[:0], total).weights, warm)
 
 

@@ -46,7 +46,8 @@ class Memory(NamedTuple):
     Args:
         share: The arms of this client in Phase I or by the last ``PLAN``, (n,) int64.
         calls: The number of pulls with this share after which the client asks for an exchange.
-        applied: The exchange of the last ``START``, ``NEWS`` or ``PLAN`` that the client applied.
+        applied: The exchange of the last ``START``, ``NEWS`` or ``PLAN`` that the client applied; before there is one,
+            the plan's `Plan.known_exchange`.
         start: The number that the client drew when it began without a file; each such start has another number.
         base: The counts and sums of all clients that this client has received. If the server plans, those of its own
             pulls that the server used.

@@ -207,7 +207,7 @@ class Server:
 
     @on_cpu
     def accept(self, received: bytes, sender: int | None = None) -> bool:
-        """Take an answer to the open exchange, and return True, or False if the server has it already.
+        """Take an answer to the open exchange, and return True, or False if the server has one of this client already.
 
         Args:
             received: The letter, as bytes.

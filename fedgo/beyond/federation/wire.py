@@ -101,7 +101,7 @@ class Letter(NamedTuple):
         exchange: The exchange to which the letter belongs.
         since: In an answer, the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last. In ``NEWS`` and
             ``PLAN``, the ``since`` of the client's answer that the server used last. In a request and in ``START``, the
-            exchange in which the server used that answer.
+            exchange in which the server used that answer, or ``NEVER`` if it has used none.
         numbers: The numbers that the letter carries, (n,) float64.
         federation: The number that the server drew when it began.
         used: In a letter of the server, the checksum of the client's answer that it used last, or 0 if there is none.

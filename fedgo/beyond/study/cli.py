@@ -23,7 +23,8 @@ _site = click.option("--site", help="The site that makes the trial, in a study t
 class _InOneLine(click.Group):
     """The group of all commands, which prints every warning, and every error that a user can correct, in one line.
 
-    The exit code is 1 if nothing was changed, and 3 if the command is done but something failed after it.
+    The exit code is 1 if nothing was changed, 2 if the command line itself is wrong, and 3 if the command is done but
+    something failed after it.
     """
 
     def invoke(self, context: click.Context) -> None:

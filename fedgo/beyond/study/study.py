@@ -307,6 +307,8 @@ class Study:
     def to_frame(self, site: str | None = None) -> Any:
         """Return the standings as a pandas frame with a row for each option, whose name is the index.
 
+        The columns are the other fields of `fedgo.beyond.study.trials.Standing`.
+
         Args:
             site: The site whose estimates are returned, needed if the sites differ.
 
