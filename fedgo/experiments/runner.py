@@ -265,9 +265,7 @@ class Sweep:
             KeyError: The player is unknown.
         """
         setting = self.chosen(known(self.name), name, regime)
-        require(
-            setting is not None, "player", name, f"it has no setting yet; run make study NAME={self.name}"
-        )
+        require(setting is not None, "player", name, f"it has no setting; run make study NAME={self.name}")
         return dict(setting or {})
 
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
