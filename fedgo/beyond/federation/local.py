@@ -126,8 +126,8 @@ def play(
     """Play one run of ``plan`` by N clients and a server in this process, and return its trace.
 
     Without ``turns``, ``silent`` and ``together`` the arms, rewards, synchronisations and scalars are those of
-    `fedgo.fed_go_ucb`. With a fitting they are those of `fedgo.beyond.epochs.surrogate_ucb`, except for the scalars:
-    here the server sends its plans.
+    `fedgo.fed_go_ucb`. With a fitting, unless the clients differ, they are those of
+    `fedgo.beyond.epochs.surrogate_ucb`, except for the scalars: here the server sends its plans.
 
     Args:
         problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms and the

@@ -401,7 +401,8 @@ class Study:
     def content(self) -> _Content:
         """The content of the file: the setup with which the study was begun, and the record of what has happened since.
 
-        A ``ValueError`` says why the file cannot be read, or which entry is not allowed.
+        Raises:
+            ValueError: The file cannot be read, or has an entry that is not allowed; the message says which.
         """
         try:
             return loads(self.path.read_text(encoding="utf-8"), self._surrogate)

@@ -194,7 +194,9 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
         A row for each of the K options, the largest estimate first, or in the order of the setup if there is no fit.
 
     Raises:
-        ValueError: The study has no such ``site``.
+        ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
+        ImportError: A library that the fit needs is missing.
+        MemoryError: The fit needs more memory than there is.
     """
     told, fit = _at(setup, record, site), posterior(setup, record.told)[0]
     counts, sums = _tally(setup, told)
@@ -230,7 +232,9 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
         site: The site that the text is about, if the sites differ.
 
     Raises:
-        ValueError: The study has no such ``site``.
+        ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
+        ImportError: A library that the fit needs is missing.
+        MemoryError: The fit needs more memory than there is.
     """
     words = _leading(setup, record, site)
     if record.told and not _at(setup, record, site):
@@ -291,10 +295,10 @@ def _retired(setup: Setup, record: Record) -> Tensor:
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
-    """Return the rewards of the trials made at the ``site``, or all rewards if the sites do not differ.
+    """Return the entries of ``record.told`` whose trials were made at the ``site``, or all if the sites do not differ.
 
     Raises:
-        ValueError: The study has no such ``site``.
+        ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
     """
     row = setup.row(site)
     return tuple(told for told in record.told if setup.row(told[1]) == row)

@@ -134,7 +134,8 @@ class ProcessFit(NamedTuple):
         prior: The prior covariance of the K arms or cells, in units of s².
         half: L⁻¹C, (n, K). C (n, K) is the prior covariance of the n observed points with all K, in units of s². L
             (n, n) is the Cholesky factor of the covariance of the n mean rewards, noise included, in the same units.
-            The posterior covariance is s²(Q − ``half``ᵀ``half``)/``slope``², with the prior covariance Q (K, K).
+            With H for ``half``, d for ``slope`` and Q (K, K) for the prior covariance, the posterior covariance is
+            s²(Q − HᵀH)/d².
         scale: The spread s by which the mean rewards were standardised, in their unit, or without a unit if they were
             warped.
         parameters: The parameters at the mode of their posterior: the logarithms of the length scales of d_x features,
