@@ -134,7 +134,7 @@ def test_a_plan_takes_open_trials_for_observed(csv):
     study = opened(csv)
     go_on(study, 5, random.Random(0))
     many = opened(written(csv, [*LINES, "more,14,150,7"])).batch(30)
-    assert many[0] == "more" and many.count("some") > 3 and many.count("more") > 3
+    assert many[0] == "more" and many.count("some") > 3 and many.count("more") > 2
     assert json.loads((csv.parent / "study.json").read_text())["open"] == [[option, ""] for option in many]
 
 
