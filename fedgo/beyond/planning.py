@@ -71,7 +71,8 @@ def plan(
         arms.append(arm)
         variances.append(variance.gather(-1, arm))
         left = pulls - k - 1
-        if sites == 1 and k >= len(begun) and k % _LOOK == 0 and bool(_decided(mean, index).all()):
+        looks = sites == 1 and k >= len(begun) and k % _LOOK == 0
+        if looks and rivals(mean, variance, kappa, opened[:0]).shape[1] == 1:
             arms.append(arm.expand(-1, left))
             variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
             break
@@ -141,13 +142,3 @@ def _moments(
     covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
     runs = torch.arange(len(fits))
     return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), lambda arm: covariance[runs, arm]
-
-
-def _decided(mean: Tensor, index: Tensor) -> Tensor:
-    """Return for each run whether at most one of its arms can be planned from now on, (R,) bool.
-
-    Indices only fall during a plan. Therefore an arm cannot be planned if its ``index`` (R, C) is below the largest
-    ``mean`` (R, C) of the run.
-    """
-    top = mean.amax(-1, keepdim=True)
-    return (index >= top - 1e-6 * top.abs().clamp(min=1.0)).sum(-1) <= 1

@@ -32,7 +32,7 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
     """
     with whole(path, what) as file:
         archive = BytesIO()
-        torch.save({"what": what, "plan": plan, "content": content}, archive)
+        torch.save({"plan": plan, "content": content}, archive)
         file.write(archive.getvalue())
         file.write(zlib.crc32(archive.getvalue()).to_bytes(4, "little"))
 

@@ -1,9 +1,10 @@
-"""Problems beyond the paper's, which a regime can name once this module is imported.
+"""Problems beyond the paper's, which a regime can name once this module is imported, and the regimes of the studies.
 
-They are Levy's function, two ridges, a random tree, features that tell nothing about the rewards, networks, and rows of
-two data sets as arms.
+The problems are Levy's function, two ridges, a random tree, features that tell nothing about the rewards, networks, and
+rows of two data sets as arms.
 """
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -15,14 +16,22 @@ from torch import Tensor
 
 from fedgo._checks import on_cpu, require
 from fedgo._streams import generator
-from fedgo.experiments.world import PROBLEMS, Entry
+from fedgo.experiments.world import PROBLEMS, Entry, Regime
 from fedgo.network import Network
 from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 from fedgo.problems import shipped
 from fedgo.theory.worlds import realizable
 
+TABLES = Path(__file__).parent / "data"
 # a thousand rows, each with the mean reward and ten attributes in [0, 1]
-_ROWS = Path(__file__).parent / "data/magic_rows.csv"
+_ROWS = TABLES / "magic_rows.csv"
+# The text ``data/regimes.toml`` lists the regimes of the studies and says what each group of them is for.
+LISTED = tomllib.loads((TABLES / "regimes.toml").read_text(encoding="utf-8"))
+
+
+def listed(group: str) -> tuple[Regime, ...]:
+    """Return the regimes of a ``group`` of ``data/regimes.toml``, in the order of that file."""
+    return tuple(Regime(**regime) for regime in LISTED[group])
 
 
 @on_cpu

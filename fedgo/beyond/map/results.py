@@ -20,6 +20,7 @@ from fedgo.experiments.world import Regime
 # A run is stuck if its regret per step in the last tenth of the steps is more than this share of uniform play's.
 STUCK = 0.1
 Statistic = Callable[..., Any]  # a statistic of samples (…, S), called with the axis of the runs
+Estimate = tuple[float, float, float]  # a value, and the lower and the upper end of its 95 % interval
 
 
 @until_written
@@ -156,7 +157,7 @@ def paired(
     return one[:runs], two[:runs]
 
 
-def difference(regime: Regime, ours: str, other: str, **which: str) -> tuple[float, float, float]:
+def difference(regime: Regime, ours: str, other: str, **which: str) -> Estimate:
     """Return the mean of ``ours`` minus ``other`` over their common runs, and the two ends of its 95 % interval.
 
     Args:
@@ -176,9 +177,7 @@ def difference(regime: Regime, ours: str, other: str, **which: str) -> tuple[flo
     return interval(np.mean, one - two)
 
 
-def ratio(
-    regime: Regime, ours: str, other: str, of: Statistic = np.mean, study: str = "map"
-) -> tuple[float, float, float]:
+def ratio(regime: Regime, ours: str, other: str, of: Statistic = np.mean, study: str = "map") -> Estimate:
     """Return a statistic of the regret of ``ours`` divided by that of ``other``, and the two ends of its 95 % interval.
 
     Both statistics are taken over the common runs of the two players.
@@ -213,9 +212,7 @@ def half_tail(regrets: Any, axis: int = -1) -> Any:
     return (np.mean(regrets, axis) + worst(regrets, axis)) / 2
 
 
-def geometric(
-    group: Sequence[Regime], ours: str, other: str, of: Statistic = np.mean
-) -> tuple[float, float, float]:
+def geometric(group: Sequence[Regime], ours: str, other: str, of: Statistic = np.mean) -> Estimate:
     """Return the geometric mean over the regimes of ``group`` of the ratio of two players' regrets, and the two ends of
     its 95 % interval.
 

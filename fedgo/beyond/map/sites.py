@@ -20,7 +20,7 @@ from torch import Tensor
 from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
-from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
+from fedgo.beyond.map.families import LISTED
 from fedgo.beyond.surrogates.models import Fitted, Independent, IndependentArms
 from fedgo.beyond.surrogates.process import ProcessFit, in_cube
 from fedgo.beyond.surrogates.sites import Sites
@@ -256,28 +256,12 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
     }
 
 
-def cases() -> dict[Regime, Differing]:
-    """Return the cases of the study "differ" by regime.
-
-    Six cases have Hartmann6 with K = 50 arms, N = 20 clients, T = 100 rounds and the noise σ = 0.1, and vary the size τ
-    or the shape of the differences. Three more change σ or T at τ = 0.5. The other cases have five further regimes,
-    each with τ = 0, 0.5 and 1. Each regime's problem is named after its case, a name that is not in
-    `fedgo.experiments.world.PROBLEMS`.
-    """
-    base, few = Regime("hartmann6"), Regime("hartmann6", 30, 0.3, 30, 12)
-    listed = [(base, tau, "smooth") for tau in (0.5, 0.0, 0.25, 1.0)]
-    listed += [(base, 1.0, "level"), (base, 1.0, "odd")]
-    moved = [replace(base, sigma=0.5), replace(base, rounds=30), replace(base, rounds=400)]
-    listed += [(regime, 0.5, "smooth") for regime in moved]
-    wide = [replace(few, clients=5), few, Regime("hartmann6", 500), Regime("cosine8"), Regime("diabetes")]
-    listed += [(regime, tau, "smooth") for regime in wide for tau in (0.0, 0.5, 1.0)]
-    return {
-        replace(regime, problem=f"{regime.problem}, {shape} {tau:g}"): Differing(regime.problem, tau, shape)
-        for regime, tau, shape in listed
-    }
-
-
-CASES = cases()
+# The cases of the study by regime. The problem of such a regime has the name of its case, which is not in `PROBLEMS`.
+_CASES = [(Regime(**case["regime"]), case["tau"], case["shape"]) for case in LISTED["differ"]]
+CASES = {
+    replace(regime, problem=f"{regime.problem}, {shape} {tau:g}"): Differing(regime.problem, tau, shape)
+    for regime, tau, shape in _CASES
+}
 JOINED = tuple(CASES)[:4]  # the cases in which a site that joins late is measured
 # Two groups of cases decide about the warp. In the first all arms are pulled before the first fit, in the second not.
 WARP_TUNING = (JOINED, tuple(regime for regime in CASES if regime.arms == 500))

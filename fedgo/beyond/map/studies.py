@@ -1,11 +1,9 @@
 """The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``)."""
 
-import tomllib
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
-from fedgo.beyond.map import families  # noqa: F401 (its problems are known by name from here on)
+from fedgo.beyond.map.families import TABLES, listed
 from fedgo.beyond.map.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.map.private import WAYS, play_regime
 from fedgo.beyond.map.roster import PLAYERS, VARIANTS, WITH_MANY, advised
@@ -17,23 +15,13 @@ from fedgo.experiments.studies import STUDIES, costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 from fedgo.trace import Trace
 
-TABLES = Path(__file__).parent / "data"
 SHIPPED.append(TABLES)
 
-# --- The regime map. The text ``data/regimes.toml`` lists its regimes and says what each group of them is for
+# --- The regime map
 
-
-_LISTED = tomllib.loads((TABLES / "regimes.toml").read_text(encoding="utf-8"))
-
-
-def _listed(group: str) -> Regimes:
-    """Return the regimes of a ``group`` of ``data/regimes.toml``, in the order of that file."""
-    return tuple(Regime(**regime) for regime in _LISTED[group])
-
-
-BASE = _listed("base")
-WIDER = _listed("wider")
-SMALL_BUDGETS = _listed("small_budgets")
+BASE = listed("base")
+WIDER = listed("wider")
+SMALL_BUDGETS = listed("small_budgets")
 REGIMES = (*BASE, *WIDER, *SMALL_BUDGETS)
 
 
@@ -54,7 +42,7 @@ MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
-ADVICE_TUNING = _listed("advice_tuning")
+ADVICE_TUNING = listed("advice_tuning")
 
 
 ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
@@ -116,17 +104,20 @@ MAP = Sweep(
 
 # --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
 
-# The last two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget.
+# Two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget. The last two show
+# what a smaller u and more frequent fits would bring.
 RULES: tuple[Setting, ...] = (
     *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
     {"bold": 0.55, "share": 0.35},
     {"bold": 0.6, "share": 0.5},
     {"bold": 0.7, "share": 0.25},
-    {"untried": 3.0, "share": 0.5},
+    {"untried": 3.0, "bold": 9.0, "share": 0.5},
     {"bold": 9.0, "share": 0.5},
+    {"bold": 0.4, "share": 0.35},
+    {"bold": 0.55, "share": 0.35, "growth": 1.4},
 )
 
-RULE_TUNING = _listed("rule_tuning")
+RULE_TUNING = listed("rule_tuning")
 
 BOLDNESS = Sweep(
     "boldness",
@@ -252,7 +243,7 @@ ADVISED_COSTS = Listing(
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 # the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN_REGIMES`
 LONGEST = Regime("hartmann6", 50, rounds=10_000)
-HIDDEN_REGIMES = _listed("hidden")
+HIDDEN_REGIMES = listed("hidden")
 HIDDEN_PLAYERS = {
     f"{way}, {epsilon:g}": Player(
         Play(partial(play_regime, way, epsilon)),
