@@ -221,7 +221,7 @@ def width(variance: Tensor) -> Tensor:
         ValueError: A variance is below −1e-6, or NaN.
     """
     least = variance.amin().item()
-    remedy = "it is negative beyond rounding: scale the arms or features down, or raise λ"
+    remedy = "a variance is at least 0 up to rounding; scale the arms or features down, or raise λ"
     require(least >= -_ROUNDED, "the least variance", least, remedy)
     return (variance if least >= 0 else variance.clamp(min=0)).sqrt()
 

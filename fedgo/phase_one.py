@@ -157,7 +157,7 @@ class Start:
         same = names_arms(encoding) == names_arms(self.encoding)
         require(same, "encoding", encoding, f"Phase I was counted as {self.encoding!r}; give both the same")
         models, maker = (1, "shared_start") if shared else (self.clients, "private_start")
-        require(self.w0.shape[1] == models, "the shape of w0", tuple(self.w0.shape), f"give a {maker}")
+        require(self.w0.shape[1] == models, "the shape of w0", tuple(self.w0.shape), f"use {maker}")
 
 
 @on_cpu
@@ -233,7 +233,7 @@ def explore_and_deal(
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(hasattr(network, "squared_loss"), "network", network, "give a Network, or a class like it")
     d_x = problem.arms.shape[-1]
-    require(network.d_x == d_x, "the network's d_x", network.d_x, f"the arms have dimension {d_x}")
+    require(network.d_x == d_x, "the network's d_x", network.d_x, f"give {d_x}, as the arms have")
     standard = phase_one_length(clients, rounds)
     pulls = standard if length is None else count("length", length, "give T₀, at least one exploratory pull")
     exploration = explore(problem, pulls)

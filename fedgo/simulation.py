@@ -303,7 +303,7 @@ def largest(index: Tensor, order: Tensor) -> Tensor:
         ValueError: The index of an arm is NaN.
     """
     top = index.amax(-1, keepdim=True)
-    remedy = "rewards, features or settings are out of range: scale them to order 1, or raise λ"
+    remedy = "rewards, features or settings are out of range; scale them to order 1, or raise λ"
     require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
     # an arm that was never pulled may have an infinite index, for which the slack must stay finite
     slack = 1e-9 * top.abs().clamp(1.0, 1e300)

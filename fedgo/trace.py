@@ -68,7 +68,7 @@ class Trace:
             require_kind(isinstance(getattr(self, name), str), name, getattr(self, name), "give a name")
         count("clients", self.clients, "give N, at least one client")
         steps = self.arm.shape[1]
-        count("phase_one", self.phase_one, f"give T₀, 0 to {steps} = steps", least=0, most=steps)
+        count("phase_one", self.phase_one, f"give T₀, from 0 to {steps}", least=0, most=steps)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Trace):

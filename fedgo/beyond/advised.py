@@ -28,27 +28,31 @@ class Advised:
     """A method to play: a surrogate, and how strongly it explores with a budget of NT pulls of K arms.
 
     If K ≤ ``few``·√(NT), each arm is pulled once before the first fit of the surrogate. Otherwise ⌈``share``·√(NT)⌉
-    distinct arms are, but at least 2. A joint plan then pulls the arms with the largest posterior mean + κ·(posterior
-    standard deviation). For an arm that nobody has pulled, u takes the place of κ:
+    distinct arms are, but at least 2. A joint plan then pulls the arms with the largest posterior mean +
+    weight·(posterior standard deviation). For an arm that nobody has pulled, the weight
+    is u; for an arm that has been pulled, it is at most κ:
 
-        u = min(``untried``, max(κ, ``bold``·ln(NT))).
+        u = min(``untried``, max(``least``, ``bold``·ln(NT))),    the weight of a pulled arm = min(κ, u).
 
-    The prediction for such an arm rests on the model alone, and a longer run loses more if it misses the best arm.
-    Therefore u grows with NT.
+    The prediction for an arm that nobody has pulled rests on the model alone, and a longer run loses more if it misses
+    the best arm. Therefore u grows with NT. In a short run there is little time to use what exploration finds.
+    Therefore both weights are small if NT is small.
 
     Args:
         surrogate: The model that is fitted to counts and sums of rewards.
-        kappa: κ ≥ 0, the weight of the standard deviation for an arm that has been pulled.
+        kappa: κ ≥ 0, the largest weight of the standard deviation for an arm that has been pulled.
         untried: The largest value of u, at least 0.
         share: The number T₀ of pulls before the first fit, divided by √(NT), above 0. It applies to K > ``few``·√(NT).
         few: The largest number of arms, divided by √(NT), for which each arm is pulled once before the first fit, at
             least 0.
         until: The rule that decides how many pulls an epoch has.
         bold: The growth of u with ln(NT), at least 0; None means u = ``untried`` for every budget.
+        least: The smallest value of u, at least 0. None means κ, and that the weight of a pulled arm is κ for every
+            budget.
 
     Raises:
-        ValueError: κ, ``untried``, ``few`` or ``bold`` is negative or not finite, or ``share`` is not positive and
-            finite.
+        ValueError: κ, ``untried``, ``few``, ``bold`` or ``least`` is negative or not finite, or ``share`` is not
+            positive and finite.
         TypeError: One of these is not a number.
     """
 
@@ -58,9 +62,10 @@ class Advised:
     share: float = 0.35
     few: float = 2.5
     until: Growing = field(default_factory=lambda: Growing(1.6))
-    # If it is None, the fingerprint of a federation's plan leaves it out, because plans that an earlier version of
-    # fedgo wrote do not have this field.
+    # If they are None, the fingerprint of a federation's plan leaves them out, because plans that an earlier version of
+    # fedgo wrote do not have these fields.
     bold: float | None = field(default=0.55, metadata={"later": True})
+    least: float | None = field(default=2.0, metadata={"later": True})
 
     def __post_init__(self) -> None:
         Optimism(self.kappa, self.untried)
@@ -68,29 +73,38 @@ class Advised:
         number("few", self.few, "give the largest K/√(NT) for pulling every arm first, at least 0", least=0)
         if self.bold is not None:
             number("bold", self.bold, "give the growth of u with ln(NT), at least 0", least=0)
+        if self.least is not None:
+            number(
+                "least",
+                self.least,
+                "give the smallest weight of an arm that nobody pulled, at least 0",
+                least=0,
+            )
 
     @property
     def setting(self) -> dict[str, Any]:
         """The numbers of the method by name, without the surrogate, so that they can be written to a JSON file.
 
-        They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, and as ``growth`` the factor of ``until``.
+        They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, ``least``, and as ``growth`` the factor of
+        ``until``.
         """
-        names = ("kappa", "untried", "share", "few", "bold")
+        names = ("kappa", "untried", "share", "few", "bold", "least")
         return {name: getattr(self, name) for name in names} | {"growth": self.until.factor}
 
     def set(self, setting: Mapping[str, Any]) -> "Advised":
         """Return this method with other numbers.
 
         Args:
-            setting: The numbers by name, with all names that the property `setting` has.
+            setting: The numbers by name, with all names that the property `setting` has. Settings that an earlier
+                version of fedgo wrote do not have ``least``; it is None then, as these versions played.
 
         Raises:
             ValueError: ``setting`` is not a mapping, a name is missing or unknown, or a number is out of its range.
             TypeError: A value is not a number.
         """
-        fits = isinstance(setting, Mapping) and setting.keys() == self.setting.keys()
+        fits = isinstance(setting, Mapping) and {*setting, "least"} == self.setting.keys()
         require(fits, "the setting", setting, f"give {', '.join(self.setting)}")
-        numbers = dict(setting)
+        numbers = {"least": None, **setting}
         return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 
     def first(self, clients: int, arms: int, rounds: int) -> int:
@@ -113,20 +127,23 @@ class Advised:
         return min(arms, max(2, math.ceil(self.share * math.sqrt(budget))))
 
     def optimism(self, budget: int, sigma: float | None = None) -> Optimism:
-        """Return the weights κ and u that a plan gives to the standard deviation of pulled and unpulled arms.
+        """Return the weights that a plan gives to the standard deviation of pulled arms and of arms that nobody pulled.
 
         Args:
-            budget: The number NT of pulls, at least 1, from which u follows.
+            budget: The number NT of pulls, at least 1, from which the weights follow.
             sigma: The standard deviation σ of a reward's noise; None means the σ of the problem that is played.
 
         Raises:
             ValueError: σ is not positive and finite, or ``budget`` is below 1 and ``bold`` is not None.
             TypeError: ``budget`` or σ is not a number.
         """
-        untried = self.untried
+        kappa, untried = self.kappa, self.untried
         if self.bold is not None:
-            untried = min(untried, max(self.kappa, self.bold * math.log(budget)))
-        return Optimism(self.kappa, untried, sigma)
+            least = kappa if self.least is None else self.least
+            untried = min(untried, max(least, self.bold * math.log(budget)))
+        if self.least is not None:
+            kappa = min(kappa, untried)
+        return Optimism(kappa, untried, sigma)
 
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """Play this method on a problem with N clients for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls.
@@ -204,7 +221,7 @@ class Advised:
 
 ADVISED = Advised()
 # The recommended numbers before they depended on the budget. Studies that were begun with them continue with them.
-BEFORE = Advised(share=0.5, bold=None)
+BEFORE = Advised(share=0.5, bold=None, least=None)
 UCB1 = replace(BEFORE, surrogate=IndependentArms(), kappa=2.0, untried=2.0)
 # The methods by the names that a study and its command line accept.
 METHODS: Mapping[str, Advised] = {

@@ -265,7 +265,7 @@ class Sweep:
             KeyError: The player is unknown.
         """
         setting = self.chosen(known(self.name), name, regime)
-        require(setting is not None, "player", name, f"it has no setting yet; make study NAME={self.name}")
+        require(setting is not None, "player", name, f"it has no setting; run make study NAME={self.name}")
         return dict(setting or {})
 
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
@@ -447,7 +447,7 @@ def read(name: str, folder: Path = DATA) -> Any:
         ValueError: There is no table of this name.
     """
     path = path_of(name, folder)
-    require(path.is_file(), "the study", name, f"there is no table of it; make study NAME={name}")
+    require(path.is_file(), "the study", name, f"there is no table of it; run make study NAME={name}")
     return _stored(name, folder)
 
 

@@ -180,7 +180,7 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
     fits = len(shape) == 2 and shape[1] == len(x) and min(shape) >= 2
     require(fits, "the shape of values", shape, "give (S, n), at least two runs and two points")
     least = min(values.min().item(), *x)
-    require(least > 0, "the least of x and values", least, "logarithms need > 0")
+    require(least > 0, "the least of x and values", least, "give numbers above 0")
     logs = torch.tensor(x, dtype=torch.float64).log()
     centred = logs - logs.mean()
     slopes = values.double().log() @ centred / centred.square().sum()

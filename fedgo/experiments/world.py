@@ -61,7 +61,7 @@ def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any
         ValueError: ``arms`` is not 20, or another argument is out of range.
         TypeError: An argument is of another kind.
     """
-    require(arms == 20, "arms", arms, f"{name} has 20 clusters")
+    require(arms == 20, "arms", arms, f"give 20, the number of clusters of {name}")
     return clustered(name, runs, **options)
 
 

@@ -16,7 +16,7 @@ from transcriptions import warped
 from fedgo import Network, Problem, hartmann6
 from fedgo.beyond import planning
 from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
-from fedgo.beyond.epochs import Growing, surrogate_ucb
+from fedgo.beyond.epochs import Growing, Optimism, surrogate_ucb
 from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess, single_task_gp
 from fedgo.beyond.surrogates.models import IndependentArms, Observed
 from fedgo.beyond.surrogates.networks import Relinearised
@@ -82,8 +82,8 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
 
 @pytest.mark.parametrize(
     "advised",
-    [ADVISED, Advised(few=0.75, bold=1.0), replace(BEFORE, few=0.0), UCB1],
-    ids=["all first", "some first", "before", "UCB1"],
+    [ADVISED, Advised(few=0.75), Advised(few=0.75, bold=1.0, least=None), replace(BEFORE, few=0.0), UCB1],
+    ids=["all first", "some first", "without least", "before", "UCB1"],
 )
 def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
     clients, rounds = 3, 24
@@ -103,14 +103,16 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
 
         fit = independent if advised is UCB1 else warped.posterior(arms, sigma)
         reward_of = rewards(problem, 0, trace.arm.shape[1])
-        untried = advised.untried
+        kappa, untried = advised.kappa, advised.untried
         if advised.bold is not None:
-            untried = min(5, max(3, advised.bold * np.log(clients * rounds)))
+            least = 3 if advised.least is None else 2
+            untried = min(5, max(least, advised.bold * np.log(clients * rounds)))
+            kappa = min(3, untried)
         pairs = list(zip(trace.arm[0, :first].tolist(), trace.reward[0, :first].tolist(), strict=True))
         told = reference.play(
             fit, pairs, lambda arm, t, of=reward_of, begun=first: of(arm, begun + t), clients,
             trace.arm.shape[1] - first, sigma,
-            advised.kappa, ("growing", 1.6, 4), "joint", order_of_ties(problem, 1)[0].numpy(), untried,
+            kappa, ("growing", 1.6, 4), "joint", order_of_ties(problem, 1)[0].numpy(), untried,
         )  # fmt: skip
         assert trace.arm[0, first:].tolist() == told.arm
         assert trace.up[0, first:].tolist() == told.up and trace.down[0, first:].tolist() == told.down
@@ -182,7 +184,7 @@ def test_while_all_rewards_are_alike_the_arms_are_independent():
 def test_where_all_arms_are_tried_first_the_play_is_the_one_before_it_knew_its_budget():
     problem = skewed(2, 2, 12, 2)
     for clients, rounds in ((3, 24), (1, 60)):
-        now, then = (how.play(problem, clients, rounds) for how in (ADVISED, BEFORE))
+        now, then = (how.play(problem, clients, rounds) for how in (replace(ADVISED, least=None), BEFORE))
         assert now == then
     assert not torch.equal(ADVISED.play(problem, 1, 20).arm, BEFORE.play(problem, 1, 20).arm)
 
@@ -196,8 +198,12 @@ def test_a_budget_of_one_pull_and_more_arms_than_the_budget_are_played():
 
 def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_they_are_more():
     budgets = (1, 100, 400, 2000, 20_000)
-    expected = [3, 3, *(0.55 * np.log(budget) for budget in budgets[2:4]), 5]
+    expected = [2, *(0.55 * np.log(budget) for budget in budgets[1:4]), 5]
     assert [ADVISED.optimism(budget).untried for budget in budgets] == pytest.approx(expected)
+    kappas = [ADVISED.optimism(budget).kappa for budget in budgets]
+    assert kappas == pytest.approx([2, 0.55 * np.log(100), 3, 3, 3])
+    stored = {name: number for name, number in ADVISED.setting.items() if name != "least"}
+    assert ADVISED.set(stored).optimism(100) == Optimism(3.0, 3.0)
     assert {how.optimism(budget).untried for how in (BEFORE, UCB1) for budget in budgets} == {5.0, 2.0}
     problem = skewed(5, 1, 300, 2)
     counts = torch.zeros(300, dtype=torch.float64)

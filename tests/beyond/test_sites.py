@@ -183,7 +183,9 @@ def test_a_federation_plays_as_the_dense_implementation_and_sends_as_much_as_one
 
     def planned(n, total, pulls, turn):
         belief = reference.posterior(plan.arms, n, total, SIGMA)
-        return reference.epoch(*belief, n, SIGMA, pulls, turn, plan.order_of_ties[0])
+        kappa = 0.55 * np.log(15 * clients)
+        order = plan.order_of_ties[0]
+        return reference.epoch(*belief, n, SIGMA, pulls, turn, order, kappa=kappa, untried=kappa)
 
     means = torch.cat([each.means for each in problems])
     expected = reference.play(

@@ -75,7 +75,7 @@ def test_a_file_holds_its_setting_and_one_without_it_goes_on_as_it_began(tmp_pat
     problem = Problem("sines", arms, torch.sin(5 * arms).sum(-1), sigma=0.1, runs=(0,), seed=0)
     names = [f"option {arm}" for arm in range(40)]
     frame, path = pd.DataFrame(arms[0].numpy(), names, ["a", "b", "c"]), tmp_path / "study.json"
-    for how in (BEFORE, replace(ADVISED, bold=1.0)):
+    for how in (BEFORE, replace(ADVISED, bold=1.0, least=None)):
         path.unlink(missing_ok=True)
         Study(path, frame, trials=100, noise=0.1)
         content = json.loads(path.read_text())
@@ -84,6 +84,7 @@ def test_a_file_holds_its_setting_and_one_without_it_goes_on_as_it_began(tmp_pat
             del content["about"]["setting"]
         else:
             content["about"]["setting"]["bold"] = 1.0
+            del content["about"]["setting"]["least"]
         trace = how.play(problem, 1, 100)
         content["plan"] = [names[arm] for arm in trace.arm[0, : trace.phase_one].tolist()]
         path.write_text(json.dumps(content | {"until": trace.phase_one}))
@@ -91,7 +92,7 @@ def test_a_file_holds_its_setting_and_one_without_it_goes_on_as_it_began(tmp_pat
         for arm, reward in zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True):
             assert study.ask() == names[arm]
             study.tell(names[arm], reward)
-        assert json.loads(path.read_text())["about"]["setting"] == how.setting
+        assert ADVISED.set(json.loads(path.read_text())["about"]["setting"]) == how
     content["about"]["setting"]["kappa"] = -1
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError, match=r"study.json.*kappa is -1"):
@@ -133,7 +134,7 @@ def test_a_plan_takes_open_trials_for_observed(csv):
     study = opened(csv)
     go_on(study, 5, random.Random(0))
     many = opened(written(csv, [*LINES, "more,14,150,7"])).batch(30)
-    assert many[0] == "more" and many.count("some") > 3 and many.count("more") > 3
+    assert many[0] == "more" and many.count("some") > 3 and many.count("more") > 2
     assert json.loads((csv.parent / "study.json").read_text())["open"] == [[option, ""] for option in many]
 
 

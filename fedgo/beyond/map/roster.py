@@ -120,13 +120,13 @@ def surrogate(
 def advised(how: Advised = ADVISED) -> Play:
     """Return a `Play` of the recommended method, or of another method ``how`` of the same kind.
 
-    The entries of the setting that the `Play` is given replace fields of the method.
+    The entries of the setting that the `Play` is given replace numbers of the method (`Advised.setting`).
     """
 
     @known_as(Advised.play, {} if how == ADVISED else {"how": how})
     def play(world: World, setting: Setting) -> Trace:
-        """Play the method in ``world``, with the entries of the ``setting`` as its fields."""
-        return replace(how, **setting).play(world.problem, world.clients, world.rounds)
+        """Play the method in ``world``, with the entries of the ``setting`` as its numbers."""
+        return how.set({**how.setting, **setting}).play(world.problem, world.clients, world.rounds)
 
     return play
 

@@ -104,14 +104,17 @@ MAP = Sweep(
 
 # --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
 
-# The last two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget.
+# Two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget. The last two show
+# what a smaller u and more frequent fits would bring.
 RULES: tuple[Setting, ...] = (
     *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
     {"bold": 0.55, "share": 0.35},
     {"bold": 0.6, "share": 0.5},
     {"bold": 0.7, "share": 0.25},
-    {"untried": 3.0, "share": 0.5},
+    {"untried": 3.0, "bold": 9.0, "share": 0.5},
     {"bold": 9.0, "share": 0.5},
+    {"bold": 0.4, "share": 0.35},
+    {"bold": 0.55, "share": 0.35, "growth": 1.4},
 )
 
 RULE_TUNING = listed("rule_tuning")
