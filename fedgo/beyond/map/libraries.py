@@ -70,8 +70,8 @@ def thompson(
         source: The generator of the samples.
 
     Raises:
-        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one is not between −10¹⁰⁰ and
-            10¹⁰⁰, or σ is not positive and finite.
+        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one of these is not between
+            −10¹⁰⁰ and 10¹⁰⁰, or σ is not positive and finite.
         ImportError: BoTorch is missing.
         Exception: BoTorch finds no fit (its ``ModelFittingError``).
         RuntimeError: The posterior covariance of the K arms is not positive definite even so.
@@ -101,8 +101,8 @@ def log_improvement(
         source: Not used.
 
     Raises:
-        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one is not between −10¹⁰⁰ and
-            10¹⁰⁰, or σ is not positive and finite.
+        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one of these is not between
+            −10¹⁰⁰ and 10¹⁰⁰, or σ is not positive and finite.
         ImportError: BoTorch is missing.
         Exception: BoTorch finds no fit (its ``ModelFittingError``).
     """
@@ -213,8 +213,8 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
         steps: The number of pulls.
 
     Raises:
-        ValueError: The library refuses the data, for instance because all mean rewards are equal or, for BoTorch, because
-            the σ of the problem is 0.
+        ValueError: The library is BoTorch, and all mean rewards of the pulled arms are equal or the σ of the problem
+            is 0.
         KeyError: The name is unknown.
         RuntimeError: The library is scikit-learn, and N is above the number of arms.
         ImportError: The library is not installed.
