@@ -96,8 +96,8 @@ def fitted(
 
     Raises:
         ValueError: The last axis of the counts is not K long; or the posterior's mean or variance has a wrong shape,
-            NaN or an infinite number; or a variance is negative by more than 1e-6 of the largest variance (or of 1e-12, if
-            that is larger), which allows for rounding. Any error that ``surrogate.fit`` raises passes through.
+            NaN or an infinite number; or a variance is negative by more than 1e-6 of the largest variance (or of 1e-12,
+            if that is larger), which allows for rounding. Any error that ``surrogate.fit`` raises passes through.
     """
     shape, name = tuple(data.counts.shape), type(surrogate).__name__
     remedy = f"give one for each of {len(arms)} arms"
