@@ -28,7 +28,7 @@ class Advised:
     """A method to play: a surrogate, and how strongly it explores with a budget of NT pulls of K arms.
 
     If K ≤ ``few``·√(NT), each arm is pulled once before the first fit of the surrogate. Otherwise ⌈``share``·√(NT)⌉
-    distinct arms are, but at least 2. A joint plan then pulls the arms with the largest posterior mean +
+    distinct arms are, but at least 2 and at most K. A joint plan then pulls the arms with the largest posterior mean +
     weight·(posterior standard deviation). For an arm that nobody has pulled, the weight
     is u; for an arm that has been pulled, it is at most κ:
 
@@ -98,9 +98,13 @@ class Advised:
             setting: The numbers by name, with all names that the property `setting` has. Settings that an earlier
                 version of fedgo wrote do not have ``least``; it is None then, as these versions played.
 
+        Returns:
+            The method with these numbers. Its ``until`` is `Growing` with ``growth`` as its ``factor`` and the default
+            ``least``.
+
         Raises:
             ValueError: ``setting`` is not a mapping, a name is missing or unknown, or a number is out of its range.
-            TypeError: A value is not a number.
+            TypeError: A value is not a number, nor None as ``bold`` or ``least`` may be.
         """
         fits = isinstance(setting, Mapping) and {*setting, "least"} == self.setting.keys()
         require(fits, "the setting", setting, f"give {', '.join(self.setting)}")
@@ -134,8 +138,8 @@ class Advised:
             sigma: The standard deviation σ of a reward's noise; None means the σ of the problem that is played.
 
         Raises:
-            ValueError: σ is not positive and finite, or ``budget`` is below 1 and ``bold`` is not None.
-            TypeError: ``budget`` or σ is not a number.
+            ValueError: σ is not positive and finite; or ``budget`` is 0 or negative, and ``bold`` is not None.
+            TypeError: σ is not a number; or ``budget`` is not, and ``bold`` is not None.
         """
         kappa, untried = self.kappa, self.untried
         if self.bold is not None:
@@ -148,8 +152,9 @@ class Advised:
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """Play this method on a problem with N clients for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls.
 
-        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up, for at
-        least one round. The last round is completed, so that up to N − 1 more pulls may be made.
+        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up. The last
+        round is completed, so that up to N − 1 more pulls may be made. If T₀ pulls use up the budget, one round follows
+        all the same.
 
         Args:
             problem: S runs of a bandit problem with K arms.
@@ -161,9 +166,12 @@ class Advised:
             The trace of all pulls. The T₀ pulls before the first fit are its Phase I.
 
         Raises:
-            ValueError: N or T is below 1, σ is not positive and finite, or the first fit of a run fails.
-            TypeError: N or T is not a whole number, or σ is not a number.
-            ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
+            ValueError: N or T is below 1, σ is not positive and finite, the first fit of a run fails, or the index of
+                an arm is NaN.
+            TypeError: N or T is not a whole number, σ is not a number, or the surrogate has no ``fit``.
+            AttributeError: ``problem`` is not a `Problem`.
+            ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
+            MemoryError: A fit needs more memory than there is.
         """
         arms, budget = problem.means.shape[1], clients * rounds
         first = self.first(clients, arms, rounds)
@@ -206,6 +214,9 @@ class Advised:
             turn: The number of the site that pulls first, from 0.
             budget: The number NT of pulls that is planned in total. If more pulls have been made already, their number
                 is used instead.
+
+        Raises:
+            ValueError: The index of an arm is NaN, because rewards or features are far from order 1.
         """
         pulls = int(counts.sum())
         length = self.until.length(pulls)

@@ -137,7 +137,7 @@ class Beginning:
         exploration: Other pulls, for instance those of `each_arm`.
         informed: Whether the surrogate is fitted to the data of these pulls too.
         foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
-            only the sums of the rewards are sent, without counts.
+            only the sums of the rewards are sent, without counts. With a guard, counts and sums are sent in any case.
 
     Raises:
         ValueError: Both ``start`` and ``exploration`` are given.
@@ -227,7 +227,9 @@ class Epochs:
         """Return the state after the first fit, to the counts and sums in ``first``.
 
         Raises:
-            ValueError: The first fit of a run failed.
+            ValueError: The first fit of a run failed, or in a joint plan the index of an arm is NaN.
+            ImportError: A library that the fit needs is missing.
+            MemoryError: The fit needs more memory than there is.
         """
         run = torch.arange(len(self.runs))
         return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
@@ -287,6 +289,9 @@ class Epochs:
 
         In a joint plan it is 1 for the planned arm and 0 for the others; a plan that is used up begins again. If each
         client plans for itself, the index is mean + κ√variance of the client's own posterior.
+
+        Raises:
+            ValueError: Each client plans for itself, and a variance is NaN or negative beyond rounding.
         """
         plan = state.plan
         if isinstance(plan, Own):
@@ -330,13 +335,19 @@ class Epochs:
     def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
         """Return the state after a synchronisation of some runs.
 
-        Every client sends its new counts and sums, or its new sums alone, and the server broadcasts their totals. Then
-        all clients fit the surrogate again and plan the next epoch.
+        Every client sends its new counts and sums, or with a joint plan its new sums alone, and the server broadcasts
+        their totals. Then all clients fit the surrogate again and plan the next epoch. A run whose fit fails keeps the
+        fit before it.
 
         Args:
             state: The state before the synchronisation.
             star: The network over which clients and server send, which books the scalars.
-            when: The runs that synchronise, and the step at which the scalars of each are booked.
+            when: The positions of the R runs that synchronise, and the step at which the scalars of each are booked.
+
+        Raises:
+            ImportError: A library that the fit needs is missing.
+            MemoryError: The fit needs more memory than there is.
+            ValueError: In a joint plan the index of an arm is NaN.
         """
         run, fits = when.run, list(state.fits)
         news = star.collect(self._message(state.fresh.of(run)), when).summed()
@@ -503,15 +514,19 @@ def surrogate_ucb(
             and its event ends the epochs.
 
     Returns:
-        The trace of both phases. If a later fit of a run fails, the run keeps its last fit, and the note ``kept_fit``
-        says at which pulls. With a guard the trace also has the notes of `guarded`.
+        The trace of both phases. If a later fit of a run fails, but not for want of a library or of memory, the run
+        keeps its last fit, and the note ``kept_fit`` says at which pulls. With a guard the trace has the notes of
+        `guarded` in place of this one.
 
     Raises:
         TypeError: ``problem``, a surrogate, ``until``, ``optimism``, ``begins`` or ``guarantee`` is of another kind, or
             N or T is not a whole number.
-        ValueError: N or T is below 1, ``planning`` is unknown, the number of surrogates is neither 1 nor S, the start
-            does not fit the problem, or the first fit of a run fails.
-        ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
+        ValueError: N or T is below 1; ``planning`` is unknown; a sequence does not have one surrogate for each run; the
+            ``start`` in ``begins`` was made on another problem or gives each client a ŵ₀ of its own, or the
+            ``exploration`` in it has another number of runs; the first fit of a run fails; or the index of an arm is
+            NaN.
+        ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
+        MemoryError: A fit needs more memory than there is.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")

@@ -50,6 +50,9 @@ def plan(
 
     Returns:
         The arms, (R, L) int64, and the posterior variance of each when it is pulled, (R, L), in this order.
+
+    Raises:
+        ValueError: The index of an arm is NaN, because rewards or features are far from order 1.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     mean = torch.stack([fit.mean for fit in fits])
@@ -93,9 +96,9 @@ def plan(
 def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1) -> Tensor:
     """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
 
-    Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is below the largest mean
-    of its site. C is the number of remaining arms in the run with the most of them; the other runs are filled up to C
-    with their next best arms.
+    Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is more than 1e-6 below
+    the largest mean of its site. C is the number of remaining arms in the run with the most of them; the other runs are
+    filled up to C with their next best arms.
 
     Args:
         mean: The posterior mean of each arm, (R, K).

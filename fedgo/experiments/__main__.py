@@ -15,16 +15,21 @@ from fedgo.experiments.studies import STUDIES
 def run_or_check(package: str = "fedgo.experiments") -> None:
     """Run or check one study, or some of its players on some of its regimes, as the arguments of the command line say.
 
-    Without ``--check`` the rows that the table lacks are computed and written. With it one row of each player is played
-    again and compared with the table, and nothing is written.
+    Without ``--check`` the rows that the table lacks are computed and written. With it one row of each player whose
+    libraries are installed is played again and compared with the table, and nothing is written.
+
+    Two processes play unless ``--workers`` gives another number, and the table is in the study's folder of the package
+    unless ``--folder`` names another one.
 
     Args:
         package: The name of the package that the help text shows in the command.
 
     Raises:
         SystemExit: An argument of the command line is wrong, or a row that was played again differs from the table.
-        ValueError: The study has no player or no regime with the given name, or a table is needed and there is none.
-        ImportError: A library that a player needs is not installed.
+        ValueError: The study has no player of the given name or no regime with the given text, no row can be played
+            again, or a table is needed and there is none.
+        ImportError: A library that a problem or a player needs is not installed.
+        OSError: The table cannot be written, or with ``--check`` has no JSON file.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=__doc__)
     option = parser.add_argument

@@ -6,7 +6,7 @@ limit, reversed if the whole interval lies on the other side, and open if the in
 derives the verdict from the parts.
 
 The runs are a pandas frame with a row for each run: the name of the ``problem``, the name of the algorithm as
-``player``, the number of the ``run``, and the columns of `fedgo.trace.Trace.to_frame`.
+``player``, the number or position of the ``run``, and the columns of `fedgo.trace.Trace.to_frame`.
 """
 
 import tomllib
@@ -83,7 +83,11 @@ class Claim:
 
     @property
     def rule(self) -> str:
-        """The rule that decides the claim, in words: what is compared, and on which side of which limit it must lie."""
+        """The rule that decides the claim, in words: what is compared, and on which side of which limit it must lie.
+
+        Raises:
+            KeyError: The ``quantity`` is neither "regret" nor "scalars".
+        """
         quantity = {"regret": "final regret", "scalars": "scalars"}[self.quantity]
         what = f"mean {quantity} of {' or '.join(self.ours)} over that of {'; '.join(self.others)}"
         if not self.others:
@@ -194,6 +198,7 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
 
     Raises:
         ValueError: Two algorithms that a claim compares have different numbers of runs, and the first has two or more.
+        KeyError: A frame lacks a column.
     """
     counterfactuals = []
     for claim in CLAIMS:
@@ -214,7 +219,7 @@ def column(runs: Any, problem: str, player: str, name: str) -> Array:
     ``runs`` is the frame of all runs (`outcomes`). The result is empty if it has no such row.
 
     Raises:
-        KeyError: The frame has no column of this name.
+        KeyError: The frame has no column of this name, or lacks "problem", "player" or "run".
     """
     rows = runs[(runs["problem"] == problem) & (runs["player"] == player)]
     values: Array = rows.sort_values("run")[name].to_numpy(dtype=float)

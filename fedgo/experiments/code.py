@@ -90,8 +90,8 @@ def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
     """Return a hash for each module of the package that the names ``roots`` need, directly or through imports.
 
     Args:
-        roots: Dotted names of functions, classes or modules, beginning with the name of the package. Other names are
-            passed over.
+        roots: Dotted names of functions, classes or modules, beginning with the name of the package. Other names, and
+            the names of folders, are passed over.
         package: The folder of the package.
 
     Returns:

@@ -35,7 +35,7 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
         within: The problem with its runs, N clients and T rounds.
         algorithm: The name of an algorithm in `fedgo.experiments.roster.ALGORITHMS`.
         setting: Its setting, whose γ is replaced.
-        gammas: The thresholds γ.
+        gammas: The thresholds γ, at least one.
 
     Returns:
         A dictionary that JSON can hold. It has the algorithm's ``colour``, the number of steps of ``phase_one``, the
@@ -45,8 +45,10 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
         synchronisations. Steps are counted from 1, Phase I included.
 
     Raises:
-        KeyError: The algorithm is unknown.
-        ValueError: A value of the setting or a threshold is out of range.
+        KeyError: The algorithm is unknown, or the setting lacks an entry that it needs.
+        ValueError: A value of the setting or a threshold is out of range, or the fit of Phase I fails.
+        TypeError: The setting has an entry that the algorithm does not know, or a value of another kind.
+        IndexError: There is no threshold.
     """
     traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
@@ -90,6 +92,7 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
     Raises:
         ValueError: ``first`` is neither 0 nor a step right after a synchronisation, or the first run of ``start`` has
             several ŵ₀.
+        IndexError: Phase II has no step before ``first``.
     """
     trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
     sync = trace.sync[0, trace.phase_one :]
@@ -125,7 +128,11 @@ def explorer(kind: str, figure: str, **data: Any) -> str:
     Args:
         kind: Which explorer it is, "threshold", "budget" or "trigger".
         figure: The label of the figure that is shown instead if scripts do not run.
-        data: The data by name, of types that JSON can hold.
+        data: The data by name, of types that JSON can hold: for "threshold" the thresholds as texts ``gammas``, the
+            position ``first`` of the one shown first, and as ``problems`` the results of `sweep` by problem and
+            algorithm; for "trigger" as ``scenes`` the results of `scene` by title; for "budget" as ``problems``, by
+            problem and algorithm, a ``colour`` and the ``offers``, a list with ``gamma`` (a text), the mean final
+            ``regret``, its ``error`` and the scalars ``dense`` and ``packed`` of each.
 
     Raises:
         TypeError: A value is of a type that JSON cannot hold.

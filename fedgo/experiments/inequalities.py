@@ -50,7 +50,8 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
           (`fedgo.theory.phase_two.synchronisations`), (S,).
 
     Raises:
-        ValueError: The threshold γ is 0.
+        ValueError: The threshold γ is 0, the start has several ŵ₀ in a run, or it was made on a problem with other
+            arms.
     """
     steps, clients, gamma = play.replay, play.start.clients, play.settings.gamma
     last, growth = steps.total[:, -1], steps.central.log1p()
@@ -120,7 +121,10 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
         proves, and the printed bound, (S, NT) each.
 
     Raises:
-        ValueError: The problem has no known w*, or ``curvature`` does not have the shape (S,).
+        ValueError: The problem has no known w*, ``curvature`` does not have the shape (S,), the start has several ŵ₀ in
+            a run, or it was made on a problem with other arms.
+        RuntimeError: The matrix Σ of a client's data is not positive definite in float64, because the regularisation
+            weight λ is too small for the gradients.
     """
     truth, settings, steps = play.problem.truth, play.settings, play.replay
     beta = settings.beta
@@ -161,7 +165,8 @@ def regret_bound(
             the run if it is None.
 
     Raises:
-        ValueError: ``information`` is negative, or ``value`` is and the squared radius β is positive.
+        ValueError: ``information`` is negative, or ``value`` is and the squared radius β is positive; or
+            ``information`` is None, and the start has several ŵ₀ in a run or was made on a problem with other arms.
     """
     information = play.replay.total[:, -1] if information is None else information
     by_run = torch.zeros(2, len(play.arm), dtype=torch.float64)

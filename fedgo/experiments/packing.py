@@ -12,10 +12,13 @@ def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
     The message has ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x with the gradients g_x of the arms in d_w parameters.
 
     Args:
-        gradients: The gradients g_x, (..., K, d_w). They have to be linearly independent, which is not checked; if they
-            are not, the result is meaningless or not finite.
+        gradients: The gradients g_x, (..., K, d_w) with K ≤ d_w. They have to be linearly independent, which is not
+            checked; if they are not, the result is meaningless or not finite.
         matrix: ΔΣ, (..., d_w, d_w).
         vector: Δb, (..., d_w).
+
+    Raises:
+        RuntimeError: There are more arms than parameters, K > d_w.
     """
     factor, basis = compress(gradients)  # G = LQᵀ; a Cholesky factor of GGᵀ would lose half the digits
     upper, sums = factor.mT, basis.mT @ vector.unsqueeze(-1)

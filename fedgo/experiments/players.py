@@ -33,7 +33,11 @@ class Play:
     key: str = ""
 
     def __call__(self, world: World, setting: Setting) -> Trace:
-        """Return the trace of all runs of ``world`` with ``setting``, always played anew."""
+        """Return the trace of all runs of ``world`` with ``setting``, always played anew.
+
+        Raises:
+            Exception: The algorithm refuses the setting or the world; the error is that of ``call``.
+        """
         return self.call(world, setting)
 
 
@@ -76,7 +80,12 @@ class Player:
     def run(self, world: World, setting: Setting) -> Trace:
         """Return the trace of all runs of ``world`` with ``setting``.
 
-        Runs that `fedgo.experiments.traces` has stored are not played again.
+        Runs that `fedgo.experiments.traces` has stored are not played again, if ``play`` has a key.
+
+        Raises:
+            OSError: The trace cannot be stored.
+            ModuleNotFoundError: Traces are stored, and BoTorch, whose version is stored with them, is not installed.
+            Exception: The algorithm refuses the setting or the world; the error is that of ``play``.
         """
         return traces.stored(self.play.call, self.play.key, world, setting)
 
@@ -100,6 +109,7 @@ def settings(world: World, setting: Setting) -> Settings:
         ValueError: A value is out of range.
         TypeError: A value is of another kind, or an entry is no field of `fedgo.phase_two.Settings`.
         KeyError: The setting has "s" without "kappa".
+        ZeroDivisionError: "s" is 0.
     """
     values = dict(setting)
     if "s" in values:

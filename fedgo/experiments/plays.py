@@ -28,7 +28,7 @@ class Replayed:
     """Runs of Phase II together with what they were made from, to be analysed.
 
     ``trace`` has S runs on ``problem`` (K arms), with Phase II played from ``start`` (N clients, T rounds, d_w
-    parameters) with ``settings``.
+    parameters, one ŵ₀ for all clients of a run) with ``settings``.
     """
 
     problem: Problem
@@ -100,10 +100,10 @@ class PhaseTwoRuns(Replayed):
 
     @property
     def information_bound(self) -> float:
-        """The bound R on the log-ratio Λ = ln(det Σ/det λI) after all pulls.
+        """The bound R = d ln(1 + NT·C_g²/(dλ)) on the log-ratio Λ = ln(det Σ/det λI) after all NT pulls.
 
-        λ is the regularisation weight. The dimension min(K, d_w), for K arms and d_w parameters, takes the place of
-        d_w.
+        Σ is λI plus the sum of g gᵀ over the gradients g of the pulls, with the regularisation weight λ, and C_g is
+        ``slope``. d = min(K, d_w), for K arms and d_w parameters, takes the place of the paper's d_w.
         """
         return information_bound(self.dimension, self.arm.shape[1], self.slope, self.settings.lam)
 
@@ -169,17 +169,24 @@ class Hindsight(Replayed):
     def known(self, at: Tensor) -> Tally:
         """Return the data that the client knows after its pull at each of the steps ``at``, as counts and sums.
 
-        ``at`` (n,) has steps of Phase II. The counts of the pulls and the sums of their residuals are (S, n, K) each,
-        for S runs and K arms.
+        ``at`` (n,) int64 has steps of Phase II, counted from 0. The counts of the pulls and the sums of their residuals
+        are (S, n, K) each, for S runs and K arms.
+
+        Raises:
+            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
         """
         return self.replay.known.of((slice(None), at))
 
     def ball(self, at: Tensor) -> Ball:
-        """Return the ball of the client that pulls at each of the steps ``at`` (n,), after its pull, with the squared
-        radius 1.
+        """Return the ball of a client in each of S runs, with the squared radius 1.
 
-        It has the centre ŵ (S, n, d_w), which is the ridge estimate of the d_w parameters, and the matrix Σ
-        (S, n, d_w, d_w).
+        The client is the one that pulls at each of the steps ``at`` (n,) int64 of Phase II, counted from 0; the ball is
+        that after its pull. It has the centre ŵ (S, n, d_w), which is the ridge estimate of the d_w parameters, and the
+        matrix Σ (S, n, d_w, d_w).
+
+        Raises:
+            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
+            RuntimeError: Σ is not positive definite in float64, because λ is too small for the gradients.
         """
         gradients, centre = self.gradients.unsqueeze(1), self.centre.unsqueeze(1)
         return ball(gradients, centre, self.settings.lam, 1.0, self.known(at))
@@ -188,8 +195,12 @@ class Hindsight(Replayed):
         """Return the distance ‖ŵ − w*‖_Σ of the true parameter w* from the centre ŵ of a client's ball, (S, n), in S
         runs.
 
-        The client is the one that pulls at each of the steps ``at`` (n,) of Phase II; the ball is that after its pull,
-        with the matrix Σ.
+        The client is the one that pulls at each of the steps ``at`` (n,) int64 of Phase II, counted from 0; the ball is
+        that after its pull, with the matrix Σ.
+
+        Raises:
+            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
+            RuntimeError: Σ is not positive definite in float64, because λ is too small for the gradients.
         """
         return self.ball(at).distance(self.truth.unsqueeze(1)).sqrt()
 
@@ -200,7 +211,8 @@ class Hindsight(Replayed):
         for a start at the true parameter w* in place of the fitted ŵ₀, where only the term of the noise is left.
 
         Raises:
-            ValueError: δ does not lie strictly between 0 and 1.
+            ValueError: δ does not lie strictly between 0 and 1, ``curvature`` is negative, the start has several ŵ₀ in
+                a run, or it was made on a problem with other arms.
         """
         return radius(
             self.replay.information,
@@ -263,7 +275,7 @@ def linear_play(
     Raises:
         ValueError: N or T is below 1, the form of the messages is "counts" or "cheapest", the features are so large, or
             λ so small, that rounding would decide which arm is pulled, or an index is NaN.
-        TypeError: An argument is of another kind.
+        TypeError: N or T is not a whole number, or ``settings`` is not a `fedgo.phase_two.Settings`.
     """
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
@@ -335,6 +347,8 @@ def random_play(
     Raises:
         ValueError: ``seed`` is negative, ``share`` is not positive or so small that rounding would decide which arm is
             pulled, or an index is NaN.
+        TypeError: ``seed`` is not a whole number, or ``share`` is not a number.
+        RuntimeError: ``runs`` is below 1.
     """
     clients, rounds, d_x, arms = (
         int(torch.randint(2, top, (1,), generator=source)) for top in (13, 41, 7, 16)

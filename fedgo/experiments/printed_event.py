@@ -46,6 +46,10 @@ def bookkeeping(
 
     Returns:
         The number of pulls, both log-ratios and the event at each step, and the server's matrix at the end.
+
+    Raises:
+        RuntimeError: A matrix is not positive definite in float64, because λ is not positive or too small for the
+            features.
     """
     server = lam * torch.eye(features.shape[1], dtype=torch.float64)
     sigma, delta = server.repeat(clients, 1, 1), torch.zeros(clients, *server.shape, dtype=torch.float64)

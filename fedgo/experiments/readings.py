@@ -156,7 +156,8 @@ def senders(tune: Sweep) -> dict[str, Player]:
 def _sender(algorithm: str, tune: Sweep) -> Player:
     """Return the player of ``algorithm``, whose grid has the thresholds `GAMMAS` if the algorithm has a threshold.
 
-    Its other parameters are those that the study ``tune`` has chosen.
+    Otherwise the grid has the threshold 1 only, which is not used. The other parameters are those that the study
+    ``tune`` has chosen.
     """
 
     def play(world: World, setting: Setting) -> Trace:

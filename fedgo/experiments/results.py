@@ -61,8 +61,8 @@ def evaluated(study: str, regime: Regime) -> dict[str, Any]:
     has such rows with several settings, only those of the setting that comes last in the table are returned.
 
     Raises:
-        ValueError: The study has no table.
-        KeyError: The study is unknown.
+        ValueError: There is no table of the study, or no such study.
+        KeyError: There is a table of this name, but it is not that of a study.
     """
     stored = known(study).cells.items()
     rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
@@ -75,8 +75,8 @@ def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
     The list has a pair for each setting, and the runs are those in the table of ``study``.
 
     Raises:
-        ValueError: The study has no table.
-        KeyError: The table has no run of one of the settings, or the study or the player is unknown.
+        ValueError: There is no table of the study, or no such study.
+        KeyError: The table has no run of one of the settings, or the player is unknown.
     """
     stored, seed = known(study).cells, STUDIES[study].tuning_seed
     grid = STUDIES[study].players[player].grid
@@ -188,6 +188,7 @@ def evaluate(
     Raises:
         ValueError: A name is unknown, ``runs`` is below 1, or the seed is negative or that of the tuning.
         TypeError: ``algorithms`` is a single text, or ``runs`` or the seed is not a whole number.
+        ImportError: The problem needs BoTorch, which is not installed.
     """
     require_kind(not isinstance(algorithms, str), "algorithms", algorithms, "give a sequence of names")
     unknown = [algorithm for algorithm in algorithms if algorithm not in ALGORITHMS]
@@ -218,9 +219,12 @@ def played(
         changes: Entries of the setting that replace the tuned ones, such as ``gamma``.
 
     Raises:
-        ValueError: ``name`` is unknown, the study "tune" has no setting of the player, ``runs`` is below 1, or a value
-            in ``changes`` is out of range.
+        ValueError: ``name`` is unknown, the study "tune" has no setting of the player, ``runs`` is below 1, the seed is
+            negative, or a value in ``changes`` is out of range.
+        TypeError: ``runs`` or the seed is not a whole number, or ``changes`` has an entry that the player does not
+            know, or a value of another kind.
         KeyError: ``algorithm`` is not one of ``players``.
+        ImportError: The problem needs BoTorch, which is not installed.
     """
     player = players[algorithm]
     setting = tuned(name, player.setting_of or algorithm) | changes  # `tuned` refuses an unknown name

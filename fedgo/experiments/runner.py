@@ -108,13 +108,16 @@ def measure(job: Job) -> list[dict[str, Any]]:
 
     A row has the columns of the regime, the player, the setting's parameters, the seed, the run, and the columns of the
     study. "seconds" is the mean over the runs of the job. Phase I counts in it only for the first setting of the player
-    that this process plays on these runs, because the later ones share its result.
+    that this process plays on these runs, because the later ones share its result (`shared_world`).
 
     From then on this process computes on one thread, and knows the problem of the job by name.
 
     Raises:
-        ValueError: The problem is unknown, or the setting has a value that is out of range.
-        ImportError: A library that the player needs is not installed.
+        ValueError: The problem is unknown, the setting has a value that is out of range, or the fit of Phase I fails.
+        TypeError: The setting has an entry that the player does not know, or a value of another kind.
+        KeyError: The player is unknown, or the setting lacks an entry that the player needs.
+        ImportError: A library that the problem or the player needs is not installed.
+        NotImplementedError: The player is `fedgo.experiments.players.measured`, whose study has another ``measure``.
     """
     torch.set_num_threads(1)
     if job.entry:
@@ -146,7 +149,10 @@ def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encod
         by: Any value that can be hashed; only callers with an equal one share a world.
 
     Raises:
-        ValueError: `fedgo.experiments.world.PROBLEMS` has no problem of the regime's name, or a number is out of range.
+        ValueError: `fedgo.experiments.world.PROBLEMS` has no problem of the regime's name, a number is out of range, or
+            a run is given twice.
+        TypeError: An argument cannot be hashed or is of another kind.
+        ImportError: A library that the problem needs, BoTorch for instance, is not installed.
     """
     return regime.world(runs, seed, encoding)
 
@@ -248,7 +254,7 @@ class Sweep:
 
         Raises:
             ValueError: There is no group, and the grid does not have exactly one setting.
-            KeyError: The player is unknown.
+            KeyError: The player, or the player whose setting it uses, is unknown.
         """
         chooser, group = self.players[name].setting_of or name, self.group(name, regime)
         if not group:
@@ -261,8 +267,9 @@ class Sweep:
         """Return the setting with which the player ``name`` plays ``regime``, as the stored table of the study decides.
 
         Raises:
-            ValueError: The setting is not chosen yet, because the table lacks rows; or there is no table.
-            KeyError: The player is unknown.
+            ValueError: The setting is not chosen yet, because the table lacks rows; there is no table of this study or
+                no table "rungs"; or there is no group of regimes, and the grid does not have exactly one setting.
+            KeyError: The player, or the player whose setting it uses, is unknown.
         """
         setting = self.chosen(known(self.name), name, regime)
         require(setting is not None, "player", name, f"it has no setting; run make study NAME={self.name}")
@@ -278,12 +285,15 @@ class Sweep:
         Args:
             known: The rows that the table has.
             name: The name of the player.
-            regime: A text that the name of a played regime (`played_on`) must contain. Only the settings that these
-                regimes need are chosen, each on all regimes of its group.
+            regime: A text that the text of a played regime (`played_on`), such as "hartmann6, K=50, sigma=0.1, T=100,
+                N=20", must contain. Only the settings that these regimes need are chosen, each on all regimes of its
+                group.
             most: The largest number of evaluation runs on each regime.
 
         Raises:
-            KeyError: The player is unknown.
+            KeyError: The player, or the player whose setting it uses, is unknown.
+            ValueError: The player plays a regime for which there is no group of regimes, and the grid does not have
+                exactly one setting.
         """
         wanted = [played for played in self.played_on(name) if regime in str(played)]
         chooser = self.players[name].setting_of or name
@@ -321,7 +331,7 @@ class Listing(Sweep):
 
     ``listed(name)`` returns the regimes of the player ``name``, and ``runs(name, regime)`` the number of runs that it
     plays on a regime, with each setting of its grid and with the seed `SEED`. The other fields are those of `Sweep`;
-    those about tuning are not used.
+    ``regimes`` and those about tuning are not used.
     """
 
     listed: Callable[[str], Iterable[Regime]] = lambda name: ()
@@ -337,7 +347,7 @@ class Listing(Sweep):
         Args:
             known: The rows that the table has.
             name: The name of the player.
-            regime: A text that the name of a regime must contain.
+            regime: A text that the text of a regime, such as "hartmann6, K=50, sigma=0.1, T=100, N=20", must contain.
             most: The largest number of runs on each regime.
 
         Raises:
@@ -406,6 +416,9 @@ class Known:
         """Return the final regrets that the table has for ``key`` (`cell`), by the number of the run.
 
         The result is empty if the table has no such rows.
+
+        Raises:
+            KeyError: The table has such rows, but no column "regret".
         """
         if key not in self.cells:
             return {}
@@ -417,7 +430,10 @@ class Known:
 
         With ``tail`` it is the average of that mean and of the mean over the worst tenth of these runs, at least one.
         If a run is missing, the result is the mean that the table "rungs" has for this number of runs, or None if it
-        has none.
+        has none. ``runs`` is at least 1.
+
+        Raises:
+            KeyError: The table has rows for ``key``, but no column "regret".
         """
         by_run = self.regrets(key)
         if all(run in by_run for run in range(runs)):
@@ -441,7 +457,8 @@ def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
 def read(name: str, folder: Path = DATA) -> Any:
     """Return the table of the study ``name`` as a pandas frame, which must not be changed because it is cached.
 
-    It is read from ``folder``, or from the package if ``folder`` has none.
+    It is read from ``folder``, or from the package if ``folder`` has none. A table without the column ``made`` gets it,
+    with NaN.
 
     Raises:
         ValueError: There is no table of this name.
@@ -458,7 +475,7 @@ def known(study: str) -> Known:
     The result is cached and must not be changed.
 
     Raises:
-        ValueError: There is no table of this study.
+        ValueError: There is no table of this study, or no table "rungs".
     """
     return Known(read(study), study)
 
@@ -474,7 +491,7 @@ def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
         keys are notes on the history of the rows.
 
     Raises:
-        FileNotFoundError: There is no table of this study.
+        FileNotFoundError: There is no such JSON file, for instance because there is no table of this study.
     """
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
@@ -483,10 +500,11 @@ def dates(name: str, folder: Path = DATA) -> str:
     """Return the day on which the rows of the table of the study ``name`` were made, as text such as "2026-11-22".
 
     If they were made on several days, the text has the first and the last day with "to" between them. Rows without an
-    entry about their origin are passed over; at least one row must have one.
+    entry about their origin are passed over.
 
     Raises:
-        FileNotFoundError: There is no table of this study.
+        FileNotFoundError: There is no table of this study, or it has no JSON file.
+        IndexError: No row has an entry about its origin.
     """
     made = facts(name, folder)["made"]
     origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
@@ -507,19 +525,21 @@ def run(
     Args:
         study: The study.
         players: The names of the players; all if there are none.
-        regime: A text; only regimes that have it in their name are played. The settings that these need are chosen
-            first, each on all regimes of its group.
+        regime: A text; only regimes that have it in their text, such as "hartmann6, K=50, sigma=0.1, T=100, N=20", are
+            played. The settings that these need are chosen first, each on all regimes of its group.
         runs: The largest number of evaluation runs on each regime.
         fresh: Whether to remove the rows of these players and regimes first, and play them again. The mean regrets that
             the table "rungs" keeps are then not used to choose settings.
-        folder: The folder in which the table is kept.
+        folder: The folder in which the table is kept. If it has no table of the study, the table that is written there
+            begins with the rows of the package's table, if there is one.
 
     Returns:
         The whole table as a pandas frame, which must not be changed because it is cached.
 
     Raises:
-        ValueError: A player is unknown, or no regime that the players play has the text in its name.
-        ImportError: A library that a player needs is not installed.
+        ValueError: A player is unknown, no regime that the players play has ``regime`` in its text, a player refuses
+            its setting, or there is neither a table nor a row to add.
+        ImportError: A library that a problem or a player needs is not installed.
         OSError: The table cannot be written.
     """
     names = tuple(players) or tuple(study.players)
@@ -543,9 +563,10 @@ def run(
 
 
 def asked(table: Any, players: Sequence[str], regime: str) -> Any:
-    """Return whether each row of ``table`` is of one of the ``players`` and of a regime with ``regime`` in its name.
+    """Return which rows of a study's table are of one of the ``players`` and of a regime with ``regime`` in its text.
 
-    The result is a boolean pandas series.
+    The text of a regime is for instance "hartmann6, K=50, sigma=0.1, T=100, N=20"; an empty ``regime`` is in all of
+    them. ``table`` is a pandas frame, and the result a boolean series with an entry for each of its rows.
     """
     in_regime = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
     return table["player"].isin(players) & np.array(in_regime, dtype=bool)
@@ -558,7 +579,7 @@ def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs
         study: The study.
         known: The rows that the table has.
         names: The names of the players.
-        regime: A text that the name of a regime must contain.
+        regime: A text that the text of a played regime must contain.
         runs: The largest number of evaluation runs on each regime.
     """
     jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
@@ -570,7 +591,8 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: 
     """Play ``jobs``, write their rows, and return the table with them.
 
     The rows are written when a job ends and `PAUSE` seconds have passed since the last time, and at the end, also after
-    an interruption. Each time but the last a line on stderr says how many jobs are done and how long the others take.
+    an interruption. At each write before the end a line on stderr says how many jobs are done, and estimates how long
+    the others take.
 
     Args:
         study: The study.
@@ -667,7 +689,7 @@ def _origin() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """Return the commit of the working copy, with "-dirty" if a file differs from it.
+    """Return the commit of the working copy, with "-dirty" if a file under version control differs from it.
 
     The commit has twelve hexadecimal digits. Changes in the package's folders ``data`` do not count. The result is
     "unknown" if git is not installed or the package is not in a repository.
@@ -686,7 +708,13 @@ def commit() -> str:
 def afresh(study: Sweep, rows: Any) -> Any:
     """Play the ``rows`` of a table of ``study`` again, and return a frame with their new values, in the same order.
 
-    ``rows`` are rows of a pandas frame. The result has their index, and the measured columns of the study.
+    ``rows`` are rows of a pandas frame, at least one. The result has their index, and the measured columns of the
+    study.
+
+    Raises:
+        KeyError: The study has no player of the name in a row, or there is no row.
+        ImportError: A library that a problem or a player needs is not installed.
+        Exception: A job cannot be played any more; the error is that of the study's ``measure``.
     """
     by_cell = cells(rows.reset_index(drop=True))
     jobs = [
@@ -713,15 +741,20 @@ def check(
     Args:
         study: The study.
         players: The names of the players; all if there are none. Players without rows are left out.
-        regime: A text; only rows on regimes that have it in their name are played.
+        regime: A text; only rows on regimes that have it in their text, such as "hartmann6, K=50, sigma=0.1, T=100,
+            N=20", are played.
         seed: A number that determines which row of each player is played; with None another one is drawn at every call.
         folder: The folder in which the table is kept.
 
     Returns:
-        The frame that `compared` returns, with one row for each player that has rows.
+        The frame that `compared` returns, with one row for each of these players that has rows on these regimes and can
+        be played here.
 
     Raises:
         ValueError: The table has no row of these players and regimes that can be played here, or there is no table.
+        FileNotFoundError: The table has no JSON file.
+        KeyError: The study has no player of the name in a row.
+        ImportError: A library is not installed that a problem, or a player that is not in ``study.needs``, needs.
     """
     table = read(study.name, folder)
     wanted = asked(table, tuple(players) or tuple(study.players), regime)
@@ -752,6 +785,7 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 
     Raises:
         ValueError: There is no table of the study.
+        FileNotFoundError: The table has no JSON file.
     """
     table, made = read(study.name, folder), facts(study.name, folder)["made"]
     origins = table["made"].fillna(-1)

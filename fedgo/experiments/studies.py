@@ -108,7 +108,10 @@ def sizes(**changes: tuple[int, ...]) -> list[Regime]:
     """Return a regime of the problem Hartmann6 for each combination of the given sizes.
 
     ``changes`` has several values for each of some fields of `fedgo.experiments.world.Regime`, for instance
-    ``arms=(50, 500)``.
+    ``arms=(50, 500)``. The last size varies fastest.
+
+    Raises:
+        TypeError: A regime has no such field.
     """
     return [Regime("hartmann6", **dict(values)) for values in grid(**changes)]
 
@@ -137,6 +140,11 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
         regime: The sizes of the run, on Hartmann6.
         hidden: The number of hidden units of the network of Fed-GO-UCB.
         seed: The seed of the run.
+
+    Raises:
+        ValueError: A size or the seed is out of range, or the regime's problem is unknown.
+        TypeError: A size or the seed is of another kind.
+        ImportError: BoTorch is not installed.
     """
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
@@ -163,12 +171,23 @@ def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
 def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[str, Any]]:
     """Return a list with the row of a ``job``: the processor time and the peak memory of a new process that plays it.
 
-    The process does nothing else. It plays one run, whatever runs the job has; the row says run 0 of the seed 0.
+    The process does nothing else. It plays one run, whatever runs the job has; the row says run 0 of the seed 0. The
+    peak memory is right on Linux, where the system counts it in kibibytes.
 
     Args:
         time_of: A function of the player's name, the regime and the number of hidden units that plays one run and
             returns its trace and its processor seconds. Another process must be able to import it by its name.
         job: The job; its setting has the number of hidden units as "hidden".
+
+    Returns:
+        A list with one row: the sizes of the regime by the names of its fields, the "player", the setting, "seed" and
+        "run" (both 0), the processor "seconds" that ``time_of`` returns, the peak memory of the process in gibibytes as
+        "gigabytes", and the number of "synchronisations".
+
+    Raises:
+        KeyError: The setting has no "hidden".
+        RuntimeError: The new process ends without a result, for instance because the system has no memory left.
+        Exception: The run cannot be played; the error is that of ``time_of``.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         return pool.submit(_cost, time_of, job.name, job.regime, job.setting).result()
@@ -225,6 +244,9 @@ def exponent(rows: Any) -> float:
     """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least.
 
     ``rows`` is a frame of at least two rows with the columns "value" and "seconds", as `curve` returns it.
+
+    Raises:
+        IndexError: There are fewer than two rows.
     """
     values, seconds = np.log(rows["value"].to_numpy()[-2:]), np.log(rows["seconds"].to_numpy()[-2:])
     return float((seconds[1] - seconds[0]) / (values[1] - values[0]))

@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
     """Return the mean of ``values`` (S, …) over S runs and the standard error of this mean, (…) each.
 
-    The error of a single run is 0.
+    The error of a single run is 0. S has to be at least 1.
     """
     array = np.asarray(values, dtype=np.float64)
     error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
@@ -29,8 +29,8 @@ def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
 def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, float, float]:
     """Return the value of a statistic of S runs with its 95 % percentile bootstrap interval over the runs.
 
-    The interval rests on `RESAMPLES` resamples, always with the same random numbers. One run does not show the spread,
-    so that its interval is the whole line.
+    The interval rests on `RESAMPLES` resamples, always with the same random numbers. Fewer than two runs do not show
+    the spread, so that their interval is the whole line.
 
     Args:
         statistic: A function, called as ``statistic(*samples, axis=-1)``.
@@ -62,6 +62,9 @@ def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
 
     Returns:
         The mean over the runs, and the lower and the upper end of the interval.
+
+    Raises:
+        ValueError: The traces have different numbers of runs, of which neither is 1.
     """
     ours_final, others_final = (trace.cumulative_regret[:, -1].numpy() for trace in (ours, other))
     return interval(np.mean, ours_final - others_final)
@@ -73,6 +76,9 @@ def formatted(value: float, digits: int = 2) -> str:
     Zero, and values whose absolute value is from 0.001 to below 100,000 after rounding, are plain digits with commas.
     All digits before the decimal point are shown, even if they are more than ``digits``. Other values are TeX in the
     form a·10ᵇ, or 10ᵇ if a is printed as 1; infinity is TeX too, and NaN is "–".
+
+    Raises:
+        ValueError: ``digits`` is below 1, and ``value`` is finite and not 0.
     """
     if math.isnan(value):
         return "–"

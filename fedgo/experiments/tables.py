@@ -46,6 +46,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str |
     Raises:
         ValueError: A row or ``align`` has another length than the head, or a cell has a bare | or several lines.
         KeyError: ``align`` has another letter.
+        TypeError: A cell is neither a text nor a whole number.
     """
     rules = [_RULES[letter] for letter in align or "l" + "r" * (len(head) - 1)]
     whole = [[f"{cell:,d}" if isinstance(cell, int) else cell for cell in row] for row in rows]
@@ -140,6 +141,7 @@ def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
 
     Raises:
         ValueError: There is no run, or the number of failures is negative or above the number of runs.
+        TypeError: A number is not whole.
     """
     if isinstance(failures, Tensor):
         trials, failures = failures.numel(), int(failures.sum())
@@ -263,5 +265,9 @@ class Checks:
         self.rows.append((statement, kind, where, result))
 
     def table(self) -> Markdown:
-        """Return a Markdown table of all checks, in the order in which they were made."""
+        """Return a Markdown table of all checks, in the order in which they were made.
+
+        Raises:
+            ValueError: A text of a check has a bare | or several lines.
+        """
         return table(("statement", "kind", "what was checked", "result"), self.rows, "llll")

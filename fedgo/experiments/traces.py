@@ -1,8 +1,9 @@
 """A store of traces that chapters share, run by run, because a run is the same alone and together with others.
 
 The traces are stored in the folder that the environment variable ``FEDGO_TRACES`` names; if it is not set, nothing is
-stored. A stored run is found by its arms, mean rewards and noise, by the numbers of clients and rounds and the form of
-the messages, by the algorithm and its setting, by the versions of the libraries, and by the code that played it.
+stored. A stored run is found by its arms, mean rewards and noise, by the numbers of clients and rounds, the form of
+the messages and the bound F, by the algorithm and its setting, by the versions of the libraries, and by the code that
+played it.
 """
 
 import json
@@ -29,15 +30,21 @@ VERSIONED = ("torch", "numpy", "botorch")  # libraries whose versions may change
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
     """Return the trace of all runs of ``world``, playing only those runs that are not stored yet, and store these.
 
-    Traces of the same algorithm, setting and sizes that other code has stored are removed. A stored file that is
-    damaged is played again.
+    Traces of the same algorithm, setting, sizes and library versions that other code has stored are removed. A run
+    whose stored file is damaged or cannot be read is played again.
 
     Args:
         play: A function that plays a world with a setting.
         key: The dotted name of the algorithm that ``play`` calls, and its options. If it is empty, or the environment
             variable ``FEDGO_TRACES`` is not set, all runs are played and nothing is stored.
         world: The runs.
-        setting: The setting.
+        setting: The setting, whose values JSON can hold.
+
+    Raises:
+        OSError: The folder or a file cannot be written.
+        ModuleNotFoundError: Traces are stored, and a library in `VERSIONED` is not installed.
+        TypeError: Traces are stored, and JSON cannot hold a value of the setting.
+        Exception: ``play`` refuses the setting or the world; the error is its own.
     """
     folder = os.environ.get(VARIABLE)
     if not folder or not key:
@@ -75,7 +82,9 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
 
 
 def each_run(problem: Problem) -> list[str]:
-    """Return for each run of ``problem`` a hash of its arms, its mean rewards and what determines its noise."""
+    """Return for each run of ``problem`` a hash of the problem's name, the arms, the mean rewards and what determines
+    the noise.
+    """
     about = (problem.name, problem.seed, problem.sigma, problem.reward)
     return [
         hash_of([repr((*about, run)), arms.numpy().tobytes(), means.numpy().tobytes()])

@@ -28,7 +28,8 @@ class Entry:
 
     Args:
         make: A function that makes the problem, called as ``make(runs, arms=K, sigma=σ, seed=…)`` for K arms and the
-            standard deviation σ of the noise.
+            standard deviation σ of the noise. ``runs`` is the number of runs, or a sequence of their numbers. The
+            ``options`` of `Regime.world` are further keyword arguments of it.
         title: The name of the problem in the book.
         bound: A bound F ≥ |f| on the mean rewards, if the formula of the problem gives one. It must not be computed
             from the arms of a run, because that would tell an algorithm the best value.
@@ -58,7 +59,7 @@ def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any
     ``options`` are further arguments of `fedgo.problems.clustered`.
 
     Raises:
-        ValueError: ``arms`` is not 20, or another argument is out of range.
+        ValueError: ``arms`` is not 20, another argument is out of range, or a run is given twice.
         TypeError: An argument is of another kind.
     """
     require(arms == 20, "arms", arms, f"give 20, the number of clusters of {name}")
@@ -105,7 +106,7 @@ class World:
         The algorithms with a Phase I make them in two phases, and all others make as many.
 
         Raises:
-            ValueError: N or T is below 1.
+            ValueError: N or T is below 1 or above 2⁵³.
             TypeError: N or T is not a whole number.
         """
         return phase_one_length(self.clients, self.rounds) + self.clients * self.rounds
@@ -122,7 +123,9 @@ class World:
         Phase I is run when its result is first asked for, and the result is kept.
 
         Raises:
-            ValueError: A number is out of range, or the fit fails because the rewards are not of order 1.
+            ValueError: N or T is out of range, ``encoding`` is unknown, or the fit fails because the rewards are not of
+                order 1 or not finite.
+            TypeError: N or T is not a whole number.
         """
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
 
@@ -133,7 +136,8 @@ class World:
         Phase I is run when its result is first asked for, and the result is kept.
 
         Raises:
-            ValueError: A number is out of range, or the fits fail because the rewards are not of order 1.
+            ValueError: N or T is out of range, or the fits fail because the rewards are not of order 1 or not finite.
+            TypeError: N or T is not a whole number.
         """
         return private_start(self.problem, self.network, self.clients, self.rounds)
 
@@ -141,6 +145,8 @@ class World:
 @dataclass(frozen=True)
 class Regime:
     """A problem with its sizes.
+
+    The text of a regime, ``str(regime)``, is for instance "hartmann6, K=50, sigma=0.1, T=100, N=20".
 
     Args:
         problem: The name of the problem in `PROBLEMS`.
@@ -202,13 +208,14 @@ class Regime:
             runs: The number of runs, or a sequence of their numbers.
             seed: The seed of the runs.
             encoding: The form in which all algorithms send their statistics (`fedgo.messages`).
-            options: Further arguments of the problem's function; they replace the regime's number K of arms and noise
-                level σ.
+            options: Further arguments of the problem's function. ``arms`` and ``sigma`` among them replace the regime's
+                number K of arms and its noise level σ.
 
         Raises:
-            ValueError: `PROBLEMS` has no problem of this name, or a number is out of range.
-            TypeError: A number is not whole, or the problem's function has no such option.
-            ImportError: The problem needs BoTorch, which is not installed.
+            ValueError: `PROBLEMS` has no problem of this name, an argument of the problem's function is out of range,
+                or a run is given twice. N, T and ``encoding`` are not checked here.
+            TypeError: An argument is of another kind, or the problem's function has no such option.
+            ImportError: A library that the problem needs, BoTorch for instance, is not installed.
         """
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
         problem = self.entry.make(runs, **how)
@@ -234,8 +241,8 @@ def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -
         options: Further arguments of `Regime.world`.
 
     Raises:
-        ValueError: The name is unknown, or a number is out of range.
-        TypeError: A number is not whole, or the problem's function has no such option.
+        ValueError: The name is unknown, an argument of the problem's function is out of range, or a run is given twice.
+        TypeError: An argument is of another kind, or the problem's function has no such option.
         ImportError: The problem needs BoTorch, which is not installed.
     """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")

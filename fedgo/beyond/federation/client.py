@@ -7,13 +7,13 @@ The methods are called in this order::
     reply = client.answer(letter)            # lines 7–10
 
 A client holds its own rewards, and never a true mean. It plays the paper's algorithm by the simulator's own
-`fedgo.phase_two.EventTriggered`. In Phase I, and if the server plans, it plays its share of a public plan; once the
-share is used up, it goes on from the beginning of the share.
+`fedgo.phase_two.EventTriggered`. In Phase I, and if the server plans, it plays its share of a public plan. If the
+server plans and the share is used up, the client goes on from the beginning of the share.
 
 Save the client before its answer is sent. The server refuses a client that was restored from an older file, because its
 pulls would be counted twice. If the file is lost, ``Client(plan, me)`` can begin anew at any moment, and the server
-sends it all that is known. The pulls that only the file had, which no answer had carried, are then lost, and a warning
-says so.
+sends it all that is known. The pulls that only the file had, which no answer had carried, are then lost. A warning says
+so if the server has used an answer of the lost client.
 """
 
 import secrets
@@ -61,7 +61,8 @@ class Memory(NamedTuple):
         federation: The number that the server drew when it began, or 0 before it is known.
         pulls: The number of rewards that the client has stored, Phase I included.
         begun: The number of these before the client received its share.
-        calling: Whether the event has fired or the share is used up, and the client has handled no letter since.
+        calling: Whether the event has fired, or the client has made ``calls`` pulls since it received its share, and
+            the client has handled no letter since.
     """
 
     share: Tensor
@@ -82,7 +83,7 @@ class Memory(NamedTuple):
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of the client's own pulls that its last answer carries, (2, K) for K arms."""
+        """The counts and sums of the client's own pulls that ``reply`` carries, (2, K) for K arms; 0 without one."""
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
@@ -147,7 +148,8 @@ class Client:
 
         Raises:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
-            ValueError: The plan has a network, and the index of an arm is NaN.
+            ValueError: The plan has a network, and the index of an arm is NaN, or the variance of one is NaN or
+                negative beyond rounding.
         """
         memory = self.memory
         if self._model is not None:
@@ -165,9 +167,10 @@ class Client:
         """Store the ``reward`` of a pull of ``arm``, and return whether to ask the server for an exchange.
 
         With the paper's network, the result is true after a pull that fulfils the condition of line 6 of Algorithm 1,
-        or that is this client's last one of Phase I. With a fitting, it is true once this client has made the number of
-        pulls after which it asks for an exchange (``Memory.calls``), and from then on. The arm may be another than the
-        one that `ask` returned, except in Phase I with a network, whose arms are drawn uniformly.
+        or that is this client's last one of Phase I. With a fitting, it is true once this client has made as many pulls
+        since it received its share as ``Memory.calls`` says, and from then on until it receives the next share. The arm
+        may be another than the one that `ask` returned, except in Phase I with a network, whose arms are drawn
+        uniformly.
 
         Args:
             arm: The number of the arm, 0 to K − 1.
@@ -235,13 +238,14 @@ class Client:
             The answer as bytes, to be sent to the server.
 
         Raises:
-            Refused: The letter is damaged, or of another plan or federation; it is for another client, or is itself a
-                client's answer; it does not follow in this state (`CLIENT`) or on the last exchange, for instance
-                because the server or this client was restored from an older file; or the method that handles it refuses
-                its numbers. Then nothing has changed.
+            Refused: The letter is not bytes, or is damaged, or of another version, plan or federation; it is for
+                another client, or is itself a client's answer; it does not follow in this state (`CLIENT`) or on the
+                last exchange, for instance because the server or this client was restored from an older file; the
+                method that handles it refuses it; or its numbers allow no model. Then nothing has changed.
 
         Warns:
-            UserWarning: This client has begun anew after it lost its file.
+            UserWarning: This client has begun anew after it lost its file, and the server has used an answer of the
+                lost client.
         """
         memory, plan, answered = self.memory, self.plan, self.memory.answered
         letter = wire.decode(received, plan.fingerprint, memory.federation)
@@ -265,8 +269,9 @@ class Client:
     def _is_over(self, letter: Letter) -> bool:
         """Return whether ``letter`` (``START``, ``NEWS`` or ``PLAN``) is of no use any more.
 
-        It is of no use if its exchange is the one that this client applied last, or has a lower number. As long as no
-        answer of this start of the client was used, ``NEWS`` and a ``PLAN`` for an earlier start are of no use either.
+        It is of no use if its exchange is the one that this client applied last, or has a lower number. As long as the
+        client knows of no used answer of its present start, ``NEWS`` and a ``PLAN`` for an earlier start are of no use
+        either.
         """
         memory, exchange = self.memory, letter.exchange
         earlier = letter.kind != Kind.START and letter.start not in (0, memory.start)
@@ -412,7 +417,7 @@ class Client:
         """Write all that this client knows to the file ``path``, whole or not at all.
 
         Raises:
-            ValueError: ``path`` is a folder, or its links lead in a circle.
+            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
             OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
         """
         files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
@@ -424,7 +429,7 @@ class Client:
 
         Raises:
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a server's, or of another
-                plan; the message names the file. Or its numbers allow no model.
+                plan, or ``plan`` is not a `Plan`; the message names the file. Or the numbers in it allow no model.
             OSError: The file does not exist or cannot be read.
         """
         me, memory = files.kept(path, "the client", plan, [Memory])

@@ -24,10 +24,10 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
         path: The file to write.
         what: What the file holds, "the client" or "the server".
         plan: The fingerprint of the plan.
-        content: The state, which consists of tuples of tensors and numbers.
+        content: The state: tensors and numbers, in tuples, dictionaries and the letters of the federation.
 
     Raises:
-        ValueError: ``path`` is a folder, or its links lead in a circle.
+        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
         OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
     """
     with whole(path, what) as file:

@@ -45,6 +45,7 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
         ValueError: ``make`` is not in the environment variable ``FEDGO_MAKES`` of this machine.
         ImportError: The module that ``make`` names cannot be imported here.
         AttributeError: The module does not have the function.
+        TypeError: The function does not take these ``options``. Any other error that it raises passes through too.
     """
     allowed = os.environ.get("FEDGO_MAKES", "").split(",")
     remedy = f"this machine allows {allowed}: its owner can set FEDGO_MAKES"
@@ -104,6 +105,7 @@ class SiteClient:
                 end in a number, or the plan has no client of this number.
             ImportError: The module of the function cannot be imported here.
             AttributeError: The module does not have the function.
+            TypeError: The function does not take the options of the job.
         """
         me = client_number(collab.site_name)
         plan, self.reward = made(self.make, self.options)
@@ -113,6 +115,8 @@ class SiteClient:
     @collab.publish  # type: ignore[untyped-decorator]
     def turn(self, step: int) -> bool:
         """Make one pull at ``step``, store its reward, and return whether the client asks for an exchange.
+
+        The steps are those of all clients together, counted from 0 with Phase I included.
 
         When a call exceeds its time limit, NVFlare lets it go on at the site. A lock therefore makes the next call
         wait.
@@ -190,8 +194,16 @@ class Remote:
 class Hub:
     """The server's process, which runs Phase I and then the pulls of Phase II.
 
-    A synchronisation goes on without a site that refuses, or does not answer in time. The scalars, the seconds, the
-    refusals and the logs of all sites are written to the file ``server.json``.
+    A synchronisation goes on without a site that refuses, or does not answer in time. The file ``server.json`` then has
+
+    - ``sync``: the steps after which an exchange was made, that at the end of Phase I included;
+    - ``seconds``: how long each of these exchanges took;
+    - ``refused``: the last reason of a refusal by client;
+    - ``whole``: the seconds of the whole run;
+    - ``loopback``: the bytes that the loopback interface has received meanwhile, from any process;
+    - ``scalars``: the numbers of scalars that the server has received and sent;
+    - ``log``: the entries of the logs of all sites (`Remote`);
+    - ``silent``: the numbers of the clients whose site has failed to answer a call.
 
     Args:
         make: The name "module:function" of the function that returns the plan and the rewards (`made`).
@@ -220,10 +232,16 @@ class Hub:
         Raises:
             ValueError: This machine does not allow the function or the folder of the job, the name of a site does not
                 end in a number, the number of sites is not N, or the oracle finds no ŵ₀.
+            IndexError: A site is missing whose turn comes before the first exchange.
             ImportError: The module of the function cannot be imported here, or a library that the fit of the surrogate
                 needs is missing.
+            MemoryError: That fit needs more memory than there is.
             AttributeError: The module does not have the function.
+            TypeError: The function does not take the options of the job.
             OSError: The file cannot be written.
+
+        Warns:
+            UserWarning: A fit of the surrogate fails.
         """
         plan, _ = made(self.make, self.options)
         file = writable(self.folder) / "server.json"
@@ -257,7 +275,13 @@ def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> Coll
         name: The name of the job.
         hub: The server's process.
         clients: The number N of sites.
-        needed: The smallest number of sites with which NVFlare runs the job; None means all.
+        needed: The smallest number of sites with which NVFlare starts the job and lets it go on; None means all.
+            `Hub.run` needs all N sites at its beginning, so that a smaller number is only of use if sites may be lost
+            later.
+
+    Raises:
+        ValueError: ``name`` is empty, or the number of sites that are needed is below 1.
+        TypeError: ``name`` is not a text, or this number is not whole.
     """
     site = SiteClient(hub.make, hub.options, hub.folder)
     return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

@@ -39,7 +39,7 @@ def at_random(share: float, seed: int = 0) -> Silence:
 
     Args:
         share: The probability, from 0 to 1.
-        seed: The seed of the draws.
+        seed: The seed of the draws, a whole number from 0 on. The function that is returned refuses any other.
 
     Returns:
         A function of the client's number and the exchange's number, which returns whether the client is silent.
@@ -69,15 +69,17 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
 
     Returns:
         The reason of each refusal, by client. If a client refuses a letter, or its answer is refused, it counts as
-        silent, and the others go on. If no client answers in Phase I, Phase I goes on.
+        silent, and the others go on. If no client answers in Phase I, Phase I goes on, and the exchange stays open.
 
     Raises:
-        ValueError: The number of ``clients`` is not N, or the oracle finds no ŵ₀ at the end of Phase I.
+        ValueError: The number of ``clients`` is not N, the oracle finds no ŵ₀ at the end of Phase I, or the number of
+            the exchange would exceed 2³¹ − 1.
         ImportError: A library that the fit of the surrogate needs is missing.
         MemoryError: That fit needs more memory than there is.
 
     Warns:
-        UserWarning: A fit of the surrogate fails, or a client has begun anew after it lost its file.
+        UserWarning: A fit of the surrogate fails; or a client has begun anew after it lost its file, and the server has
+            used an answer of the lost client.
     """
     server.begin()
     words = deliver(server, clients, silent)
@@ -97,10 +99,15 @@ def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None =
             means that all clients receive theirs.
 
     Returns:
-        The reason of each refusal, by client.
+        The reason of each refusal, by client: the client refuses its letter, or the server refuses its answer. The
+        others go on.
 
     Raises:
         ValueError: The number of ``clients`` is not N.
+
+    Warns:
+        UserWarning: A client has begun anew after it lost its file, and the server has used an answer of the lost
+            client.
     """
     require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
     words = {}
@@ -125,29 +132,36 @@ def play(
 ) -> Trace:
     """Play one run of ``plan`` by N clients and a server in this process, and return its trace.
 
-    Without ``turns``, ``silent`` and ``together`` the arms, rewards, synchronisations and scalars are those of
-    `fedgo.fed_go_ucb`. With a fitting, unless the clients differ, they are those of
+    Without ``turns``, ``silent`` and ``together`` the arms, rewards, synchronisations and scalars are, with a network,
+    those of `fedgo.fed_go_ucb`. With a fitting, unless the clients differ, they are those of
     `fedgo.beyond.epochs.surrogate_ucb`, except for the scalars: here the server sends its plans.
 
     Args:
-        problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms and the
-            same noise, one for each client. The regret of a pull then counts from the best arm of the client that makes
-            it.
+        problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms, run and
+            seed, one for each client. The regret of a pull then counts from the best arm of the client that makes it.
         plan: The public plan, made with the problem's arms.
         steps: The number of steps of Phase II, which follow on the T₀ steps of Phase I.
         turns: The number of the client that makes each step of Phase II, (steps,) int64; None means round robin.
         silent: ``silent(client, number)`` returns whether a client does not answer in the exchange ``number`` of Phase
             II. None means that all clients answer.
-        together: Whether all clients of a round pull before any of them learns. They synchronise at the end of a round
-            in which any of them asks for an exchange (`Client.tell`).
+        together: Whether the clients synchronise only at the end of a round of N steps, if any of them has asked for an
+            exchange (`Client.tell`) since the last one. Otherwise they synchronise right after the step at which a
+            client asks.
 
     Raises:
         TypeError: A problem is not a `Problem`, ``turns`` is not an int64 tensor, or ``steps`` is not a whole number.
         ValueError: A sequence does not have N problems; a problem has several runs or other arms than the plan; the
             problems differ in run or seed; ``steps`` is below 1; ``turns`` has another shape or contains a number that
-            is not from 0 to N − 1; or the oracle finds no ŵ₀ at the end of Phase I.
+            is not from 0 to N − 1; the oracle finds no ŵ₀ at the end of Phase I; a reward is not between −10¹⁰⁰ and
+            10¹⁰⁰; the index of an arm is NaN; or so many pulls of a silent client wait that no answer may carry one
+            more.
+        RuntimeError: With a network, the clients refuse ŵ₀, because the gradients are so large, or λ so small, that
+            rounding would decide which arm is pulled.
         ImportError: A library that the fit of the surrogate needs is missing.
         MemoryError: That fit needs more memory than there is.
+
+    Warns:
+        UserWarning: A fit of the surrogate fails.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
     number_given = len(problems)

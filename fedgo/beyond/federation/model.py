@@ -21,9 +21,10 @@ class Course(NamedTuple):
         arms: The L arms to pull, (L,) int64; the clients take them in turn.
         length: The number of pulls by all clients after which the epoch ends.
         turn: The number of the client that takes the first arm.
-        weights: With a network as surrogate, the weights ŵ (d_w,) of its last fit, from which the next fit begins. With
-            the paper's network, which needs no plan, ŵ₀ (d_w,). Before they are fitted, and with any other surrogate,
-            there are none, (0,).
+        weights: With a network as surrogate, the weights ŵ (d_w,) of the fit from which this plan was made, where the
+            next fit may begin. If the arms of Phase I are planned again, those of the plan before. With the paper's
+            network, which needs no plan, ŵ₀ (d_w,). There are none, (0,), before they are fitted, with any other
+            surrogate, and if independent arms replaced a fit that failed.
     """
 
     arms: Tensor
@@ -38,14 +39,14 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     If the fit fails, a warning says why, and independent arms are fitted instead. If there are no data, or if the
     second fit fails too, the arms of Phase I are planned again. A plan made from a fit is never longer than what is
     left of the T₀ + NT pulls of the federation (T₀ in Phase I, and T for each of the N clients); if nothing is left, it
-    has at most N arms.
+    has at most N arms. Only if the clients differ may it be longer, because it then has at least N arms.
 
     Args:
         plan: The public plan of the federation, with a fitting.
         weights: The weights of the last fit of a network, (d_w,), or (0,) if there is none.
-        total: The counts and sums of all clients together, (2, K).
-        each: If the clients differ, the counts and sums of every client, N times (2, K), which are fitted in place of
-            ``total``.
+        total: The counts and sums of all clients together, (2, K) for K arms.
+        each: The counts and sums of every client, N times (2, K). If the clients differ, they are needed, and the
+            surrogate is fitted to them in place of ``total``. Otherwise they are not used.
 
     Raises:
         ImportError: A library that the fit needs is missing.

@@ -43,7 +43,8 @@ class Fitting:
             (`fedgo.beyond.surrogates.sites.Sites`) and plans for each client by its own.
 
     Raises:
-        TypeError: ``how`` is not an `Advised`, ``differ`` is not a bool, or ``sigma`` or ``rounds`` is not a number.
+        TypeError: ``how`` is not an `Advised`, or its surrogate has no ``fit``; ``differ`` is not a bool; ``sigma`` is
+            not a number; or ``rounds`` is not a whole number.
         ValueError: ``sigma`` is not positive and finite, ``rounds`` is out of range, or ``differ`` is given with
             another surrogate than the recommended one.
         ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
@@ -83,7 +84,7 @@ class Plan:
         clients: The number N of clients.
         network: The class F of reward functions, for the paper's algorithm.
         length: The number T₀ of pulls in Phase I, dealt to the clients in turn. With a network it is at least N. With a
-            fitting, 0 stands for as many as this book recommends.
+            fitting it is at least 1, and 0 stands for as many as this book recommends.
         langevin: The settings of the oracle that fits ŵ₀ (Algorithm 2).
         seed: The seed of all random numbers. Equal plans draw equal numbers.
         run: The number of the run, which together with the seed names the random numbers.
@@ -91,7 +92,8 @@ class Plan:
 
     Raises:
         TypeError: An argument is of another kind than listed.
-        ValueError: The shape of the arms is not (K, d_x) or a feature is not finite; the encoding is not "counts";
+        ValueError: The arms are not a dense float64 tensor (K, d_x) on the CPU, or a feature is not finite; the
+            encoding is not "counts";
             ``clients``, ``length``, ``seed`` or ``run`` is out of range; both or none of ``network`` and ``fitting``
             are given; the clients are to differ and there is only one; the network has another d_x than the arms; the
             matrices of the paper's algorithm do not fit into memory; or a part of the plan, for instance a lambda, has
@@ -221,8 +223,8 @@ class Plan:
         Args:
             client: The number of the client, 0 to N − 1.
             planned: The arms (L,) of the plan; the clients take them in turn.
-            length: The number of pulls of all clients in the epoch. If all take turns, the client asks for an exchange
-                when this many pulls have been made.
+            length: The number of pulls of all clients in the epoch. The client asks for an exchange at its first pull
+                with which, if all take turns, at least this many pulls have been made.
             turn: The number of the client that takes the first of the ``planned`` arms.
         """
         seat = (client - turn) % self.clients
@@ -237,9 +239,10 @@ class Plan:
                 reward of its arm, because single rewards are not sent.
 
         Raises:
-            ValueError: The iterates of Algorithm 2 diverge; or the fit is no better than a constant, because the
-                rewards y are not of order 1. The second message gives their mean m and standard deviation s, and the
-                remedy to begin anew with (y − m)/s.
+            ValueError: The iterates of Algorithm 2 diverge; or the fit is hardly better than a constant, because the
+                rewards y are not of order 1 (`fedgo.phase_one.require_fitted`). The second is checked if there are at
+                least ten pulls or if the mean reward of an arm exceeds 10 in size. Its message gives the mean m and the
+                standard deviation s of the rewards, and the remedy to begin anew with (y − m)/s.
         """
         assert self.network is not None
         counts, sums = data

@@ -42,15 +42,20 @@ class Account(NamedTuple):
     Args:
         own: The counts and sums in all answers of the client that were used, except that of Phase I with the paper's
             network.
-        seen: The last exchange that the client has applied, as far as the server knows.
-        offered: The last exchange whose ``START``, ``NEWS`` or ``PLAN`` the client was offered.
-        used: The last exchange in which an answer of the client was used.
+        seen: The last exchange that the client has applied, as far as the server knows; at first
+            `Plan.known_exchange`.
+        offered: The last exchange whose ``START``, ``NEWS`` or ``PLAN`` the client was offered; at first
+            `Plan.known_exchange`.
+        used: The last exchange in which an answer of the client was used, or ``NEVER`` if there is none. With the
+            paper's network, answers that the client gave before it had ŵ₀ do not count.
         offer: The counts and sums in the last ``NEWS`` that the client was offered. They are 0 if ŵ₀ was offered since;
             with a fitting they are kept in the same way, although a ``PLAN`` is sent in place of ``NEWS``.
-        later: The counts and sums of all clients that came after the last offer.
-        checksum: The checksum of the client's answer in the exchange ``used``.
-        start: The number that the client drew when it began without a file (``Letter.start``), as in that answer.
-        former: The numbers of earlier starts, whose files were lost and whose answers were used.
+        later: The counts and sums of all clients that came after the last ``NEWS`` or ``PLAN`` was offered. If ŵ₀ was
+            offered since, those of all pulls after Phase I.
+        checksum: The checksum of the client's answer in the exchange ``used``, or 0 if there is none.
+        start: The number that the client drew when it began without a file (``Letter.start``), as in that answer, or 0.
+        former: The numbers of earlier starts, whose files were lost and whose answers were used. A 0 among them stands
+            for none.
     """
 
     own: Tensor
@@ -68,8 +73,10 @@ class Desk(NamedTuple):
     """The state of a server; its file holds this state and the ledger.
 
     Args:
-        planned: The plan of the epoch. Its weights are those of the last fit, or ŵ₀, and empty before they are fitted.
-        total: The counts and sums of all clients, (2, K) for K arms; with the paper's network, those after Phase I.
+        planned: The plan of the epoch, with the weights ŵ of a network, or ŵ₀ (`Course`). With the paper's network its
+            arms remain those of Phase I.
+        total: The counts and the sums of rewards in all answers that were used, (2, K) for K arms; with the paper's
+            network, those of the pulls after Phase I, with residuals y − f_x(ŵ₀) in place of rewards.
         accounts: What the server knows of each client.
         inbox: The answers to the open exchange, by client.
         federation: The number that the server drew when it began.
@@ -128,7 +135,7 @@ class Server:
 
     @property
     def known(self) -> Tally:
-        """The number of pulls of every arm by all clients, and the sums of their rewards, (K,) each.
+        """The number of pulls of each of K arms in all answers that were used, and the sums of the rewards, (K,) each.
 
         With the paper's network they are those of the pulls after Phase I, and the sums are those of the residuals
         y − f_x(ŵ₀).
@@ -215,9 +222,10 @@ class Server:
                 so. A letter that names another client is refused.
 
         Raises:
-            Refused: The letter is damaged, or has another version, kind, length, plan or federation than expected; it
-                names an unknown client, or another than ``sender``; it answers another exchange than the open one; it
-                or the server was restored from an older file; or it carries more pulls than there can be, or in Phase I
+            Refused: The letter is not bytes, or is damaged, or has another version, kind, length, plan or federation
+                than expected; it names an unknown client, or another than ``sender``; no exchange is open, or it
+                answers another one; its client has begun anew since, or it or the server was restored from an older
+                file; its numbers are no counts and sums; or it carries more pulls than there can be, or in Phase I
                 another number than the client's share. Then nothing has changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
@@ -330,6 +338,8 @@ class Server:
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
         """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
 
+        A client that answered without ŵ₀ is sent ŵ₀ in place of the news.
+
         Args:
             data: The counts and sums in each client's answer, (2, K), by client.
             news: The total of all answers, (2, K).
@@ -363,7 +373,7 @@ class Server:
         """Write all that the server knows to the file ``path``, whole or not at all.
 
         Raises:
-            ValueError: ``path`` is a folder, or its links lead in a circle.
+            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
             OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
         """
         files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
@@ -376,6 +386,7 @@ class Server:
         An answer in the file that the server would refuse now is dropped.
 
         Raises:
+            TypeError: ``plan`` is not a `Plan`.
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a client's, or of another
                 plan. The message names the file.
             OSError: The file does not exist or cannot be read.

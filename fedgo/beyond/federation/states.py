@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class ClientState(StrEnum):
-    """The states of a client, each of which says what the client has done last.
+    """The states of a client: whether it has what it plays by, and whether it waits for what follows on its answer.
 
     ``EXPLORING``: it makes its pulls of Phase I, or waits for ŵ₀. ``PULLING``: it plays by ŵ₀ and the news, or its
     share of the plan. ``ANSWERED``: it plays on, but has not received what follows on its last answer. With the paper's

@@ -14,7 +14,8 @@ The fields of a letter, in their order and with their number of bytes, are:
 - 4: the CRC-32 of everything before it.
 
 The numbers are ŵ₀, a client's share of a plan, or counts and sums: the number of pulls of every arm, and the sum of its
-residuals y − f_x(ŵ₀) or of its rewards y (`pack`). The checksums detect damage and older files, but no forgery: a
+residuals y − f_x(ŵ₀) or of its rewards y (`pack`). If both sides know the counts, the sums alone are sent. The
+checksums detect damage and older files, but no forgery: a
 stranger who can send letters can report rewards that nobody received, or shut a client out. The transport therefore has
 to authenticate the senders.
 """
@@ -60,8 +61,9 @@ def checked_reward(received: Any) -> float:
 class Kind(IntEnum):
     """The kinds of letters between server and clients.
 
-    ``SYNCHRONISE`` is a request of the server. A client answers it by ``STATISTICS``, its counts and sums since the
-    last exchange, or by ``SUMS``, the sums alone if both sides know the counts. ``START`` carries ŵ₀ from the server,
+    ``SYNCHRONISE`` is a request of the server. A client answers it by ``STATISTICS``, the counts and sums of all its
+    pulls that the server has not used, or by ``SUMS``, the sums alone if both sides know the counts. A client without
+    ŵ₀, after others have ended Phase I, answers by counts and sums of 0. ``START`` carries ŵ₀ from the server,
     ``NEWS`` the counts and sums that the client has not received, and ``PLAN`` the client's arms and the number of its
     pulls after which it asks for an exchange; these three need no answer.
     """
