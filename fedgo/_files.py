@@ -48,7 +48,8 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
         The temporary file.
 
     Raises:
-        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which Python
+            refuses before 3.13.
         OSError: The file cannot be written, or the context raises an ``OSError``; or the file is written, but its
             folder cannot be synchronised with the disk. The message says whether the file is written.
     """
@@ -130,7 +131,8 @@ def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: 
         arrays: The tensors by their names in the file, which differ from "about" and "file".
 
     Raises:
-        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which Python
+            refuses before 3.13.
         OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
         TypeError: JSON does not know a value in ``about``.
     """

@@ -56,7 +56,7 @@ class Tally(NamedTuple):
     def of(self, index: Any) -> "Tally":
         """Return a tally with the entries of ``counts`` and ``sums`` at ``index``, an index that torch accepts.
 
-        For instance, the numbers of R runs, (R,) int64, select these runs on the first axis.
+        For instance, the positions of R runs on the first axis, (R,) int64, select these runs.
         """
         return Tally(self.counts[index], self.sums[index])
 
@@ -200,8 +200,8 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
     """Refuse features so large, or a λ so small, that rounding would decide which arm is pulled.
 
     Args:
-        largest: The largest squared norm ‖g_x‖² of the features of any arm x.
-        lam: The regularisation weight λ.
+        largest: The largest squared norm ‖g_x‖² of the features g_x of any arm x.
+        lam: The regularisation weight λ > 0.
 
     Raises:
         ValueError: The largest prior variance ‖g_x‖²/λ is 1e13 or more, or NaN.
@@ -239,6 +239,11 @@ def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Po
 
     Returns:
         The posterior with its covariance (..., K, K) and its mean (..., K).
+
+    Raises:
+        torch.linalg.LinAlgError: A feature or a count is NaN, or the matrix Σ = λI + Σ_x n_x g_x g_xᵀ of the pulls n_x
+            is not positive definite up to rounding, because the features are large, or the pulls many, for so small a
+            λ.
     """
     factor = precision_factor(features, lam, tally)
     half: Tensor = torch.linalg.solve_triangular(factor, features.mT, upper=False)
@@ -253,6 +258,10 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
         features: The gradient g_x of each of K arms x, or its r coordinates, (..., K, r).
         lam: The regularisation weight λ.
         tally: The data, of which only the counts n_x (..., K) are used.
+
+    Raises:
+        torch.linalg.LinAlgError: A feature or a count is NaN, or Σ is not positive definite up to rounding, because the
+            features are large, or the pulls many, for so small a λ.
     """
     gram = (features * tally.counts.unsqueeze(-1)).mT @ features
     gram.diagonal(dim1=-2, dim2=-1).add_(lam)
@@ -343,6 +352,7 @@ def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally:
 
     Raises:
         ValueError: λ is not positive.
+        torch.linalg.LinAlgError: Σ is not positive definite in float64, because λ is too small for the gradients.
     """
     require(lam > 0, "lam", lam, "give a positive regularisation weight λ")
     sigma, b = statistics(gradients, w0, lam, tally)

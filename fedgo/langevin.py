@@ -116,7 +116,8 @@ def langevin_rounds(
         The parameter w (R, d_w) before each round, and after the last one, with its training loss (R,).
 
     Raises:
-        ValueError: The last iterate is not finite, because the iterates diverge.
+        ValueError: The last iterate is not finite, because the iterates diverge, or a `fedgo.network.Network` has
+            another d_x than the data.
         TypeError: ``langevin`` is neither a `Langevin` nor None.
     """
     langevin = Langevin() if langevin is None else langevin
@@ -166,9 +167,11 @@ def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int)
 def last(iterates: Iterator[Iterate]) -> Iterate:
     """Run Algorithm 2 to its end and return its last iterate: the fitted parameter ŵ₀ and its training loss.
 
-    ``iterates`` are those of `langevin_rounds`.
+    ``iterates`` are those of `langevin_rounds`, whose rounds and checks are made only now.
 
     Raises:
-        ValueError: The last iterate is not finite, because the iterates diverge.
+        ValueError: The last iterate is not finite, because the iterates diverge, or the network's d_x is not that of
+            the data.
+        TypeError: The settings that `langevin_rounds` was given are neither a `Langevin` nor None.
     """
     return deque(iterates, maxlen=1)[0]

@@ -64,6 +64,7 @@ def scalars(
 
     Raises:
         ValueError: The dimension is above 10⁶.
+        KeyError: ``encoding`` is not the name of a form.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
     largest = int(d.max())

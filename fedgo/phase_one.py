@@ -125,7 +125,8 @@ class Start:
         rounds: The number T of rounds of Phase II that is planned.
         exploration: The pulls of Phase I and the scalars that were sent in Phase I.
         w0: The fitted parameter ŵ₀, (S, 1, d_w) if all clients share it and (S, N, d_w) if each has its own.
-        loss: The training loss of ŵ₀: the mean squared error on the data to which ŵ₀ was fitted, (S, 1) or (S, N).
+        loss: The training loss of ŵ₀: the mean squared error on the data to which ŵ₀ was fitted, (S, 1) or (S, N); 0
+            for a client without data.
         encoding: The form in which the messages of Phase I were counted (`fedgo.messages`).
     """
 
@@ -187,11 +188,12 @@ def shared_start(
         encoding: The form in which messages are counted (`fedgo.messages`).
 
     Returns:
-        The fitted parameter ŵ₀ (S, 1, d_w) with the pulls and the scalars sent.
+        The fitted parameter ŵ₀ (S, 1, d_w) with its training loss (S, 1), the pulls and the scalars sent.
 
     Raises:
-        ValueError: An argument is out of range, ``encoding`` is unknown, the network's d_x is not that of the arms, the
-            iterates diverge, or the fit is hardly better than a constant because the rewards are not of order 1.
+        ValueError: An argument is out of range, ``encoding`` is unknown, the network's d_x is not that of the arms, a
+            reward is not finite, the iterates diverge, or the fit is hardly better than a constant because the rewards
+            are not of order 1.
         TypeError: An argument is of another kind.
     """
     check_encoding(encoding)

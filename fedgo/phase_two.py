@@ -147,6 +147,9 @@ class EventTriggered:
         from these pulls. The content of the message is the ``tally`` itself, because its counts and sums determine the
         matrix and the vector: (R, K) for K arms in R runs, or (R, M, K) for each of M learners. The cost, (R,) or
         (R, M) int64, is that of the form in the settings.
+
+        Raises:
+            ValueError: ``dimension`` is above 10⁶.
         """
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
@@ -170,6 +173,8 @@ class EventTriggered:
         Raises:
             ValueError: The features are so large, or the regularisation weight λ so small, that rounding would decide
                 which arm is pulled.
+            torch.linalg.LinAlgError: The matrix Σ of the server's data is not positive definite up to rounding, because
+                the features are large, or the pulls many, for so small a λ.
         """
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
@@ -182,13 +187,17 @@ class EventTriggered:
         """Return the posterior of the learners of some runs, given the data that they know.
 
         Args:
-            run: The numbers of R runs, (R,) int64.
+            run: The positions of R runs among all S runs, (R,) int64.
             tally: The counts and sums of K arms, (R, 1, K) if all learners of a run know the same, else (R, M, K).
             before: The state of all runs before a synchronisation, or None. This class does not use the state;
                 `fedgo.line_three.parameter_space.ParameterSpace` updates the variances in it.
 
         Returns:
             The posterior with a mean and a variance of each arm, (R, 1 or M, K) each.
+
+        Raises:
+            torch.linalg.LinAlgError: The matrix Σ of a learner's data is not positive definite up to rounding, because
+                the features are large, or the pulls many, for so small a regularisation weight λ.
         """
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
@@ -254,6 +263,10 @@ class EventTriggered:
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
             reward: The rewards that they observe, (S, M).
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
+
+        Raises:
+            torch.linalg.LinAlgError: A posterior that is computed again has a matrix Σ that is not positive definite up
+                to rounding.
         """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         gain = self.gain(state, arm, turn)  # this comes first, because `absorb` may overwrite the posterior
@@ -289,7 +302,11 @@ class EventTriggered:
         Args:
             state: The state of all S runs before the synchronisation.
             star: The network by which the messages travel, which counts their scalars.
-            when: The numbers of the R runs that synchronise, and the step of each at which the scalars are counted.
+            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted.
+
+        Raises:
+            ValueError: ``dimension`` is above 10⁶.
+            torch.linalg.LinAlgError: The matrix Σ of the server's data is not positive definite up to rounding.
         """
         run = when.run
         fresh = state.fresh.of(run)
@@ -307,7 +324,7 @@ def place(state: StateT, run: Tensor, new: StateT, in_place: bool = False) -> St
 
     Args:
         state: A tensor with the runs as its first axis, or a named tuple of such tensors, which may be nested.
-        run: The numbers of the R runs that are replaced, (R,) int64.
+        run: The positions of the R runs that are replaced on the first axis of ``state``, (R,) int64.
         new: A state of the same kind whose tensors have R as first axis; they are expanded to the other axes of
             ``state``.
         in_place: Whether to write into the memory of ``state``, which must not be used afterwards.

@@ -82,6 +82,7 @@ class Problem:
         Raises:
             ValueError: No position is given.
             IndexError: There is no run at a position.
+            TypeError: A position is not a whole number, for instance because the positions are given as a list.
         """
         pick = list(positions)
         runs = tuple(self.runs[p] for p in pick)
@@ -199,7 +200,8 @@ def run_numbers(runs: Runs) -> tuple[int, ...]:
 
     Raises:
         ValueError: There is no run, a number is negative or above 2⁵³, or a run is given twice.
-        TypeError: A number is not whole.
+        TypeError: ``runs`` is neither a whole number nor a sequence of whole numbers. A NumPy array and a tensor do not
+            count as sequences.
     """
     remedy = "give at least one run, numbered from 0"
     if not isinstance(runs, Sequence) or isinstance(runs, str):

@@ -83,6 +83,7 @@ def botorch_function(name: str, **options: Any) -> Any:
     Raises:
         ImportError: BoTorch is not installed; the message says which extra installs it.
         AttributeError: BoTorch has no test function of this name.
+        TypeError: The function does not have one of the ``options``.
     """
     with extra("study"):
         from botorch.test_functions import synthetic
@@ -156,10 +157,10 @@ def shipped_arms(name: str) -> Arms:
 
 
 def shipped(path: Path) -> NDArray[np.float64]:
-    """Return the numbers of a CSV file with arms that the package ships, as a float64 matrix with a row for each line.
+    """Return the numbers of a CSV file with arms that the package ships, as a float64 matrix.
 
-    The repository's script ``data/uci_arms.py`` wrote the file ``path``, whose comments say what its columns are and
-    state the sha256 of its numbers.
+    The matrix has a row for each line of numbers. The repository's script ``data/uci_arms.py`` wrote the file ``path``,
+    whose comments say what its columns are and state the sha256 of its numbers.
 
     Raises:
         ValueError: The numbers have another sha256 than the file states, or the file has other lines than numbers and

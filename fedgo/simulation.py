@@ -75,7 +75,7 @@ class Learner(Protocol[LearnerState]):
             star: The network by which the learners send their messages. Its methods `Star.collect`, `Star.broadcast`
                 and `Star.ask` add the scalars of each message to its ledger (S, steps), unless its field ``charged`` is
                 False.
-            when: The numbers of the R runs that synchronise, and the step of each at which its scalars are counted,
+            when: The positions of the R runs that synchronise, and the step of each at which its scalars are counted,
                 (R,) each.
         """
 
@@ -134,7 +134,7 @@ def simulate(
     At each step the learner whose turn it is pulls the arm with the largest index. Indices that differ by rounding only
     are a tie, which the learner's own random order of the arms decides. Otherwise rounding errors, which differ between
     machines, would decide between arms with equal features. A synchronisation that the last step triggers is carried
-    out too.
+    out too. An error that the learner raises is passed on.
 
     Args:
         name: What the algorithm is called in the trace.
@@ -154,8 +154,8 @@ def simulate(
     Raises:
         ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³, ``problem`` and ``exploration`` have different
             numbers of runs, or an index is NaN.
-        TypeError: ``problem`` is not a `Problem`, ``clients`` or ``steps`` is not a whole number, or ``name`` is not a
-            text.
+        TypeError: ``problem`` is not a `Problem`, ``clients`` or ``steps`` is not a whole number, or ``name`` or the
+            name of the problem is not a text.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     clients = count("clients", clients, "give N, at least one client")

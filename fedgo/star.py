@@ -34,7 +34,8 @@ class Message(NamedTuple, Generic[Content]):
 class When(NamedTuple):
     """The runs that take part in an exchange, and the steps at which its scalars are counted.
 
-    ``run`` has the numbers of R runs, and ``step`` a step of each of them, (R,) int64 each.
+    ``run`` has the positions of R runs among all S runs, and ``step`` a step of each of them, counted from 0 with Phase
+    I included, (R,) int64 each.
     """
 
     run: Tensor

@@ -184,8 +184,10 @@ class Trace:
         """Write the trace to the ``.npz`` file ``path``; an older file stays whole until the new one is complete.
 
         Raises:
-            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which
+                Python refuses before 3.13.
             OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
+            TypeError: ``clients`` or ``phase_one`` is a whole number that JSON does not know, such as a NumPy integer.
         """
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}

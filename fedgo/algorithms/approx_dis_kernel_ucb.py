@@ -52,7 +52,7 @@ def approx_dis_kernel_ucb(
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
-        steps: The number of steps.
+        steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         settings: The regularisation λ, the squared weight β of the confidence width, the form of the messages, and as γ
             the threshold on a client's sum of variances since the last synchronisation.
         lengthscale: The length scale ℓ > 0 of the RBF kernel.
@@ -170,7 +170,7 @@ class NystroemKernel:
         Args:
             state: The state of all S runs before the synchronisation.
             star: The network by which the four messages travel, which counts their scalars.
-            when: The numbers of the R runs that synchronise, and the step of each at which the scalars are counted.
+            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted.
         """
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
@@ -227,7 +227,7 @@ class NystroemKernel:
         Args:
             dictionary: Which of K arms are in the new dictionary, (R, K) bool.
             own: The counts and the sums of rewards of all pulls of each of N clients, (R, N, K).
-            run: The numbers of the runs, (R,) int64.
+            run: The positions of the runs among all S runs, (R,) int64.
 
         Returns:
             A state in which the clients share the posterior and the variances, with a client axis of length 1, and have
@@ -269,6 +269,9 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
     Args:
         kernel: The kernel of all pairs of arms, (..., K, K).
         dictionary: 1 for the arms in Z and 0 for the others, (..., K) float64.
+
+    Raises:
+        torch.linalg.LinAlgError: An entry of the kernel is NaN, or K_ZZ is not positive definite.
     """
     inside = kernel * dictionary.unsqueeze(-1) * dictionary.unsqueeze(-2)
     inside.diagonal(dim1=-2, dim2=-1).add_(1 - dictionary + _JITTER)

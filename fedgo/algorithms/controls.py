@@ -28,7 +28,7 @@ def uniform_random(problem: Problem, clients: int, steps: int) -> Trace:
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients, which is written into the trace.
-        steps: The number of steps.
+        steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
 
     Returns:
         The trace of ``steps`` steps, without a Phase I.
@@ -54,7 +54,7 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
-        steps: The number of steps.
+        steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         settings: The factor β of the index; the other settings change neither the choices nor the scalars.
 
     Returns:
@@ -99,7 +99,7 @@ def exact_kernel_ucb(
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
-        steps: The number of steps.
+        steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         settings: The regularisation λ, the squared weight β of the width, and the form of the messages. A pull costs
             d_x + 1 scalars up, for arms with d_x features, or fewer if this form allows it; and as many down to each of
             the N clients. The threshold γ is not used.

@@ -29,7 +29,7 @@ def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
-        steps: The number of steps.
+        steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
             the messages.
 

@@ -63,7 +63,7 @@ def fed_glb_ucb(
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
-        steps: The number of steps.
+        steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
             the messages.
         link: The name of the link function μ, "identity" or "logistic".
@@ -211,7 +211,7 @@ class GeneralisedLinear:
         Args:
             state: The state of all S runs before the synchronisation.
             star: The network by which the messages travel, which counts their scalars.
-            when: The numbers of the R runs that synchronise, and the step of each at which the scalars are counted.
+            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted.
 
         Raises:
             ArithmeticError: A fit did not reach its tolerance in 50,000 rounds.

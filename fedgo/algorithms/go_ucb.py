@@ -172,11 +172,11 @@ def private_start(
         length: The number T₀ of pulls of all clients together, or None for ⌈√(NT)⌉.
 
     Returns:
-        The fitted parameters ŵ₀ (S, N, d_w), with the pulls.
+        The fitted parameters ŵ₀ (S, N, d_w) with their training losses (S, N), and the pulls.
 
     Raises:
-        ValueError: An argument is out of range, the network's d_x is not that of the arms, the iterates diverge, or the
-            fits are hardly better than constants because the rewards are not of order 1.
+        ValueError: An argument is out of range, the network's d_x is not that of the arms, a reward is not finite, the
+            iterates diverge, or the fits are hardly better than constants because the rewards are not of order 1.
         TypeError: An argument is of another kind.
     """
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
@@ -215,6 +215,9 @@ class Immediate(EventTriggered):
         The client sends one such message, and the server one to each client. The number is the cost of the statistics
         of one pull in the form of the settings. If ``datum`` is given, it is ``datum`` in the dense form, and the
         smaller of these two numbers in another form.
+
+        Raises:
+            ValueError: ``dimension`` is above 10⁶.
         """
         cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
         if self.datum is None:

@@ -26,7 +26,7 @@ def gp_ucb(
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
-        steps: The number of steps.
+        steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         beta: The squared weight β of the standard deviation.
         first: The number of uniformly drawn pulls at the beginning, from 1 to ``steps``.
         refit: The number of steps from one fit of the process's hyperparameters to the next, at least 1.

@@ -85,7 +85,7 @@ def line_three(view: View, lam: float, beta: float, tally: Tally) -> Optimum:
             ``tally``; or the last of them is 1, if the learners share the view.
         lam: The regularisation weight λ.
         beta: The squared radius β of the ball.
-        tally: The counts and the summed residuals of the learners' data, (..., K).
+        tally: The counts and the summed residuals of the learners' data, (..., K), with at least one leading dimension.
 
     Returns:
         The local maxima: their values (..., K) and dual points (..., K, 2H + 1), for a network with H hidden units.

@@ -53,6 +53,7 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 
     Raises:
         ValueError: The last axis of ``w0`` does not have the length d_w.
+        RuntimeError: The last axis of ``arms`` does not have the length d_x.
     """
     layers = network.split(w0)
     z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)

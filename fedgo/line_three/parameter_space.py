@@ -133,6 +133,10 @@ def columns(
         tally: The counts and the summed residuals of all data, (S, K).
         before: Earlier columns of the same S runs, and the data (S, K) of the last synchronisation on which their
             ``base`` and ``factor`` rest; or None.
+
+    Raises:
+        torch.linalg.LinAlgError: A feature or a count is NaN, or the matrix Σ of the data is not positive definite up
+            to rounding, because the features are large, or the pulls many, for so small a λ.
     """
     runs, size = len(features), features.shape[-1]
     pulled, rows = _pulled(features, tally)
@@ -209,10 +213,14 @@ class ParameterSpace(EventTriggered):
         """Return the columns of K arms that all learners of each of R runs share after a synchronisation, (R, 1, K).
 
         Args:
-            run: The numbers of the runs, (R,) int64.
+            run: The positions of the runs among all S runs, (R,) int64.
             tally: The counts and the summed residuals of the data that all learners know, (R, 1, K).
             before: The state of all S runs before the synchronisation, from which the variances may be updated; or
                 None.
+
+        Raises:
+            torch.linalg.LinAlgError: The matrix Σ of the data is not positive definite up to rounding, because the
+                features are large, or the pulls many, for so small a regularisation weight λ.
         """
         features, offsets = self.features, self.offsets
         if len(run) < len(features):

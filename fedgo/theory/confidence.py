@@ -77,7 +77,7 @@ def radius_printed(
         delta: The failure probability δ.
 
     Raises:
-        ValueError: δ or λ is out of range, or T₀C_h² ≤ 1.
+        ValueError: δ or λ is out of range, T₀C_h² ≤ 1, or t is 0.
     """
     check_probability(delta)
     rho2 = squared_distance_printed(a, exploration, delta)

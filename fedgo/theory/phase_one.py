@@ -113,7 +113,7 @@ def covering(dimension: int, radius: float) -> float:
         radius: The distance ε > 0 within which every point of the cube has a point of the net.
 
     Raises:
-        ValueError: ε is not positive.
+        ValueError: ε is not positive, or infinite.
     """
     require(radius > 0, "radius", radius, "give the distance ε > 0 of the net")
     return dimension * math.log(math.ceil(math.sqrt(dimension) / (2 * radius)))
@@ -136,7 +136,7 @@ def regression_risk(
         radius: The distance ε of the net; 1/(C_gT₀) if it is None.
 
     Raises:
-        ValueError: T₀ is below 1, ε is not positive, or δ does not lie strictly between 0 and 1.
+        ValueError: T₀ is below 1, ε is not positive or infinite, or δ does not lie strictly between 0 and 1.
     """
     check_probability(delta)
     require(exploration >= 1, "exploration", exploration, "give T₀, at least one pull")
@@ -199,14 +199,15 @@ def squared_distance_printed(a: Assumptions, exploration: int, delta: float) -> 
 def exploration_needed(a: Assumptions, iota_: float, zeta: float = 0.0, concordance: float = 1.0) -> float:
     """Return C d_wF²ι max{μ^{χ/(2−χ)}/τ^{2/(2−χ)}, ζ/(μc²)}, the least number T₀ of pulls of Phase I for Lemma 2.
 
-    C is a constant of the proof (`C_DISTANCE`). The part with ζ is not needed; ζ = 0 leaves it out.
+    C is a constant of the proof (`C_DISTANCE`). The part with ζ is not needed; ζ = 0 leaves it out. The result is not
+    rounded to a whole number.
 
     Args:
         a: The constants of the assumptions: the number d_w of parameters, the bound F on the functions, and μ, τ and χ
             of the growth condition.
         iota_: The logarithm ι (`iota`).
         zeta: The largest eigenvalue ζ of the Hessian of the loss at w*.
-        concordance: The constant c of the self-concordance condition in Assumption 3.
+        concordance: The constant c > 0 of the self-concordance condition in Assumption 3.
     """
     growth = 1 / (2 * growth_limit(a))
     return C_DISTANCE * a.dimension * a.value**2 * iota_ * max(growth, zeta / (a.growth * concordance**2))

@@ -63,7 +63,7 @@ def excess_in_ball(beta: float, curvature: float, lam: float, distance: float) -
         distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the fitted parameter from the true one.
 
     Raises:
-        ValueError: λ is not positive.
+        ValueError: λ is not positive, or β is negative.
     """
     check_regularisation(lam)
     reach = math.sqrt(beta / lam)
@@ -91,7 +91,7 @@ def synchronisations_printed(rounds: float, information: float, gamma: float) ->
         gamma: The threshold γ of the event.
 
     Raises:
-        ValueError: γ is not positive.
+        ValueError: γ is not positive, or R is negative.
     """
     check_threshold(gamma)
     return 2 * math.sqrt(rounds * information / gamma)
@@ -142,6 +142,9 @@ def good_regret_printed(beta: float, information: float, steps: int, curvature: 
         steps: The number NT of steps of Phase II.
         curvature: The bound C_h on the second derivatives.
         lam: The regularisation weight λ.
+
+    Raises:
+        ZeroDivisionError: λ is 0.
     """
     second_order = 8 * (beta * curvature / lam) ** 2
     return math.sqrt(steps) * math.sqrt(16 * math.e * beta * information + second_order * steps)
@@ -161,6 +164,9 @@ def bad_regret_printed(
         gamma: The threshold γ of the event.
         curvature: The bound C_h on the second derivatives.
         lam_scale: The factor C_λ in λ = C_λ√(NT).
+
+    Raises:
+        ZeroDivisionError: C_λ is 0.
     """
     return information * clients * math.sqrt(16 * beta * gamma + 8 * (beta * curvature / lam_scale) ** 2)
 
@@ -214,7 +220,7 @@ def regret_phase_two_clipped(
         The three parts of the bound: of the good epochs, of the bad epochs, and the second-order part.
 
     Raises:
-        ValueError: β, γ or Λ is negative; or β is positive, and F or ``widest`` is negative.
+        ValueError: β, γ or Λ is negative; or β is positive, and F or ``widest`` is negative, or both are infinite.
     """
     root = math.sqrt(beta)
     clip = min(value / root, widest) if root else 0.0

@@ -68,6 +68,8 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
 
     Raises:
         ValueError: The start has several ŵ₀ in a run, the arms are not those of the start, or λ is not positive.
+        torch.linalg.LinAlgError: A matrix Σ is not positive definite up to rounding, because λ is too small for the
+            gradients.
     """
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
@@ -148,6 +150,12 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
         trace: The trace, of S runs.
         arms: The number K of arms.
         phase_one: Whether all clients also know the data of Phase I; if not, these data do not count.
+
+    Yields:
+        What one client knew before its pulls; for the first clients the number n of pulls may be larger by 1.
+
+    Raises:
+        RuntimeError: The number of an arm in the trace is K or more.
     """
     first, steps = trace.phase_one, trace.arm.shape[1]
     hit = torch.nn.functional.one_hot(trace.arm, arms).double()

@@ -52,6 +52,7 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
 
     Raises:
         ValueError: An entry of ``low`` is above that of ``high``, or their last axis does not have the length d_w.
+        RuntimeError: The last axis of ``arms`` does not have the length d_x.
     """
     low, high = torch.broadcast_tensors(low, high)
     require_each(low <= high, "low", low, "a box needs low ≤ high; give its lower corner first")
@@ -75,6 +76,7 @@ def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Regio
 
     Raises:
         ValueError: The last axis of an end does not have the length d_w.
+        RuntimeError: The last axis of ``arms`` does not have the length d_x.
     """
     first, last = network.split(start), network.split(end)
     inputs = (arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in (first, last))
@@ -171,6 +173,7 @@ def suprema(
     Raises:
         ValueError: ``pieces`` is below 1, or the last axis of an end does not have the length d_w.
         TypeError: ``pieces`` is not a whole number.
+        RuntimeError: The last axis of ``arms`` does not have the length d_x.
     """
     count("pieces", pieces, "give the number of parts, at least one")
     share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
@@ -235,7 +238,8 @@ def measured(
 
     Raises:
         ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent. Or the
-            last axis of an argument does not have the length d_w or d_x.
+            last axis of ``start`` or ``end`` does not have the length d_w.
+        RuntimeError: The last axis of ``arms`` does not have the length d_x.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
     value, slope, curvature = suprema(network, start, end, arms)

@@ -200,7 +200,7 @@ def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0)
         The bounds on the regret of both phases, on the number of synchronisations, and on the scalars sent.
 
     Raises:
-        ValueError: λ or γ is not positive, or T₀C_h² ≤ 1, so that the proof of Lemma 1 does not hold.
+        ValueError: C_λ is not positive, or T₀C_h² ≤ 1, so that the proof of Lemma 1 does not hold.
     """
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
@@ -241,8 +241,8 @@ def theorem(
         The bounds on the regret of both phases, on the number of synchronisations, and on the scalars sent.
 
     Raises:
-        ValueError: λ, γ or T₀ is not positive, ``rho2`` is negative, or it is None and the risk is too large for Lemma
-            2.
+        ValueError: λ or γ is not positive, ``rho2`` is negative, or it is None, and T₀ is below 1 or the risk is too
+            large for Lemma 2.
     """
     a, clients = given.a, given.clients
     setting = theorem_setting(given) if setting is None else setting

@@ -22,8 +22,9 @@ from fedgo.theory.assumptions import Assumptions
 class SingleUnit:
     """The parametric class F of a single unit, f_x(w) = tanh(wᵀx), with as many parameters as an arm x has features.
 
-    It is so small that the bounds of the paper are not vacuous. For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤
-    4|x|²/(3√3). The mean rewards of d_x linearly independent arms determine the true parameter w*.
+    The class is so small that the repaired bound on the regret is not vacuous on it, if the realised distance ρ₀ =
+    ‖ŵ₀ − w*‖ is inserted; the printed bound is. For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤ 4|x|²/(3√3). The
+    mean rewards of d_x linearly independent arms determine the true parameter w*.
 
     Args:
         d_x: The dimension of the arms and of w, at least 1.
@@ -97,7 +98,7 @@ def single_unit(
             which the seed and the number of the run determine.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range, or a run is given twice.
         TypeError: An argument is of another kind.
     """
     require(dimension >= 1, "dimension", dimension, "give d_w = d_x, at least 1")
@@ -119,7 +120,8 @@ def single_unit_assumptions(problem: Problem) -> Assumptions:
     twice the least eigenvalue of Σ_x (1 − tanh² r_x)²xxᵀ/K. The growth is quadratic everywhere, so that τ = ∞.
 
     Raises:
-        ValueError: A constant is 0; for instance μ, if the arms of a run do not span the space.
+        ValueError: A constant is not positive; for instance μ is 0, if the arms of a run do not span the space, unless
+            rounding leaves it slightly above 0.
     """
     x = problem.arms
     reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
@@ -154,7 +156,7 @@ def realizable(
         scale: The standard deviation of the entries of w*.
 
     Raises:
-        ValueError: An argument is out of range.
+        ValueError: An argument is out of range, or a run is given twice.
         TypeError: An argument is of another kind.
     """
     numbers = run_numbers(runs)
