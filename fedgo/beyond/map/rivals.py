@@ -12,11 +12,11 @@ all of client j's own data alone. Then
 
 Here λ is the regularisation weight, ν the weight of the widths, y a reward and f(x; θ) the output of the network. θ is
 the mean over the N clients of θ₀ after J steps of gradient descent on the loss ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² of the
-client's own data. The weight of the second index is α = min_j min_x s_j(x)/max_x s_j(x), with s_j(x) = ‖φ_x‖_{V_j⁻¹}. V_j, θ
-and α are those of the last synchronisation, and α = 0 before the first. Client i starts a synchronisation of all
-clients when its n_i pulls since the last one have n_i·ln(det V̄_i/det V̄_last) > γ. This differs from the experiments
-of that paper in four points: the arms stay the same, sigmoid units take the place of ReLU, α is that of the theory and
-not a schedule, and a step of gradient descent is as long as the curvature at θ₀ allows.
+client's own data. The weight of UCBᵇ is α = min_j min_x s_j(x)/max_x s_j(x), with s_j(x) = ‖φ_x‖_{V_j⁻¹}. V_j, θ and α
+are those of the last synchronisation, and α = 0 before the first. Client i starts a synchronisation of all clients when
+its n_i pulls since the last one have n_i·ln(det V̄_i/det V̄_last) > γ, with the threshold γ. This differs from the
+experiments of that paper in four points: the arms stay the same, sigmoid units take the place of ReLU, α is that of the
+theory and not a schedule, and a step of gradient descent is as long as the curvature at θ₀ allows.
 
 **Kernel UCB with hyperparameters fitted once** takes those of BoTorch's SingleTaskGP after Phase I, and then uses the
 exact kernel:

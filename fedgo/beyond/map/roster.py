@@ -174,7 +174,8 @@ def network(world: World) -> Surrogate:
 def once(world: World) -> tuple[Surrogate, ...]:
     """Return for each run the network of ``world`` as a surrogate that is linearised once, at the ŵ₀ of Phase I.
 
-    Phase I is played if it has not been yet. The regularisation weight λ = 0.0001 is the one that the tuning chose for Fed-GO-UCB on Hartmann6.
+    Phase I is played if it has not been yet. The regularisation weight λ = 0.0001 is the one that the tuning chose for
+    Fed-GO-UCB on Hartmann6.
 
     Raises:
         ValueError: A number of ``world`` is out of range, or the fit of Phase I fails because the rewards are not of
