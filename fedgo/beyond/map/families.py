@@ -1,7 +1,7 @@
 """Problems beyond the paper's, which a regime can name once this module is imported, and the regimes of the studies.
 
 The problems are Levy's function, two ridges, a random tree, features that tell nothing about the rewards, networks, and
-rows of two data sets as arms.
+rows of two data sets as arms. To import this module, BoTorch must be installed.
 """
 
 import tomllib
@@ -30,7 +30,12 @@ LISTED = tomllib.loads((TABLES / "regimes.toml").read_text(encoding="utf-8"))
 
 
 def listed(group: str) -> tuple[Regime, ...]:
-    """Return the regimes of a ``group`` of ``data/regimes.toml``, in the order of that file."""
+    """Return the regimes of a ``group`` of ``data/regimes.toml``, in the order of that file.
+
+    Raises:
+        KeyError: The file has no such group.
+        TypeError: The group is "differ", whose entries are not regimes alone.
+    """
     return tuple(Regime(**regime) for regime in LISTED[group])
 
 
@@ -179,9 +184,9 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of patients; ``runs``, ``seed`` or ``sigma`` is out of
+        ValueError: ``arms`` is below 1 or above 442, the number of patients; ``runs``, ``seed`` or ``sigma`` is out of
             range; or a run is given twice.
-        TypeError: ``runs``, ``seed`` or ``sigma`` is of another kind.
+        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
         ImportError: scikit-learn is missing.
     """
     from sklearn.datasets import load_diabetes
@@ -196,8 +201,8 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose K arms are rows of MagicTelescope, drawn anew for each run, with Bernoulli
-    rewards.
+    """Return S runs of a problem whose K arms are drawn anew for each run from 1,000 rows of MagicTelescope, with
+    Bernoulli rewards.
 
     The mean reward of a row is the share of gamma rays among the hundred rows nearest to it, itself included. The arms
     are (S, K, 10).
@@ -209,9 +214,10 @@ def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
         sigma: The σ that the algorithms are given. The rewards are ½-sub-Gaussian, as all rewards of 0 or 1 are.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of rows; ``runs``, ``seed`` or ``sigma`` is out of range; or
-            a run is given twice.
-        TypeError: ``runs``, ``seed`` or ``sigma`` is of another kind.
+        ValueError: ``arms`` is below 1 or above 1,000; ``runs``, ``seed`` or ``sigma`` is out of range; a run is given
+            twice; or the file with the rows is damaged.
+        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
+        OSError: The file cannot be read.
     """
     drawn, numbers = _rows_as_arms(torch.from_numpy(shipped(_ROWS)), runs, arms, seed)
     return Problem("Magic, rows", drawn[..., 1:], drawn[..., 0], numbers, seed, sigma, "bernoulli")
@@ -224,8 +230,9 @@ def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tens
     ``table`` is (rows, 1 + d_x). ``runs`` is the number of runs or their numbers, and ``seed`` the seed of the draws.
 
     Raises:
-        ValueError: ``arms`` is below 1 or above the number of rows, or ``runs`` is out of range or has a run twice.
-        TypeError: ``runs`` is of another kind.
+        ValueError: ``arms`` is below 1 or above the number of rows, ``runs`` is out of range or has a run twice, or the
+            seed is negative.
+        TypeError: ``runs``, ``arms`` or ``seed`` is of another kind.
     """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")

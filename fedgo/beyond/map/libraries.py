@@ -44,8 +44,10 @@ def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
-        ValueError: The fit fails, for instance because fewer than two arms have been pulled.
+        ValueError: The surrogate refuses the data or σ, for instance because fewer than two arms have been pulled.
+        TypeError: ``sigma`` is not a number.
         ImportError: A library that the fit needs is missing.
+        Exception: The fit fails; the error is that of the surrogate, for instance BoTorch's ``ModelFittingError``.
     """
     counts, sums = (arm.bincount(each, len(arms)) for each in (torch.ones_like(reward), reward))
     return surrogate.fit(arms, Tally(counts, sums), sigma)
@@ -68,8 +70,11 @@ def thompson(
         source: The generator of the samples.
 
     Raises:
-        ValueError: Fewer than two arms have been pulled, or all their mean rewards are equal.
+        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one of these is not between
+            −10¹⁰⁰ and 10¹⁰⁰, or σ is not positive and finite.
         ImportError: BoTorch is missing.
+        Exception: BoTorch finds no fit (its ``ModelFittingError``).
+        RuntimeError: The posterior covariance of the K arms is not positive definite even so.
     """
     fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
     covariance = fit.covariance(torch.arange(len(cube)))
@@ -85,7 +90,7 @@ def log_improvement(
     """Return the distinct arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), (wanted,) int64.
 
     They are chosen one after the other. Each is the arm that, added to those chosen before it, gives the largest
-    expected improvement of the batch.
+    expected improvement of the batch. If ``wanted`` is above K, all K arms are returned, (K,), and BoTorch warns.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -96,8 +101,10 @@ def log_improvement(
         source: Not used.
 
     Raises:
-        ValueError: Fewer than two arms have been pulled, or all their mean rewards are equal.
+        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one of these is not between
+            −10¹⁰⁰ and 10¹⁰⁰, or σ is not positive and finite.
         ImportError: BoTorch is missing.
+        Exception: BoTorch finds no fit (its ``ModelFittingError``).
     """
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
     from botorch.optim.optimize import optimize_acqf_discrete
@@ -139,6 +146,8 @@ def largest_bounds(
     """Return the arms with the largest mean + 2 standard deviations of scikit-learn's Gaussian process,
     (wanted,) int64.
 
+    The arms are distinct, and the one with the largest value comes first.
+
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
         arm: The arms pulled so far, (n,) int64.
@@ -148,6 +157,8 @@ def largest_bounds(
         source: Not used.
 
     Raises:
+        ValueError: No arm has been pulled, or a reward is not finite.
+        RuntimeError: ``wanted`` is above K.
         ImportError: scikit-learn is missing.
     """
     mean, spread = _regression(cube, arm, reward)
@@ -166,8 +177,9 @@ _BEGIN = 5  # the number of distinct arms with which a library begins if there a
 def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
     """Yield batches of arms that Optuna's TPE proposes, (wanted,) int64 each.
 
-    The caller gives the rewards of a batch, (wanted,), back by ``send``, which returns the next batch. TPE proposes
-    points of the unit cube, and each point is replaced by the nearest arm. Arms may repeat.
+    The caller gives the rewards of a batch, (wanted,), back by ``send``, which returns the next batch; ``send(None)``
+    returns the first one. TPE proposes points of the unit cube, and each point is replaced by the nearest arm. Arms may
+    repeat.
 
     Args:
         cube: The arms scaled to the unit cube, (K, d_x).
@@ -175,7 +187,8 @@ def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, 
         wanted: The number of arms of a batch.
 
     Raises:
-        ImportError: Optuna is not installed.
+        ImportError: Optuna is not installed. This and the next error come when a batch is asked for.
+        ValueError: The number of rewards is not ``wanted``.
     """
     import optuna
 
@@ -200,8 +213,12 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
         steps: The number of pulls.
 
     Raises:
-        ValueError: A fit of the library fails.
+        ValueError: The library is BoTorch, and all mean rewards of the pulled arms are equal or the σ of the problem
+            is 0.
+        KeyError: The name is unknown.
+        RuntimeError: The library is scikit-learn, and N is above the number of arms.
         ImportError: The library is not installed.
+        Exception: A fit of BoTorch fails (its ``ModelFittingError``).
     """
     cube = in_cube(problem.arms[0])
     source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps + clients)
@@ -222,7 +239,8 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
 def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor:
     """Return the arm that a player finds best after its pulls in the one run of ``problem``, () int64.
 
-    For Optuna it is the arm with the largest single reward, for all others the one with the largest posterior mean.
+    For Optuna it is the arm with the largest single reward, for all others the one with the largest posterior mean: of
+    scikit-learn's Gaussian process, of the surrogate of `ADVISED`, or of BoTorch's Gaussian process.
 
     Args:
         name: The name of the player: "advised", a key of `LIBRARIES` or `OPTUNA`.
@@ -231,8 +249,9 @@ def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor
         reward: The reward of each pull, (n,).
 
     Raises:
-        ValueError: The fit of the player's model fails, for instance because fewer than two arms have been pulled.
-        ImportError: The library is not installed.
+        ValueError: The player's model refuses the data, for instance because fewer than two arms have been pulled.
+        ImportError: A library that the fit needs is missing; Optuna is not needed here.
+        Exception: The fit fails: BoTorch's ``ModelFittingError``, or a ``RuntimeError`` by the surrogate of `ADVISED`.
     """
     if name == OPTUNA:
         return arm[reward.argmax()]
@@ -245,13 +264,19 @@ def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor
 def measure_library(job: Job) -> list[dict[str, Any]]:
     """Play the ``job``, and return a row of the table of the study "elsewhere" for each of its runs.
 
-    A player makes NT pulls, with N clients and T rounds; of those of `ADVISED` the first NT count. A row has the
-    columns of the regime, the player, the seed, the run, and
+    A player makes NT pulls, with N clients and T rounds; of those of `ADVISED` the first NT count. One thread is used.
+    A row has the columns of the regime, the player, the seed, the run, and
 
     - "regret", the sum of the regrets of these pulls;
     - "gap", the regret of one pull of the arm that the player finds best after them (`best_arm`);
-    - "seconds", the processor seconds;
+    - "seconds", the processor seconds in which these pulls are made and this arm is found;
     - "scalars", the number of scalars that are sent. A library is charged three for each pull.
+
+    Raises:
+        ValueError: The problem of the regime is unknown, or the player's model refuses the data.
+        KeyError: The player is unknown.
+        ImportError: A library that the player or the problem needs is not installed.
+        Exception: A fit of the player's model fails.
     """
     torch.set_num_threads(1)
     clients, rounds = job.regime.clients, job.regime.rounds

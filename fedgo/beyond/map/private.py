@@ -67,6 +67,9 @@ def least_multiplier(epsilon: float, delta: float) -> float:
     Args:
         epsilon: The privacy budget ε.
         delta: The probability δ with which the promise of ε may fail.
+
+    Raises:
+        ValueError: ε is so large that m would be below e⁻⁷, as it is from about 6·10⁵ on.
     """
     return math.exp(optimize.brentq(lambda log: leak(math.exp(log), epsilon) - delta, -7, 14, xtol=1e-12))
 
@@ -76,13 +79,14 @@ class Hiding:
     """The mechanism that hides rewards: the privacy budget, who adds the noise, and the public range of a reward.
 
     Args:
-        clients: The number N of clients.
+        clients: The number N of clients, at least 1, which is not checked.
         epsilon: The privacy budget ε, at least 0.001.
         delta: The probability δ in (0, 1) with which the promise of ε may fail.
         way: Who adds the noise, a name in `WAYS`. "trusted server": the server sums the rewards and adds the noise
             once. "secure sum": each client adds a share of the noise, and the server learns only the sum. The shares of
-            ⌊2N/3⌋ + 1 clients have the variance that ε and δ need; here all N answer, so that the sum has more. "each
-            alone": each client adds the whole noise to its own sums.
+            ⌊2N/3⌋ + 1 clients have the variance that ε and δ need (those of all N if N is at most 3); here all N
+            answer, so that the sum has more if N is above 3. "each alone": each client adds the whole noise to its own
+            sums.
         low: The smallest reward; smaller rewards are clipped to it.
         high: The largest reward; larger rewards are clipped to it.
 
@@ -109,6 +113,9 @@ class Hiding:
     def noise(self) -> float:
         """The standard deviation ν of the noise in the released sum of an arm over all clients, in the units of
         rewards.
+
+        Raises:
+            ValueError: ε is too large (`least_multiplier`).
         """
         secure = self.clients / min(2 * self.clients // 3 + 1, self.clients)
         times = dict(zip(WAYS, (1.0, secure, self.clients), strict=True))[self.way]
@@ -116,13 +123,18 @@ class Hiding:
 
 
 def counted(pulls: Tensor, noise: float, sigma: float) -> Tensor:
-    """Return b²/(b + ν²/σ²), the number of noise-free pulls as which the model counts the noisy sum of b pulls of an
-    arm.
+    """Return b²/(b + ν²/σ²), as how many pulls of an arm the model counts the released sum of b pulls, to which noise
+    was added.
+
+    The mean that follows from this sum is as precise as that of so many rewards to whose sum no noise was added.
 
     Args:
         pulls: The number b of pulls, of any shape, which is that of the result.
         noise: ν > 0, the standard deviation of the noise in the released sum.
-        sigma: The standard deviation σ of a reward's noise.
+        sigma: The standard deviation σ > 0 of a reward's noise.
+
+    Raises:
+        ZeroDivisionError: σ is 0.
     """
     return pulls.square() / (pulls + (noise / sigma) ** 2)
 
@@ -137,15 +149,19 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
     Args:
         model: What the variance of f is taken to be. "less noise": the variance of the pulled arms' mean rewards less
             the average of what the noise adds to it. "as seen": the variance of these mean rewards. "warped": the whole
-            fit is that of the surrogate of `ADVISED`, which warps the mean rewards first.
+            fit is that of the surrogate of `ADVISED`, which warps the mean rewards first. The name is not checked;
+            any other counts as "as seen".
         least: The smallest standard deviation of f that the first two models use.
         sigma: The standard deviation σ of a reward's noise.
         arms: The features of the arms, (K, d_x).
-        counts: The number ñ of noise-free pulls as which the released sums of each arm count, (K,).
+        counts: ñ, as how many pulls the released sums of each arm count (`counted`), (K,).
         sums: The weighted sum S̃ of what was released for each arm, (K,), so that S̃/ñ estimates its mean reward.
 
     Raises:
-        ValueError: Fewer than two arms have been pulled, or with the first two models all their mean rewards are equal.
+        ValueError: Fewer than two arms have been pulled; with the first two models, all their mean rewards are equal; a
+            mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
+        RuntimeError: The covariance of the mean rewards is not positive definite; or, with the first two models, a
+            feature is the same for all arms.
     """
     if model == "warped":
         fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
@@ -163,16 +179,19 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
 def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, sigma: float) -> Tensor:
     """Return the arms of an epoch of L pulls for S runs, (S, L) int64.
 
-    Each decision takes the arm with the largest mean + κ√variance, with the κ of `ADVISED`, for b = ⌈L/1000⌉ pulls.
-    Then it conditions the covariance on b more pulls of this arm in the epoch: the precision of the arm's released sum
-    rises from p(n) to p(n + b), with p(n) = n²/(σ²n + ν²).
+    Each decision takes the arm with the largest mean + κ√variance, with the κ of `ADVISED`, for b = ⌈L/1000⌉ pulls. If
+    n pulls of this arm have been planned before in the epoch, the covariance is then conditioned on b more: the
+    precision of the arm's released sum rises from p(n) to p(n + b), with p(n) = n²/(σ²n + ν²).
 
     Args:
         fits: The posterior mean (K,) and covariance (K, K) of each run.
         order: The order in which ties are broken, (S, K); of tied arms the one with the largest number is pulled.
         pulls: The number L of pulls.
         noise: ν, the standard deviation of the noise in a released sum.
-        sigma: The standard deviation σ of a reward's noise.
+        sigma: The standard deviation σ > 0 of a reward's noise.
+
+    Raises:
+        ValueError: A posterior has NaN.
     """
     mean, covariance = (torch.stack(moments) for moments in zip(*fits, strict=True))
     run, made, chosen = torch.arange(len(mean)), torch.zeros_like(mean, dtype=torch.int64), []
@@ -195,10 +214,10 @@ def play_hidden(
 
     Args:
         problem: S runs of a bandit problem with K arms.
-        steps: The number NT of pulls by all clients together.
+        steps: The number NT of pulls by all clients together, at least 1.
         hiding: The mechanism that hides rewards.
-        batch: The number of times that each arm is pulled before the first fit, if NT suffices for that. It is a whole
-            number, which a table gives as a float.
+        batch: The number of times that each arm is pulled before the first fit, if NT suffices for that, at least 1. It
+            is a whole number, which a table gives as a float.
         model: What the variance of the mean rewards is taken to be, "less noise", "as seen" or "warped" (`fit_hidden`).
         until: The rule by which the epochs grow.
 
@@ -209,7 +228,10 @@ def play_hidden(
 
     Raises:
         TypeError: ``until`` is not `Growing`. An event or a guard may decide by rewards that have not been released.
-        ValueError: A fit fails, because fewer than two arms have been pulled or because all mean rewards are equal.
+        ValueError: ``batch`` is below 1, ε is too large (`least_multiplier`), or a fit refuses the data, because the
+            problem has a single arm or because all mean rewards are equal.
+        RuntimeError: A covariance is not positive definite, or a feature is the same for all arms (`fit_hidden`).
+        ZeroDivisionError: The σ of the problem or ``steps`` is 0.
 
     Warns:
         UserWarning: δ is 1/(NT) or more.
@@ -251,13 +273,16 @@ def interval_under_noise(data: Tally, sigma: float, delta: float) -> Interval:
     """Return the intervals of Theorem P′, which contain f for all K arms after all releases with probability 1 − δ.
 
     f is the mean of the clipped rewards. The intervals are S̃/ñ ± σ√((1 + ñ)(ln(1 + ñ) + 2 ln(K/δ)))/ñ, and the whole
-    line if ñ = 0.
+    line if ñ = 0. Their ``gain`` is ln(1 + 1/(1 + ñ)).
 
     Args:
-        data: The number ñ of noise-free pulls as which the released sums of each arm count, and their weighted sum S̃,
-            (..., K) each.
+        data: ñ, as how many pulls the released sums of each arm count (`counted`), and the weighted sum S̃ of what was
+            released, (..., K) each.
         sigma: σ, such that clipped rewards are σ-sub-Gaussian given the past; (high − low)/2 always satisfies this.
         delta: The failure probability δ.
+
+    Raises:
+        ValueError: δ is not positive.
     """
     counts, share = data.counts, delta / data.counts.shape[-1]
     radius = sigma * ((1 + counts) * (counts.log1p() - 2 * math.log(share))).sqrt() / counts
@@ -270,7 +295,7 @@ class OneRewardChanged(Problem):
     """A problem in which one reward of every run is changed, to test what a mechanism shows of it.
 
     Before it releases this reward, a private mechanism must show the same as on the unchanged problem. The other fields
-    are those of `Problem`.
+    and their refusals are those of `Problem`; the rewards have to be Gaussian, with σ > 0.
 
     Args:
         slot: The step whose reward is changed, counted from 0.
@@ -285,6 +310,9 @@ class OneRewardChanged(Problem):
         ``by``/σ, where σ is the standard deviation of a reward's noise.
 
         With ``steps`` ≤ ``slot`` they are those of the unchanged problem.
+
+        Raises:
+            ZeroDivisionError: σ is 0.
         """
         tape = super().tape(steps)
         tape[:, self.slot : self.slot + 1] += self.by / self.sigma  # a shorter tape stays as it is
@@ -295,7 +323,7 @@ def play_regime(way: str, epsilon: float, world: World, setting: Setting) -> Tra
     """Play all runs of a world with a Gaussian process that receives noisy sums, at δ = min(1e-5, 1/(10NT)).
 
     N is the number of clients and T the number of rounds. δ is the probability with which the promise of privacy may
-    fail. All T₀ + NT steps of the world are played, without a Phase I.
+    fail. All T₀ + NT steps of the world are played, with T₀ = ⌈√(NT)⌉ and without a Phase I.
 
     Args:
         way: Who adds the noise, a name in `WAYS`.
@@ -304,7 +332,10 @@ def play_regime(way: str, epsilon: float, world: World, setting: Setting) -> Tra
         setting: The ``batch`` and the ``model`` of `play_hidden`.
 
     Raises:
-        ValueError: ``way`` is unknown, ε is below 0.001, or a fit fails.
+        ValueError: ``way`` is unknown, ε is below 0.001 or too large, ``batch`` is below 1, or a fit refuses the data.
+        TypeError: ε is not a number, or the setting lacks one of its two entries.
+        RuntimeError: A covariance is not positive definite, or a feature is the same for all arms.
+        ZeroDivisionError: The σ of the problem is 0.
     """
     hiding = Hiding(world.clients, epsilon, min(1e-5, 1 / (10 * world.clients * world.rounds)), way)
     return play_hidden(world.problem, world.steps, hiding, **setting)[0]

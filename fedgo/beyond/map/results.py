@@ -28,10 +28,12 @@ def evaluations(study: str = "map") -> Mapping[tuple[Regime, str], Any]:
     """Return the rows of the evaluation of ``study`` by pairs of a regime and a player's name.
 
     A regime is a problem with its numbers of arms, rounds and clients and its noise. Each value is a frame with one row
-    for each run, in the order of the runs. Pairs without rows are left out.
+    for each run, in the order of the runs, with the setting that comes last in the table. Pairs without rows are left
+    out. The result is cached and must not be changed.
 
     Raises:
         ValueError: There is no table of the study.
+        KeyError: There is a table of this name, but no study.
     """
     played = dict.fromkeys(regime for regime, *_ in known(study).cells)
     return {(regime, name): rows for regime in played for name, rows in evaluated(study, regime).items()}
@@ -58,6 +60,9 @@ def title(name: str) -> str:
     """Return the name under which the book shows the player ``name`` of the map, a key of `PLAYERS`.
 
     It is ``name`` itself if the player has no title.
+
+    Raises:
+        KeyError: There is no such player.
     """
     return PLAYERS[name].title or name
 
@@ -65,7 +70,7 @@ def title(name: str) -> str:
 def worst(regrets: Any, axis: int = -1) -> Any:
     """Return the mean regret of the worst tenth of S runs, those with the largest regrets, (…,).
 
-    The worst tenth has S/10 runs, rounded to a whole number, and at least one.
+    The worst tenth has S/10 runs, rounded to a whole number (a half to the even one), and at least one.
 
     Args:
         regrets: The regret of each run, (…, S).
@@ -81,8 +86,14 @@ def uniform_loss(regime: Regime, runs: int = 50, seed: int = SEED) -> float:
 
     Args:
         regime: A problem with its numbers of arms, rounds and clients and its noise.
-        runs: The number of runs over which the mean is taken; by default as many as the players in `DECIDE` have.
+        runs: The number of runs over which the mean is taken; by default as many as the players in
+            `fedgo.beyond.map.studies.DECIDE` have.
         seed: The seed of these runs, that of the evaluation unless given.
+
+    Raises:
+        ValueError: The problem of the regime is unknown, or one of its sizes, ``runs`` or the seed is out of range.
+        TypeError: One of these is of another kind.
+        ImportError: A library that the problem needs is not installed.
     """
     means = regime.world(range(runs), seed).problem.means
     return float((means.amax(1) - means.mean(1)).mean())
@@ -96,6 +107,7 @@ def stuck(regime: Regime, player: str) -> npt.NDArray[np.bool_]:
 
     Raises:
         KeyError: The player has not been evaluated on ``regime``.
+        ImportError: A library that the problem needs is not installed.
     """
     return np.asarray(evaluations()[regime, player].late_regret > STUCK * uniform_loss(regime))
 
@@ -121,6 +133,8 @@ def across(group: Sequence[Regime], player: str) -> Across:
 
     Raises:
         KeyError: The player has not been evaluated on one of the regimes.
+        TypeError: There is no regime in ``group``.
+        ImportError: A library that a problem needs is not installed.
     """
     regrets = [
         evaluations()[regime, player].regret / uniform_loss(regime) / regime.world(1).steps
@@ -149,7 +163,8 @@ def paired(
         study: The study whose evaluation is read.
 
     Raises:
-        KeyError: One of the players has not been evaluated on ``regime``.
+        ValueError: There is no table of the study.
+        KeyError: One of the players has not been evaluated on ``regime``, or the table has no such column.
     """
     rows = evaluations(study)
     one, two = (rows[regime, name][column].to_numpy(dtype=float) for name in (ours, other))
@@ -168,10 +183,13 @@ def difference(regime: Regime, ours: str, other: str, **which: str) -> Estimate:
             evaluation.
 
     Returns:
-        The mean difference, the lower end and the upper end of the interval.
+        The mean difference, the lower end and the upper end of the interval. With a single common run the interval is
+        the whole line.
 
     Raises:
-        KeyError: One of the players has not been evaluated on ``regime``.
+        ValueError: There is no table of the study.
+        KeyError: One of the players has not been evaluated on ``regime``, or the table has no such column.
+        TypeError: ``which`` has another name than these two.
     """
     one, two = paired(regime, ours, other, **which)
     return interval(np.mean, one - two)
@@ -191,9 +209,11 @@ def ratio(regime: Regime, ours: str, other: str, of: Statistic = np.mean, study:
         study: The study whose evaluation is read.
 
     Returns:
-        The ratio, the lower end and the upper end of the interval.
+        The ratio, the lower end and the upper end of the interval. With a single common run the interval is the whole
+        line.
 
     Raises:
+        ValueError: There is no table of the study.
         KeyError: One of the players has not been evaluated on ``regime``.
     """
     one, two = paired(regime, ours, other, study=study)
@@ -203,7 +223,7 @@ def ratio(regime: Regime, ours: str, other: str, of: Statistic = np.mean, study:
 def half_tail(regrets: Any, axis: int = -1) -> Any:
     """Return the average of the mean regret of S runs and the mean regret of their worst tenth, (…,).
 
-    The settings of the players in `DECIDE` are chosen by it.
+    The settings of the players in `fedgo.beyond.map.studies.DECIDE` are chosen by it.
 
     Args:
         regrets: The regret of each run, (…, S).
@@ -224,10 +244,10 @@ def geometric(group: Sequence[Regime], ours: str, other: str, of: Statistic = np
         group: The regimes.
         ours: The name of the player in the numerator.
         other: The name of the player in the denominator.
-        of: The statistic of the regrets of one player, by default their mean.
+        of: The statistic of the regrets of one player, by default their mean. It is called with the regrets alone.
 
     Returns:
-        The geometric mean, the lower end and the upper end of the interval.
+        The geometric mean, the lower end and the upper end of the interval; NaN if ``group`` is empty.
 
     Raises:
         KeyError: One of the players has not been evaluated on a regime.
@@ -276,9 +296,12 @@ def count_regimes(group: Sequence[Regime], ours: str, other: str) -> Compared:
 def leader(regime: Regime) -> str:
     """Return the name of the player (algorithm) that leads on ``regime``, by mean regret on common runs.
 
-    The players are compared one after the other, those with the most runs first. A player takes the lead if its mean
-    regret is lower than that of the leader so far, on the runs that both have. At least one player must have been
-    evaluated on ``regime``.
+    The players are compared one after the other, those with the most runs first, and of players with equally many runs
+    in the order of `PLAYERS`. A player takes the lead if its mean regret is lower than that of the leader so far, on
+    the runs that both have.
+
+    Raises:
+        ValueError: No player has been evaluated on ``regime``.
     """
     first, *others = sorted(players_on(regime), key=lambda name: -len(evaluations()[regime, name]))
     for name in others:
@@ -290,8 +313,11 @@ def alike(regime: Regime) -> list[str]:
     """Return the names of the `leader` on ``regime``, which comes first, and of all players (algorithms) that cannot be
     told apart from it.
 
-    The latter are the players for which the 95 % interval of their regret minus the leader's, on common runs, reaches
-    down to 0 or below.
+    The latter are the players for which the 95 % interval of their mean regret minus the leader's, on common runs,
+    reaches down to 0 or below, in the order of `PLAYERS`.
+
+    Raises:
+        ValueError: No player has been evaluated on ``regime``.
     """
     first = leader(regime)
     others = [name for name in players_on(regime) if name != first]

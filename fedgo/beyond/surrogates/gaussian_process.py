@@ -116,6 +116,10 @@ class GaussianProcess:
             sigma: The standard deviation σ of the noise of one reward.
             before: Not used.
 
+        Returns:
+            A `FittedModel` without ``warp``. With it, a `fedgo.beyond.surrogates.process.ProcessFit`, or the posterior
+            by `IndependentArms` if two or more arms have been pulled and all have the same mean reward.
+
         Raises:
             ImportError: A library that the fit needs is missing: SciPy with ``warp``, BoTorch without it.
             ValueError: Fewer than two arms have been pulled; all mean rewards are equal and ``warp`` is False; a count

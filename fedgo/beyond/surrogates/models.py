@@ -95,9 +95,9 @@ def fitted(
         The posterior on the K arms, or on the N·K pairs of a site and an arm.
 
     Raises:
-        ValueError: The last axis of ``data`` is not K long; or the posterior's mean or variance has a wrong shape, NaN
-            or an infinite number; or a variance is negative by more than 1e-6 of the largest variance (or of 1e-12, if
-            that is larger), which allows for rounding. Any error that ``surrogate.fit`` raises passes through.
+        ValueError: The last axis of the counts is not K long; or the posterior's mean or variance has a wrong shape,
+            NaN or an infinite number; or a variance is negative by more than 1e-6 of the largest variance (or of 1e-12,
+            if that is larger), which allows for rounding. Any error that ``surrogate.fit`` raises passes through.
     """
     shape, name = tuple(data.counts.shape), type(surrogate).__name__
     remedy = f"give one for each of {len(arms)} arms"
@@ -228,7 +228,7 @@ class IndependentArms:
     joint plan with κ standard deviations of optimism this is UCB1 with the half-width κσ/√n.
 
     Args:
-        wide: The factor w by which the standard deviation of an arm without pulls exceeds √(r² + σ²).
+        wide: w, the posterior standard deviation of an arm without pulls divided by √(r² + σ²). It is not checked.
     """
 
     wide: float = 100.0

@@ -161,9 +161,10 @@ class LinearisedOnce:
 class Relinearised:
     """A surrogate that fits a network to all data and linearises it at the fitted parameters ŵ, again at every fit.
 
-    The fit begins at the ŵ of the last fit, if there is one, and at ``starts`` random parameters, and keeps the result
-    with the largest evidence. It standardises inputs and rewards. The prior of the parameters is w ~ N(0, diag(α)⁻¹),
-    and all parameters of a layer have the same weight decay α. With ``effect`` each arm also deviates from the network
+    The fit begins at the ŵ of the last fit, if this is a `Linear`, and at ``starts`` random parameters, and keeps the
+    result with the largest evidence. It standardises inputs and rewards. The prior of the parameters is
+    w ~ N(0, diag(α)⁻¹), and all parameters of a layer have the same weight decay α. A network of another class than
+    `Network` counts as a single layer. With ``effect`` each arm also deviates from the network
     by an independent N(0, τ²), which absorbs misfit. The fit iterates α and τ² towards a stationary point of the
     evidence of the linearised model.
 
@@ -201,7 +202,8 @@ class Relinearised:
                 pulls; σ is not positive and finite; or the arms have another number of features than the inputs of the
                 network.
             TypeError: ``sigma`` is not a number.
-            RuntimeError: The covariance of the mean rewards is not positive definite.
+            RuntimeError: The covariance of the mean rewards is not positive definite, or ``before`` is a `Linear` with
+                another number of parameters.
         """
         seen = observed(data, sigma)
         spread = arms.std(0, correction=0)

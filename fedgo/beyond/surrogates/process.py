@@ -205,7 +205,7 @@ def squared_exponential(
         seen: The n arms or cells that were pulled, with their mean rewards and the variances of these mean rewards.
         site: The number of the site of each cell, (K,) int64; None if the points are arms.
         units: The centre c₀ and the spread s by which the mean rewards are standardised as (means − c₀)/s, () each.
-            None means the mean and the standard deviation of the n mean rewards.
+            None means the mean and the standard deviation of the n mean rewards, of which two must then differ.
 
     Returns:
         The posterior on all K arms or cells, in the unit of the mean rewards in ``seen``.
@@ -350,7 +350,7 @@ class Warp(NamedTuple):
         of ``means``, at most 1.
 
         Args:
-            means: The mean rewards of n arms, (n,), not all the same.
+            means: The mean rewards of n arms, (n,), of which two at least differ.
             variances: The variance of the noise in each of these mean rewards, (n,).
 
         Returns:
