@@ -136,7 +136,7 @@ def worst_case(
     """Return bounds on the log-ratio Λ, the number P of synchronisations and the squared radius β after all pulls.
 
     R bounds Λ = ln(det Σ/det λI) after the NT pulls of N clients in T rounds, and P̄ bounds P. β̄ is the `radius` of
-    the repaired confidence lemma after NT pulls with Λ = R and p = P̄.
+    the repaired confidence lemma after NT pulls with Λ = R and p = P̄. P̄ is at most NT, and need not be whole.
 
     Args:
         given: The premises.
