@@ -18,6 +18,9 @@ def run_or_check(package: str = "fedgo.experiments") -> None:
     Without ``--check`` the rows that the table lacks are computed and written. With it one row of each player whose
     libraries are installed is played again and compared with the table, and nothing is written.
 
+    Two processes play unless ``--workers`` gives another number, and the table is in the study's folder of the package
+    unless ``--folder`` names another one.
+
     Args:
         package: The name of the package that the help text shows in the command.
 

@@ -6,7 +6,7 @@ limit, reversed if the whole interval lies on the other side, and open if the in
 derives the verdict from the parts.
 
 The runs are a pandas frame with a row for each run: the name of the ``problem``, the name of the algorithm as
-``player``, the number of the ``run``, and the columns of `fedgo.trace.Trace.to_frame`.
+``player``, the number or position of the ``run``, and the columns of `fedgo.trace.Trace.to_frame`.
 """
 
 import tomllib

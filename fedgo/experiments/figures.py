@@ -91,7 +91,7 @@ def regret_and_communication(
 
     Raises:
         KeyError: An algorithm has no style in `STYLES`, or sends something and is not in ``packed``.
-        ValueError: No algorithm sends anything on one of the problems.
+        ValueError: There is no problem, or no algorithm sends anything on one of the problems.
     """
     rows: list[Any] = [[f"{title}, {what}" for what in ("regret", "dense", "packed")] for title in dense]
     if narrow:

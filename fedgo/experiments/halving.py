@@ -51,13 +51,16 @@ def halve(
     round the order of ``settings``.
 
     Args:
-        settings: All settings. The first round compares them all, whatever its number of settings is.
+        settings: All settings, at least one. The first round compares them all, whatever its number of settings is.
         rungs: The rounds, from the first to the last, each with its numbers of settings and runs.
         score: A function that returns the score of a setting on a number of runs, or None if a run is missing; lower is
             better.
 
     Returns:
         The ranking of each finished round, and the settings and the number of runs that the next one needs.
+
+    Raises:
+        IndexError: There is no setting.
     """
     ranked: list[list[Candidate]] = []
     leaders: list[Candidate] = []
@@ -80,7 +83,11 @@ def score_of(means: Sequence[float | None]) -> float | None:
     """Return the score of a setting from its mean regrets on some regimes, or None if a mean is missing (None).
 
     For one regime the score is the mean itself; for several regimes it is the geometric mean of 1 + the means, minus 1.
-    The means are rounded to `SCORE_DECIMALS` decimals first. There has to be at least one regime.
+    The means are rounded to `SCORE_DECIMALS` decimals first.
+
+    Raises:
+        ZeroDivisionError: There is no regime.
+        ValueError: A mean of several is −1 or less.
     """
     complete = [round(mean, SCORE_DECIMALS) for mean in means if mean is not None]
     if len(complete) < len(means):

@@ -33,7 +33,11 @@ class Play:
     key: str = ""
 
     def __call__(self, world: World, setting: Setting) -> Trace:
-        """Return the trace of all runs of ``world`` with ``setting``, always played anew."""
+        """Return the trace of all runs of ``world`` with ``setting``, always played anew.
+
+        Raises:
+            Exception: The algorithm refuses the setting or the world; the error is that of ``call``.
+        """
         return self.call(world, setting)
 
 

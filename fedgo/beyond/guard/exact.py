@@ -41,6 +41,7 @@ def least_singular(gradients: Tensor) -> Tensor:
     Raises:
         ValueError: The rank of G is below K, that is, K > d_w or σ_min(G) is at most 1e-8 of the largest singular
             value.
+        RuntimeError: A gradient is NaN or infinite.
     """
     values: Tensor = torch.linalg.svdvals(gradients)
     least, most = values[..., -1], values[..., 0]
@@ -66,6 +67,7 @@ def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: floa
 
     Raises:
         ValueError: G does not have rank K.
+        RuntimeError: A gradient is NaN or infinite.
     """
     farthest: Tensor = (value + offsets.abs()).norm(dim=-1)
     return (sigma * least_singular(gradients) / farthest).square()
@@ -118,6 +120,7 @@ class Prior(NamedTuple):
 
         Raises:
             ValueError: λ is not positive, or G does not have rank K.
+            RuntimeError: A gradient is NaN or infinite.
         """
         lam = torch.as_tensor(lam, dtype=torch.float64)
         require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
@@ -142,6 +145,9 @@ class Prior(NamedTuple):
         """Return the posterior given the counts and summed rewards of each of K arms, ``tally`` (..., K) each.
 
         The noise of a reward counts with variance 1. The leading dimensions broadcast with those of the prior.
+
+        Raises:
+            RuntimeError: A count is NaN or so negative that the precision is not positive definite.
         """
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
         half = torch.linalg.solve_triangular(self.factor, eye, upper=False)

@@ -98,9 +98,9 @@ class Guarantee:
         """Return the threshold γ of the event, which is T/(NR) with R = K ln(1 + NT/K) if none was given.
 
         Args:
-            arms: The number K of arms.
-            clients: The number N of clients.
-            rounds: The number T of rounds.
+            arms: The number K of arms, at least 1.
+            clients: The number N of clients, at least 1.
+            rounds: The number T of rounds, at least 1.
         """
         if self.gamma is not None:
             return self.gamma
@@ -197,8 +197,8 @@ class Guard:
             are not sent, because counts and sums determine what they contain.
         kappa: The price κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its
             interval.
-        order: The order in which each client breaks ties, (S, N, K) for S runs with K arms. Of tied arms the client
-            plays the one with the largest number in ``order``.
+        order: The order in which each client breaks ties, numbers of at least 0, (S, N, K) for S runs with K arms. Of
+            tied arms the client plays the one with the largest number in ``order``.
         begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
     """
 
@@ -318,7 +318,7 @@ def guarded(
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
-        proposal: The learner that proposes arms. It has to have N learners.
+        proposal: The learner that proposes arms, for the same S runs. It has to have N learners.
         exploration: Phase I of the same runs. At its end the clients exchange its counts and sums, and the scalars of
             these messages are added to those of its last step.
         clients: The number N of clients.
@@ -333,9 +333,11 @@ def guarded(
         then on.
 
     Raises:
-        ValueError: N or T is below 1, the proposal does not have N learners, or Phase I has another number of runs than
-            ``problem``.
-        TypeError: ``problem`` is not a `Problem`, ``guarantee`` is not a `Guarantee`, or N or T is not a whole number.
+        ValueError: N or T is below 1, the proposal does not have N learners or cannot begin (because its features are
+            too large for its λ, for instance), or Phase I has another number of runs than ``problem``.
+        TypeError: ``problem`` is not a `Problem`, ``guarantee`` is not a `Guarantee`, N or T is not a whole number, or
+            ``name`` is not a text.
+        RuntimeError: The proposal has another number of runs than ``problem``.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
@@ -372,7 +374,8 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
 
     Raises:
         ValueError: ``start`` was made on another problem, gives each client a ŵ₀ of its own, or was counted for another
-            form of messages than that in ``settings``.
+            form of messages than that in ``settings``; or the gradients are so large, or λ so small, that rounding
+            would decide which arm is proposed.
         TypeError: ``problem``, ``start``, ``settings`` or ``guarantee`` is of another kind.
     """
     learner = fed_go_learner(problem, start, settings)
@@ -390,6 +393,9 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
         exploration: The pulls and rewards of Phase I. Client t mod N makes pull t, counted from 0.
         clients: The number N of clients.
         arms: The number K of arms.
+
+    Raises:
+        RuntimeError: N is 0, or an arm of Phase I has a number of K or above.
     """
     turn = torch.arange(exploration.arm.shape[1]).remainder(clients)
     client = torch.nn.functional.one_hot(turn, clients).double().T
@@ -415,6 +421,9 @@ def exchange(
         arms: The number K of arms.
         told: Whether the server knows the counts and sums already, so that only the server sends them.
         message: A function that returns the message with given counts and sums, and its cost in scalars.
+
+    Raises:
+        RuntimeError: N is 0, or an arm of Phase I has a number of K or above.
     """
     data = phase_one_tally(exploration, clients, arms)
     runs, length = exploration.arm.shape
@@ -456,6 +465,9 @@ def guard_regret(
 
     Returns:
         The bound in its parts: of the good epochs, of the bad epochs, and a second-order part, which is 0.
+
+    Raises:
+        ValueError: ``information`` is negative.
     """
     steps, gamma = clients * rounds, guarantee.threshold(arms, clients, rounds)
     information = information_bound(arms, steps, 1.0, 1.0) if information is None else information
@@ -564,6 +576,11 @@ def malicious(problem: Problem, exploration: Exploration, clients: int, guarante
         exploration: Phase I, whose data the guard and the proposal know.
         clients: The number N of clients.
         guarantee: The bounds F and σ, the failure probability δ and the price κ of the guard.
+
+    Raises:
+        ValueError: N is negative.
+        TypeError: N is not a whole number.
+        RuntimeError: N is 0, or Phase I has an arm that ``problem`` does not have.
     """
     first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
     return Malicious(clients, guarantee.intervals(clients), first, kappa=guarantee.kappa, means=problem.means)

@@ -47,7 +47,8 @@ class Interval(NamedTuple):
     def price(self) -> Tensor:
         """The certificate q(x) = max{0, max_{y ≠ x} U(y) − L(x)} of each of K arms x, (..., K).
 
-        If the intervals contain the mean rewards of all arms, it bounds the regret of pulling x.
+        If the intervals contain the mean rewards of all arms, it bounds the regret of pulling x. A single arm (K = 1)
+        with a finite L has the certificate 0.
         """
         best, leader = self.upper.max(-1, keepdim=True)
         second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
@@ -150,7 +151,7 @@ def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) 
         means: The mean reward of each of K arms, (S, K).
         intervals: The rule that computes the intervals. It is applied before each step to what the client that pulls
             knew then.
-        phase_one: Whether the clients also know the data of Phase I.
+        phase_one: Whether the clients also know the data of Phase I; if not, these data do not count.
     """
     left = torch.zeros(len(trace.arm), dtype=torch.bool)
     for known in knowledge(trace, means.shape[1], phase_one):

@@ -228,6 +228,9 @@ def with_trivial(trace: Trace, value: float) -> Trace:
 
     The note ``certificate`` of ``trace`` is overwritten in place. F = ``value`` bounds |f(x)| for the mean reward f(x)
     of every arm x, so that the regret of a pull is at most 2F.
+
+    Raises:
+        KeyError: The trace does not have the notes ``certificate`` and ``refuted``.
     """
     certificate, refuted = trace.notes["certificate"], trace.notes["refuted"]
     certificate[:, : trace.phase_one] = 2 * value

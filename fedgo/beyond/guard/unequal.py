@@ -53,7 +53,7 @@ class UnequalIntervals(Bounds):
     Raises:
         ValueError: D is negative or not finite, a weight is not from 0 to 1, 0 is not among the weights, or N, σ, F or
             δ is out of range (`Bounds`).
-        TypeError: N is not a whole number, σ, F, δ or a weight is not a number, or D is neither a number nor a tensor.
+        TypeError: N is not a whole number, σ, F, δ or a weight is not a number, or torch cannot make a tensor of D.
     """
 
     difference: float | Tensor = 0.0
@@ -126,7 +126,8 @@ def play_unequal(means: Tensor, noise: Tensor, certify: Certify, told: Guarantee
         told: The bound F, the price κ and the threshold γ of the guard; if γ is None, it is that of
             `Guarantee.threshold`. Its σ and δ are not used, because ``certify`` has its own.
         hostile: If True, the client that pulls plays the arm with the smallest f_i of all that the guard accepts when
-            they are proposed. If False, it plays the arm with the largest upper end of its interval.
+            they are proposed, or the first arm if the guard accepts none because an interval is empty. If False, it
+            plays the arm with the largest upper end of its interval. Of tied arms it plays the first one.
 
     Returns:
         The regret, certificate and coverage of each step. If the client's interval is empty for some arm, its

@@ -10,19 +10,21 @@ all of client j's own data alone. Then
     UCBᵃ_i(x) = φ_xᵀθ̄_i + ν√λ‖φ_x‖_{V̄_i⁻¹},   UCBᵇ(x) = f(x; θ) + ν√λ √(φ_xᵀ((1/N)Σ_j V_j⁻¹)φ_x),
     x = argmax (1 − α)UCBᵃ_i + αUCBᵇ.
 
-Here θ is the mean over the N clients of θ₀ after J steps of gradient descent on the loss ½Σ(f(x; θ) − y)² + ½mλ‖θ −
-θ₀‖² of the client's own data. The weight is α = min_j min_x s_j(x)/max_x s_j(x), with s_j(x) = ‖φ_x‖_{V_j⁻¹}. V_j, θ
-and α are those of the last synchronisation, and α = 0 before the first. Client i starts a synchronisation of all
-clients when its n_i pulls since the last one have n_i·ln(det V̄_i/det V̄_last) > γ. This differs from the experiments
-of that paper in four points: the arms stay the same, sigmoid units take the place of ReLU, α is that of the theory and
-not a schedule, and a step of gradient descent is as long as the curvature at θ₀ allows.
+Here λ is the regularisation weight, ν the weight of the widths, y a reward and f(x; θ) the output of the network. θ is
+the mean over the N clients of θ₀ after J steps of gradient descent on the loss ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² of the
+client's own data. The weight of UCBᵇ is α = min_j min_x s_j(x)/max_x s_j(x), with s_j(x) = ‖φ_x‖_{V_j⁻¹}. V_j, θ and α
+are those of the last synchronisation, and α = 0 before the first. Client i starts a synchronisation of all clients when
+its n_i pulls since the last one have n_i·ln(det V̄_i/det V̄_last) > γ, with the threshold γ. This differs from the
+experiments of that paper in four points: the arms stay the same, sigmoid units take the place of ReLU, α is that of the
+theory and not a schedule, and a step of gradient descent is as long as the curvature at θ₀ allows.
 
 **Kernel UCB with hyperparameters fitted once** takes those of BoTorch's SingleTaskGP after Phase I, and then uses the
 exact kernel:
 
     index_x = μ_x + κσ‖φ_x‖_{Σ⁻¹},   Σ = σ²I + Σ_t φ(x_t)φ(x_t)ᵀ,   φ_xᵀφ_x' = k(x, x')
 
-The kernel k is the posterior covariance of that process after Phase I, and its posterior mean is the first μ. The sum
+Here κ is the weight of the posterior standard deviation, and σ the standard deviation of a reward's noise. The kernel
+k is the posterior covariance of that process after Phase I, and its posterior mean is the first μ. The sum
 is over the pulls of Phase II, so that μ and Σ are what the process says of all pulls. Every pull is shared at once, as
 in `fedgo.algorithms.controls.exact_kernel_ucb`.
 """
@@ -117,6 +119,9 @@ class FNUCB:
     def begin(self) -> NeuralState:
         """Return the state of N clients in S runs before they have any data, in which the weight α of the network's
         index is 0.
+
+        Raises:
+            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
         """
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
@@ -171,6 +176,9 @@ class FNUCB:
             state: The state before the synchronisation.
             star: The network over which clients and server send, which books the scalars.
             when: The runs that synchronise, and the step at which the scalars of each are booked.
+
+        Raises:
+            RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
         """
         run = when.run
         tangent = self.tangent.synchronise(state.tangent, star, when)
@@ -211,6 +219,9 @@ def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
         features: The features φ of each arm, (K, d).
         lam: The regularisation weight λ > 0.
         own: The counts and sums of each client's own pulls, (N, K) each.
+
+    Raises:
+        RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
     """
     variances = []
     for counts in own.counts:
@@ -237,7 +248,8 @@ def train_networks(
         theta0: The initial parameters θ₀, (d_w,).
         x: The standardised arms, (K, d_x).
         features: The features φ of each arm, (K, d_w).
-        own: The counts and sums of each client's own pulls, (N, K) each.
+        own: The counts and sums of each client's own pulls, (N, K) each. The parameters of a client without pulls stay
+            θ₀.
         lam: The regularisation weight λ.
         steps: The number J of steps.
     """
@@ -267,7 +279,7 @@ def tangent_start(network: Network, problem: Problem) -> Tensor:
     other parameters are standard normal, with the weights of the first layer divided by √d_x.
 
     Args:
-        network: The network f, whose width has to be even.
+        network: The network f, whose width has to be even, which is not checked.
         problem: S runs of a bandit problem, whose seed and run numbers determine the parameters.
     """
     half = Network(network.d_x, network.hidden // 2)
@@ -307,8 +319,10 @@ def fn_ucb(
         The trace of all runs.
 
     Raises:
-        ValueError: A value is out of range, m is odd, or the messages have another form.
+        ValueError: A value is out of range, m is odd, the messages have another form, or λ is so small that rounding
+            would decide which arm is pulled.
         TypeError: ``problem`` or ``settings`` is of another kind, or a number is.
+        RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
     """
     require_run(problem, clients, steps, settings)
     count("descent", descent, "give J, the steps of gradient descent, at least 1")
@@ -347,10 +361,11 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
         The trace of both phases.
 
     Raises:
-        ValueError: N or T is below 1, κ is negative or not finite, or the fit fails, for instance because fewer than
-            two arms have been pulled or all mean rewards are equal.
+        ValueError: N or T is below 1, κ is negative or not finite, or in a run the Gaussian process refuses the data of
+            Phase I, because fewer than two arms have been pulled, all mean rewards are equal, or σ is 0.
         TypeError: ``problem`` is not a `Problem`, or a number is of another kind.
         ImportError: BoTorch is missing.
+        Exception: BoTorch finds no fit (its ``ModelFittingError``).
     """
     require_run(problem, clients, rounds)
     number("kappa", kappa, "give a finite number of standard deviations κ, at least 0", least=0)

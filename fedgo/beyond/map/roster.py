@@ -33,7 +33,12 @@ def ucb1(world: World, setting: Setting) -> Trace:
     """Play UCB1 on the counts of all clients in ``world``.
 
     The ``setting`` has the weight β of the interval's width as "beta", or b = β/σ² as "b", with σ the noise of the
-    problem. It may have the threshold γ of the event as "gamma"; otherwise γ is 1.
+    problem. It may have the threshold γ of the event as "gamma"; otherwise γ is 1. If it has "b", "beta" is not used.
+
+    Raises:
+        KeyError: The ``setting`` has neither "b" nor "beta".
+        ValueError: β is negative or not finite, or γ is negative or NaN.
+        TypeError: A value is not a number.
     """
     beta = setting["b"] * world.problem.sigma**2 if "b" in setting else setting["beta"]
     return optimistic_ucb1(world.problem, world.clients, world.steps, beta, setting.get("gamma", 1.0))
@@ -44,6 +49,14 @@ def kernel(world: World, setting: Setting) -> Trace:
     """Play kernel UCB in ``world``, with hyperparameters that are fitted once, after Phase I.
 
     The ``setting`` has as "kappa" the weight κ of the posterior standard deviation in the index of an arm.
+
+    Raises:
+        KeyError: The ``setting`` has no "kappa".
+        ValueError: κ is negative or not finite, or the Gaussian process refuses the data of Phase I
+            (`fitted_kernel_ucb`).
+        TypeError: κ is not a number.
+        ImportError: BoTorch is missing.
+        Exception: BoTorch finds no fit (its ``ModelFittingError``).
     """
     return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
 
@@ -53,7 +66,13 @@ def play_guarded(world: World, setting: Setting) -> Trace:
     """Play Fed-GO-UCB inside a guard in ``world``.
 
     The ``setting`` has the regularisation weight λ and the squared radius β of Fed-GO-UCB as "lam" and "beta". All its
-    other entries replace fields of the guard's numbers (`guarantee`), for instance the bound F or σ.
+    other entries replace fields of the guard's numbers (`guarantee`), for instance the bound F ("value") or σ
+    ("sigma"). Phase I is played if it has not been yet.
+
+    Raises:
+        KeyError: The ``setting`` has no "lam" or no "beta".
+        ValueError: A value is out of its range, or the fit of Phase I fails because the rewards are not of order 1.
+        TypeError: There is no bound F, a value is of another kind, or an entry is no field of `Guarantee`.
     """
     promise = guarantee(world, **{name: setting[name] for name in setting if name not in ("lam", "beta")})
     how = Settings(setting["lam"], setting["beta"], encoding=world.encoding)
@@ -97,7 +116,13 @@ def surrogate(
         informed: Whether the surrogate is fitted to the data of Phase I too.
         guard: The threshold γ of a guard inside which the surrogate plays. None means without a guard.
         arms_first: Whether each arm is pulled once in place of Phase I. Phase II is then shorter, so that both phases
-            together have at most as many pulls as any other player has.
+            together have at most as many pulls as any other player has. With a tuple of surrogates the `Play` then
+            raises a ``ValueError``.
+
+    Returns:
+        The `Play`. When it is called, it raises a ``KeyError`` if the setting has no "kappa"; a ``TypeError`` if there
+        is to be a guard and no bound F on |f| is known; and the errors of ``model`` and of
+        `fedgo.beyond.epochs.surrogate_ucb`, for instance a ``ValueError`` if the first fit of a run fails.
     """
 
     def play(world: World, setting: Setting) -> Trace:
@@ -120,7 +145,8 @@ def surrogate(
 def advised(how: Advised = ADVISED) -> Play:
     """Return a `Play` of the recommended method, or of another method ``how`` of the same kind.
 
-    The entries of the setting that the `Play` is given replace numbers of the method (`Advised.setting`).
+    The entries of the setting that the `Play` is given replace numbers of the method (`Advised.setting`). The `Play`
+    raises a ``ValueError`` if an entry is no such number or is out of its range, and the errors of `Advised.play`.
     """
 
     @known_as(Advised.play, {} if how == ADVISED else {"how": how})
@@ -132,7 +158,11 @@ def advised(how: Advised = ADVISED) -> Play:
 
 
 def process(world: World) -> Surrogate:
-    """Return BoTorch's Gaussian process as the surrogate for every run."""
+    """Return BoTorch's Gaussian process as the surrogate for every run; ``world`` is not used.
+
+    Raises:
+        ImportError: BoTorch is missing.
+    """
     return GaussianProcess()
 
 
@@ -142,9 +172,14 @@ def network(world: World) -> Surrogate:
 
 
 def once(world: World) -> tuple[Surrogate, ...]:
-    """Return for each run the network of ``world`` as a surrogate that is linearised once, at ŵ₀.
+    """Return for each run the network of ``world`` as a surrogate that is linearised once, at the ŵ₀ of Phase I.
 
-    Its regularisation weight λ = 0.0001 is the one that the tuning chose for Fed-GO-UCB on Hartmann6.
+    Phase I is played if it has not been yet. The regularisation weight λ = 0.0001 is the one that the tuning chose for
+    Fed-GO-UCB on Hartmann6.
+
+    Raises:
+        ValueError: A number of ``world`` is out of range, or the fit of Phase I fails because the rewards are not of
+            order 1.
     """
     return LinearisedOnce.at(world.shared, lam=0.0001)
 
@@ -163,7 +198,7 @@ def up_to_500(regime: Regime) -> bool:
 def few_arms(regime: Regime) -> bool:
     """Return whether ``regime`` is one on which the slowest players play.
 
-    It has at most 50 arms and 100 rounds, or is Hartmann6 with 500 arms.
+    It has at most 50 arms and 100 rounds, or is Hartmann6 with 500 arms, σ = 0.1, 100 rounds and 20 clients.
     """
     return up_to_500(regime) and (regime.arms <= 50 or regime == Regime("hartmann6", 500))
 
@@ -171,8 +206,11 @@ def few_arms(regime: Regime) -> bool:
 def bounded(regime: Regime) -> bool:
     """Return whether a guard plays on ``regime``.
 
-    It does if a bound on |f| is known, each arm has at least `CERTIFIED` = 20 pulls on average, and there are at most
-    50 arms.
+    It does if a bound on |f| is known, each arm has at least `CERTIFIED` = 20 pulls in Phase II on average, and there
+    are at most 50 arms.
+
+    Raises:
+        ValueError: The problem of the regime is unknown.
     """
     return regime.entry.bound is not None and regime.pulls >= CERTIFIED and regime.arms <= 50
 

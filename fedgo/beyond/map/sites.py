@@ -55,6 +55,10 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
         problem: A bandit problem with one run.
         case: How the mean rewards of the sites differ. Its name of a problem is not used.
         sites: The number N of sites.
+
+    Raises:
+        ValueError: ``problem`` has several runs or a single arm; or its rewards are Bernoulli, and a mean reward of a
+            site is not in [0, 1].
     """
     points = in_cube(problem.arms[0])
     factor = torch.ones(len(points), 1, dtype=torch.float64)
@@ -94,7 +98,9 @@ class OwnFromThree:
             before: Not used.
 
         Raises:
-            ValueError: No arm has been pulled, or σ is not positive and finite.
+            ValueError: No arm has been pulled; over all sites together, a count is negative or not finite, a sum is not
+                finite, or is not 0 for an arm without pulls, or a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is
+                not positive and finite.
             TypeError: ``sigma`` is not a number.
         """
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
@@ -117,7 +123,10 @@ class OfCells(Fitting):
 
 @dataclass(frozen=True)
 class OfWarpedCells(Fitting):
-    """A `Fitting` of clients that differ, whose surrogate `Sites` warps the rewards."""
+    """A `Fitting` of clients that differ, to be made with ``differ=True``.
+
+    Its surrogate `Sites` warps the rewards.
+    """
 
     surrogate = Sites(warp=True)
 
@@ -143,6 +152,12 @@ def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
         job: The player, its setting and the regime.
         sigma: The standard deviation σ of a reward's noise.
         rounds: The number T of pulls of each client in Phase II.
+
+    Raises:
+        KeyError: The player is not in `HOW`, and its setting has no "warp" or "warp" 0.
+        ValueError: σ is not positive and finite, or T is below 1.
+        TypeError: σ is not a number, or T is not a whole number.
+        ImportError: SciPy is missing, and the player is neither "UCB1" nor "as if alike, no warp".
     """
     if job.setting.get("warp"):
         return OfWarpedCells(sigma, rounds, differ=True)
@@ -162,7 +177,13 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
         The trace, and the number of the client that made each pull, (pulls made,) int64.
 
     Raises:
-        ValueError: ``pulls`` is not larger than the number of pulls in Phase I.
+        ValueError: ``pulls`` is not larger than the number of pulls in Phase I; the σ of the problem is 0; or a single
+            client is to differ.
+        KeyError: The player is unknown.
+        ImportError: SciPy is missing.
+
+    Warns:
+        UserWarning: A fit of the surrogate fails.
     """
     one, clients = problems[0], len(problems)
     first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
@@ -182,6 +203,12 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
         problem: The problem of the site that joins, with one run.
         counts: The number of pulls of each arm at each of the N other sites, (N, K).
         sums: The sums of their rewards, (N, K).
+
+    Raises:
+        ValueError: The surrogate refuses the data, for instance because fewer than two arms have been pulled.
+        KeyError: The player is unknown.
+        ImportError: SciPy is missing.
+        RuntimeError: The covariance of the mean rewards is not positive definite.
     """
     arms, fitting = problem.arms[0], fitting_of(job, problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
@@ -203,7 +230,7 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
 def measure_sites(job: Job) -> list[dict[str, Any]]:
     """Play the ``job``, and return a row of the table of the study "differ" for each of its runs.
 
-    A row has the columns of the regime, the player, its setting, the seed, the run, and
+    One thread is used. A row has the columns of the regime, the player, its setting, the seed, the run, and
 
     - "regret", the final regret of all sites together, Phase I included;
     - "worst_site", the largest regret of a site;
@@ -214,6 +241,13 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
       played, or plays alone if the player is "each alone". The column is NaN outside the regimes `JOINED` and for other
       players than "each alone", "as if alike" and "differ";
     - "seconds", the processor seconds of the play, without the site that joins.
+
+    Raises:
+        KeyError: The regime is not in `CASES`, or the player is unknown.
+        ImportError: A library that the fits or the problem need is missing.
+
+    Warns:
+        UserWarning: A fit of the surrogate fails.
     """
     torch.set_num_threads(1)
     return [_measured(job, run) for run in job.runs]

@@ -53,13 +53,17 @@ def map_runs(name: str, regime: Regime) -> int:
 
     A player in `DECIDE` has 50 runs on every regime that it plays. On regimes outside `BASE`, other players in `MAIN`
     have 10 and the rest none. On regimes of `BASE`, the players in `MAIN` and those that take their setting from one of
-    them have 30 if there are at most 500 arms and 100 rounds and the problem is not "two ridges". Of all other players
-    on a regime of `BASE`, those that do not play Cosine8 with 500 arms have 5 if there are more than 50 arms, and the
-    rest have 10.
+    them have 30 if there are at most 500 arms and 100 rounds and the problem is not "two ridges". In all other cases on
+    a regime of `BASE`, a player has 5 if there are more than 50 arms and it does not play Cosine8 with 500 arms, and
+    otherwise 10.
 
     Args:
         name: The name of a player in `PLAYERS`.
         regime: A problem with its numbers of arms, rounds and clients and its noise.
+
+    Raises:
+        KeyError: There is no such player.
+        ValueError: The player has a guard, and the problem of the regime is unknown.
     """
     player = PLAYERS[name]
     if not player.plays_on(regime):
@@ -78,7 +82,11 @@ def map_tuning(name: str) -> list[Regimes]:
     """Return the groups of regimes on which the player ``name`` chooses its setting.
 
     There is one group, or none if the player has only one setting: `ADVICE_TUNING` for a player in `DECIDE`, `TUNING`
-    for another player that plays Cosine8 with 500 arms, and `TUNING_FEW` for the rest.
+    for another player that plays Cosine8 with 500 arms, and `TUNING_FEW` for the rest. A player that takes its setting
+    from another one has only one.
+
+    Raises:
+        KeyError: There is no such player.
     """
     if len(PLAYERS[name].grid) == 1:
         return []
@@ -217,11 +225,19 @@ ADVISED_CURVES: Mapping[str, tuple[Play, Setting, list[Regime]]] = {
 def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
     """Return the trace of one run of a curve of computing costs, and the processor seconds that it takes.
 
+    The time for making the problem is not counted.
+
     Args:
         curve: The name of the curve in `ADVISED_CURVES`, which decides the player and its setting.
         regime: The problem with its number of arms, clients and rounds.
         hidden: Not used.
         seed: The seed of the run.
+
+    Raises:
+        KeyError: There is no such curve.
+        ValueError: The problem of the regime is unknown, a number is out of range, or the first fit fails.
+        TypeError: A number is not whole.
+        ImportError: A library that the problem or the surrogate needs is not installed.
     """
     play, setting, _ = ADVISED_CURVES[curve]
     return timed(partial(play, regime.world(1, seed), setting))

@@ -32,6 +32,8 @@ class _InOneLine(click.Group):
 
         Raises:
             click.ClickException: The command raises an error that a user can correct.
+            click.exceptions.Exit: The command is done but something failed after it (`DoneBut`), so that the exit code
+                is 3.
         """
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
@@ -53,7 +55,7 @@ def _line(error: Warning | Exception | str) -> str:
 
 
 def _say(text: str) -> None:
-    """Print ``text``. If that fails, warn that the command is done.
+    """Print ``text``. If that fails or is interrupted, warn that the command is done.
 
     A reader that has closed the pipe causes no warning.
     """
@@ -105,7 +107,9 @@ def _command(function: Callable[..., None]) -> click.Command:
 @click.option("--reach", type=_NUMBER, help="Bound on options' distance from --centre, for certificates.")
 @click.option("--differ", is_flag=True, default=None, help="The best option may differ from site to site.")
 def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
-    """Begin a study. If it exists, add the rows at the end of TABLE to it, or change its --noise."""
+    """Begin a study. If it exists, add the rows at the end of TABLE to it, or change its --noise. If it was begun with
+    --differ, sites may join: give all of them by --site, the new ones last.
+    """
     setup, _ = Study(path, options, sites=sites or None, **how).content
     where = " --site NAME" * bool(setup.sites)
     _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}")
@@ -115,7 +119,9 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> Non
 @click.option("--count", type=_WHOLE, default=1, show_default=True, help="Number of trials to make at once.")
 @_site
 def ask(path: str, count: int, site: str | None) -> None:
-    """Print the option to try next. It stays the same until its result is entered by tell."""
+    """Print the option to try next. It stays the same until its result is entered by tell, or it is given up by drop
+    or retire.
+    """
     _say("\n".join(Study(path).batch(count, site)))
 
 
@@ -152,7 +158,7 @@ def drop(path: str, option: str, site: str | None) -> None:
 @click.argument("option")
 @click.option("--again", is_flag=True, help="Propose OPTION again.")
 def retire(path: str, option: str, again: bool) -> None:
-    """Never propose OPTION again; with --again, propose it after all."""
+    """Never propose OPTION again, and give up its open trials. With --again, propose it after all."""
     Study(path).retire(option, not again)
     _say(f"{'proposed again' if again else 'retired'}: {option}")
 
@@ -160,7 +166,9 @@ def retire(path: str, option: str, again: bool) -> None:
 @_command
 @click.option("--top", type=click.IntRange(min=1), help="Print only this many options.")
 def show(path: str, top: int | None) -> None:
-    """Print the options, best estimate first, the open trials, and when to stop; with --differ for each site."""
+    """Print the options, best estimate first, the open trials, and when to stop. If the study was begun with --differ,
+    print them for each site.
+    """
     (setup, record), lines = Study(path).content, []
     for site in setup.rows:
         lines.append(as_lines(standings(setup, record, site)[:top], site or "option"))
@@ -174,7 +182,10 @@ def show(path: str, top: int | None) -> None:
 @click.argument("picture", default="study.png")
 @click.option("--site", help="The site to draw, in a study that was begun with --differ.")
 def plot(path: str, picture: str, site: str | None) -> None:
-    """Draw the estimates and their intervals to the file PICTURE."""
+    """Draw the estimates with their intervals, the mean results and any certificates to the file PICTURE.
+
+    PICTURE is study.png if it is not given; the ending of its name decides the format. A file of this name is replaced.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

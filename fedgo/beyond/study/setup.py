@@ -143,15 +143,15 @@ class Options:
 
     @on_cpu
     def scaled(self, first: int) -> Tensor:
-        """Return the features as a model receives them: column j as (v − low_j)/(high_j − low_j).
+        """Return the features as a model receives them: each value v of column j as (v − low_j)/(high_j − low_j).
 
         Args:
-            first: The number of options, from the first on, whose smallest and largest values in column j are low_j and
-                high_j.
+            first: The number of options, at least 1 and counted from the first on, whose smallest and largest values in
+                column j are low_j and high_j.
 
         Returns:
-            The scaled features of all K options, (K, d_x). A column in which these first options are all alike is left
-            out, so that d_x ≤ d.
+            The scaled features of all K options, (K, d_x). Of the d columns of the table, those in which these first
+            options are all alike are left out, so that d_x ≤ d.
         """
         values = torch.tensor(self.rows, dtype=torch.float64)
         low, high = values[:first].aminmax(dim=0)
@@ -183,20 +183,20 @@ class Setup:
 
     Args:
         options: The K options and their features.
-        begun: The number of options with which the study began; the options after them were added later.
-        trials: The approximate number of trials that the user can afford; more may follow.
+        begun: The number of options with which the study began, at least 1; the options after them were added later.
+        trials: The approximate number of trials that the user can afford, at least 1; more may follow.
         noise: σ, the standard deviation of a reward's noise, from 1e-100 to 1e100.
         method: "advised", "ucb1" or "every arm once"; with a ``surrogate``, any name for it.
         surrogate: A model of the user's own, which takes the place of the recommended one, or None.
         sites: The names of the sites that make trials, if there are several.
-        centre: A usual reward, or None to estimate it from the first rewards; ``reach`` needs it.
-        spread: The usual distance of rewards from ``centre``, or None to estimate it.
-        reach: A bound on |f − ``centre``| for the mean reward f of every option, with which a guard gives certificates,
-            or None.
-        seed: The seed of the order of the first options, and of the order in which ties are broken.
+        centre: A usual reward within ±1e100, or None to estimate it from the first rewards; ``reach`` needs it.
+        spread: The usual distance of rewards from ``centre``, in the range of ``noise``, or None to estimate it.
+        reach: A bound on |f − ``centre``| for the mean reward f of every option, in the range of ``noise``, with which
+            a guard gives certificates; or None.
+        seed: The seed of the order of the first options, and of the order in which ties are broken, at least 0.
         differ: Whether each site has a reward function of its own, which is then fitted for it. This needs two sites or
             more, another ``method`` than "ucb1", and no ``surrogate``.
-        joined: The number of sites that joined later; they are the last of ``sites``.
+        joined: The number of sites that joined later; they are the last of ``sites``, but not all of them.
         setting: The numbers of the method (`Advised.setting`), which say how much is explored; None means those of
             ``method``.
 
@@ -419,7 +419,8 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
     Raises:
         TypeError: A field is of another kind.
         ValueError: The text is not JSON, or a field is missing, unknown, or has a value that is not allowed; the
-            message names it.
+            message names it. The text is also refused if the study was begun with a ``surrogate`` and none is given.
+        RecursionError: The JSON is nested too deeply.
     """
     # files of a method that was removed may have "weights"
     content = _fields("the file", json.loads(text), _FIELDS, {"weights"})

@@ -50,11 +50,14 @@ class Study:
         method: "advised" (the default), "ucb1", "every arm once", or a `Surrogate` of your own, which takes the place
             of the recommended model and has to be given whenever the study is opened.
         sites: The names of the places that make trials, if there are several.
-        centre: The reward that you expect usually. If it is not given, the mean of the first rewards takes its place.
-        spread: The amount by which you expect options to differ. If it is not given, the standard deviation of the
-            first rewards takes its place.
-        reach: A bound on |f − ``centre``| for the mean reward f of every option. If it is given, a guard gives every
-            option a certificate, a bound on how far it is below the best option.
+        centre: The reward that you expect usually. `tell` warns of rewards far from it, and ``reach`` is counted from
+            it; the model does not use it. With ``reach`` it has to be given. Otherwise, if it is not given, the mean of
+            the first rewards takes its place.
+        spread: The amount by which you expect options to differ. `tell` warns of a reward more than five spreads from
+            ``centre``; the model does not use it. If it is not given, the standard deviation of the first rewards takes
+            its place.
+        reach: A bound on |f − ``centre``| for the mean reward f of every option; it needs ``centre``. If it is given, a
+            guard gives every option a certificate, a bound on how far it is below the best option.
         seed: The seed of the order of the first options, and of the order in which ties are broken; by default 0.
         differ: Whether the best option may differ from site to site. If so, every site has its own estimates, which
             learn from those of the other sites as far as they are alike. Sites may join at any time: give all of them,
@@ -62,11 +65,16 @@ class Study:
 
     Raises:
         TypeError: An argument is of another kind.
-        ValueError: An argument or the file has a value that is not allowed, the two differ, or the file cannot be read
-            as a study. The message names the value and the remedy; nothing is changed.
-        OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed. If
-            something fails after the change, there is a `DoneBut` warning instead.
+        ValueError: An argument or the file has a value that is not allowed, the two differ, the file cannot be read as
+            a study, or it does not exist and ``options``, ``trials`` or ``noise`` is missing. The message names the
+            value and the remedy; nothing is changed.
+        OSError: The table of ``options`` cannot be read, the file cannot be written, or another process has held its
+            lock for a minute; nothing is changed. If something fails after the change, there is a `DoneBut` warning
+            instead.
         ImportError: The library filelock is missing, and the study is to be written.
+
+    Warns:
+        UserWarning: The noise of the study has changed, or the names of the options of a new study are numbers.
     """
 
     def __init__(
@@ -132,9 +140,11 @@ class Study:
             The name of the option of the site's first open trial. If there is none, a trial is opened.
 
         Raises:
-            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ValueError: The study has no such ``site``, it has sites and ``site`` is None, or the file cannot be read as
+                a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
+            MemoryError: A fit needs more memory than there is.
         """
         return self.batch(1, site)[0]
 
@@ -151,9 +161,11 @@ class Study:
 
         Raises:
             TypeError: ``size`` is not a whole number.
-            ValueError: ``size`` is out of range, the study has no such ``site``, or the file cannot be read as a study.
+            ValueError: ``size`` is out of range, the study has no such ``site``, it has sites and ``site`` is None, or
+                the file cannot be read as a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
+            MemoryError: A fit needs more memory than there is.
         """
         with self._changing("asked") as (setup, record, write):
             asked, after = pure.next_trials(setup, record, size, site)
@@ -178,8 +190,8 @@ class Study:
 
         Raises:
             TypeError: ``reward`` is not a number.
-            ValueError: The study has no such ``option`` or ``site``, ``reward`` is out of range, or the file cannot be
-                read as a study.
+            ValueError: The study has no such ``option`` or ``site``, it has sites and ``site`` is None, ``reward`` is
+                NaN or out of range, or the file cannot be read as a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
         """
@@ -197,7 +209,7 @@ class Study:
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
         """Take back the last reward that was entered, for instance because it was a mistake.
 
-        The next trial is planned anew, unless some of the first options remain to be tried.
+        The next trial is planned anew, unless fewer rewards remain than the study has first options.
 
         Args:
             option: The option whose last reward is taken back; None means any option.
@@ -227,8 +239,8 @@ class Study:
             site: The site that was to make the trial, in a study with sites.
 
         Raises:
-            ValueError: No such trial is open, the study has no such ``option`` or ``site``, or the file cannot be read
-                as a study.
+            ValueError: No such trial is open, the study has no such ``option`` or ``site``, it has sites and ``site``
+                is None, or the file cannot be read as a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
         """
@@ -262,30 +274,46 @@ class Study:
 
     @property
     def open(self) -> list[Trial]:
-        """The trials that were asked for and have no reward yet, as pairs of option and site ("" without sites)."""
+        """The trials that were asked for and have no reward yet, as pairs of option and site ("" without sites).
+
+        They are in the order in which they were asked for.
+
+        Raises:
+            ValueError: The file cannot be read as a study.
+        """
         return list(self.content[1].open)
 
     @property
     def told(self) -> list[Told]:
-        """The rewards that have been entered so far, as triples of option, site ("" without sites) and reward."""
+        """The rewards entered so far, in the order of entry, as triples of option, site ("" without sites) and reward.
+
+        Raises:
+            ValueError: The file cannot be read as a study.
+        """
         return list(self.content[1].told)
 
     @property
     def sites(self) -> list[str]:
-        """The names of the sites, an empty list if the study was begun without sites."""
+        """The names of the sites, an empty list if the study was begun without sites.
+
+        Raises:
+            ValueError: The file cannot be read as a study.
+        """
         return list(self.content[0].sites)
 
     def standings(self, site: str | None = None) -> list[pure.Standing]:
         """Return a row (`fedgo.beyond.study.trials.Standing`) for each of the K options, the largest estimate first.
 
-        If there are too few rewards for a fit, the rows are in the order of the options.
+        If there is no fit, because there are too few rewards or it fails, the rows are in the order of the options.
 
         Args:
             site: The site whose estimates are returned, needed if the sites differ.
 
         Raises:
-            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
+                read as a study.
             ImportError: A library is missing.
+            MemoryError: A fit needs more memory than there is.
         """
         return pure.standings(*self.content, site)
 
@@ -299,8 +327,10 @@ class Study:
             site: The site that the text is about, needed if the sites differ.
 
         Raises:
-            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
+                read as a study.
             ImportError: A library is missing.
+            MemoryError: A fit needs more memory than there is.
         """
         return pure.verdict(*self.content, site)
 
@@ -313,8 +343,10 @@ class Study:
             site: The site whose estimates are returned, needed if the sites differ.
 
         Raises:
-            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
+                read as a study.
             ImportError: A library is missing.
+            MemoryError: A fit needs more memory than there is.
         """
         import pandas as pd
 
@@ -341,8 +373,10 @@ class Study:
             The axes.
 
         Raises:
-            ValueError: The study has no such ``site``, or the file cannot be read as a study.
+            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
+                read as a study.
             ImportError: A library is missing.
+            MemoryError: A fit needs more memory than there is.
         """
         import matplotlib.pyplot as plt
 

@@ -99,12 +99,13 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
         site: The site that makes the trials, in a study with sites.
 
     Returns:
-        The names of the options of ``size`` trials, first those that are open at the site already; and the record in
-        which all of them are open.
+        The names of the options of ``size`` trials, first those that are open at the site already and not retired; and
+        the record in which all of them are open.
 
     Raises:
         TypeError: ``size`` is not a whole number.
-        ValueError: ``size`` is not from 1 to ``trials``, or the study has no such ``site``.
+        ValueError: ``size`` is not from 1 to ``trials``, the study has no such ``site``, or it has sites and ``site``
+            is None.
         ImportError: A library that the fit needs is missing.
         MemoryError: The fit needs more memory than there is.
     """
@@ -144,8 +145,8 @@ def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
 def _planned(setup: Setup, record: Record, site: str) -> Record:
     """Return the record with the plan of a new epoch, or of one trial at ``site`` if the sites differ.
 
-    If there is no fit, or no index by the fit is a number, the plan is one trial of an option that is not retired and
-    has the fewest trials, open ones included, chosen at random among those.
+    If there is no fit, or the index of an option by the fit is NaN, the plan is one trial of an option that is not
+    retired and has the fewest trials, open ones included, chosen at random among those.
     """
     names, retired = setup.options.names, _retired(setup, record)
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
@@ -222,9 +223,9 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
     """Return a text on how good the leading option is, by which the user decides whether to stop.
 
     It gives the smallest certificate if the study has a ``reach``, otherwise an estimate of the model, which promises
-    nothing. Another sentence follows if the site has no trial yet. If the study fits its sites as alike and they seem
-    to differ, a last sentence says so: if they were alike, they would look so different with a chance below 1 in 1,000
-    (`fedgo.beyond.surrogates.sites.cochran`).
+    nothing. Another sentence follows if others have trials and the site has none yet. If the study fits its sites as
+    alike and they seem to differ, a last sentence says so: if they were alike, they would look so different with a
+    chance below 1 in 1,000 (`fedgo.beyond.surrogates.sites.cochran`).
 
     Args:
         setup: The setup with which the study was begun.
