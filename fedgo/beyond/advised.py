@@ -168,7 +168,8 @@ class Advised:
         Raises:
             ValueError: N or T is below 1, σ is not positive and finite, the first fit of a run fails, or the index of
                 an arm is NaN.
-            TypeError: N or T is not a whole number, σ is not a number, or the surrogate has no ``fit``.
+            TypeError: N or T is not a whole number, σ is not a number, the surrogate has no ``fit``, or ``until`` is
+                neither `Growing` nor `Event`.
             AttributeError: ``problem`` is not a `Problem`.
             ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
             MemoryError: A fit needs more memory than there is.

@@ -137,7 +137,7 @@ class Beginning:
         exploration: Other pulls, for instance those of `each_arm`.
         informed: Whether the surrogate is fitted to the data of these pulls too.
         foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
-            only the sums of the rewards are sent, without counts. With a guard, counts and sums are sent in any case.
+            only the sums of the rewards are sent, without counts. With a guard it makes no difference.
 
     Raises:
         ValueError: Both ``start`` and ``exploration`` are given.
@@ -467,6 +467,7 @@ def each_arm(problem: Problem, length: int) -> Exploration:
     Raises:
         ValueError: T₀ is below 1.
         TypeError: T₀ is not a whole number.
+        AttributeError: ``problem`` is not a `Problem`.
     """
     count("length", length, "give T₀, at least one exploratory pull")
     arms = problem.means.shape[1]

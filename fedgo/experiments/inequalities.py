@@ -26,7 +26,8 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     ln(det Σ_NT/det λI) with the regularisation weight λ, R the bound on Λ, γ the threshold of the event, C_g a bound on
     all gradients, and P the largest number of synchronisations that any run has before its last step. An epoch lasts
     from one synchronisation to the next; it is bad if ln det Σ_t grows by more than 1 in it. Only violations beyond
-    rounding, a small share of the right side, count; ``bad_epochs`` and ``syncs`` are checked exactly.
+    rounding, a small share of the right side (and 1e-9 for ``gain``), count; ``bad_epochs`` and ``syncs`` are checked
+    exactly.
 
     Args:
         play: The runs, with γ > 0.

@@ -142,7 +142,7 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
         seed: The seed of the run.
 
     Raises:
-        ValueError: A size or the seed is out of range, or the regime's problem is unknown.
+        ValueError: A size or the seed is out of range, or the regime's problem is unknown or has other than 6 features.
         TypeError: A size or the seed is of another kind.
         ImportError: BoTorch is not installed.
     """
@@ -180,9 +180,9 @@ def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[st
         job: The job; its setting has the number of hidden units as "hidden".
 
     Returns:
-        A list with one row: the sizes of the regime by the names of its fields, the "player", the setting, "seed" and
-        "run" (both 0), the processor "seconds" that ``time_of`` returns, the peak memory of the process in gibibytes as
-        "gigabytes", and the number of "synchronisations".
+        A list with one row. It has the problem and the sizes of the regime by the names of its fields, the "player",
+        the setting, "seed" and "run" (both 0), the processor "seconds" that ``time_of`` returns, the peak memory of the
+        process in gibibytes as "gigabytes", and the number of "synchronisations".
 
     Raises:
         KeyError: The setting has no "hidden".

@@ -37,6 +37,8 @@ def _printed(cell: str) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str | None = None) -> Markdown:
     """Return a Markdown table, with commas in integers and a minus sign before negative numbers.
 
+    No line breaks around a ± between numbers. The heads stay as they are.
+
     Args:
         head: The heads of the columns.
         rows: The rows, with text or whole numbers as cells.

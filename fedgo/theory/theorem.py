@@ -136,7 +136,7 @@ def worst_case(
     """Return bounds on the log-ratio Λ, the number P of synchronisations and the squared radius β after all pulls.
 
     R bounds Λ = ln(det Σ/det λI) after the NT pulls of N clients in T rounds, and P̄ bounds P. β̄ is the `radius` of
-    the repaired confidence lemma after NT pulls with Λ = R and p = P̄.
+    the repaired confidence lemma after NT pulls with Λ = R and p = P̄. P̄ is at most NT, and need not be whole.
 
     Args:
         given: The premises.
@@ -234,7 +234,7 @@ def theorem(
         rho2: A bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖² of the fitted parameter from the true one. If it is None,
             it is computed from `fedgo.theory.phase_one.regression_risk`.
         setting: The number T₀ of pulls of Phase I, λ and the threshold γ; `theorem_setting` if it is None.
-        epsilon: The optimisation error ϵ of the oracle.
+        epsilon: The optimisation error ϵ of the oracle, which is not used if ``rho2`` is given.
         line_three: Whether the index is line 3 over Ball ∩ W; if not, it is the first-order index.
 
     Returns:

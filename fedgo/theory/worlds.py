@@ -45,12 +45,19 @@ class SingleUnit:
         return self.d_x
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return f_x(w) = tanh(wᵀx), (..., K), for the parameters ``w`` (..., d_x) at K points ``x`` (..., K, d_x)."""
+        """Return f_x(w) = tanh(wᵀx), (..., K), for the parameters ``w`` (..., d_x) at K points ``x`` (..., K, d_x).
+
+        Raises:
+            RuntimeError: The last axes of ``w`` and ``x`` have different lengths.
+        """
         return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
         """Return the gradient ∇f_x(w) = (1 − tanh²(wᵀx))x in ``w`` (..., d_x) at K points ``x`` (..., K, d_x),
         (..., K, d_x).
+
+        Raises:
+            RuntimeError: The last axes of ``w`` and ``x`` have different lengths.
         """
         return (1 - self.values(w, x).square()).unsqueeze(-1) * x
 
@@ -65,6 +72,9 @@ class SingleUnit:
 
         Returns:
             The squared error (...) and its gradient (..., d_x).
+
+        Raises:
+            RuntimeError: The last axes of ``w`` and ``x`` have different lengths.
         """
         value = self.values(w, x)
         error = (value - y) * mask

@@ -43,8 +43,8 @@ class Fitting:
             (`fedgo.beyond.surrogates.sites.Sites`) and plans for each client by its own.
 
     Raises:
-        TypeError: ``how`` is not an `Advised`, or its surrogate has no ``fit``; ``differ`` is not a bool; ``sigma`` is
-            not a number; or ``rounds`` is not a whole number.
+        TypeError: ``how`` is not an `Advised`, its surrogate has no ``fit``, or its ``until`` is no rule; ``differ`` is
+            not a bool; ``sigma`` is not a number; or ``rounds`` is not a whole number.
         ValueError: ``sigma`` is not positive and finite, ``rounds`` is out of range, or ``differ`` is given with
             another surrogate than the recommended one.
         ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
@@ -204,8 +204,9 @@ class Plan:
         """Return the counts (K,) that the answer ``letter`` has if its client has made its pulls of Phase I and no
         others.
 
-        They follow from the common seed, so that the first answer need not contain them. They are 0 for a later answer,
-        and for every answer with a network, whose clients answer with residuals.
+        They follow from the common seed, so that the first answer need not contain them. They are 0 for an answer that
+        builds on a later exchange than `known_exchange`, and for every answer with a network, whose clients answer with
+        residuals.
         """
         first, _ = self.first_share(letter.client)
         if self.fitting is None or letter.since != self.known_exchange:

@@ -172,9 +172,10 @@ class Server:
     def letters(self) -> dict[int, bytes]:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
 
-        While an exchange is open, they are requests to the clients that have not answered. Otherwise they contain ŵ₀,
-        the news or the shares of the plan that the last `merge` made. Before the first exchange they contain nothing,
-        and a client ignores them.
+        While an exchange is open, they are requests to the clients that have not answered. Otherwise they contain what
+        the last `merge` made: at the end of Phase I of the paper ŵ₀ for all clients, and later the news or the shares
+        of the plan for the clients that answered. Before the first exchange they contain nothing, and a client ignores
+        them.
         """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 

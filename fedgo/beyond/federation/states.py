@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 
 class ClientState(StrEnum):
-    """The states of a client: whether it has what it plays by, and whether it waits for what follows on its answer.
+    """The states of a client: whether it has ŵ₀ to play by (a surrogate needs none), and whether it waits for what
+    follows on its last answer.
 
     ``EXPLORING``: it makes its pulls of Phase I, or waits for ŵ₀. ``PULLING``: it plays by ŵ₀ and the news, or its
     share of the plan. ``ANSWERED``: it plays on, but has not received what follows on its last answer. With the paper's

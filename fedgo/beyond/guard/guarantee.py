@@ -333,8 +333,8 @@ def guarded(
         then on.
 
     Raises:
-        ValueError: N or T is below 1, the proposal does not have N learners, or Phase I has another number of runs than
-            ``problem``.
+        ValueError: N or T is below 1, the proposal does not have N learners or cannot begin (because its features are
+            too large for its λ, for instance), or Phase I has another number of runs than ``problem``.
         TypeError: ``problem`` is not a `Problem`, ``guarantee`` is not a `Guarantee`, N or T is not a whole number, or
             ``name`` is not a text.
         RuntimeError: The proposal has another number of runs than ``problem``.
@@ -578,6 +578,8 @@ def malicious(problem: Problem, exploration: Exploration, clients: int, guarante
         guarantee: The bounds F and σ, the failure probability δ and the price κ of the guard.
 
     Raises:
+        ValueError: N is negative.
+        TypeError: N is not a whole number.
         RuntimeError: N is 0, or Phase I has an arm that ``problem`` does not have.
     """
     first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
