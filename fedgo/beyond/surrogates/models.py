@@ -134,7 +134,7 @@ def why_it_failed(error: Exception) -> str:
 
 
 class Observed(NamedTuple):
-    """The data of the n arms, or cells (pairs of a site and an arm), that have been pulled, in the form that a fit needs.
+    """The data of the n arms that have been pulled, or of n cells (pairs of a site and an arm), as a fit needs them.
 
     Args:
         at: The numbers of these arms or cells, in ascending order, (n,) int64.
