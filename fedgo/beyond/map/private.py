@@ -69,7 +69,7 @@ def least_multiplier(epsilon: float, delta: float) -> float:
         delta: The probability δ with which the promise of ε may fail.
 
     Raises:
-        ValueError: ε is so large that m would be below e⁻⁷, as it is from about 6·10⁵ on.
+        ValueError: ε is so large that m would be below e⁻⁷, as it is from about 6·10⁵ on; or δ is not from 0 to 1.
     """
     return math.exp(optimize.brentq(lambda log: leak(math.exp(log), epsilon) - delta, -7, 14, xtol=1e-12))
 

@@ -134,10 +134,10 @@ def why_it_failed(error: Exception) -> str:
 
 
 class Observed(NamedTuple):
-    """The data of the n arms that have been pulled, in the form that a fit needs.
+    """The data of the n arms that have been pulled, or of n cells (pairs of a site and an arm), as a fit needs them.
 
     Args:
-        at: The numbers of these arms, (n,) int64.
+        at: The numbers of these arms or cells, in ascending order, (n,) int64.
         means: The mean reward S_x/n_x of each of them, (n,), with the sum S_x of the rewards of its n_x pulls.
         variances: The variance σ²/n_x of each mean reward, (n,), with σ² the variance of one reward's noise.
     """

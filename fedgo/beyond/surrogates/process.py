@@ -212,7 +212,8 @@ def squared_exponential(
 
     Raises:
         ImportError: SciPy is missing.
-        RuntimeError: The covariance of the mean rewards is not positive definite.
+        RuntimeError: The covariance of the mean rewards is not positive definite, or ``units`` is None and all mean
+            rewards are equal.
     """
     centre, scale = units or (seen.means.mean(), seen.means.std())
     values, noise = (seen.means - centre) / scale, seen.variances / scale**2

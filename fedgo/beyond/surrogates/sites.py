@@ -50,7 +50,8 @@ class Sites:
                 pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
             ImportError: SciPy is missing.
-            RuntimeError: The covariance of the mean rewards is not positive definite.
+            RuntimeError: The covariance of the mean rewards is not positive definite, or the data do not consist of
+                whole rows of K arms.
         """
         counts, sums = (part.reshape(-1, len(arms)) for part in data)
         pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
@@ -73,7 +74,7 @@ def cochran(data: Tally, sigma: float) -> Tensor:
 
     Args:
         data: Counts and sums of the rewards of each of K arms at each site, (…, N, K) each.
-        sigma: The standard deviation σ of the noise of one reward. If it is too small, the sites seem to differ.
+        sigma: The standard deviation σ > 0 of the noise of one reward. If it is too small, the sites seem to differ.
 
     Returns:
         The probability of a Q as large as this if the sites are alike, (…); 1 if no arm was pulled at two sites.
