@@ -38,7 +38,7 @@ def gp_ucb(
         ValueError: An argument is out of range.
         TypeError: An argument is of another kind.
         ImportError: BoTorch is not installed; the message says which extra installs it.
-        botorch.exceptions.ModelFittingError: BoTorch finds no fit of the hyperparameters.
+        Exception: BoTorch finds no fit of the hyperparameters (its ``ModelFittingError``).
     """
     require_run(problem, clients, steps)
     number("beta", beta, "give a finite squared weight β, at least 0", least=0)
