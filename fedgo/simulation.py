@@ -110,7 +110,8 @@ class Annotates(Protocol):
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """Return the notes on the pull of each learner, a tensor (S, M) for each name.
 
-        The names are the same at every call. The loop keeps the notes on pulls that are made and ignores the others.
+        A call returns either no note or the same names as every other call that returns some. A pull without a note
+        has 0. The loop keeps the notes on pulls that are made and ignores the others.
 
         Args:
             state: The state before the pull.

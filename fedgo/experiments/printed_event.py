@@ -13,6 +13,9 @@ from torch import Tensor
 class Bookkeeping(NamedTuple):
     """Line 6 of Algorithm 1 at each of NT steps of one run, and the server's matrix at the end.
 
+    Σ_{t,i} is the matrix of the client i that pulls at step t, this pull included, and ΔΣ_{t,i} is the sum of the outer
+    products of the gradients of the client's own pulls.
+
     Args:
         pulls: The number of pulls that the client i of step t has made since the last synchronisation, this pull
             included, (NT,).

@@ -87,9 +87,10 @@ SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB
 
 
 def reading_players(tune: Sweep) -> dict[str, Player]:
-    """Return a player by name for each entry of `READINGS` and of `CONSTANTS`.
+    """Return a player by name for each reading of the paper's setup in `READINGS` and each choice in `CONSTANTS`.
 
-    They play with the settings that the study ``tune`` has chosen for the book's own reading.
+    A player of a reading plays the algorithms of `TRIO` on the changed problem; one of a choice of constants plays
+    Fed-GO-UCB with them. The settings are those that the study ``tune`` has chosen on the unchanged problem.
     """
     players = {name: _reading(experiment, change, tune) for name, (experiment, change) in READINGS.items()}
     return players | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}

@@ -33,7 +33,8 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
     the spread, so that their interval is the whole line.
 
     Args:
-        statistic: A function, called as ``statistic(*samples, axis=-1)``.
+        statistic: A function, called as ``statistic(*samples, axis=-1)``. It has to map arrays (..., S) to an array
+            (...), because it is also called with all resamples at once.
         samples: One array (S,), or several with an entry for each run; a resample takes all entries of a run together.
 
     Returns:

@@ -35,9 +35,9 @@ def _printed(cell: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str | None = None) -> Markdown:
-    """Return a Markdown table, with commas in integers and a minus sign before negative numbers.
+    """Return a Markdown table, with commas in whole numbers and a minus sign before negative numbers.
 
-    No line breaks around a ± between numbers. The heads stay as they are.
+    No line breaks around a ± between numbers. The heads, and formulas and code in a cell, stay as they are.
 
     Args:
         head: The heads of the columns.

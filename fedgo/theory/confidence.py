@@ -65,7 +65,7 @@ def radius_printed(
 
     They are 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ₀² and C_h²ρ₀⁴ n d_wι″, with the printed bound on the
     squared distance ρ₀² = ‖ŵ₀ − w*‖² (`squared_distance_printed`) and ι″ = 2 ln(1 + nC_g²/(d_wλ)). They contain the
-    factor 2 of ln(1/δ_t²), which the proof loses.
+    factor 2 of ln(1/δ_t²), with δ_t = 3δ/(π²t²), which the proof loses.
 
     Args:
         a: The constants of the assumptions: the number d_w of parameters, the bounds C_g and C_h on the derivatives,

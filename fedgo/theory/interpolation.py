@@ -31,8 +31,8 @@ def interpolate(
     Raises:
         ArithmeticError: No such parameter is found in 1000 steps, for instance because there are more arms than
             parameters.
-        ValueError: A mean or ``start`` is not finite, or the last axis of ``start`` or ``arms`` does not fit the
-            network.
+        ValueError: A mean, ``start`` or a feature of an arm is not finite, or the last axis of ``start`` or ``arms``
+            does not fit the network.
     """
     w, missing = start, means - model.values(start, arms)
     finite, most = bool(missing.isfinite().all()), missing.abs().max().item()

@@ -201,10 +201,10 @@ class LossCurvature(NamedTuple):
 
 
 def loss_curvature(gradients: Tensor) -> LossCurvature:
-    """Return the eigenvalues μ, μ₊ and ζ of the Hessian of the loss at the true parameter w*, (...) each (Assumption
-    3).
+    """Return three eigenvalues of the Hessian of the loss L at the true parameter w*, (...) each (Assumption 3).
 
-    ``gradients`` (..., K, d_w) are those of K arms, in d_w parameters. With them as the rows of J, ∇²L(w*) = (2/K)JᵀJ.
+    They are the smallest one μ, the min(K, d_w)-th largest one μ₊ and the largest one ζ. ``gradients`` (..., K, d_w)
+    are those of K arms, in d_w parameters. With them as the rows of J, the Hessian is ∇²L(w*) = (2/K)JᵀJ.
     If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the K-th singular value of J, which is positive if the
     gradients are linearly independent, and otherwise 0 up to rounding. If K ≥ d_w, μ₊ is μ.
     """

@@ -263,8 +263,10 @@ class Plan:
 
     @cached_property
     def order_of_ties(self) -> Tensor:
-        """The order in which each of the N clients prefers arms that tie, (N, K): it takes the arm with the largest
-        number.
+        """Random numbers by which each of the N clients decides between arms that tie, (N, K).
+
+        Of the arms that tie, a client takes the one with the largest entry in its row. The seed and the run determine
+        the numbers.
         """
         source = generator(self.seed, self.run, "order of ties")
         return uniform_draws([source], self.clients, len(self.arms))[0]

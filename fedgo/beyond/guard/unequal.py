@@ -38,7 +38,10 @@ Certify = Callable[[Tally, Tally, Tensor], Interval]
 
 @dataclass(frozen=True)
 class UnequalIntervals(Bounds):
-    """The rule of Theorem H for the intervals of N clients i whose mean rewards f_i differ.
+    """A rule for confidence intervals of the mean rewards f_i(x) of N clients i that differ (Theorem H).
+
+    An interval of client i for the arm x rests on the client's own rewards of this arm and, with weights of at most 1,
+    on those of the other clients.
 
     Args:
         clients: The number N of clients.

@@ -85,13 +85,14 @@ def uniform_loss(regime: Regime, runs: int = 50, seed: int = SEED) -> float:
     """Return the expected regret of one pull on ``regime`` (a problem with its sizes) if the arm is drawn uniformly.
 
     Args:
-        regime: A problem with its numbers of arms, rounds and clients and its noise.
+        regime: A problem with its number of arms and its noise. Its numbers of rounds and clients are not used.
         runs: The number of runs over which the mean is taken; by default as many as the players in
             `fedgo.beyond.map.studies.DECIDE` have.
         seed: The seed of these runs, that of the evaluation unless given.
 
     Raises:
-        ValueError: The problem of the regime is unknown, or one of its sizes, ``runs`` or the seed is out of range.
+        ValueError: The problem of the regime is unknown, or its number of arms, its noise, ``runs`` or the seed is
+            out of range.
         TypeError: One of these is of another kind.
         ImportError: A library that the problem needs is not installed.
     """

@@ -141,7 +141,10 @@ class FNUCB:
         return (1 - alpha) * self.tangent.index(state.tangent) + alpha * second
 
     def fires(self, state: NeuralState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull would make the event of its linearised model fire, (S, N) bool.
+        """Return whether each client's pull would trigger a synchronisation, (S, N) bool.
+
+        It does if the number of the client's pulls since the last synchronisation, times the growth of ln det of the
+        matrix of its linearised model by these pulls, exceeds the threshold γ. Both include this pull.
 
         Args:
             state: The state of S runs with N clients before the pull.

@@ -51,10 +51,10 @@ def composed(received: Any) -> Any:
 
 
 def is_number(entry: Any) -> bool:
-    """Return whether ``entry`` is a number within ±1e100, or such a number as text in ASCII digits with a decimal
-    point.
+    """Return whether ``entry`` is a number within ±1e100, or a text of such a number.
 
-    The limit keeps the square of every number finite in float64.
+    A text may have ASCII digits, a sign, a decimal point and an exponent, but no comma. NaN is no
+    number here. The limit keeps the square of every number finite in float64.
     """
     if isinstance(entry, float):
         return -HUGE <= entry <= HUGE

@@ -22,8 +22,8 @@ class Sites:
     Given the data of all sites together, it is the same process on the arms alone.
 
     Args:
-        warp: Whether the rewards are warped first, by the warp that is likeliest for the arms' mean rewards over all
-            sites together.
+        warp: Whether the rewards are first made more like a normal sample by a power transformation, the warp that is
+            likeliest for the arms' mean rewards over all sites together.
     """
 
     warp: bool = False
