@@ -119,8 +119,8 @@ class EventTriggered:
 
     Args:
         learners: The number M of learners in each run.
-        features: The arms' gradients at the parameter ŵ₀ of Phase I, or their r coordinates in an orthonormal basis of a
-            space that contains them, (S, M, K, r), or (S, 1, K, r) if all learners share them.
+        features: The arms' gradients at the parameter ŵ₀ of Phase I, or their r coordinates in an orthonormal basis of
+            a space that contains them, (S, M, K, r), or (S, 1, K, r) if all learners share them.
         offsets: The values f_x(ŵ₀) of the arms x, (S, M, K), or (S, 1, K) if all learners share them.
         dimension: The number d_w of parameters, the dimension of the matrix and the vector that are sent, which decides
             their cost.
