@@ -32,7 +32,7 @@ from fedgo.confidence import Tally
 from fedgo.star import Ledger, Message, Star, When
 
 # all scalars are booked at the same place of the ledger
-_BOOKED = When(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+_BOOKED = When(*torch.zeros(2, 1, dtype=torch.int64, device="cpu"))
 _OLDER = "it or the server is from an older file"
 
 
