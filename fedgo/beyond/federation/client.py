@@ -1,14 +1,14 @@
 """One client of a federation, without a transport. It proposes an arm, is given its reward, and answers the server.
 
-The methods are called in this order::
+The methods are called in this order (the lines are those of the paper's Algorithm 1)::
 
     arm = client.ask()                       # line 3, or a pull of Phase I
     if client.tell(arm, reward): ...         # lines 4–6: the event fires, ask the server for a synchronisation
     reply = client.answer(letter)            # lines 7–10
 
-A client holds its own rewards, and never a true mean. It plays the paper's algorithm by the simulator's own
-`fedgo.phase_two.EventTriggered`. In Phase I, and if the server plans, it plays its share of a public plan. If the
-server plans and the share is used up, the client goes on from the beginning of the share.
+A client holds its own rewards, and never a true mean. It plays the paper's algorithm by the class
+`fedgo.phase_two.EventTriggered` of the simulator. In Phase I, and if the server plans, it plays its share of a public
+plan. If the server plans and the share is used up, the client goes on from the beginning of the share.
 
 Save the client before its answer is sent. The server refuses a client that was restored from an older file, because its
 pulls would be counted twice. If the file is lost, ``Client(plan, me)`` can begin anew at any moment, and the server
@@ -36,33 +36,38 @@ from fedgo.simulation import largest
 
 
 class Memory(NamedTuple):
-    """The state of a client, which is all that its file holds.
+    """The state of a client, which its file holds.
 
-    Counts and sums have the shape (2, K) for K arms. The sums are those of rewards y; with the paper's network, after
-    Phase I, they are those of residuals y − f_x(ŵ₀) of the pulled arms x. Each of the client's own pulls is contained
-    in ``unsent``, in ``reply`` or in ``used``, until ``NEWS`` or a ``PLAN`` bring it into ``base``. With the paper's
-    network, ``START`` ends this for the pulls of Phase I, which do not enter ``base``.
+    Counts and sums have the shape (2, K) for K arms, float64. The sums are those of rewards y; with the paper's
+    network, after Phase I, they are those of residuals y − f_x(ŵ₀) of the pulled arms x. Here ŵ₀ is the parameter of
+    the network f_x that the server fits after Phase I and sends by the letter ``START``. The server's other letters are
+    ``NEWS``, the data of all clients, and ``PLAN``, a new share of a plan.
+
+    Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until ``NEWS`` or a ``PLAN``
+    brings it into ``base``. With the paper's network, the pulls of Phase I do not enter ``base``. They are removed by
+    ``START``, or by the client's answer if others have ended Phase I without it.
 
     Args:
         share: The arms of this client in Phase I or by the last ``PLAN``, (n,) int64.
         calls: The number of pulls with this share after which the client asks for an exchange.
         applied: The exchange of the last ``START``, ``NEWS`` or ``PLAN`` that the client applied; before there is one,
             the plan's `Plan.known_exchange`.
-        start: The number that the client drew when it began without a file; each such start has another number.
+        start: The number that the client drew at random when it began without a file.
         base: The counts and sums of all clients that this client has received. If the server plans, those of its own
             pulls that the server used.
-        unsent: The counts and sums of its own pulls that no letter has carried.
-        used: The counts and sums of its own pulls that the server has used, according to the server, though the news of
-            them were lost.
+        unsent: The counts and sums of its own pulls that no answer has carried.
+        used: The counts and sums of its own pulls that the server has used, according to the server, although the
+            ``NEWS`` or ``PLAN`` that follows on them was lost.
         retired: Whether each arm is not to be pulled any more, (K,) bool.
-        weights: ŵ₀, (d_w,), empty before it is known.
-        reply: The last answer, until ``START``, ``NEWS`` or a ``PLAN`` follow on it.
-        confirmed: The last exchange of which the client knows that its answer was used.
+        weights: ŵ₀, (d_w,) for a network of d_w parameters; empty before it is known, and without a network.
+        reply: The last answer, until ``START``, ``NEWS`` or a ``PLAN`` follows on it, or None.
+        confirmed: The last exchange of which the client knows that its answer was used, or ``NEVER``.
         federation: The number that the server drew when it began, or 0 before it is known.
         pulls: The number of rewards that the client has stored, Phase I included.
         begun: The number of these before the client received its share.
-        calling: Whether the event has fired, or the client has made ``calls`` pulls since it received its share, and
-            the client has handled no letter since.
+        calling: Whether the client asks for an exchange. It is set when the event of line 6 of Algorithm 1 occurs, or
+            when the client makes its ``calls``-th or a later pull with its share. It is cleared when the client handles
+            a letter.
     """
 
     share: Tensor
@@ -83,19 +88,29 @@ class Memory(NamedTuple):
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of the client's own pulls that ``reply`` carries, (2, K) for K arms; 0 without one."""
+        """The counts and sums of the client's own pulls that its last answer (``reply``) carries, (2, K) for K arms.
+
+        They are 0 if there is no ``reply``.
+        """
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
 
     @property
     def own(self) -> Tensor:
-        """The counts and sums of the client's own pulls that are not in ``base``, (2, K) for K arms."""
+        """The counts and sums of the client's own pulls that are not in ``base``, (2, K) for K arms.
+
+        ``base`` is what the client has received. The pulls that are not in it are those that no answer has carried,
+        those in the last answer, and those that the server has used although its letter on them was lost.
+        """
         return self.unsent + self.sent + self.used
 
     @property
     def answered(self) -> Exchange:
-        """The last exchange that this client answered or applied."""
+        """The last exchange of letters that this client answered, or whose result it applied after that answer.
+
+        Before there is one, it is the plan's `Plan.known_exchange`.
+        """
         return self.applied if self.reply is None else self.reply.exchange
 
 
@@ -111,7 +126,7 @@ class Client:
 
     Args:
         plan: The public plan of the federation.
-        me: The number of this client, 0 to N − 1.
+        me: The number of this client, 0 to N − 1 for the N clients of the plan.
 
     Raises:
         TypeError: ``plan`` is not a `Plan`, or ``me`` is not a whole number.
@@ -134,7 +149,12 @@ class Client:
 
     @property
     def state(self) -> ClientState:
-        """The state of this client, by which it looks up what to do with a letter (`CLIENT`)."""
+        """The state of this client, by which it looks up in the table `CLIENT` what to do with a letter.
+
+        With a network it is ``EXPLORING`` until the client has received ŵ₀, the parameter that the server fits after
+        Phase I. Otherwise it is ``ANSWERED`` if nothing has followed on the client's last answer yet, and ``PULLING``
+        if something has or there is no answer.
+        """
         if self.plan.network is not None and len(self.memory.weights) == 0:
             return ClientState.EXPLORING
         return ClientState.PULLING if self.memory.reply is None else ClientState.ANSWERED
@@ -143,13 +163,16 @@ class Client:
     def ask(self) -> int:
         """Return the number of the arm to pull next, which is not a retired one.
 
-        The arm stays the same until `tell` stores a reward, `answer` receives news, a plan or ŵ₀, or `retire` changes
-        which arms remain.
+        With a network, after Phase I, it is the arm with the largest optimistic index (line 3 of Algorithm 1).
+        Otherwise it is the next arm of the client's share that is not retired; if all of these are retired, it is the
+        arm with the lowest number that is not. The arm stays the same until `tell` stores a reward, `answer` applies
+        the server's data, a plan or ŵ₀ (the parameter of the network fitted after Phase I), or `retire` changes which
+        arms remain.
 
         Raises:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
-            ValueError: The plan has a network, and the index of an arm is NaN, or the variance of one is NaN or
-                negative beyond rounding.
+            ValueError: The plan has a network, and the index of an arm that is not retired is NaN, or the variance of
+                any arm is NaN or negative beyond rounding.
         """
         memory = self.memory
         if self._model is not None:
@@ -166,22 +189,23 @@ class Client:
     def tell(self, arm: int, reward: float) -> bool:
         """Store the ``reward`` of a pull of ``arm``, and return whether to ask the server for an exchange.
 
-        With the paper's network, the result is true after a pull that fulfils the condition of line 6 of Algorithm 1,
-        or that is this client's last one of Phase I. With a fitting, it is true once this client has made as many pulls
+        With the paper's network, the result is True after a pull that fulfils the condition of line 6 of Algorithm 1,
+        or that is this client's last one of Phase I. With a fitting, it is True once this client has made as many pulls
         since it received its share as ``Memory.calls`` says, and from then on until it receives the next share. The arm
-        may be another than the one that `ask` returned, except in Phase I with a network, whose arms are drawn
-        uniformly.
+        may be another than the one that `ask` returned, and may be retired, except in Phase I with a network, whose
+        arms are drawn uniformly.
 
         Args:
-            arm: The number of the arm, 0 to K − 1.
-            reward: Its reward, between −10¹⁰⁰ and 10¹⁰⁰.
+            arm: The number of the arm, 0 to K − 1 for K arms.
+            reward: Its reward, above −10¹⁰⁰ and below 10¹⁰⁰.
 
         Raises:
             TypeError: ``arm`` is not a whole number, or ``reward`` is not a number.
-            ValueError: The reward is NaN or not between −10¹⁰⁰ and 10¹⁰⁰; the arm does not exist, or is not the one
-                that `ask` returned in Phase I with a network; or so many pulls of this client are waiting for the
-                server that no answer may carry one more.
-            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
+            ValueError: The reward is NaN or out of its range; the arm does not exist, or is not the one that `ask`
+                returns in Phase I with a network; or as many pulls of this client are waiting for the server as an
+                answer may carry (`Plan.due`).
+            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and the parameter ŵ₀ that
+                the server then fits has not come.
         """
         self._require_arm(arm)
         value = wire.checked_reward(reward)
@@ -207,6 +231,10 @@ class Client:
     def retire(self, arm: int, retired: bool = True) -> None:
         """Exclude ``arm`` from what `ask` returns, or include it again if ``retired`` is False.
 
+        Args:
+            arm: The number of the arm, 0 to K − 1 for K arms.
+            retired: Whether the arm is not to be pulled any more.
+
         Raises:
             TypeError: ``arm`` is not a whole number.
             ValueError: The arm does not exist, or no arm would remain.
@@ -217,7 +245,7 @@ class Client:
         self.memory = self.memory._replace(retired=mask)
 
     def _require_arm(self, arm: int) -> None:
-        """Raise a ``ValueError`` or a ``TypeError`` unless ``arm`` is the number of an arm."""
+        """Raise a ``TypeError`` if ``arm`` is not a whole number, and a ``ValueError`` if no arm has this number."""
         last = len(self.plan.arms) - 1
         count("arm", arm, f"give the number of an arm, 0 to {last}", least=0, most=last)
 
@@ -227,21 +255,25 @@ class Client:
     def answer(self, received: bytes) -> bytes | None:
         """Return the answer to a letter of the server, or None if the letter needs none.
 
-        The same letter again gets the same answer and changes nothing. A plan or news for an earlier start of this
-        client, whose file is lost, changes nothing either. The table `CLIENT` says which method handles any other
-        letter.
+        A request for this client's data is answered. If it comes again before anything has followed on the answer, it
+        gets the same answer and changes nothing. ŵ₀ (the parameter of the network), the data of all clients and a plan
+        are applied and need no answer. If they come again after the client has applied them or later ones, they change
+        nothing. Data or a plan for an earlier start of this client, whose file is lost, change nothing either, until
+        the client learns that the server has used an answer of the present start. The table `CLIENT` says which method
+        handles which letter.
 
         Args:
             received: The letter, as bytes.
 
         Returns:
-            The answer as bytes, to be sent to the server.
+            The answer as bytes, to be sent to the server, or None.
 
         Raises:
             Refused: The letter is not bytes, or is damaged, or of another version, plan or federation; it is for
-                another client, or is itself a client's answer; it does not follow in this state (`CLIENT`) or on the
-                last exchange, for instance because the server or this client was restored from an older file; the
-                method that handles it refuses it; or its numbers allow no model. Then nothing has changed.
+                another client; it does not follow in this state (`CLIENT`) or on the last exchange, for instance
+                because the server or this client was restored from an older file, or because it is a client's answer
+                to this exchange; the method that handles it refuses it; or its numbers allow no model. Then nothing has
+                changed.
 
         Warns:
             UserWarning: This client has begun anew after it lost its file, and the server has used an answer of the
@@ -267,11 +299,11 @@ class Client:
         return None if memory.reply is None else plan.encoded(memory.reply)
 
     def _is_over(self, letter: Letter) -> bool:
-        """Return whether ``letter`` (``START``, ``NEWS`` or ``PLAN``) is of no use any more.
+        """Return whether ``letter``, which is no request of the server, is of no use any more.
 
         It is of no use if its exchange is the one that this client applied last, or has a lower number. As long as the
-        client knows of no used answer of its present start, ``NEWS`` and a ``PLAN`` for an earlier start are of no use
-        either.
+        client knows of no used answer since it began without a file, any letter but ``START`` that is for an earlier
+        such start of this client is of no use either.
         """
         memory, exchange = self.memory, letter.exchange
         earlier = letter.kind != Kind.START and letter.start not in (0, memory.start)
@@ -279,10 +311,10 @@ class Client:
         return over or (earlier and memory.confirmed == NEVER)
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
-        """Return whether the server used this client's last answer last, according to ``letter``.
+        """Return whether ``letter`` of the server says that the server has used this client's last answer.
 
-        If the client has no answer on which nothing has followed, or ``letter`` is for another start of the client, the
-        result is False.
+        The last answer is ``Memory.reply``. If there is none, or if ``letter`` names another start of the client than
+        the present one, the result is False.
         """
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:
@@ -292,11 +324,15 @@ class Client:
     def _answer_early(self, letter: Letter) -> Memory:
         """Answer with the counts and sums of Phase I, or with none if others have ended Phase I.
 
-        The result is the memory that contains the answer to ``letter``, a request of the server.
+        The result is the memory that contains the answer to ``letter``, a request of the server. The answer carries the
+        pulls of Phase I in the first exchange, and none in a later one; the memory then drops its pulls of Phase I.
 
         Raises:
             Refused: This is the first exchange, and this client has not made all its pulls of Phase I; or the letter
                 names another last answer of this client than it knows of.
+
+        Warns:
+            UserWarning: The earlier file of this client is lost.
         """
         if letter.exchange.number > 1:
             return self._answered(letter, self.memory, torch.zeros_like(self.memory.unsent))
@@ -306,10 +342,14 @@ class Client:
     def _answer_since(self, letter: Letter) -> Memory:
         """Answer with the counts and sums of all pulls that the server has not used (lines 7–8).
 
-        The result is the memory that contains the answer to ``letter``, a request of the server.
+        The result is the memory that contains the answer to ``letter``, a request of the server. The pulls are this
+        client's own ones.
 
         Raises:
             Refused: The letter names another last answer of this client than it knows of.
+
+        Warns:
+            UserWarning: The earlier file of this client is lost.
         """
         memory = self.memory
         if self._is_of_last_answer(letter):  # the news of this answer were lost
@@ -317,14 +357,14 @@ class Client:
         return self._answered(letter, memory, memory.unsent + memory.sent)
 
     def _answered(self, letter: Letter, memory: Memory, data: Tensor) -> Memory:
-        """Return the memory in which ``data`` is this client's answer to ``letter``.
+        """Return the memory in which ``data`` is this client's answer to ``letter``, and no pull is left as unsent.
 
-        If the server used answers of an earlier start of this client, and has confirmed none of this start, then the
-        earlier file is lost, and a warning says so.
+        If the last answer that the server used is one of an earlier start of this client, and the client knows of no
+        used answer of its present start, then the earlier file is lost, and a warning says so.
 
         Args:
             letter: The request of the server.
-            memory: The memory of the client.
+            memory: The memory of the client before the answer.
             data: The counts and sums of the pulls that the answer carries, (2, K) for K arms.
 
         Raises:
@@ -349,8 +389,9 @@ class Client:
     def _start(self, letter: Letter) -> Memory:
         """Take over ŵ₀, and sum residuals around ŵ₀ from now on.
 
-        The result is the memory with the ŵ₀ that ``letter`` carries. The counts and sums of Phase I are removed from
-        it.
+        The result is the memory with the parameter ŵ₀ of the network that ``letter`` carries. The counts and sums of
+        Phase I are removed from it. From now on sums are those of residuals y − f_x(ŵ₀), with the reward y of an arm x
+        and the value f_x(ŵ₀) that the network gives it.
 
         Raises:
             Refused: The letter does not have as many numbers as the network has parameters.
@@ -380,8 +421,8 @@ class Client:
         Raises:
             Refused: The public plan has no fitting; the letter belongs to another exchange than the one that this
                 client answered last, builds on another than it applied last, or follows on another answer than its
-                last; the share has no arm or more than the plan's ``due``; an entry is not a whole number from 0 on; an
-                arm is not below K; or the number of pulls is not at least 1.
+                last; the share has no arm or more than `Plan.due` arms; an entry is not a whole number from 0 on; an
+                arm is not below the number K of arms; or the number of pulls is not at least 1.
         """
         memory, numbers, arms = self.memory, letter.numbers, len(self.plan.arms)
         informed = self._informed(letter, memory.used + memory.sent)
@@ -392,13 +433,17 @@ class Client:
         return informed._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
 
     def _informed(self, letter: Letter, news: Tensor) -> Memory:
-        """Return the memory that has learned the ``news`` (2, K) of an exchange in which the server used this client's
-        last answer.
+        """Return the memory to which the counts and sums ``news`` are added after an exchange in which the server used
+        this client's last answer.
+
+        Args:
+            letter: The ``NEWS`` or the ``PLAN`` that ends the exchange.
+            news: The counts and sums to be added to ``Memory.base``, (2, K) for K arms.
 
         Raises:
-            Refused: The letter is of a kind that this plan does not have; it belongs to another exchange than the one
-                that this client answered last, or builds on another than it applied last; or the server used another
-                answer.
+            Refused: The letter is ``NEWS`` and the public plan has a fitting, or it is a ``PLAN`` and has none; it
+                belongs to another exchange than the one that this client answered last, or builds on another than it
+                applied last; or the server used another answer.
         """
         memory, exchange = self.memory, letter.exchange
         other = (letter.kind == Kind.PLAN) != (self.plan.fitting is not None)
@@ -417,7 +462,8 @@ class Client:
         """Write all that this client knows to the file ``path``, whole or not at all.
 
         Raises:
-            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which
+                Python refuses before 3.13.
             OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
         """
         files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
@@ -430,7 +476,7 @@ class Client:
         Raises:
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a server's, or of another
                 plan, or ``plan`` is not a `Plan`; the message names the file. Or the numbers in it allow no model.
-            OSError: The file does not exist or cannot be read.
+            OSError: The file does not exist or cannot be read, for instance because it is a folder.
         """
         me, memory = files.kept(path, "the client", plan, [Memory])
         client = cls(plan, me)
@@ -441,8 +487,9 @@ class Client:
         """Return the learner, linearised at ŵ₀, and its state that follows from ``memory``, or None before ŵ₀ is known
         or if the plan has no network.
 
-        The state has learned the synchronised pulls in ``memory.base``, and then the client's later pulls one by one.
-        It learns each of these later pulls with the mean reward of its arm, because single rewards are not stored.
+        ŵ₀ is the parameter of the network that the server fits after Phase I. The state has learned the synchronised
+        pulls in ``memory.base``, and then one by one, sorted by arm, the client's own pulls that are not in it. It
+        learns each of these with their mean reward for its arm, because single rewards are not stored.
 
         Raises:
             Refused: The numbers of ``memory`` allow no model.

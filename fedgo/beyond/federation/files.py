@@ -1,4 +1,4 @@
-"""The file of a client and of a server: an archive of ``torch.save``, whose content is never run, and its CRC-32."""
+"""The file of a client or of a server: an archive of ``torch.save``, whose content is never run, and its CRC-32."""
 
 import zipfile
 import zlib
@@ -22,12 +22,13 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
 
     Args:
         path: The file to write.
-        what: What the file holds, "the client" or "the server".
-        plan: The fingerprint of the plan.
+        what: What the file holds, "the client" or "the server", for the errors.
+        plan: The fingerprint of the plan (`Plan.fingerprint`), which is written too.
         content: The state: tensors and numbers, in tuples, dictionaries and the letters of the federation.
 
     Raises:
-        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which Python
+            refuses before 3.13.
         OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
     """
     with whole(path, what) as file:
@@ -38,7 +39,7 @@ def keep(path: str | Path, what: str, plan: int, content: Any) -> None:
 
 
 def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
-    """Return the state that `keep` wrote.
+    """Return the state of a client or of a server that `keep` wrote to a file.
 
     Args:
         path: The file to read.
@@ -47,9 +48,10 @@ def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
         kinds: The classes of tuples that the state may contain besides `Letter`, `Exchange` and `Kind`.
 
     Raises:
-        ValueError: The file is damaged, larger than a file of this plan can be, or from an earlier version of fedgo; it
-            contains classes other than ``kinds``, as the file of the other side does; or it belongs to another plan.
-        OSError: The file does not exist or cannot be read.
+        ValueError: The file is damaged, larger than `Plan.file_size` bytes, or from an earlier version of fedgo; it
+            contains other classes than these, as the file of the other side does; it belongs to another plan; or
+            ``plan`` is not a `Plan`. The message names the file.
+        OSError: The file does not exist or cannot be read, for instance because it is a folder.
     """
     with refused_by_name(path, what, f"a saved file of {what} with this plan"):
         with zipfile.ZipFile(path) as archive:

@@ -1,11 +1,13 @@
 """A federation over NVFlare (https://nvflare.readthedocs.io, extra ``federation``): an adapter that has no algorithm.
 
 A `SiteClient` is a client with its rewards in a process of its own, and a `Hub` is the server. Both make the same plan
-from the same public description. NVFlare's Collab API carries the letters, with mutual TLS if it is provisioned.
+from the same public description. NVFlare's Collab API carries the letters (the messages between them), with mutual TLS
+if it is provisioned.
 
 Whoever submits a job names a function and a folder. Each machine decides for itself what it allows, by two environment
-variables. ``FEDGO_MAKES`` lists the functions as "module:function", separated by commas. ``FEDGO_FOLDER`` is the folder
-below which a job may write. A job that names anything else is refused, and nothing of it is imported.
+variables. ``FEDGO_MAKES`` lists the functions as "module:function", separated by commas without spaces.
+``FEDGO_FOLDER`` is the folder in which a job may write. A job that names another function is refused before anything of
+it is imported. A job that names another folder is refused before anything is written.
 """
 
 import json
@@ -39,10 +41,12 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
         options: The keyword arguments with which it is called.
 
     Returns:
-        The plan, and a function that returns the reward of an arm at a step.
+        What the function returns, which is not checked. It has to be a pair of the plan and of a function that returns
+        the reward of an arm at a step.
 
     Raises:
-        ValueError: ``make`` is not in the environment variable ``FEDGO_MAKES`` of this machine.
+        ValueError: ``make`` is not among the names, separated by commas without spaces, in the environment variable
+            ``FEDGO_MAKES`` of this machine.
         ImportError: The module that ``make`` names cannot be imported here.
         AttributeError: The module does not have the function.
         TypeError: The function does not take these ``options``. Any other error that it raises passes through too.
@@ -55,10 +59,13 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
 
 
 def writable(folder: str) -> Path:
-    """Return the path of ``folder``, which is relative to the folder in which this machine lets jobs write.
+    """Return the absolute path of ``folder``, if it is within the folder in which this machine lets jobs write.
+
+    This machine's folder is the environment variable ``FEDGO_FOLDER``, and a relative ``folder`` is relative to it.
+    Nothing is created.
 
     Raises:
-        ValueError: The environment variable ``FEDGO_FOLDER`` is not set on this machine, or ``folder`` is not below it.
+        ValueError: ``FEDGO_FOLDER`` is not set or empty, or ``folder`` is neither this machine's folder nor below it.
     """
     allowed = os.environ.get("FEDGO_FOLDER", "")
     path = (Path(allowed) / folder).resolve()
@@ -70,7 +77,7 @@ def writable(folder: str) -> Path:
 def client_number(site: str) -> int:
     """Return the number of the client at the site with the name ``site``: the number at the end of the name, less 1.
 
-    At "site-3" it is 2. The number at the end stands alone or follows a hyphen.
+    At "site-3" it is 2. The number at the end stands alone or follows a hyphen. Its range is not checked.
 
     Raises:
         ValueError: What follows the last hyphen, or the name if it has no hyphen, is not a whole number.
@@ -79,7 +86,10 @@ def client_number(site: str) -> int:
 
 
 def loopback() -> int:
-    """Return how many bytes the loopback interface has received since this machine started, from any process."""
+    """Return how many bytes the loopback interface has received since this machine started, from any process.
+
+    It is the interface whose name begins with "lo"; without one the result is 0.
+    """
     interfaces = psutil.net_io_counters(pernic=True)
     return sum(each.bytes_recv for name, each in interfaces.items() if name.startswith("lo"))
 
@@ -87,10 +97,12 @@ def loopback() -> int:
 class SiteClient:
     """A client in a process at its site, which writes each pull and its reward to a file on this site.
 
+    The file of client ``me``, counted from 0, is ``client{me}.txt``. Each line has the step, the arm and the reward.
+
     Args:
         make: The name "module:function" of the function that returns the plan and the rewards (`made`).
         options: The keyword arguments of that function.
-        folder: The folder of the file, which this machine has to allow (`writable`).
+        folder: The folder of the file, which this machine has to allow (`writable`) and which has to exist.
     """
 
     def __init__(self, make: str, options: dict[str, Any], folder: str) -> None:
@@ -102,7 +114,7 @@ class SiteClient:
 
         Raises:
             ValueError: This machine does not allow the function or the folder of the job, the name of the site does not
-                end in a number, or the plan has no client of this number.
+                end in a number, or the plan has no client of this number less 1.
             ImportError: The module of the function cannot be imported here.
             AttributeError: The module does not have the function.
             TypeError: The function does not take the options of the job.
@@ -116,17 +128,21 @@ class SiteClient:
     def turn(self, step: int) -> bool:
         """Make one pull at ``step``, store its reward, and return whether the client asks for an exchange.
 
-        The steps are those of all clients together, counted from 0 with Phase I included.
+        The steps are those of all clients together, counted from 0 with Phase I included. The client writes the step,
+        the arm and the reward to its file, too. It asks for an exchange from the pull that calls for one until it has
+        handled a letter of the server (``Memory.calling``).
 
         When a call exceeds its time limit, NVFlare lets it go on at the site. A lock therefore makes the next call
         wait.
 
         Raises:
-            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
+            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and the parameter ŵ₀ that
+                the server then fits has not come.
             TypeError: The reward is not a number.
             ValueError: The reward is out of range, the index of an arm is NaN, or so many pulls wait for the server
                 that no answer may carry one more (`Client.tell`).
-            OSError: The file cannot be written. The client has stored the reward nevertheless.
+            OSError: The file cannot be written, for instance because its folder does not exist. The client has stored
+                the reward nevertheless.
         """
         with self.lock:
             arm = self.client.ask()
@@ -138,8 +154,10 @@ class SiteClient:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, letter: bytes) -> bytes | str:
-        """Return the client's answer to ``letter``: bytes, empty if it needs none, or a text that says why the client
-        refuses it.
+        """Return the client's answer to a ``letter`` of the server.
+
+        The answer is bytes, which are empty if the letter needs none, or a text that says why the client refuses the
+        letter.
         """
         with self.lock:
             try:
@@ -151,9 +169,10 @@ class SiteClient:
 class Remote:
     """A proxy by which the server calls a site, with a time limit for each call.
 
-    If a call of a site fails or exceeds the limit, the server does not call that site for ten times the limit. The
-    ``log`` has the seconds that each letter took, the number of its bytes, and that of its answer, 0 if it needs none.
-    A letter for a site that is not called is in the log too, but not one that is refused or gets no answer in time.
+    If a call of a site fails or exceeds the limit, the server does not call that site for ten times the limit after
+    that. The ``log`` has an entry for each letter: the seconds that it took, the number of its bytes, and that of its
+    answer's bytes, in this order. The last number is 0 if the letter needs no answer, or if the site is not called. A
+    letter that is refused, or whose call fails or exceeds the limit, has no entry.
 
     Args:
         proxy: NVFlare's proxy of the site.
@@ -167,8 +186,9 @@ class Remote:
     def call(self, name: str, argument: Any) -> Any:
         """Return what the site's method ``name`` returns for ``argument``.
 
-        If the call fails or exceeds the time limit, the result is a text that says why. If the site has failed less
-        than ten time limits ago, it is not called, and the result is None.
+        If the call fails with NVFlare's ``CollabCallError``, for instance because it exceeds the time limit, the result
+        is a text that says why. If a call of this site has failed so less than ten time limits ago, the site is not
+        called, and the result is None.
         """
         if time.monotonic() < self.again:
             return None
@@ -194,11 +214,13 @@ class Remote:
 class Hub:
     """The server's process, which runs Phase I and then the pulls of Phase II.
 
-    A synchronisation goes on without a site that refuses, or does not answer in time. The file ``server.json`` then has
+    A synchronisation goes on without a site that refuses, or does not answer in time. At the end the file
+    ``server.json`` has
 
-    - ``sync``: the steps after which an exchange was made, that at the end of Phase I included;
+    - ``sync``: the steps after which an exchange was made, counted from 0, that at the end of Phase I included;
     - ``seconds``: how long each of these exchanges took;
-    - ``refused``: the last reason of a refusal by client;
+    - ``refused``: the reason of the last refusal of each client that refused a letter, failed to answer one, or whose
+      answer was refused, by the client's number as text;
     - ``whole``: the seconds of the whole run;
     - ``loopback``: the bytes that the loopback interface has received meanwhile, from any process;
     - ``scalars``: the numbers of scalars that the server has received and sent;
@@ -208,8 +230,9 @@ class Hub:
     Args:
         make: The name "module:function" of the function that returns the plan and the rewards (`made`).
         options: The keyword arguments of that function.
-        folder: The folder of the file, which every machine has to allow (`writable`).
-        steps: The number of pulls of Phase II.
+        folder: The folder of the file, which every machine has to allow (`writable`) and which has to exist.
+        steps: The number of pulls of Phase II by all clients together. It is raised to a multiple of the number N of
+            clients if all pull at once.
         together: Whether all N clients pull at once in each round of Phase II; otherwise they pull in turn.
         limit: The seconds within which a site has to answer a call.
 
@@ -227,11 +250,12 @@ class Hub:
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """Run both phases and write the file; NVFlare calls this method when all sites are connected.
+        """Run both phases and write the file ``server.json``; NVFlare calls this method when all sites are connected.
 
         Raises:
             ValueError: This machine does not allow the function or the folder of the job, the name of a site does not
-                end in a number, the number of sites is not N, or the oracle finds no ŵ₀.
+                end in a number, the number of sites is not the number N of clients of the plan, or the oracle
+                (Algorithm 2) finds no parameter ŵ₀ of the network.
             IndexError: A site is missing whose turn comes before the first exchange.
             ImportError: The module of the function cannot be imported here, or a library that the fit of the surrogate
                 needs is missing.
@@ -272,7 +296,7 @@ def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> Coll
     """Return a job for NVFlare, with ``hub`` as its server and a `SiteClient` for each client.
 
     Args:
-        name: The name of the job.
+        name: The name of the job, of letters, digits, ".", "_" and "-"; the first is a letter or a digit.
         hub: The server's process.
         clients: The number N of sites.
         needed: The smallest number of sites with which NVFlare starts the job and lets it go on; None means all.
@@ -280,8 +304,8 @@ def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> Coll
             later.
 
     Raises:
-        ValueError: ``name`` is empty, or the number of sites that are needed is below 1.
-        TypeError: ``name`` is not a text, or this number is not whole.
+        ValueError: ``name`` is empty or has another character, or the number of sites that are needed is below 1.
+        TypeError: ``name`` is not a text, or the number of sites that are needed is not whole.
     """
     site = SiteClient(hub.make, hub.options, hub.folder)
     return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

@@ -19,12 +19,12 @@ Silence = Callable[[int, int], bool]
 
 
 class Answers(Protocol):
-    """Anything that answers letters as a `Client` does, wherever it is."""
+    """The interface of anything that answers the server's letters (messages) as a `Client` does, wherever it is."""
 
     def answer(self, received: bytes) -> bytes | None:
         """Return the answer to the server's letter ``received``, as bytes, or None if the letter needs none.
 
-        The same letter again gets the same answer.
+        If the same letter comes again before anything has followed on the answer, it gets the same answer.
 
         Raises:
             Refused: The letter is damaged, or does not fit this client or its state; nothing has changed.
@@ -39,10 +39,12 @@ def at_random(share: float, seed: int = 0) -> Silence:
 
     Args:
         share: The probability, from 0 to 1.
-        seed: The seed of the draws, a whole number from 0 on. The function that is returned refuses any other.
+        seed: The seed of the draws, a whole number from 0 on. It is not checked here. The function that is returned
+            raises a ``ValueError`` if the seed is negative, and a ``TypeError`` if it is a float.
 
     Returns:
-        A function of the client's number and the exchange's number, which returns whether the client is silent.
+        A function of the client's number and the exchange's number, in this order, which returns whether the client is
+        silent.
 
     Raises:
         TypeError: ``share`` is not a number.
@@ -51,7 +53,10 @@ def at_random(share: float, seed: int = 0) -> Silence:
     number("share", share, "give a probability", least=0, below=1 + 1e-12)
 
     def silent(client: int, exchange: int) -> bool:
-        """Return whether ``client`` is silent in the exchange with the number ``exchange``."""
+        """Return whether the client with the number ``client`` is silent in the exchange with the number ``exchange``.
+
+        It is so if a uniform number in [0, 1), which the seed and these two numbers determine, is below ``share``.
+        """
         draw = generator(seed, exchange, f"silence of client {client}")
         return float(uniform_draws([draw])) < share
 
@@ -59,21 +64,23 @@ def at_random(share: float, seed: int = 0) -> Silence:
 
 
 def converse(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
-    """Make the exchange that is due: a synchronisation, or the end of Phase I.
+    """Make the exchange that is due between the server and N clients: a synchronisation, or the end of Phase I.
+
+    The server asks the clients for their data, merges the answers, and sends the clients what follows on them.
 
     Args:
-        server: The server, which begins the exchange and merges the answers.
-        clients: The clients 0 to N − 1, or anything that answers letters as they do.
+        server: The server, which begins the exchange unless one is open, and merges the answers.
+        clients: The clients 0 to N − 1, or anything that answers letters (messages as bytes) as they do.
         silent: ``silent(client, number)`` returns whether a client does not answer in the exchange ``number``; it
             receives no letter in it either. None means that all clients answer.
 
     Returns:
-        The reason of each refusal, by client. If a client refuses a letter, or its answer is refused, it counts as
+        The reason of the last refusal, by client. If a client refuses a letter, or its answer is refused, it counts as
         silent, and the others go on. If no client answers in Phase I, Phase I goes on, and the exchange stays open.
 
     Raises:
-        ValueError: The number of ``clients`` is not N, the oracle finds no ŵ₀ at the end of Phase I, or the number of
-            the exchange would exceed 2³¹ − 1.
+        ValueError: The number of ``clients`` is not N, the oracle (Algorithm 2) finds no parameter ŵ₀ of the network at
+            the end of Phase I, or the number of the exchange would exceed 2³¹ − 1.
         ImportError: A library that the fit of the surrogate needs is missing.
         MemoryError: That fit needs more memory than there is.
 
@@ -90,11 +97,11 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
 
 
 def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
-    """Hand the letters that are due to the clients, and their answers to the server.
+    """Hand the server's letters that are due to the N clients, and the clients' answers to the server.
 
     Args:
         server: The server.
-        clients: The clients 0 to N − 1, or anything that answers letters as they do.
+        clients: The clients 0 to N − 1, or anything that answers letters (messages as bytes) as they do.
         silent: ``silent(client, number)`` returns whether a client receives no letter in the exchange ``number``. None
             means that all clients receive theirs.
 
@@ -132,14 +139,15 @@ def play(
 ) -> Trace:
     """Play one run of ``plan`` by N clients and a server in this process, and return its trace.
 
-    Without ``turns``, ``silent`` and ``together`` the arms, rewards, synchronisations and scalars are, with a network,
-    those of `fedgo.fed_go_ucb`. With a fitting, unless the clients differ, they are those of
-    `fedgo.beyond.epochs.surrogate_ucb`, except for the scalars: here the server sends its plans.
+    If all clients face one problem, the plan has its run and seed, and ``turns``, ``silent`` and ``together`` are not
+    given, then with a network the arms, rewards, synchronisations and scalars are those of `fedgo.fed_go_ucb`. With a
+    fitting, unless its clients differ, they are those of `fedgo.beyond.epochs.surrogate_ucb` with a joint plan, except
+    for the scalars: here the server sends its plans.
 
     Args:
         problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms, run and
             seed, one for each client. The regret of a pull then counts from the best arm of the client that makes it.
-        plan: The public plan, made with the problem's arms.
+        plan: The public plan, made with the problem's arms. Its type is not checked.
         steps: The number of steps of Phase II, which follow on the T₀ steps of Phase I.
         turns: The number of the client that makes each step of Phase II, (steps,) int64; None means round robin.
         silent: ``silent(client, number)`` returns whether a client does not answer in the exchange ``number`` of Phase
@@ -148,15 +156,19 @@ def play(
             exchange (`Client.tell`) since the last one. Otherwise they synchronise right after the step at which a
             client asks.
 
+    Returns:
+        The trace of the T₀ + ``steps`` steps of the run. Its ``sync`` marks the exchanges of Phase II, also those in
+        which no client answered.
+
     Raises:
         TypeError: A problem is not a `Problem`, ``turns`` is not an int64 tensor, or ``steps`` is not a whole number.
         ValueError: A sequence does not have N problems; a problem has several runs or other arms than the plan; the
             problems differ in run or seed; ``steps`` is below 1; ``turns`` has another shape or contains a number that
-            is not from 0 to N − 1; the oracle finds no ŵ₀ at the end of Phase I; a reward is not between −10¹⁰⁰ and
-            10¹⁰⁰; the index of an arm is NaN; or so many pulls of a silent client wait that no answer may carry one
-            more.
-        RuntimeError: With a network, the clients refuse ŵ₀, because the gradients are so large, or λ so small, that
-            rounding would decide which arm is pulled.
+            is not from 0 to N − 1; the oracle (Algorithm 2) finds no parameter ŵ₀ of the network at the end of Phase I;
+            a reward is not between −10¹⁰⁰ and 10¹⁰⁰; the index of an arm is NaN; or so many pulls of a silent client
+            wait that no answer may carry one more.
+        RuntimeError: With a network, the clients refuse ŵ₀, because the network's gradients are so large, or the
+            regularisation weight λ so small, that rounding would decide which arm is pulled.
         ImportError: A library that the fit of the surrogate needs is missing.
         MemoryError: That fit needs more memory than there is.
 

@@ -15,16 +15,17 @@ from fedgo.confidence import Tally
 
 
 class Course(NamedTuple):
-    """The plan of one epoch, which the server makes for all clients.
+    """The plan of one epoch, which the server makes for all clients, and the weights that were fitted last.
 
     Args:
         arms: The L arms to pull, (L,) int64; the clients take them in turn.
-        length: The number of pulls by all clients after which the epoch ends.
+        length: The number of pulls by all clients after which the epoch ends. It may be larger than L; the clients then
+            go on from the beginning of their shares.
         turn: The number of the client that takes the first arm.
-        weights: With a network as surrogate, the weights ŵ (d_w,) of the fit from which this plan was made, where the
-            next fit may begin. If the arms of Phase I are planned again, those of the plan before. With the paper's
-            network, which needs no plan, ŵ₀ (d_w,). There are none, (0,), before they are fitted, with any other
-            surrogate, and if independent arms replaced a fit that failed.
+        weights: With a network as surrogate, the d_w weights ŵ of the fit from which this plan was made, (d_w,), where
+            the next fit may begin; if the arms of Phase I are planned again, those of the plan before. With the paper's
+            network, which needs no plan, its parameter ŵ₀ that is fitted after Phase I, (d_w,). There are none, (0,),
+            before they are fitted, with any other surrogate, and if independent arms replaced a fit that failed.
     """
 
     arms: Tensor
@@ -37,13 +38,13 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     """Return the plan of the next epoch, which anyone with the same data and weights can recompute.
 
     If the fit fails, a warning says why, and independent arms are fitted instead. If there are no data, or if the
-    second fit fails too, the arms of Phase I are planned again. A plan made from a fit is never longer than what is
-    left of the T₀ + NT pulls of the federation (T₀ in Phase I, and T for each of the N clients); if nothing is left, it
-    has at most N arms. Only if the clients differ may it be longer, because it then has at least N arms.
+    second fit fails too, the arms of Phase I are planned again. A plan made from a fit has at most as many arms as
+    pulls are left of the T₀ + NT pulls of the federation (T₀ in Phase I, and T for each of the N clients), or at most N
+    if none is left. If the clients differ and their fit succeeds, it has at least N arms nevertheless, one for each.
 
     Args:
         plan: The public plan of the federation, with a fitting.
-        weights: The weights of the last fit of a network, (d_w,), or (0,) if there is none.
+        weights: The d_w weights of the last fit of a network, (d_w,), or (0,) if there is none.
         total: The counts and sums of all clients together, (2, K) for K arms.
         each: The counts and sums of every client, N times (2, K). If the clients differ, they are needed, and the
             surrogate is fitted to them in place of ``total``. Otherwise they are not used.
@@ -51,6 +52,7 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     Raises:
         ImportError: A library that the fit needs is missing.
         MemoryError: The fit needs more memory than there is.
+        RuntimeError: The clients differ, and ``each`` is empty.
 
     Warns:
         UserWarning: A fit fails.

@@ -31,22 +31,23 @@ MOST_PULLS = 10**8  # the most pulls of one client in a federation: one pull eac
 class Fitting:
     """A method for a `Plan` by which the server fits a surrogate to the data of all clients and plans each epoch.
 
-    The clients pull the same arms as with `fedgo.beyond.epochs.surrogate_ucb`. Each client sends the counts and the
-    sums of its rewards, and the server sends each client its share of the plan. The fit of a network begins at the last
-    fitted weights.
+    Unless the clients differ, they pull the same arms as with `fedgo.beyond.epochs.surrogate_ucb` and a joint plan.
+    Each client sends the counts and the sums of its rewards, and the server sends each client its share of the plan.
+    The fit of a network begins at the last fitted weights.
 
     Args:
-        sigma: The standard deviation σ of the noise of one reward.
-        rounds: The number T of pulls of each client in Phase II.
-        how: The surrogate and the rules of play; by default the method that this book recommends.
+        sigma: The standard deviation σ > 0 of the noise of one reward.
+        rounds: The number T of pulls of each client in Phase II, at least 1.
+        how: The surrogate and the rules of play; by default the method that this book recommends. Its ``until`` has to
+            be a `Growing`. An `Event` is not refused here, but the server cannot plan an epoch with it.
         differ: Whether the clients have different reward functions. If so, the server fits one function for each client
             (`fedgo.beyond.surrogates.sites.Sites`) and plans for each client by its own.
 
     Raises:
-        TypeError: ``how`` is not an `Advised`, its surrogate has no ``fit``, or its ``until`` is no rule; ``differ`` is
-            not a bool; ``sigma`` is not a number; or ``rounds`` is not a whole number.
-        ValueError: ``sigma`` is not positive and finite, ``rounds`` is out of range, or ``differ`` is given with
-            another surrogate than the recommended one.
+        TypeError: ``how`` is not an `Advised`, its surrogate has no ``fit``, or its ``until`` is neither a `Growing`
+            nor an `Event`; ``differ`` is not a bool; ``sigma`` is not a number; or ``rounds`` is not a whole number.
+        ValueError: ``sigma`` is not positive and finite, ``rounds`` is below 1 or above 2⁵³, or ``differ`` is True and
+            the surrogate of ``how`` is not the recommended one.
         ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
 
@@ -57,7 +58,7 @@ class Fitting:
 
     @property
     def surrogate(self) -> Surrogate:
-        """The surrogate that the server fits: `Sites` if the clients differ, otherwise that of ``how``."""
+        """The surrogate that the server fits: a `Sites` if the clients differ, otherwise the surrogate of ``how``."""
         return Sites() if self.differ else self.how.surrogate
 
     def __post_init__(self) -> None:
@@ -78,26 +79,25 @@ class Plan:
     It plays either the paper's algorithm (``network``) or a surrogate (``fitting``); exactly one of the two is given.
 
     Args:
-        arms: The features of the K arms, (K, d_x) float64.
+        arms: The features of the K arms, (K, d_x) float64. They are copied.
         settings: The settings of the paper's algorithm. Their encoding is "counts", because clients send counts and
             sums.
-        clients: The number N of clients.
-        network: The class F of reward functions, for the paper's algorithm.
-        length: The number T₀ of pulls in Phase I, dealt to the clients in turn. With a network it is at least N. With a
-            fitting it is at least 1, and 0 stands for as many as this book recommends.
-        langevin: The settings of the oracle that fits ŵ₀ (Algorithm 2).
-        seed: The seed of all random numbers. Equal plans draw equal numbers.
-        run: The number of the run, which together with the seed names the random numbers.
+        clients: The number N of clients, from 1 to 2³² − 1.
+        network: The class of reward functions f_x with parameters w, for the paper's algorithm.
+        length: The number T₀ of pulls of all clients in Phase I, which they make in turn. With a network it is at least
+            N. With a fitting it is at least 1, and 0 stands for as many as this book recommends.
+        langevin: The settings of the oracle (Algorithm 2) that fits the parameter ŵ₀ of the network after Phase I.
+        seed: The seed of all random numbers, at least 0. Equal plans draw equal numbers.
+        run: The number of the run, at least 0, which together with the seed determines the random numbers.
         fitting: The surrogate and the rules of play with it.
 
     Raises:
-        TypeError: An argument is of another kind than listed.
-        ValueError: The arms are not a dense float64 tensor (K, d_x) on the CPU, or a feature is not finite; the
-            encoding is not "counts";
-            ``clients``, ``length``, ``seed`` or ``run`` is out of range; both or none of ``network`` and ``fitting``
-            are given; the clients are to differ and there is only one; the network has another d_x than the arms; the
-            matrices of the paper's algorithm do not fit into memory; or a part of the plan, for instance a lambda, has
-            no name that is the same in every process.
+        TypeError: An argument is of another kind than listed; a network is recognised by its attribute ``d_x``.
+        ValueError: The arms are not a dense float64 tensor (K, d_x) on the CPU with K and d_x at least 1, or a feature
+            is not finite; the encoding is not "counts"; ``clients``, ``length``, ``seed`` or ``run`` is out of range;
+            both or none of ``network`` and ``fitting`` are given; the clients are to differ and there is only one; the
+            network has another d_x than the arms; the matrices of the paper's algorithm do not fit into memory; or a
+            part of the plan, for instance a lambda, has no name that is the same in every process.
     """
 
     arms: Tensor
@@ -143,18 +143,19 @@ class Plan:
 
     @property
     def known_exchange(self) -> Exchange:
-        """The exchange that server and clients take as done at the start.
+        """The exchange of letters that server and clients take as done at the start.
 
-        With a surrogate (``fitting``) it is number 1, because the plan of Phase I is public; with the paper's network
-        it is ``NEVER``.
+        With a surrogate (``fitting``) it has the number 1 and the checksum 0, because the arms of Phase I are public.
+        With the paper's network it is ``NEVER``, which has the number 0.
         """
         return NEVER if self.network is not None else Exchange(1)
 
     @property
     def due(self) -> int:
-        """The largest number of pulls that an answer may contain.
+        """The largest number of pulls whose counts and sums a client's answer may carry.
 
-        It is 10⁸, and with a fitting at most T₀ + NT, the number of pulls of all N clients in Phase I and in T rounds.
+        With a network it is 10⁸. With a fitting it is the smaller of 10⁸ and T₀ + NT, the number of pulls of all N
+        clients in Phase I (T₀) and in T rounds.
         """
         if self.fitting is None:
             return MOST_PULLS
@@ -164,14 +165,18 @@ class Plan:
     def file_size(self) -> int:
         """The largest size in bytes, unpacked, that the file of a client or of a server may have.
 
-        It is 10⁷ plus a part that grows with the numbers of clients, arms and pulls.
+        It is 10⁷ + (N + 1)(10⁴ + 100K) + 16n for N clients and K arms. With a network n is T₀, the number of pulls of
+        Phase I. With a fitting n is `due`, the largest number of pulls that an answer may carry.
         """
         pulls = self.length if self.fitting is None else self.due
         return 10**7 + (self.clients + 1) * (10**4 + 100 * len(self.arms)) + 16 * pulls
 
     @cached_property
     def fingerprint(self) -> int:
-        """A number of 64 bits that is equal for equal plans and almost surely differs for different plans."""
+        """A number of 64 bits that is equal for equal plans and almost surely differs for different plans.
+
+        It is computed from the arms and all settings of the plan, in the same way in every process.
+        """
         names = ("settings", "clients", "network", "length", "langevin", "seed", "run", "fitting", "arms")
         words = _in_words([getattr(self, name) for name in names])
         return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
@@ -180,7 +185,8 @@ class Plan:
     def first(self) -> Tensor:
         """The arms of the T₀ pulls of Phase I, (T₀,) int64.
 
-        With a network they are drawn uniformly. With a fitting each block of K of them has all K arms in random order.
+        With a network they are drawn uniformly from the K arms. With a fitting each block of K of them has all K arms
+        in random order, and the last block may be incomplete. The clients make these pulls in turn.
         """
         arms, length = len(self.arms), self.length
         if self.fitting is not None:
@@ -188,12 +194,12 @@ class Plan:
         return torch.randint(arms, (length,), generator=generator(self.seed, self.run, "pulls"))
 
     def first_share(self, client: int) -> tuple[Tensor, int]:
-        """Return the arms (n,) of ``client`` in Phase I, and the number of its pulls after which it asks for an
-        exchange.
+        """Return the arms of ``client`` in Phase I, and the number of its pulls after which it asks for an exchange.
 
-        With a network this number is n. With a fitting it is n for the client that makes the last pull of Phase I, and
-        n + 1 for the others that have a turn in it. There a client without a turn gets one of the arms again, and asks
-        after one pull.
+        The arms are (n,) int64, and ``client`` is a number from 0 to N − 1. With a network the number of pulls is n.
+        With a fitting it is n for the client that makes the last pull of Phase I, and n + 1 for the others that have a
+        turn in it. With a fitting of more clients than pulls, a client without a turn gets an arm that another client
+        pulls too (n = 1), and asks after one pull.
         """
         if self.network is None:
             return self.share(client, self.first, self.length, 0)
@@ -201,12 +207,11 @@ class Plan:
         return own, len(own)
 
     def foretold(self, letter: Letter) -> Tensor:
-        """Return the counts (K,) that the answer ``letter`` has if its client has made its pulls of Phase I and no
-        others.
+        """Return the counts that the answer ``letter`` has if its client has made its pulls of Phase I and no others.
 
-        They follow from the common seed, so that the first answer need not contain them. They are 0 for an answer that
-        builds on a later exchange than `known_exchange`, and for every answer with a network, whose clients answer with
-        residuals.
+        They are the number of pulls of each of K arms, (K,) float64. With a fitting they follow from the common seed,
+        so that the first answer need not contain them. They are 0 for an answer that builds on another exchange than
+        `known_exchange` (its ``since``), and for every answer with a network.
         """
         first, _ = self.first_share(letter.client)
         if self.fitting is None or letter.since != self.known_exchange:
@@ -214,36 +219,49 @@ class Plan:
         return torch.bincount(first, minlength=len(self.arms)).double()
 
     def encoded(self, letter: Letter) -> bytes:
-        """Return ``letter`` as bytes, without the counts that both sides know from the common seed."""
+        """Return ``letter`` as bytes, without its counts if both sides know them from the common seed.
+
+        That is so for a client's answer with exactly its pulls of Phase I, if the plan has a fitting.
+        """
         return without_counts(letter, self.foretold(letter)).encode(self.fingerprint)
 
     def share(self, client: int, planned: Tensor, length: int, turn: int) -> tuple[Tensor, int]:
-        """Return the arms (n,) of ``client`` in a plan, n ≥ 1, and the number of its pulls after which it asks for an
+        """Return the arms of ``client`` in the plan of an epoch, and the number of its pulls after which it asks for an
         exchange.
 
         Args:
             client: The number of the client, 0 to N − 1.
-            planned: The arms (L,) of the plan; the clients take them in turn.
+            planned: The arms of the plan, (L,) int64 with L ≥ 1; the clients take them in turn.
             length: The number of pulls of all clients in the epoch. The client asks for an exchange at its first pull
                 with which, if all take turns, at least this many pulls have been made.
             turn: The number of the client that takes the first of the ``planned`` arms.
+
+        Returns:
+            The arms, (n,) int64 with n ≥ 1, and the number of pulls, at least 1. A client whose turn does not come
+            within the L arms gets one of them that another client pulls too.
+
+        Raises:
+            ZeroDivisionError: ``planned`` is empty.
         """
         seat = (client - turn) % self.clients
         own = planned[seat :: self.clients] if seat < len(planned) else planned[[seat % len(planned)]]
         return own, max(0, -(-(length - 1 - seat) // self.clients)) + 1
 
     def oracle(self, data: Tensor) -> Tensor:
-        """Return the weights ŵ₀ (d_w,) that Algorithm 2 fits to the rewards of Phase I.
+        """Return the weights ŵ₀ that Algorithm 2 fits to the rewards of Phase I, (d_w,) for a network of d_w weights.
+
+        It is for a plan with a network.
 
         Args:
-            data: The counts and the sums of rewards of all clients in Phase I, (2, K). Each pull enters with the mean
-                reward of its arm, because single rewards are not sent.
+            data: The counts and the sums of rewards of all clients in Phase I, (2, K) for K arms, of at least one pull.
+                Each pull enters with the mean reward of its arm, because single rewards are not sent.
 
         Raises:
             ValueError: The iterates of Algorithm 2 diverge; or the fit is hardly better than a constant, because the
                 rewards y are not of order 1 (`fedgo.phase_one.require_fitted`). The second is checked if there are at
-                least ten pulls or if the mean reward of an arm exceeds 10 in size. Its message gives the mean m and the
-                standard deviation s of the rewards, and the remedy to begin anew with (y − m)/s.
+                least ten pulls or if the mean reward of an arm exceeds 10 in size. Its message has the remedy to begin
+                anew with (y − m)/s. Here m and s are the mean and the standard deviation, over all pulls, of the mean
+                reward of the pulled arm; s is 1 if these are all equal.
         """
         assert self.network is not None
         counts, sums = data
@@ -263,10 +281,10 @@ class Plan:
 
     @cached_property
     def order_of_ties(self) -> Tensor:
-        """Random numbers by which each of the N clients decides between arms that tie, (N, K).
+        """Random numbers by which each of N clients decides between those of the K arms that tie, (N, K) float64.
 
-        Of the arms that tie, a client takes the one with the largest entry in its row. The seed and the run determine
-        the numbers.
+        Of the arms whose index is equal up to rounding, client i takes the one with the largest entry in row i. The
+        seed and the run of the plan determine the numbers. The server plans with row 0.
         """
         source = generator(self.seed, self.run, "order of ties")
         return uniform_draws([source], self.clients, len(self.arms))[0]
@@ -277,6 +295,7 @@ def _require_memory(arms: int) -> None:
     memory.
 
     The covariance of K = ``arms`` arms takes K² numbers of 8 bytes, and each update needs room for another matrix.
+    Nothing is checked on a system that does not tell the size of its memory, as Windows.
     """
     needed = 2 * 8 * arms**2
     if hasattr(os, "sysconf"):  # Windows does not tell the size of the memory in this way
@@ -288,8 +307,9 @@ def _require_memory(arms: int) -> None:
 def _in_words(content: Any) -> str:
     """Return ``content`` as text that is the same in every process, from which the plan's fingerprint is computed.
 
-    Functions appear by name, tensors by their bytes, and equal numbers have equal texts. Content without such a text,
-    for instance a lambda, raises a ``ValueError``.
+    Functions appear by name, tensors by their shape and bytes, dataclasses by their name and fields, and equal numbers
+    have equal texts. A field that is marked as "later" is left out if it is None, False, 0 or empty. Content without
+    such a text, for instance a lambda or a dictionary, raises a ``ValueError``.
     """
     if isinstance(content, Tensor):
         return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"

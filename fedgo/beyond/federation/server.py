@@ -7,9 +7,10 @@ The methods are called in this order::
         server.accept(...)  # what client me answers, if it does
     server.merge()  # goes on without the clients that were silent; letters() are then the next ones
 
-The state of the server determines its letters, so that they can be sent again. Save the server before its letters are
-sent, because clients refuse a server that was restored from an older file. A client that has not answered keeps its
-data. At its next synchronisation it receives all that it has missed, or its share of the current plan.
+Letters are the messages between the server and its clients. The state of the server determines its letters, so that
+they can be sent again. Save the server before its letters are sent, because clients refuse a server that was restored
+from an older file. A client that has not answered keeps its data. At its next synchronisation it receives all that it
+has missed, or its share of the current plan.
 """
 
 import secrets
@@ -37,7 +38,11 @@ _OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """The account of one client: what the server knows of it. Counts and sums have the shape (2, K) for K arms.
+    """The account of one client: what the server knows of it.
+
+    Counts and sums have the shape (2, K) for K arms, float64. An exchange ends with letters of the server. ``START``
+    carries ŵ₀, the parameter of the paper's network that is fitted after Phase I; ``NEWS`` carries the data of all
+    clients; ``PLAN`` carries the client's share of a plan.
 
     Args:
         own: The counts and sums in all answers of the client that were used, except that of Phase I with the paper's
@@ -53,9 +58,10 @@ class Account(NamedTuple):
         later: The counts and sums of all clients that came after the last ``NEWS`` or ``PLAN`` was offered. If ŵ₀ was
             offered since, those of all pulls after Phase I.
         checksum: The checksum of the client's answer in the exchange ``used``, or 0 if there is none.
-        start: The number that the client drew when it began without a file (``Letter.start``), as in that answer, or 0.
-        former: The numbers of earlier starts, whose files were lost and whose answers were used. A 0 among them stands
-            for none.
+        start: The number that the client drew when it began without a file, as in that answer (``Letter.start``), or 0
+            if there is none.
+        former: The numbers of the client's earlier starts, whose answers were used and whose files are lost. The 0 that
+            comes first in it stands for none; it is empty until an answer is used.
     """
 
     own: Tensor
@@ -70,17 +76,19 @@ class Account(NamedTuple):
 
 
 class Desk(NamedTuple):
-    """The state of a server; its file holds this state and the ledger.
+    """The state of a server; its file holds this state and the ledger of the scalars sent.
+
+    ŵ₀ is the parameter of the paper's network f_x that is fitted after Phase I.
 
     Args:
         planned: The plan of the epoch, with the weights ŵ of a network, or ŵ₀ (`Course`). With the paper's network its
             arms remain those of Phase I.
-        total: The counts and the sums of rewards in all answers that were used, (2, K) for K arms; with the paper's
-            network, those of the pulls after Phase I, with residuals y − f_x(ŵ₀) in place of rewards.
-        accounts: What the server knows of each client.
-        inbox: The answers to the open exchange, by client.
-        federation: The number that the server drew when it began.
-        exchange: The exchange that is open, or the last one.
+        total: The counts and the sums of rewards y in all answers that were used, (2, K) for K arms; with the paper's
+            network, those of the pulls after Phase I, with residuals y − f_x(ŵ₀) of the arms x in place of rewards.
+        accounts: What the server knows of each client, in the order of their numbers.
+        inbox: The answers to the open exchange, with their counts, by client; empty if no exchange is open.
+        federation: The number that the server drew at random when it began.
+        exchange: The exchange that is open, or the last one; at first `Plan.known_exchange`.
         open: Whether an exchange is open.
     """
 
@@ -97,7 +105,7 @@ class Server:
     """The server of the federation of ``plan``: it opens exchanges, takes the clients' answers and merges them.
 
     Its ``desk`` is its state (`Desk`). Its ``ledger`` counts all scalars sent so far, to the server (``up``) and to the
-    clients (``down``).
+    clients (``down``), each a tensor (1, 1) int64. A letter that is sent again is not counted again.
 
     Args:
         plan: The public plan of the federation.
@@ -118,33 +126,43 @@ class Server:
 
     @property
     def state(self) -> ServerState:
-        """The state of this server, by which it looks up what to do with an answer or a call (`SERVER`)."""
+        """The state of this server, by which it looks up in the table `SERVER` what to do with an answer or a call.
+
+        With a network it is ``EXPLORING`` or ``FITTING`` until the exchange that ends Phase I is closed: ``FITTING``
+        while it is open. Otherwise it is ``OPEN`` while an exchange is open, and ``CLOSED`` while none is.
+        """
         if self.plan.network is not None and not self.started:
             return ServerState.FITTING if self.desk.open else ServerState.EXPLORING
         return ServerState.OPEN if self.desk.open else ServerState.CLOSED
 
     @property
     def number(self) -> int:
-        """The number of the exchange that is open, or of the last one."""
+        """The number of the exchange of letters that is open, or of the last one.
+
+        Before the first exchange it is 0 with a network. With a fitting it is 1, because Phase I is planned already.
+        """
         return self.desk.exchange.number
 
     @property
     def started(self) -> bool:
-        """Whether Phase I, which ends with the first exchange, is over."""
+        """Whether Phase I is over, which ends when the first exchange of letters is closed (`merge`)."""
         return self.number - self.desk.open > self.plan.known_exchange.number
 
     @property
     def known(self) -> Tally:
         """The number of pulls of each of K arms in all answers that were used, and the sums of the rewards, (K,) each.
 
-        With the paper's network they are those of the pulls after Phase I, and the sums are those of the residuals
-        y − f_x(ŵ₀).
+        With the paper's network f_x they are those of the pulls after Phase I. The sums are then those of the residuals
+        y − f_x(ŵ₀), with the reward y of an arm x and the parameter ŵ₀ that is fitted after Phase I.
         """
         return Tally(*self.desk.total)
 
     @property
     def scalars(self) -> tuple[int, int]:
-        """The number of scalars received, and the number of scalars sent; each letter is counted once."""
+        """The number of scalars received from all clients, and the number of scalars sent to them, as whole numbers.
+
+        A letter that is sent again is not counted again.
+        """
         return int(self.ledger.up), int(self.ledger.down)
 
     def begin(self) -> None:
@@ -161,7 +179,7 @@ class Server:
     def _open(self) -> Desk:
         """Open an exchange; the letters are requests to all clients.
 
-        The result is the state of the server in which the exchange is open.
+        The result is the state of the server in which the exchange is open and no answer has come.
 
         Raises:
             ValueError: The number of the exchange would exceed 2³¹ − 1.
@@ -173,15 +191,20 @@ class Server:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
 
         While an exchange is open, they are requests to the clients that have not answered. Otherwise they contain what
-        the last `merge` made: at the end of Phase I of the paper ŵ₀ for all clients, and later the news or the shares
-        of the plan for the clients that answered. Before the first exchange they contain nothing, and a client ignores
-        them.
+        the last `merge` made. At the end of Phase I of the paper it is the parameter ŵ₀ of the network, for all
+        clients. Later it is the data that are new to the client, or its share of the plan, for each client that
+        answered; with the paper's network, a client that answered without ŵ₀ gets ŵ₀. If no client answered, there are
+        no letters. Before the first exchange there is a letter without numbers for each client, which ignores it.
         """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     @on_cpu
     def _letters(self) -> list[Letter]:
-        """Return the letters that are due, as in `letters` but before they are encoded."""
+        """Return the letters that are due, in the order of the clients' numbers and before they are encoded as bytes.
+
+        While an exchange is open, they go to the clients that have not answered. Otherwise they go to the clients that
+        were offered ŵ₀, data or a plan when the last exchange was closed.
+        """
         desk = self.desk
         due = [client for client, account in enumerate(desk.accounts) if account.offered == desk.exchange]
         if desk.open:
@@ -192,8 +215,9 @@ class Server:
         """Return the letter that is due to ``client``.
 
         While an exchange is open, the letter is a request. After it, the letter has the parameter ŵ₀ fitted in Phase I
-        if the client has not received ŵ₀ yet. Otherwise it has the client's share of the plan (with a fitting), or the
-        counts and sums that are new to the client (with a network).
+        if the exchange used no answer that the client gave after it had received ŵ₀. Otherwise it has the client's
+        share of the plan (with a fitting), or the counts and sums that are new to the client (with a network). Before
+        the first exchange the letter has no numbers.
         """
         desk, account = self.desk, self.desk.accounts[client]
         if desk.open:
@@ -209,13 +233,15 @@ class Server:
         return letter._replace(used=account.checksum, start=account.start)
 
     def _charge(self) -> None:
-        """Book the scalars of all letters that are due in the ledger."""
+        """Add the number of scalars in all letters that are due to the ledger, as sent to the clients."""
         for letter in self._letters():
             Star(1, self.ledger).broadcast(Message(letter, len(letter.numbers)), _BOOKED)
 
     @on_cpu
     def accept(self, received: bytes, sender: int | None = None) -> bool:
         """Take an answer to the open exchange, and return True, or False if the server has one of this client already.
+
+        The second answer of a client is checked too, and then dropped.
 
         Args:
             received: The letter, as bytes.
@@ -226,8 +252,9 @@ class Server:
             Refused: The letter is not bytes, or is damaged, or has another version, kind, length, plan or federation
                 than expected; it names an unknown client, or another than ``sender``; no exchange is open, or it
                 answers another one; its client has begun anew since, or it or the server was restored from an older
-                file; its numbers are no counts and sums; or it carries more pulls than there can be, or in Phase I
-                another number than the client's share. Then nothing has changed.
+                file; its numbers are no counts and sums; it carries more pulls than there can be; or, in the exchange
+                that ends Phase I with a network, it does not carry as many pulls as the client's share has. Then
+                nothing has changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
         letter = wire.with_counts(sent, self.plan.foretold(sent))
@@ -248,9 +275,9 @@ class Server:
             sender: The number of the client from which the answer came, or None if it is not known.
 
         Raises:
-            Refused: The client is unknown or is not ``sender``; the letter does not belong to the open exchange; its
-                client has begun anew since; it builds on an exchange that the server does not expect; or it carries a
-                number of pulls that cannot be.
+            Refused: The client is unknown or is not ``sender``; the letter is no answer or does not belong to the open
+                exchange; its client has begun anew since; it builds on an exchange that the server does not expect; its
+                numbers are no counts and sums; or it carries a number of pulls that cannot be.
         """
         plan, me, number = self.plan, f"client {letter.client}", letter.exchange.number
         must(letter.client < plan.clients, f"unknown {me}: there are N = {plan.clients}")
@@ -282,14 +309,16 @@ class Server:
     def _require_due(self, letter: Letter, pulls: int) -> None:
         """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing.
 
-        This method only checks the answer; `accept` stores it, unless there is one of this client already.
+        This method only checks the answer; `accept` stores it, unless there is one of this client already. There can be
+        at most `Plan.due` pulls, and at most 10⁸ together with those of the client that were used before.
 
         Args:
             letter: The answer.
             pulls: The number of pulls that it carries.
 
         Raises:
-            Refused: The answer carries more pulls, or any by a client that has no ŵ₀.
+            Refused: The answer carries more pulls than that; or, with a network, it carries a pull of a client that
+                does not have the parameter ŵ₀ fitted after Phase I.
         """
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
@@ -300,10 +329,13 @@ class Server:
     def merge(self) -> None:
         """Close the open exchange, merge the answers that have come, and make the letters that follow.
 
+        If it raises an error, the state of the server has not changed.
+
         Raises:
             ImportError: A library that the fit of the surrogate needs is missing.
             MemoryError: That fit needs more memory than there is.
-            ValueError: No exchange is open, no client has answered in Phase I, or the oracle finds no ŵ₀.
+            ValueError: No exchange is open; no client has answered in the first exchange, which ends Phase I; or the
+                oracle (Algorithm 2) finds no parameter ŵ₀ of the network then.
 
         Warns:
             UserWarning: A fit of the surrogate fails; the message says why, and what is planned instead.
@@ -321,15 +353,17 @@ class Server:
     def _fit(self, data: dict[int, Tensor], news: Tensor) -> Desk:
         """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client.
 
+        ŵ₀ is the parameter of the network, and the lines are those of Algorithm 1.
+
         Args:
-            data: The counts and sums in each client's answer, (2, K), by client. They are not used.
+            data: The counts and sums in each client's answer, (2, K) for K arms, by client. They are not used.
             news: The total of all answers, (2, K).
 
         Returns:
             The state of the server in which the exchange is closed and ŵ₀ is known.
 
         Raises:
-            ValueError: The oracle finds no ŵ₀.
+            ValueError: The oracle (Algorithm 2) finds no ŵ₀.
         """
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
         desk = _named(self.number, self.desk._replace(planned=planned, inbox={}, open=False))
@@ -339,10 +373,10 @@ class Server:
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
         """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
 
-        A client that answered without ŵ₀ is sent ŵ₀ in place of the news.
+        A client of a plan with a network that answered without the fitted parameter ŵ₀ is sent ŵ₀ in place of the news.
 
         Args:
-            data: The counts and sums in each client's answer, (2, K), by client.
+            data: The counts and sums in each client's answer, (2, K) for K arms, by client.
             news: The total of all answers, (2, K).
 
         Returns:
@@ -374,7 +408,8 @@ class Server:
         """Write all that the server knows to the file ``path``, whole or not at all.
 
         Raises:
-            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
+            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which
+                Python refuses before 3.13.
             OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
         """
         files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
@@ -390,7 +425,7 @@ class Server:
             TypeError: ``plan`` is not a `Plan`.
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a client's, or of another
                 plan. The message names the file.
-            OSError: The file does not exist or cannot be read.
+            OSError: The file does not exist or cannot be read, for instance because it is a folder.
 
         Warns:
             UserWarning: A stored answer is dropped; the message says why.
@@ -420,15 +455,16 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
     """Return the ``account`` of a client after its ``answer`` was used in the exchange ``named``, which led to
     ``total``.
 
-    A client without ŵ₀ is offered ŵ₀. A client that begins, or begins anew, is offered the ``total``. Any other client
-    is offered what came after the last offer, together with that offer if it has not received it.
+    With a network, a client without the parameter ŵ₀ fitted after Phase I is offered ŵ₀. A client that begins, or
+    begins anew, is offered the ``total``. Any other client is offered what came after the last offer, together with
+    that offer if it has not received it.
 
     Args:
-        account: The account before.
+        account: The account before, with the answers of this exchange in ``own`` and ``later``.
         answer: The client's answer.
         checksum: The checksum of the encoded answer.
         named: The exchange in which the answer was used.
-        total: The counts and sums of all clients after it, (2, K).
+        total: The counts and sums of all clients after it, (2, K) for K arms.
     """
     nothing, former, since = torch.zeros_like(total), account.former, answer.since
     if since == NEVER:
@@ -441,10 +477,10 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
 
 
 def _named(number: int, desk: Desk) -> Desk:
-    """Return the state ``desk`` of the server with another exchange: ``number``, and a checksum.
+    """Return the state ``desk`` of the server with the exchange that is named by ``number`` and a new checksum.
 
-    The checksum is that of ŵ₀ or the last weights, of the counts and sums of all clients, and of the checksum of the
-    exchange before.
+    The checksum is the CRC-32 of the weights in the plan (those of the last fit of a network, or ŵ₀ of the paper's), of
+    the counts and sums of all clients, and of the checksum that the exchange in ``desk`` has.
     """
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
     return desk._replace(exchange=Exchange(number, zlib.crc32(known, desk.exchange.checksum)))

@@ -9,15 +9,18 @@ The fields of a letter, in their order and with their number of bytes, are:
 - 4 and 4: the number of the letter's exchange, from 1 on, and a checksum of what the server knew when it opened or
   closed the exchange, by which a server that was restored from an older file is recognised;
 - 4 and 4: the number and the checksum of the exchange on which the letter builds (see ``Letter.since``);
-- 4: the checksum of the client's answer that the server used last; 4: the count of numbers that follow;
-- 8 each: the numbers, as little-endian float64. They are the scalars of Section 3, and only they are charged;
+- 4: the checksum of the client's answer that the server used last, or 0 (see ``Letter.used``);
+- 4: the count of numbers that follow;
+- 8 each: the numbers, as float64. They are the scalars of Section 3 of the paper, and only they are charged;
 - 4: the CRC-32 of everything before it.
 
-The numbers are ŵ₀, a client's share of a plan, or counts and sums: the number of pulls of every arm, and the sum of its
-residuals y − f_x(ŵ₀) or of its rewards y (`pack`). If both sides know the counts, the sums alone are sent. The
-checksums detect damage and older files, but no forgery: a
-stranger who can send letters can report rewards that nobody received, or shut a client out. The transport therefore has
-to authenticate the senders.
+All numbers are little-endian. A request of the server has no numbers of 8 bytes. Those of another letter are ŵ₀ (the
+parameter of the network f_x that is fitted in Phase I), a client's share of a plan, or counts and sums: the number of
+pulls of every arm x, and the sum of its residuals y − f_x(ŵ₀) or of its rewards y (`pack`). If both sides know the
+counts, the sums alone are sent.
+
+The checksums detect damage and older files, but no forgery: a stranger who can send letters can report rewards that
+nobody received, or shut a client out. The transport therefore has to authenticate the senders.
 """
 
 import struct
@@ -39,7 +42,10 @@ HUGE = 1e100  # the largest size of a reward, so that no sum of rewards overflow
 
 
 class Refused(ValueError):
-    """The error for a letter that does not fit. The side that refuses a letter keeps its state."""
+    """The error with which a client or the server refuses a letter (a message between them); its state stays as it was.
+
+    It is also raised for a client's file whose numbers allow no model.
+    """
 
 
 def must(condition: bool, reason: str) -> None:
@@ -49,23 +55,26 @@ def must(condition: bool, reason: str) -> None:
 
 
 def checked_reward(received: Any) -> float:
-    """Return ``received`` as a ``float`` if it may be a reward, so that no sum of rewards overflows float64.
+    """Return ``received`` as a ``float`` if it may be a reward: a number above −10¹⁰⁰ and below 10¹⁰⁰.
+
+    Within these limits no sum of rewards overflows float64.
 
     Raises:
-        TypeError: ``received`` is not a number.
-        ValueError: ``received`` is NaN, or not between −10¹⁰⁰ and 10¹⁰⁰.
+        TypeError: ``received`` is not a real number; a bool, a string and a tensor are refused too.
+        ValueError: ``received`` is NaN, −10¹⁰⁰ or less, or 10¹⁰⁰ or more.
     """
     return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
 
 
 class Kind(IntEnum):
-    """The kinds of letters between server and clients.
+    """The kinds of letters, which are the messages between the server and its clients.
 
     ``SYNCHRONISE`` is a request of the server. A client answers it by ``STATISTICS``, the counts and sums of all its
-    pulls that the server has not used, or by ``SUMS``, the sums alone if both sides know the counts. A client without
-    ŵ₀, after others have ended Phase I, answers by counts and sums of 0. ``START`` carries ŵ₀ from the server,
-    ``NEWS`` the counts and sums that the client has not received, and ``PLAN`` the client's arms and the number of its
-    pulls after which it asks for an exchange; these three need no answer.
+    pulls that the server has not used, or by ``SUMS``, the sums alone if both sides know the counts. ŵ₀ is the
+    parameter of the paper's network that the server fits after Phase I. A client without ŵ₀, after others have ended
+    Phase I, answers by counts and sums of 0. ``START`` carries ŵ₀ from the server, ``NEWS`` the counts and sums that
+    the client has not received, and ``PLAN`` the client's arms and the number of its pulls after which it asks for an
+    exchange. These three need no answer.
     """
 
     # the numbers 1 to 4 belonged to earlier versions
@@ -76,13 +85,13 @@ class Kind(IntEnum):
 
 
 class Exchange(NamedTuple):
-    """The name of an exchange of letters between the server and its clients.
+    """The name of an exchange, in which the server asks its clients for data and answers them by letters (messages).
 
-    ``NEVER``, whose number is 0, stands for no exchange.
+    The constant ``NEVER``, whose number and checksum are 0, stands for no exchange.
 
     Args:
         number: The number of the exchange, from 1 on.
-        checksum: A checksum of what the server knew then and of all exchanges before.
+        checksum: A CRC-32 of what the server knew when it opened or closed the exchange, and of the checksum before.
     """
 
     number: int = 0
@@ -95,21 +104,23 @@ NEVER = Exchange()
 class Letter(NamedTuple):
     """A message between the server and one client.
 
-    By the fields ``since``, ``used`` and ``start`` each side recognises what the other side knows.
+    By the fields ``since``, ``used`` and ``start`` each side recognises what the other side knows. In letters of the
+    server they tell of the client's *last used answer*, the last of its answers that the server used. With the paper's
+    network, answers that the client gave before it had the parameter ŵ₀ of Phase I do not count as such.
 
     Args:
         kind: The kind of the letter.
         client: The number of the client that the letter goes to or comes from.
         exchange: The exchange to which the letter belongs.
-        since: In an answer, the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last. In ``NEWS`` and
-            ``PLAN``, the ``since`` of the client's answer that the server used last. In a request and in ``START``, the
-            exchange in which the server used that answer, or ``NEVER`` if it has used none.
+        since: In an answer, the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last; before there is
+            one, the plan's ``known_exchange``. In ``NEWS`` and ``PLAN``, the ``since`` of the last used answer. In
+            ``SYNCHRONISE`` and ``START``, the exchange in which the server used the last used answer, or ``NEVER`` if
+            there is none.
         numbers: The numbers that the letter carries, (n,) float64.
         federation: The number that the server drew when it began.
-        used: In a letter of the server, the checksum of the client's answer that it used last, or 0 if there is none.
-            In an answer, 0.
+        used: In a letter of the server, the checksum of the last used answer, or 0 if there is none. In an answer, 0.
         start: In an answer, the number that the client drew when it began without a file. In a letter of the server,
-            the ``start`` of the client's answer that it used last, or 0 if there is none.
+            the ``start`` of the last used answer, or 0 if there is none.
     """
 
     kind: Kind
@@ -122,7 +133,10 @@ class Letter(NamedTuple):
     start: int = 0
 
     def encode(self, fingerprint: int) -> bytes:
-        """Return this letter as bytes, with the ``fingerprint`` of the plan that both sides hold."""
+        """Return this letter as bytes: a header, the numbers as little-endian float64, and a CRC-32 of both.
+
+        ``fingerprint`` is the number of 64 bits that stands for the plan that both sides hold; it is in the header.
+        """
         first = (b"FDGO", VERSION, self.kind, self.client, fingerprint, self.federation, self.start)
         head = _HEADER.pack(*first, *self.exchange, *self.since, self.used, len(self.numbers))
         body = head + self.numbers.numpy().astype("<f8").tobytes()
@@ -130,7 +144,10 @@ class Letter(NamedTuple):
 
 
 def checksum(letter: bytes) -> int:
-    """Return the checksum at the end of an encoded ``letter``, or 0 if there are no bytes."""
+    """Return the checksum of an encoded ``letter``, which is the little-endian number in its last four bytes.
+
+    If there are no bytes, the result is 0.
+    """
     return int.from_bytes(letter[-_CHECK.size :], "little")
 
 
@@ -138,13 +155,14 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
     """Return the letter that the bytes ``received`` encode.
 
     Args:
-        received: The bytes.
-        fingerprint: The fingerprint of the plan, which the letter has to have.
+        received: The bytes of the letter.
+        fingerprint: The fingerprint of the plan, a number of 64 bits, which the letter has to have.
         federation: The number of the federation, which the letter has to have; 0 accepts any.
 
     Raises:
-        Refused: ``received`` is not bytes or is damaged; its version, kind, length, fingerprint or federation is not
-            the expected one; or one of its numbers is not finite or too large.
+        Refused: ``received`` is not a ``bytes`` object or is damaged; its version, fingerprint or federation is not the
+            expected one; its kind is unknown; its length does not fit; or one of its numbers is not finite, or is
+            larger than 2⁵³·10¹⁰⁰ in size.
     """
     must(isinstance(received, bytes), f"a letter is {type(received).__name__}: give bytes")
     body, version = received[: -_CHECK.size], int.from_bytes(received[4:6], "little")
@@ -166,12 +184,15 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
 
 
 def pack(data: Tensor) -> Tensor:
-    """Return the numbers that are sent for the counts and sums ``data`` (2, K) of k pulls of K arms.
+    """Return the numbers that are sent for the counts and sums of some pulls, so that few scalars are sent.
 
-    They have the shape (2 min(k, K),).
+    Args:
+        data: The counts and the sums of K arms, (2, K) float64, for k pulls in all.
 
-    If k < K they are k arms and k sums: an arm occurs once for each of its pulls, with its sum at the first and 0 at
-    the others. Otherwise they are the K counts and then the K sums.
+    Returns:
+        The numbers, (2 min(k, K),) float64. If k < K, they are the numbers of k arms in ascending order, and then k
+        sums. An arm occurs once for each of its pulls, with its sum at the first of them and 0 at the others. If
+        k ≥ K, they are the K counts and then the K sums.
     """
     counts, sums = data
     if counts.sum() >= len(counts):
@@ -182,14 +203,16 @@ def pack(data: Tensor) -> Tensor:
 
 
 def unpack(numbers: Tensor, arms: int) -> Tensor:
-    """Return the counts and sums (2, K) from which `pack` made ``numbers``, bit by bit.
+    """Return the counts and sums of K arms, (2, K) float64, from which `pack` made ``numbers``.
 
     Args:
-        numbers: The numbers, (n,).
+        numbers: The numbers, (n,) float64: n/2 arms and as many sums if n < 2K, or K counts and K sums if n = 2K.
         arms: The number K of arms.
 
     Raises:
-        Refused: `pack` cannot have made these ``numbers``, or a sum is larger than its number of pulls allows.
+        Refused: n is odd or above 2K; an arm is not a whole number from 0 to K − 1; a count is not a whole number from
+            0 on, or the counts have a total above 2⁵³; or the sum of an arm is larger in size than 2·10¹⁰⁰ for each of
+            its pulls, so that it has to be 0 for an arm without pulls.
     """
     size = len(numbers)
     fits = size % 2 == 0 and size <= 2 * arms
@@ -212,10 +235,19 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
 
 
 def without_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return ``letter``, or a shorter letter of kind ``SUMS`` if it is an answer with exactly these ``counts`` (K,).
+    """Return ``letter``, or a shorter letter of kind ``SUMS`` if its receiver knows the counts that it carries.
 
-    The shorter letter carries only the sums of the arms that have pulls. A letter of another kind or with other counts
-    is returned as it is, and so is every letter if all ``counts`` are 0.
+    The shorter letter carries only the sums of the arms that have pulls, in the order of the arms. It is returned if
+    ``letter`` is an answer of kind ``STATISTICS`` whose counts are ``counts``, and these are not all 0. Any other
+    letter is returned as it is.
+
+    Args:
+        letter: The letter.
+        counts: The number of pulls of each of K arms that the receiver expects, (K,) float64.
+
+    Raises:
+        Refused: The letter is of kind ``STATISTICS``, a count is not 0, and its numbers are no counts and sums
+            (`unpack`).
     """
     if letter.kind != Kind.STATISTICS or not counts.any():
         return letter
@@ -228,10 +260,11 @@ def with_counts(letter: Letter, counts: Tensor) -> Letter:
 
     Args:
         letter: The letter. If it is not of kind ``SUMS``, it is returned as it is.
-        counts: The number of pulls of each arm that the answer has, (K,).
+        counts: The number of pulls of each of K arms that the answer has, (K,) float64.
 
     Raises:
-        Refused: The letter does not have as many sums as there are arms with pulls, or there are none.
+        Refused: The letter is of kind ``SUMS`` and has no sums, or another number of them than there are arms with
+            pulls.
     """
     if letter.kind != Kind.SUMS:
         return letter
@@ -242,7 +275,8 @@ def with_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def each_pull(counts: Tensor) -> Tensor:
-    """Return the arm of each of k pulls, (k,) int64, sorted by arm; ``counts`` (K,) has the number of pulls of each
-    arm.
+    """Return the arm of each pull, (k,) int64 in ascending order, given the number of pulls of each arm.
+
+    ``counts`` (K,) has the number of pulls of each of K arms, and k is the sum of these numbers.
     """
     return torch.arange(len(counts)).repeat_interleave(counts.long())
