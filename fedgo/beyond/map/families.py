@@ -1,7 +1,8 @@
 """Problems beyond the paper's, which a regime can name once this module is imported, and the regimes of the studies.
 
-The problems are Levy's function, two ridges, a random tree, features that tell nothing about the rewards, networks, and
-rows of two data sets as arms. To import this module, BoTorch must be installed.
+A regime (`fedgo.experiments.world.Regime`) is a problem by its name, with its numbers of arms, rounds and clients and
+its noise. The problems are Levy's function, two ridges, a random tree, features that tell nothing about the rewards,
+networks, and rows of two data sets as arms. To import this module, BoTorch must be installed.
 """
 
 import tomllib
@@ -30,11 +31,14 @@ LISTED = tomllib.loads((TABLES / "regimes.toml").read_text(encoding="utf-8"))
 
 
 def listed(group: str) -> tuple[Regime, ...]:
-    """Return the regimes of a ``group`` of ``data/regimes.toml``, in the order of that file.
+    """Return the regimes of a ``group``, for instance "base", as the file ``data/regimes.toml`` lists them.
+
+    A regime is a problem with its numbers of arms, rounds and clients and its noise. The regimes are in the order of
+    the file.
 
     Raises:
         KeyError: The file has no such group.
-        TypeError: The group is "differ", whose entries are not regimes alone.
+        TypeError: The group is "differ", whose entries have numbers that a regime does not have.
     """
     return tuple(Regime(**regime) for regime in LISTED[group])
 
@@ -43,8 +47,8 @@ def listed(group: str) -> tuple[Regime, ...]:
 def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Return S runs of a problem whose mean reward is −1/100 of Levy's function on [−10, 10]¹⁰.
 
-    The K arms (S, K, 10) are uniform in [0, 1]¹⁰, which is scaled to the domain of the function. Source: Laguna and
-    Martí 2005.
+    The K arms, (S, K, 10), are uniform in [0, 1]¹⁰. The mean reward of an arm x is that of the point 20x − 10 of the
+    function's domain; the rewards have Gaussian noise. Source: Laguna and Martí 2005.
 
     Args:
         runs: The number S of runs, or the number of each run.
@@ -59,7 +63,7 @@ def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     function = Levy(dim=10)
 
     def mean(x: Tensor) -> Tensor:
-        """Return the mean reward (n,) of the points ``x`` (n, 10) of the unit cube."""
+        """Return the mean reward, (n,), of each of the n points ``x`` (n, 10) of the unit cube."""
         return -function.evaluate_true(20 * x - 10) / 100
 
     return uniform_arms("Levy-10", mean, (0.0, 1.0), 10, runs, arms, seed, sigma)
@@ -69,7 +73,8 @@ def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Return S runs of a problem whose mean reward is sin 2aᵀz + cos 2bᵀz, with z = √12(x − ½) for an arm x.
 
-    The K arms (S, K, 20) are uniform in [0, 1]²⁰. Each run draws its own random unit vectors a and b.
+    The K arms, (S, K, 20), are uniform in [0, 1]²⁰. Each run draws its own unit vectors a and b, uniformly on the unit
+    sphere. The rewards have Gaussian noise.
 
     Args:
         runs: The number S of runs, or the number of each run.
@@ -93,8 +98,8 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Return S runs of a problem whose mean rewards are independent of the arms' features.
 
-    The K arms (S, K, 5) are uniform in [0, 1]⁵, and every mean reward is an independent standard normal draw. A model
-    of the features therefore cannot help.
+    The K arms, (S, K, 5), are uniform in [0, 1]⁵, and every mean reward is an independent standard normal draw. A model
+    of the features therefore cannot help. The rewards have Gaussian noise.
 
     Args:
         runs: The number S of runs, or the number of each run.
@@ -108,7 +113,7 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """
 
     def means(x: Tensor, source: torch.Generator) -> Tensor:
-        """Return a standard normal draw from ``source`` for each of the arms ``x`` (K, 5), (K,)."""
+        """Return a standard normal draw from ``source`` for each of the K arms ``x`` (K, 5); the result is (K,)."""
         return torch.randn(len(x), generator=source, dtype=torch.float64)
 
     return _drawn(_in_cube("unrelated", 5, runs, arms, seed, sigma), means)
@@ -118,9 +123,9 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Return S runs of a problem whose mean reward is constant on each of the 64 leaves of a random tree of depth 6.
 
-    The K arms (S, K, 4) are uniform in [0, 1]⁴. Each inner node splits its box along a random coordinate, at a uniform
-    place between a fifth and four fifths of the box's length. The values of the leaves are standard normal. Each run
-    draws its own tree.
+    The K arms, (S, K, 4), are uniform in [0, 1]⁴. Each inner node splits its box along a random coordinate, at a
+    uniform place between a fifth and four fifths of the box's length. The values of the leaves are standard normal.
+    Each run draws its own tree. The rewards have Gaussian noise.
 
     Args:
         runs: The number S of runs, or the number of each run.
@@ -136,9 +141,12 @@ def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 
 def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem with K = ``arms`` uniform arms in [0, 1]^d_x, whose mean rewards are placeholders.
+    """Return S runs of a problem with K = ``arms`` uniform arms in the cube [0, 1]^d_x, with a placeholder as mean
+    rewards.
 
-    The caller replaces the mean rewards. The other arguments are those of `uniform_arms`.
+    The caller replaces the mean rewards. ``name`` is what the problem is called, ``d_x`` the number of coordinates of
+    an arm, ``runs`` the number S or the number of each run, ``seed`` the seed, and ``sigma`` the standard deviation of
+    the noise.
     """
     return uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
 
@@ -146,16 +154,20 @@ def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float
 def _drawn(blank: Problem, means: Callable[[Tensor, torch.Generator], Tensor]) -> Problem:
     """Return the problem ``blank`` with other mean rewards, which each run draws by ``means``.
 
-    ``means`` is called with the arms (K, d_x) and a generator of each run, and returns the mean rewards (K,).
+    ``means`` is called once for each run, with its K arms of d_x coordinates, (K, d_x), and a generator of random
+    numbers. It returns the mean rewards, (K,).
     """
     drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(blank.name), strict=True)]
     return replace(blank, means=torch.stack(drawn))
 
 
 def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
-    """Return for each point of ``x`` (K, d_x) the value of the leaf of a random tree that contains it, (K,).
+    """Return for each of the K points ``x`` (K, d_x) of the unit cube the value of the leaf of a random tree that
+    contains it, (K,).
 
-    The tree of the given ``depth`` splits the unit cube, and ``source`` draws its splits and the values of its leaves.
+    The tree has 2^``depth`` leaves. Each inner node splits its box along a random one of the d_x coordinates, at a
+    uniform place between a fifth and four fifths of the box's length. ``source`` draws the splits and the values of the
+    leaves, which are standard normal.
     """
     low, high, rows = torch.zeros_like(x), torch.ones_like(x), torch.arange(len(x))
     node = torch.zeros(len(x), dtype=torch.int64)
@@ -174,8 +186,10 @@ def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
 def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Return S runs of a problem whose K arms are patients of scikit-learn's diabetes data, drawn anew for each run.
 
-    The mean reward of a patient is the progression of the illness after a year, standardised over all patients. The
-    features are the ten measurements of the data, so that the arms are (S, K, 10). Source: Efron et al., 2004.
+    The arms of a run are K different ones of the 442 patients. The mean reward of a patient is the progression of the
+    illness after a year, less its mean over all patients and divided by its standard deviation. The features are the
+    ten measurements as scikit-learn scales them, so that the arms are (S, K, 10). The rewards have Gaussian noise.
+    Source: Efron et al., 2004.
 
     Args:
         runs: The number S of runs, or the number of each run.
@@ -185,8 +199,8 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
     Raises:
         ValueError: ``arms`` is below 1 or above 442, the number of patients; ``runs``, ``seed`` or ``sigma`` is out of
-            range; or a run is given twice.
-        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
+            range; a run is given twice; or ``seed`` is a text.
+        TypeError: ``runs``, ``arms`` or ``sigma`` is of another kind, or ``seed`` is a float.
         ImportError: scikit-learn is missing.
     """
     from sklearn.datasets import load_diabetes
@@ -201,22 +215,25 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose K arms are drawn anew for each run from 1,000 rows of MagicTelescope, with
-    Bernoulli rewards.
+    """Return S runs of a problem whose K arms are drawn anew for each run from 1,000 rows of the data MagicTelescope,
+    with rewards of 0 or 1.
 
-    The mean reward of a row is the share of gamma rays among the hundred rows nearest to it, itself included. The arms
-    are (S, K, 10).
+    The arms of a run are K different rows, and their features ten attributes scaled to [0, 1], so that the arms are
+    (S, K, 10). The mean reward of a row, the probability of a reward of 1, is the share of gamma rays among the hundred
+    rows nearest to it, itself included. Source: Bock, UCI Machine Learning Repository 2004,
+    https://doi.org/10.24432/C52C8B.
 
     Args:
         runs: The number S of runs, or the number of each run.
         arms: The number K of arms.
         seed: The seed of everything random.
-        sigma: The σ that the algorithms are given. The rewards are ½-sub-Gaussian, as all rewards of 0 or 1 are.
+        sigma: The σ that the algorithms are given as the noise of a reward. It does not change the rewards, which are
+            ½-sub-Gaussian, as all rewards of 0 or 1 are.
 
     Raises:
         ValueError: ``arms`` is below 1 or above 1,000; ``runs``, ``seed`` or ``sigma`` is out of range; a run is given
-            twice; or the file with the rows is damaged.
-        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
+            twice; ``seed`` is a text; or the file with the rows is damaged.
+        TypeError: ``runs``, ``arms`` or ``sigma`` is of another kind, or ``seed`` is a float.
         OSError: The file cannot be read.
     """
     drawn, numbers = _rows_as_arms(torch.from_numpy(shipped(_ROWS)), runs, arms, seed)
@@ -227,12 +244,13 @@ def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tens
     """Return the rows of ``table`` that each of S runs draws as its K = ``arms`` arms, (S, K, 1 + d_x), and the runs'
     numbers.
 
-    ``table`` is (rows, 1 + d_x). ``runs`` is the number of runs or their numbers, and ``seed`` the seed of the draws.
+    The rows of a run are different ones. ``table`` is (rows, 1 + d_x), with a mean reward and d_x features in each row.
+    ``runs`` is the number of runs or their numbers, and ``seed`` the seed of the draws.
 
     Raises:
         ValueError: ``arms`` is below 1 or above the number of rows, ``runs`` is out of range or has a run twice, or the
-            seed is negative.
-        TypeError: ``runs``, ``arms`` or ``seed`` is of another kind.
+            seed is negative or a text.
+        TypeError: ``runs`` or ``arms`` is of another kind, or the seed is a float.
     """
     numbers = run_numbers(runs)
     require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")

@@ -1,12 +1,15 @@
-"""Libraries for Bayesian optimisation as players, with which `ADVISED` is compared on the same arms.
+"""Libraries for Bayesian optimisation as players, with which the recommended method `ADVISED` is compared on the same
+arms.
 
 A library chooses N arms at a time, where N is the number of clients, and sees every single reward. Each library but
-Optuna begins with max(N, 5) arms in a random order, which are distinct if there are as many, and is given the standard
-deviation σ of the noise if it asks for it. A library looks for the best arm and does not count what the search costs.
-For each pull, the arm and the reward are sent to the library, and the library sends back the next arm.
+Optuna begins with max(N, 5) arms in a random order, which are distinct if there are as many. BoTorch is given the
+standard deviation σ of the noise; scikit-learn fits it. A library looks for the best arm and does not count what the
+search costs. For each pull, the arm and the reward are sent to the library, and the library sends back the next arm,
+which are three scalars.
 
-This package does not install Optuna. Its rows were computed in an environment of its own (``pip install optuna``), and
-``--check`` of this study plays them only where Optuna is installed.
+This package does not install Optuna. Optuna's rows in the table of the study "elsewhere" were computed in an
+environment of its own (``pip install optuna``). The command ``python -m fedgo.beyond elsewhere --check``, which plays
+some rows again, plays them only where Optuna is installed.
 """
 
 import time
@@ -39,13 +42,14 @@ def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor
     Args:
         surrogate: The model that is fitted.
         arms: The features of the arms, (K, d_x).
-        arm: The arm of each pull, (n,) int64.
-        reward: The reward of each pull, (n,).
+        arm: The arm of each pull, from 0 to K − 1, (n,) int64.
+        reward: The reward of each pull, (n,) float64.
         sigma: The standard deviation σ of a reward's noise.
 
     Raises:
         ValueError: The surrogate refuses the data or σ, for instance because fewer than two arms have been pulled.
         TypeError: ``sigma`` is not a number.
+        RuntimeError: ``arm`` and ``reward`` have different lengths.
         ImportError: A library that the fit needs is missing.
         Exception: The fit fails; the error is that of the surrogate, for instance BoTorch's ``ModelFittingError``.
     """
@@ -58,15 +62,16 @@ def thompson(
 ) -> Tensor:
     """Return the arms that BoTorch chooses by Thompson sampling, (wanted,) int64.
 
-    Each of them is the arm with the largest value in a posterior sample of its own, of the mean rewards of all K arms.
-    Arms may repeat. A millionth of the largest variance is added to all variances, so that the samples can be drawn.
+    For each of them, a sample of the mean rewards of all K arms is drawn from the posterior of BoTorch's Gaussian
+    process, and the arm is the one with the largest value in the sample. Arms may repeat. A millionth of the largest
+    posterior variance is added to all variances, so that the samples can be drawn.
 
     Args:
-        cube: The arms scaled to the unit cube, (K, d_x).
-        arm: The arms pulled so far, (n,) int64.
-        reward: Their rewards, (n,).
+        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
+        arm: The arm of each pull so far, from 0 to K − 1, (n,) int64.
+        reward: The reward of each pull so far, (n,) float64.
         sigma: The standard deviation σ of a reward's noise.
-        wanted: The number of arms to choose.
+        wanted: The number of arms to choose, at least 0.
         source: The generator of the samples.
 
     Raises:
@@ -74,7 +79,7 @@ def thompson(
             −10¹⁰⁰ and 10¹⁰⁰, or σ is not positive and finite.
         ImportError: BoTorch is missing.
         Exception: BoTorch finds no fit (its ``ModelFittingError``).
-        RuntimeError: The posterior covariance of the K arms is not positive definite even so.
+        RuntimeError: The posterior covariance of the K arms with these larger variances is not positive definite.
     """
     fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
     covariance = fit.covariance(torch.arange(len(cube)))
@@ -87,17 +92,18 @@ def thompson(
 def log_improvement(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return the distinct arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), (wanted,) int64.
+    """Return the arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), (wanted,) int64.
 
     They are chosen one after the other. Each is the arm that, added to those chosen before it, gives the largest
-    expected improvement of the batch. If ``wanted`` is above K, all K arms are returned, (K,), and BoTorch warns.
+    expected improvement of the batch. The arms are distinct if no two of the K arms have the same features. If
+    ``wanted`` is above K, there are only K arms in the result, (K,), and BoTorch warns.
 
     Args:
-        cube: The arms scaled to the unit cube, (K, d_x).
-        arm: The arms pulled so far, (n,) int64.
-        reward: Their rewards, (n,).
+        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
+        arm: The arm of each pull so far, from 0 to K − 1, (n,) int64.
+        reward: The reward of each pull so far, (n,) float64.
         sigma: The standard deviation σ of a reward's noise.
-        wanted: The number of arms to choose.
+        wanted: The number of arms to choose, at least 1.
         source: Not used.
 
     Raises:
@@ -119,12 +125,14 @@ def log_improvement(
 
 
 def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the posterior mean and standard deviation of every arm, (K,) each, by scikit-learn's Gaussian process.
+    """Return the mean and the standard deviation of the next reward of each of K arms, (K,) each, by scikit-learn's
+    Gaussian process.
 
-    The process is fitted to all single rewards, with the variance of their noise.
+    The process is fitted to all single rewards, with the variance of their noise as one of its parameters. The mean is
+    the posterior mean of the arm's mean reward. The standard deviation includes the fitted noise.
 
     Args:
-        cube: The arms scaled to the unit cube, (K, d_x).
+        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
         arm: The arm of each pull, (n,) int64.
         reward: The reward of each pull, (n,).
     """
@@ -146,14 +154,15 @@ def largest_bounds(
     """Return the arms with the largest mean + 2 standard deviations of scikit-learn's Gaussian process,
     (wanted,) int64.
 
+    The mean and the standard deviation are those of the next reward of an arm, with the noise that the process fits.
     The arms are distinct, and the one with the largest value comes first.
 
     Args:
-        cube: The arms scaled to the unit cube, (K, d_x).
-        arm: The arms pulled so far, (n,) int64.
-        reward: Their rewards, (n,).
+        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
+        arm: The arm of each pull so far, from 0 to K − 1, (n,) int64.
+        reward: The reward of each pull so far, (n,).
         sigma: Not used, because the process fits the noise.
-        wanted: The number of arms to choose, at most K.
+        wanted: The number of arms to choose, from 0 to K.
         source: Not used.
 
     Raises:
@@ -175,14 +184,14 @@ _BEGIN = 5  # the number of distinct arms with which a library begins if there a
 
 
 def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
-    """Yield batches of arms that Optuna's TPE proposes, (wanted,) int64 each.
+    """Yield batches of arms that Optuna's TPE (tree-structured Parzen estimator) proposes, (wanted,) int64 each.
 
-    The caller gives the rewards of a batch, (wanted,), back by ``send``, which returns the next batch; ``send(None)``
-    returns the first one. TPE proposes points of the unit cube, and each point is replaced by the nearest arm. Arms may
-    repeat.
+    The caller gives the rewards of a batch, a tensor (wanted,), back by ``send``, which returns the next batch;
+    ``send(None)`` returns the first one. TPE proposes points of the unit cube, and each point is replaced by the
+    nearest arm. Arms may repeat, and the batches never end.
 
     Args:
-        cube: The arms scaled to the unit cube, (K, d_x).
+        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
         seed: The seed of the sampler.
         wanted: The number of arms of a batch.
 
@@ -206,17 +215,21 @@ def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, 
 def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, Tensor]:
     """Return the arms that a library pulls in the one run of ``problem``, (steps,) int64, and their rewards, (steps,).
 
+    Optuna chooses all of them. Any other library chooses those after the first max(N, 5), which go through the arms in
+    a random order.
+
     Args:
         name: The name of the library, a key of `LIBRARIES` or `OPTUNA`.
         problem: A bandit problem with one run.
-        clients: The number N of arms that are pulled at a time.
-        steps: The number of pulls.
+        clients: The number N of arms that are pulled at a time, at least 1.
+        steps: The number of pulls, at least 5.
 
     Raises:
         ValueError: The library is BoTorch, and all mean rewards of the pulled arms are equal or the σ of the problem
             is 0.
-        KeyError: The name is unknown.
-        RuntimeError: The library is scikit-learn, and N is above the number of arms.
+        KeyError: The name is unknown, and more than max(N, 5) pulls are asked for.
+        RuntimeError: N is above the number of arms, ``steps`` is above N and 5, and the library is scikit-learn or
+            BoTorch with qLogNEI.
         ImportError: The library is not installed.
         Exception: A fit of BoTorch fails (its ``ModelFittingError``).
     """
@@ -237,19 +250,22 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
 
 
 def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor:
-    """Return the arm that a player finds best after its pulls in the one run of ``problem``, () int64.
+    """Return the arm that a player finds best after its pulls in the one run of ``problem``, a tensor () int64.
 
-    For Optuna it is the arm with the largest single reward, for all others the one with the largest posterior mean: of
-    scikit-learn's Gaussian process, of the surrogate of `ADVISED`, or of BoTorch's Gaussian process.
+    For Optuna it is the arm with the largest single reward. For any other player it is the arm with the largest
+    posterior mean: by scikit-learn's Gaussian process for "scikit-learn, bound", by the surrogate of `ADVISED` for
+    "advised", and by BoTorch's Gaussian process for every other name, which is not checked.
 
     Args:
         name: The name of the player: "advised", a key of `LIBRARIES` or `OPTUNA`.
-        problem: A bandit problem with one run.
-        arm: The arm of each pull, (n,) int64.
-        reward: The reward of each pull, (n,).
+        problem: A bandit problem with one run of K arms.
+        arm: The arm of each pull, from 0 to K − 1, (n,) int64.
+        reward: The reward of each pull, (n,) float64.
 
     Raises:
-        ValueError: The player's model refuses the data, for instance because fewer than two arms have been pulled.
+        ValueError: The player's model refuses the data, for instance because there is no pull. The surrogate of
+            `ADVISED` and BoTorch need two different arms.
+        IndexError: The player is Optuna, and there is no pull.
         ImportError: A library that the fit needs is missing; Optuna is not needed here.
         Exception: The fit fails: BoTorch's ``ModelFittingError``, or a ``RuntimeError`` by the surrogate of `ADVISED`.
     """
@@ -262,14 +278,17 @@ def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
-    """Play the ``job``, and return a row of the table of the study "elsewhere" for each of its runs.
+    """Play the ``job``, some runs of one player on one regime, and return a row of the table of the study "elsewhere"
+    for each run.
 
-    A player makes NT pulls, with N clients and T rounds; of those of `ADVISED` the first NT count. One thread is used.
-    A row has the columns of the regime, the player, the seed, the run, and
+    A regime is a problem with K arms, N clients and T rounds. The player is the recommended method `ADVISED` or a
+    library. It makes NT pulls; `ADVISED` makes more, of which the first NT count. torch is set to one thread and stays
+    so. A row is a dictionary with "problem", "arms", "sigma", "rounds" and "clients" of the regime, with "player",
+    "seed" and "run", and with
 
-    - "regret", the sum of the regrets of these pulls;
+    - "regret", the sum of the regrets of these NT pulls;
     - "gap", the regret of one pull of the arm that the player finds best after them (`best_arm`);
-    - "seconds", the processor seconds in which these pulls are made and this arm is found;
+    - "seconds", the processor seconds for making the pulls, finding this arm and computing the two regrets;
     - "scalars", the number of scalars that are sent. A library is charged three for each pull.
 
     Raises:

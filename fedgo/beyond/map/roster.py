@@ -1,6 +1,9 @@
 """The players beyond the paper: how each of them plays a world with a setting, and which of them a study compares.
 
-`PLAYERS` are those of the regime map. `VARIANTS` are surrogates that differ in one thing each.
+A player is an algorithm with the settings that it may choose from. A setting has the values of its parameters by name.
+A world has some runs of a bandit problem, with N clients and T rounds (`fedgo.experiments.world.World`). `PLAYERS` are
+those of the regime map, which compares them on many problems and sizes. `VARIANTS` are surrogates that differ in one
+thing each.
 """
 
 from collections.abc import Callable
@@ -30,14 +33,23 @@ SurrogateOf = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for al
 
 @known_as(optimistic_ucb1)
 def ucb1(world: World, setting: Setting) -> Trace:
-    """Play UCB1 on the counts of all clients in ``world``.
+    """Play UCB1 in ``world``, where all clients share their counts and sums of rewards when an event fires.
 
-    The ``setting`` has the weight β of the interval's width as "beta", or b = β/σ² as "b", with σ the noise of the
-    problem. It may have the threshold γ of the event as "gamma"; otherwise γ is 1. If it has "b", "beta" is not used.
+    A client pulls the arm with the largest mean + √(2β ln t/n), where n counts the pulls of the arm and t those of all
+    arms that the client knows of. It asks for a synchronisation when an event with the threshold γ fires
+    (`optimistic_ucb1`).
+
+    Args:
+        world: Some runs of a problem, with N clients and T rounds.
+        setting: A dictionary with β as "beta", or with b = β/σ² as "b", where σ is the standard deviation of the
+            problem's noise. If it has "b", "beta" is not used. It may have γ as "gamma"; otherwise γ is 1.
+
+    Returns:
+        The trace of all ⌈√(NT)⌉ + NT pulls.
 
     Raises:
         KeyError: The ``setting`` has neither "b" nor "beta".
-        ValueError: β is negative or not finite, or γ is negative or NaN.
+        ValueError: β is negative or not finite, γ is negative or NaN, or N or T is below 1.
         TypeError: A value is not a number.
     """
     beta = setting["b"] * world.problem.sigma**2 if "b" in setting else setting["beta"]
@@ -46,14 +58,20 @@ def ucb1(world: World, setting: Setting) -> Trace:
 
 @known_as(fitted_kernel_ucb)
 def kernel(world: World, setting: Setting) -> Trace:
-    """Play kernel UCB in ``world``, with hyperparameters that are fitted once, after Phase I.
+    """Play kernel UCB in ``world``, with hyperparameters that are fitted once, after the uniform pulls of Phase I.
 
-    The ``setting`` has as "kappa" the weight κ of the posterior standard deviation in the index of an arm.
+    Args:
+        world: Some runs of a problem, with N clients and T rounds.
+        setting: A dictionary with κ ≥ 0 as "kappa", the weight of the posterior standard deviation in the index of an
+            arm.
+
+    Returns:
+        The trace of the ⌈√(NT)⌉ pulls of Phase I and the NT pulls after them.
 
     Raises:
         KeyError: The ``setting`` has no "kappa".
-        ValueError: κ is negative or not finite, or the Gaussian process refuses the data of Phase I
-            (`fitted_kernel_ucb`).
+        ValueError: κ is negative or not finite, N or T is below 1, or the Gaussian process refuses the data of Phase I,
+            because fewer than two arms have been pulled, all mean rewards are equal, or the noise σ is 0.
         TypeError: κ is not a number.
         ImportError: BoTorch is missing.
         Exception: BoTorch finds no fit (its ``ModelFittingError``).
@@ -65,9 +83,17 @@ def kernel(world: World, setting: Setting) -> Trace:
 def play_guarded(world: World, setting: Setting) -> Trace:
     """Play Fed-GO-UCB inside a guard in ``world``.
 
-    The ``setting`` has the regularisation weight λ and the squared radius β of Fed-GO-UCB as "lam" and "beta". All its
-    other entries replace fields of the guard's numbers (`guarantee`), for instance the bound F ("value") or σ
-    ("sigma"). Phase I is played if it has not been yet.
+    The guard plays the arm that Fed-GO-UCB proposes if counts and sums of rewards certify it, and otherwise the arm
+    with the largest upper confidence bound.
+
+    Args:
+        world: Some runs of a problem, with N clients and T rounds. Its Phase I is played if it has not been yet.
+        setting: A dictionary with the regularisation weight λ and the squared radius β of Fed-GO-UCB as "lam" and
+            "beta". All its other entries replace fields of the guard's numbers (`guarantee`), for instance the bound F
+            on the mean rewards ("value") or the noise σ ("sigma").
+
+    Returns:
+        The trace of Phase I and Phase II.
 
     Raises:
         KeyError: The ``setting`` has no "lam" or no "beta".
@@ -82,17 +108,20 @@ def play_guarded(world: World, setting: Setting) -> Trace:
 def guarantee(world: World, **values: Any) -> Guarantee:
     """Return the numbers of a guard for ``world``.
 
-    F is the bound of its problem on |f|, σ its noise, γ is `GUARD_GAMMA`, and ``simultaneous`` is True, because all
-    clients of the simulator synchronise at the same step. The other fields have the defaults of `Guarantee`.
+    A guard plays a proposed arm only if counts and sums of rewards certify it. The bound F on |f|, with f the mean
+    reward of an arm, and the noise σ are those of the problem. The threshold γ of the event that starts a
+    synchronisation is `GUARD_GAMMA` = 0.3, the failure probability δ = 0.1 and the price κ = 2. ``simultaneous`` is
+    True, because all clients of the simulator synchronise at the same step.
 
     Args:
-        world: The problem and the clients.
-        values: Fields of `Guarantee` that replace any of these.
+        world: Some runs of a problem, with its bound F if one is known.
+        values: Fields of `Guarantee` that replace any of these, by name: F is "value", σ is "sigma", and the others are
+            "gamma", "delta", "kappa" and "simultaneous".
 
     Raises:
         ValueError: A value is out of its range.
-        TypeError: Neither the problem nor ``values`` has a bound F on |f|, a value is of another kind, or one of
-            ``values`` is no field of `Guarantee`.
+        TypeError: Neither the ``world`` nor ``values`` has a bound F, a value is of another kind, or one of ``values``
+            is no field of `Guarantee`.
     """
     given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
     return Guarantee(**given | values)
@@ -106,27 +135,35 @@ def surrogate(
     guard: float | None = None,
     arms_first: bool = False,
 ) -> Play:
-    """Return a `Play` that plays a surrogate in epochs, with the "kappa" of a setting as the weight κ of exploration.
+    """Return a `Play` that plays a surrogate, a model of the rewards, in epochs.
+
+    The surrogate is fitted anew before each epoch, which is planned by the largest posterior mean + κ·(posterior
+    standard deviation).
 
     Args:
-        model: A function from a world to one surrogate for all runs, or to a tuple with one for each run. The
-            surrogates of a tuple are linearised at the ŵ₀ of Phase I, so that this Phase I is played first.
-        until: The rule that ends an epoch.
+        model: A function from a world (some runs of a problem with N clients and T rounds) to one surrogate for all
+            runs, or to a tuple with one for each run. The surrogates of a tuple have to be linearised at the ŵ₀ of the
+            world's Phase I, because this Phase I is then the first part of the trace.
+        until: The rule that ends an epoch: after a number of pulls that grows by a factor, or on an event.
         planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
         informed: Whether the surrogate is fitted to the data of Phase I too.
-        guard: The threshold γ of a guard inside which the surrogate plays. None means without a guard.
-        arms_first: Whether each arm is pulled once in place of Phase I. Phase II is then shorter, so that both phases
-            together have at most as many pulls as any other player has. With a tuple of surrogates the `Play` then
-            raises a ``ValueError``.
+        guard: The threshold γ for synchronisations of a guard inside which the surrogate plays. None means without a
+            guard.
+        arms_first: Whether each of the K arms is pulled once in place of the ⌈√(NT)⌉ pulls of Phase I. Phase II is then
+            shortened or lengthened to a whole number of rounds, so that both phases together have at most
+            ⌈√(NT)⌉ + NT pulls. With a tuple of surrogates, or if no round is left, the `Play` raises a ``ValueError``.
 
     Returns:
-        The `Play`. When it is called, it raises a ``KeyError`` if the setting has no "kappa"; a ``TypeError`` if there
-        is to be a guard and no bound F on |f| is known; and the errors of ``model`` and of
-        `fedgo.beyond.epochs.surrogate_ucb`, for instance a ``ValueError`` if the first fit of a run fails.
+        The `Play`, a function of a world and a setting, which has κ as "kappa". When it is called, it raises a
+        ``KeyError`` if the setting has no "kappa"; a ``TypeError`` if there is to be a guard and no bound F on the mean
+        rewards is known; and the errors of ``model`` and of `fedgo.beyond.epochs.surrogate_ucb`, for instance a
+        ``ValueError`` if the first fit of a run fails.
     """
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play the surrogate of ``world`` in epochs, with κ the "kappa" of the ``setting``."""
+        """Play the surrogate of ``world`` in epochs, with the "kappa" of the ``setting`` as the weight of exploration,
+        and return the trace.
+        """
         fitted, arms, rounds = model(world), world.problem.means.shape[1], world.rounds
         start = world.shared if isinstance(fitted, tuple) else None  # linearised once, at each run's own ŵ₀
         exploration = None
@@ -145,20 +182,26 @@ def surrogate(
 def advised(how: Advised = ADVISED) -> Play:
     """Return a `Play` of the recommended method, or of another method ``how`` of the same kind.
 
-    The entries of the setting that the `Play` is given replace numbers of the method (`Advised.setting`). The `Play`
-    raises a ``ValueError`` if an entry is no such number or is out of its range, and the errors of `Advised.play`.
+    A `Play` is a function of a world (some runs of a problem with N clients and T rounds) and a setting. The entries of
+    the setting replace numbers of the method by name: "kappa", "untried", "share", "few", "bold", "least" or "growth"
+    (`Advised.setting`). The `Play` raises a ``ValueError`` if an entry has another name or is out of its range, a
+    ``TypeError`` if it is of another kind, and the errors of `Advised.play`.
     """
 
     @known_as(Advised.play, {} if how == ADVISED else {"how": how})
     def play(world: World, setting: Setting) -> Trace:
-        """Play the method in ``world``, with the entries of the ``setting`` as its numbers."""
+        """Play the method in ``world``, with the entries of the ``setting`` in place of its numbers, and return the
+        trace.
+        """
         return how.set({**how.setting, **setting}).play(world.problem, world.clients, world.rounds)
 
     return play
 
 
 def process(world: World) -> Surrogate:
-    """Return BoTorch's Gaussian process as the surrogate for every run; ``world`` is not used.
+    """Return BoTorch's Gaussian process as the surrogate, the model of the rewards, for every run.
+
+    ``world``, some runs of a problem, is not used.
 
     Raises:
         ImportError: BoTorch is missing.
@@ -167,19 +210,22 @@ def process(world: World) -> Surrogate:
 
 
 def network(world: World) -> Surrogate:
-    """Return a surrogate that fits the network of ``world`` to all data and linearises it, again at every fit."""
+    """Return a surrogate that at every fit fits a network to all data anew and linearises it at the fitted parameters.
+
+    It is the network of ``world`` with 25 hidden units, for the features of its arms.
+    """
     return Relinearised(world.network)
 
 
 def once(world: World) -> tuple[Surrogate, ...]:
     """Return for each run the network of ``world`` as a surrogate that is linearised once, at the ŵ₀ of Phase I.
 
-    Phase I is played if it has not been yet. The regularisation weight λ = 0.0001 is the one that the tuning chose for
-    Fed-GO-UCB on Hartmann6.
+    ŵ₀ are the parameters that are fitted to the rewards of Phase I, which is played if it has not been yet. The
+    regularisation weight λ = 0.0001 is the one that the tuning chose for Fed-GO-UCB on Hartmann6.
 
     Raises:
-        ValueError: A number of ``world`` is out of range, or the fit of Phase I fails because the rewards are not of
-            order 1.
+        ValueError: The number of clients or rounds of ``world`` is below 1, or the fit of Phase I fails because the
+            rewards are not of order 1.
     """
     return LinearisedOnce.at(world.shared, lam=0.0001)
 
@@ -188,7 +234,7 @@ CERTIFIED = 20  # a guard certifies something from about this many pulls of each
 
 
 def up_to_500(regime: Regime) -> bool:
-    """Return whether ``regime`` has at most 500 arms and 100 rounds.
+    """Return whether ``regime``, a problem with its sizes, has at most 500 arms and at most 100 rounds.
 
     Players that are slow on larger regimes play only on such ones.
     """
@@ -196,18 +242,19 @@ def up_to_500(regime: Regime) -> bool:
 
 
 def few_arms(regime: Regime) -> bool:
-    """Return whether ``regime`` is one on which the slowest players play.
+    """Return whether ``regime``, a problem with its sizes, is one on which the slowest players play.
 
-    It has at most 50 arms and 100 rounds, or is Hartmann6 with 500 arms, σ = 0.1, 100 rounds and 20 clients.
+    It is if it has at most 50 arms and at most 100 rounds, or if it is Hartmann6 with 500 arms, noise of the standard
+    deviation σ = 0.1, 100 rounds and 20 clients.
     """
     return up_to_500(regime) and (regime.arms <= 50 or regime == Regime("hartmann6", 500))
 
 
 def bounded(regime: Regime) -> bool:
-    """Return whether a guard plays on ``regime``.
+    """Return whether the players with a guard play on ``regime``, a problem with K arms, N clients and T rounds.
 
-    It does if a bound on |f| is known, each arm has at least `CERTIFIED` = 20 pulls in Phase II on average, and there
-    are at most 50 arms.
+    They do if a bound on the mean rewards of the problem is known, each arm has at least `CERTIFIED` = 20 of the NT
+    pulls of Phase II on average (NT/K ≥ 20), and K is at most 50.
 
     Raises:
         ValueError: The problem of the regime is unknown.
@@ -281,8 +328,8 @@ _EVENT = Event(GO_SETTINGS.gamma)
 
 
 def _variant(model: SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
-    """Return a player that plays the surrogate ``model`` in epochs and chooses the weight κ of exploration from four
-    values.
+    """Return a player that plays the surrogate ``model`` in epochs and chooses the weight κ of exploration from 1, 2, 4
+    and 8.
 
     ``until`` is the rule that ends an epoch, and ``how`` are further arguments of `surrogate`.
     """

@@ -1,4 +1,8 @@
-"""The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``)."""
+"""The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``).
+
+A player is an algorithm with the settings that it may choose from. A regime is a problem with its numbers of arms,
+rounds and clients and its noise. A study plays players on regimes and writes one table of results.
+"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -49,16 +53,16 @@ ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
 
 
 def map_runs(name: str, regime: Regime) -> int:
-    """Return how many runs the player ``name`` has on ``regime`` of the map, 0 if it does not play there.
+    """Return how many runs the study "map" gives to the player ``name`` on ``regime``, 0 if it does not play there.
 
-    A player in `DECIDE` has 50 runs on every regime that it plays. On regimes outside `BASE`, other players in `MAIN`
-    have 10 and the rest none. On regimes of `BASE`, the players in `MAIN` and those that take their setting from one of
-    them have 30 if there are at most 500 arms and 100 rounds and the problem is not "two ridges". In all other cases on
-    a regime of `BASE`, a player has 5 if there are more than 50 arms and it does not play Cosine8 with 500 arms, and
-    otherwise 10.
+    A player in `DECIDE` (those on which the advice rests) has 50 runs on every regime that it plays. On regimes outside
+    `BASE` (the 20 base regimes), other players in `MAIN` (the five main ones) have 10 and the rest none. On regimes of
+    `BASE`, the players in `MAIN` and those that take their setting from one of them have 30 if there are at most 500
+    arms and at most 100 rounds and the problem is not "two ridges". In all other cases on a regime of `BASE`, a player
+    has 5 if there are more than 50 arms and it does not play Cosine8 with 500 arms, and otherwise 10.
 
     Args:
-        name: The name of a player in `PLAYERS`.
+        name: The name of a player (algorithm) in `PLAYERS`.
         regime: A problem with its numbers of arms, rounds and clients and its noise.
 
     Raises:
@@ -79,11 +83,13 @@ def map_runs(name: str, regime: Regime) -> int:
 
 
 def map_tuning(name: str) -> list[Regimes]:
-    """Return the groups of regimes on which the player ``name`` chooses its setting.
+    """Return the groups of regimes on which the player ``name`` of the study "map" chooses its setting.
 
-    There is one group, or none if the player has only one setting: `ADVICE_TUNING` for a player in `DECIDE`, `TUNING`
-    for another player that plays Cosine8 with 500 arms, and `TUNING_FEW` for the rest. A player that takes its setting
-    from another one has only one.
+    A regime is a problem with its sizes, and a setting gives the parameters of the player's algorithm. The list is
+    empty if the player has only one setting, as every player has that takes its setting from another one. Otherwise the
+    list has one group: `ADVICE_TUNING` for a player in `DECIDE` (those on which the advice rests); `TUNING`, Hartmann6
+    with 500 arms and Cosine8 with 50, for another player that plays Cosine8 with 500 arms; and `TUNING_FEW`, both
+    problems with 50 arms, for the rest.
 
     Raises:
         KeyError: There is no such player.
@@ -112,8 +118,9 @@ MAP = Sweep(
 
 # --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
 
-# Two candidates have the same u for all budgets: 3, and 5, the value before u depended on the budget. The last two show
-# what a smaller u and more frequent fits would bring.
+# u is the weight of exploration for an arm that nobody has pulled. Two candidates have the same u for all budgets: 3,
+# and 5, the value before u depended on the budget. The last two show what a smaller u and more frequent fits would
+# bring.
 RULES: tuple[Setting, ...] = (
     *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
     {"bold": 0.55, "share": 0.35},
@@ -147,9 +154,10 @@ ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
 
 
 def _ablated(name: str) -> list[Regimes]:
-    """Return the groups of regimes on which the variant ``name`` chooses κ, the weight of exploration.
+    """Return the groups of regimes on which the variant ``name`` of a surrogate chooses κ, the weight of exploration.
 
-    It makes one choice on each group. Each group has one regime.
+    It makes one choice on each group, and each group has one regime: Hartmann6 with 50 arms, and for the variants in
+    `WITH_MANY` also Hartmann6 with 500 arms.
     """
     return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
 
@@ -223,15 +231,16 @@ ADVISED_CURVES: Mapping[str, tuple[Play, Setting, list[Regime]]] = {
 
 
 def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Return the trace of one run of a curve of computing costs, and the processor seconds that it takes.
+    """Return the trace of one run of a curve of computing costs, and the processor seconds that playing it takes.
 
     The time for making the problem is not counted.
 
     Args:
-        curve: The name of the curve in `ADVISED_CURVES`, which decides the player and its setting.
-        regime: The problem with its number of arms, clients and rounds.
+        curve: The name of the curve in `ADVISED_CURVES`, which decides what is played: "advised" for the recommended
+            method, or "process, in epochs" for a Gaussian process with κ = 3 as the weight of exploration.
+        regime: The problem with its numbers of arms, clients and rounds and its noise.
         hidden: Not used.
-        seed: The seed of the run.
+        seed: The seed of the run, which has the number 0.
 
     Raises:
         KeyError: There is no such curve.
@@ -273,9 +282,10 @@ HIDDEN_PLAYERS = {
 
 
 def hidden_runs(name: str, regime: Regime) -> int:
-    """Return how many runs the player ``name`` has on ``regime``: 50, or 20 if there are more than 100 rounds.
+    """Return how many runs the study "private" gives to the player ``name`` on ``regime``, a problem with its sizes.
 
-    On the regime `LONGEST` the players with ε = 0.5 or 4 have none.
+    They are 50, or 20 if there are more than 100 rounds. On the regime `LONGEST`, which has 10,000 rounds, the players
+    with the privacy budget ε = 0.5 or 4, whose names end with ", 0.5" or ", 4", have none. ``name`` is not checked.
     """
     if regime == LONGEST and name.endswith((", 0.5", ", 4")):
         return 0

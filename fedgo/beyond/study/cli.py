@@ -21,19 +21,20 @@ _site = click.option("--site", help="The site that makes the trial, in a study t
 
 
 class _InOneLine(click.Group):
-    """The group of all commands, which prints every warning, and every error that a user can correct, in one line.
+    """The group of all commands, which prints each warning and each error of a command in one line.
 
-    The exit code is 1 if nothing was changed, 2 if the command line itself is wrong, and 3 if the command is done but
-    something failed after it.
+    The exit code is 0 if the command is done, and 3 if it is done but something failed after it. It is 1 if the command
+    failed and changed nothing. If the command line itself is wrong, click prints its usual text, and the code is 2.
     """
 
     def invoke(self, context: click.Context) -> None:
-        """Run the command of ``context``, and print each of its warnings and its error in one line.
+        """Run the command of ``context``, print each of its warnings to stderr, and raise its error as one line.
 
         Raises:
-            click.ClickException: The command raises an error that a user can correct.
-            click.exceptions.Exit: The command is done but something failed after it (`DoneBut`), so that the exit code
-                is 3.
+            click.ClickException: The command raises a ``ValueError``, ``TypeError``, ``ImportError`` or ``OSError``;
+                click prints its message and ends with the exit code 1. A wrong command line is raised too (code 2).
+            click.exceptions.Exit: The command is done but something failed after it (a `DoneBut` warning), so that the
+                exit code is 3.
         """
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
@@ -50,14 +51,14 @@ class _InOneLine(click.Group):
 
 
 def _line(error: Warning | Exception | str) -> str:
-    """Return the message of the ``error`` in one line, without the number of an error of the operating system."""
+    """Return the message of the ``error`` in one line, without the "[Errno 2]" of an error of the operating system."""
     return " ".join(re.sub(r"\[Errno \d+\] ", "", str(error)).split())
 
 
 def _say(text: str) -> None:
-    """Print ``text``. If that fails or is interrupted, warn that the command is done.
+    """Print ``text``. If that fails or is interrupted, give a `DoneBut` warning, which says that the command is done.
 
-    A reader that has closed the pipe causes no warning.
+    If it fails because the program that reads the output has closed the pipe, there is no warning.
     """
     try:
         click.echo(text)
@@ -92,7 +93,10 @@ def main(context: click.Context, path: str) -> None:
 
 
 def _command(function: Callable[..., None]) -> click.Command:
-    """Add the ``function`` to the commands; its first argument is the path of the study."""
+    """Add the ``function`` to the commands of `main`, and return the command.
+
+    When the command runs, click calls the function with the path of the study's file as its first argument.
+    """
     return main.command()(click.pass_obj(function))
 
 
@@ -107,8 +111,12 @@ def _command(function: Callable[..., None]) -> click.Command:
 @click.option("--reach", type=_NUMBER, help="Bound on options' distance from --centre, for certificates.")
 @click.option("--differ", is_flag=True, default=None, help="The best option may differ from site to site.")
 def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
-    """Begin a study. If it exists, add the rows at the end of TABLE to it, or change its --noise. If it was begun with
-    --differ, sites may join: give all of them by --site, the new ones last.
+    """Begin a study with the options in TABLE, or change it.
+
+    TABLE is a CSV file: a header, then a name and numbers for each option. A new study needs --trials and --noise too.
+    If the study exists, further rows at the end of TABLE are added to it, and --noise changes unless the study has
+    --reach. If it was begun with --differ, sites may join: give all of them by --site, the new ones last. Everything
+    else that is given must be as it was when the study was begun.
     """
     setup, _ = Study(path, options, sites=sites or None, **how).content
     where = " --site NAME" * bool(setup.sites)
@@ -121,6 +129,8 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> Non
 def ask(path: str, count: int, site: str | None) -> None:
     """Print the option to try next. It stays the same until its result is entered by tell, or it is given up by drop
     or retire.
+
+    With --count, print so many options, one a line. A study with sites needs --site.
     """
     _say("\n".join(Study(path).batch(count, site)))
 
@@ -131,7 +141,11 @@ def ask(path: str, count: int, site: str | None) -> None:
 @_site
 @click.pass_obj
 def tell(path: str, option: str, reward: float, site: str | None) -> None:
-    """Enter the result REWARD of a trial of OPTION. Put a name with blanks in quotes."""
+    """Enter the result REWARD of a trial of OPTION, and print how many results there are.
+
+    REWARD is a number. Put a name with blanks in quotes. A result far from the others is noted, but kept. A study with
+    sites needs --site.
+    """
     told = Study(path).tell(option, reward, site)
     _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
 
@@ -140,7 +154,10 @@ def tell(path: str, option: str, reward: float, site: str | None) -> None:
 @click.argument("option", required=False)
 @_site
 def untell(path: str, option: str | None, site: str | None) -> None:
-    """Take back the last result that was entered, or the last one of OPTION."""
+    """Take back the last result that was entered, or the last one of OPTION.
+
+    With --site, take back the last one of this site. The result and its option are printed.
+    """
     name, reward = Study(path).untell(option, site)
     _say(f"taken back: {reward:g} of {name}")
 
@@ -149,7 +166,10 @@ def untell(path: str, option: str | None, site: str | None) -> None:
 @click.argument("option")
 @_site
 def drop(path: str, option: str, site: str | None) -> None:
-    """Give up an open trial of OPTION whose result will not come."""
+    """Give up an open trial of OPTION whose result will not come.
+
+    A trial is open if ask has printed it and its result has not been entered. A study with sites needs --site.
+    """
     Study(path).drop(option, site)
     _say(f"given up: {option}")
 
@@ -158,7 +178,7 @@ def drop(path: str, option: str, site: str | None) -> None:
 @click.argument("option")
 @click.option("--again", is_flag=True, help="Propose OPTION again.")
 def retire(path: str, option: str, again: bool) -> None:
-    """Never propose OPTION again, and give up its open trials. With --again, propose it after all."""
+    """Never propose OPTION again, and give up its open trials. With --again, it may be proposed after all."""
     Study(path).retire(option, not again)
     _say(f"{'proposed again' if again else 'retired'}: {option}")
 
@@ -166,8 +186,10 @@ def retire(path: str, option: str, again: bool) -> None:
 @_command
 @click.option("--top", type=click.IntRange(min=1), help="Print only this many options.")
 def show(path: str, top: int | None) -> None:
-    """Print the options, best estimate first, the open trials, and when to stop. If the study was begun with --differ,
-    print them for each site.
+    """Print the options, best estimate first, the open trials, and how good the best option is.
+
+    While there is no estimate, the options are in the order of the table. If the study was begun with --differ, all
+    this is printed for each site.
     """
     (setup, record), lines = Study(path).content, []
     for site in setup.rows:
@@ -185,6 +207,7 @@ def plot(path: str, picture: str, site: str | None) -> None:
     """Draw the estimates with their intervals, the mean results and any certificates to the file PICTURE.
 
     PICTURE is study.png if it is not given; the ending of its name decides the format. A file of this name is replaced.
+    A study that was begun with --differ needs --site.
     """
     import matplotlib
 

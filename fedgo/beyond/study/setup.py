@@ -1,11 +1,11 @@
 """The content of a study: the setup with which it begins, the record of what has happened since, and their file.
 
 The setup consists of the options, which are read from a CSV file or a pandas frame, and of the settings. An option is
-one of the choices among which the study looks for the best, an arm in the terms of the paper. Every value is checked.
+one of the choices among which the study looks for the best, an arm in the terms of the paper.
 
-The file is JSON. ``about`` has the fields of the `Setup`; ``columns``, ``options`` (the features of each option by its
-name) and ``begun`` have the options. ``told`` has the option, the site and the reward of every trial whose reward is
-known, and ``open`` the option and the site of every trial that was asked for and whose reward is not known.
+The file holds one JSON object. Its entry ``fedgo study`` is the version of this format, 1. ``columns`` has the names of
+the features, ``options`` the features of each option by its name, and ``begun`` the number of options with which the
+study began. ``about`` has the other fields of the `Setup`, except a model of the user's own. ``told``, ``open``,
 ``retired``, ``plan`` and ``until`` are the fields of the `Record`. A site is "" in a study without sites.
 """
 
@@ -43,18 +43,19 @@ _NO_MORE = {"fed-go-ucb": "a study no longer plays it; Plan(arms, network=Networ
 
 
 def composed(received: Any) -> Any:
-    """Return a text in one line, with single blanks between its words and its accents composed (Unicode's NFC).
+    """Return the text ``received`` in one line, with single blanks between its words, none around it, and composed
+    accents (Unicode's NFC).
 
-    Anything that is not a text is returned as it is.
+    Anything that is not a ``str`` is returned as it is.
     """
     return " ".join(unicodedata.normalize("NFC", received).split()) if isinstance(received, str) else received
 
 
 def is_number(entry: Any) -> bool:
-    """Return whether ``entry`` is a number within ±1e100, or a text of such a number.
+    """Return whether ``entry`` is a number from −1e100 to 1e100, or a text of such a number.
 
-    A text may have ASCII digits, a sign, a decimal point and an exponent, but no comma. NaN is no
-    number here. The limit keeps the square of every number finite in float64.
+    A text may have ASCII digits, a sign, a decimal point, an exponent and blanks around these, but no comma. A bool and
+    NaN are no numbers here. The limit keeps the square of every number finite in float64.
     """
     if isinstance(entry, float):
         return -HUGE <= entry <= HUGE
@@ -62,7 +63,9 @@ def is_number(entry: Any) -> bool:
 
 
 def _names(what: str, received: Any) -> tuple[str, ...]:
-    """Return the names ``received`` as a tuple, each in one line (`composed`); ``what`` says in errors what they name.
+    """Return the names ``received`` as a tuple, each in one line with composed accents (`composed`).
+
+    ``what`` says in errors what they name. The tuple may be empty.
 
     Raises:
         TypeError: ``received`` is not a list or a tuple.
@@ -84,15 +87,19 @@ def _names(what: str, received: Any) -> tuple[str, ...]:
 class Options:
     """The K options of a study and their features, in the user's units; the constructor checks every entry.
 
+    The fields hold tuples: names in one line, with single blanks between words and composed accents (Unicode's NFC),
+    and features as ``float``.
+
     Args:
         names: The names of the K options, each once.
-        columns: The names of the d features.
-        rows: The features of each option, d numbers within ±1e100, or texts of such numbers.
+        columns: The names of the d features, each once.
+        rows: For each option a list or a tuple of its d features: numbers from −1e100 to 1e100, or texts of such
+            numbers.
 
     Raises:
-        TypeError: The names or the columns are not a list or a tuple.
-        ValueError: A name is not text, is empty, has a character that cannot be printed, or occurs twice; a row does
-            not have d such numbers; or there is not one row for each name. The message names the entry.
+        TypeError: The names or the columns are not a list or a tuple, or ``rows`` is not iterable.
+        ValueError: A name of an option or a column is not text, is empty, has a character that cannot be printed, or
+            occurs twice; a row is not a list or a tuple of d such numbers; or there is not one row for each option.
     """
 
     names: tuple[str, ...]
@@ -113,17 +120,18 @@ class Options:
     def of(cls, source: Any) -> "Options":
         """Return the options in a table: a header, then a row for each option with its name and d numbers.
 
-        Columns without any entry at the right end of a CSV file, and rows without any, are left out, because
-        spreadsheets write them.
+        If a CSV file has columns without any entry at its right end, or rows without any entry, they are left out,
+        because spreadsheets write them.
 
         Args:
             source: The path of a CSV file in UTF-8 with commas, or a pandas frame. The index of a frame has the names,
-                unless it is a plain count of rows; then the first column has them.
+                unless it is a ``RangeIndex``, which only counts the rows; then the first column has them.
 
         Raises:
-            TypeError: ``source`` is neither a path nor a frame.
-            ValueError: The table cannot be read or has an entry that is not allowed; the message names it and the
-                remedy.
+            TypeError: ``source`` is neither a path (``str`` or ``Path``) nor a frame.
+            ValueError: The file is not in UTF-8 or is not separated by commas; there is no row below the header; the
+                header has a number; a name is empty, has a character that cannot be printed, or occurs twice; or a row
+                does not have d numbers from −1e100 to 1e100.
             OSError: The file does not exist or cannot be read.
         """
         if isinstance(source, str | Path):
@@ -146,12 +154,16 @@ class Options:
         """Return the features as a model receives them: each value v of column j as (v − low_j)/(high_j − low_j).
 
         Args:
-            first: The number of options, at least 1 and counted from the first on, whose smallest and largest values in
-                column j are low_j and high_j.
+            first: The number of options, at least 1 and counted from the first row of the table, whose smallest and
+                largest values in column j are low_j and high_j.
 
         Returns:
-            The scaled features of all K options, (K, d_x). Of the d columns of the table, those in which these first
-            options are all alike are left out, so that d_x ≤ d.
+            The scaled features of all K options, (K, d_x) float64. They are from 0 to 1 for the first options, and may
+            lie outside for the others. Of the d columns of the table, those in which the first options all have the
+            same value are left out, so that d_x ≤ d columns remain.
+
+        Raises:
+            IndexError: ``first`` is 0.
         """
         values = torch.tensor(self.rows, dtype=torch.float64)
         low, high = values[:first].aminmax(dim=0)
@@ -163,7 +175,8 @@ def _csv_rows(path: str | Path) -> list[list[str]]:
     """Return the rows of the CSV file at ``path`` that have an entry, each up to its last entry.
 
     Raises:
-        ValueError: The file is not a CSV file in UTF-8 with commas; the message says how to save it again.
+        ValueError: The file is not in UTF-8; Python's ``csv`` refuses it; or its first row has no comma, but a
+            semicolon, a tab or "sep=". The message says how to save the file instead.
         OSError: The file does not exist or cannot be read.
     """
     remedy = "separate by commas, with decimal points, and leave out a line 'sep='"
@@ -179,29 +192,32 @@ def _csv_rows(path: str | Path) -> list[list[str]]:
 
 @dataclass(frozen=True)
 class Setup:
-    """The data with which a study begins; the constructor checks every field.
+    """The data with which a study begins; the constructor checks every field except ``options``.
 
     Args:
         options: The K options and their features.
-        begun: The number of options with which the study began, at least 1; the options after them were added later.
+        begun: The number of options with which the study began, from 1 to K; the options after them were added later.
         trials: The approximate number of trials that the user can afford, at least 1; more may follow.
-        noise: σ, the standard deviation of a reward's noise, from 1e-100 to 1e100.
+        noise: σ, the standard deviation of a reward's noise, at least 1e-100 and below 1e100.
         method: "advised", "ucb1" or "every arm once"; with a ``surrogate``, any name for it.
-        surrogate: A model of the user's own, which takes the place of the recommended one, or None.
-        sites: The names of the sites that make trials, if there are several.
-        centre: A usual reward within ±1e100, or None to estimate it from the first rewards; ``reach`` needs it.
-        spread: The usual distance of rewards from ``centre``, in the range of ``noise``, or None to estimate it.
-        reach: A bound on |f − ``centre``| for the mean reward f of every option, in the range of ``noise``, with which
-            a guard gives certificates; or None.
+        surrogate: A model of the user's own, which takes the place of the method's model; or None.
+        sites: The names of the places that make trials, each once; none if the study does not distinguish places.
+        centre: A usual reward, above −1e100 and below 1e100; or None to estimate it from the first rewards. ``reach``
+            needs it.
+        spread: The usual distance of rewards from ``centre``, at least 1e-100 and below 1e100; or None to estimate it.
+        reach: A bound on |f − ``centre``| for the mean reward f of every option, at least 1e-100 and below 1e100; or
+            None. If it is given, the study bounds how far each option is below the best one (a certificate).
         seed: The seed of the order of the first options, and of the order in which ties are broken, at least 0.
         differ: Whether each site has a reward function of its own, which is then fitted for it. This needs two sites or
             more, another ``method`` than "ucb1", and no ``surrogate``.
-        joined: The number of sites that joined later; they are the last of ``sites``, but not all of them.
-        setting: The numbers of the method (`Advised.setting`), which say how much is explored; None means those of
-            ``method``.
+        joined: The number of sites that joined later, at least 0; they are the last of ``sites``, but not all of them.
+        setting: The numbers that say how much is explored, by the names that `Advised.setting` has. None means those of
+            ``method``, or of "advised" if ``method`` is a name for a ``surrogate``. The field holds them then.
 
     Raises:
-        TypeError: A field has the wrong type.
+        TypeError: ``begun``, ``trials``, ``seed`` or ``joined`` is not a whole number; ``noise``, ``centre``,
+            ``spread`` or ``reach`` is not a number; ``sites`` is not a list or a tuple; ``differ`` is not a bool; a
+            value in ``setting`` is not a number; or ``surrogate`` has no method ``fit``.
         ValueError: A field has a value that is not allowed; ``reach`` is given without ``centre``; ``differ`` is given
             without its conditions; or no feature varies among the options with which the study began, and the method
             needs features. The message names the field and the remedy.
@@ -260,9 +276,10 @@ class Setup:
 
     @cached_property
     def played(self) -> Advised:
-        """The method that is played: the numbers in ``setting`` with a surrogate.
+        """The method that the study plays: the numbers in ``setting`` together with a surrogate, the model of rewards.
 
-        The surrogate is that of the ``method``, the user's own, or `Sites` if the sites differ.
+        The surrogate is `Sites`, a Gaussian process on the pairs of a site and an option, if ``differ`` is True;
+        otherwise the user's own if there is one; otherwise that of the ``method``.
         """
         method = METHODS.get(self.method, METHODS["advised"])
         surrogate = Sites() if self.differ else self.surrogate or method.surrogate
@@ -270,30 +287,37 @@ class Setup:
 
     @cached_property
     def arms(self) -> Tensor:
-        """The features of the K options, scaled by the ranges of the options with which the study began, (K, d_x)."""
+        """The features of the K options as the model receives them, (K, d_x) float64.
+
+        Each of the d_x columns in which the options with which the study began vary is scaled such that their smallest
+        value is 0 and their largest 1. Columns in which these options do not vary are left out.
+        """
         return self.options.scaled(self.begun)
 
     @cached_property
     def number_of(self) -> dict[str, int]:
-        """The number of each of the K options, from 0 to K − 1, by its name."""
+        """The number of each of the K options by its name, from 0 to K − 1 in the order of the table."""
         return {name: arm for arm, name in enumerate(self.options.names)}
 
     @cached_property
     @on_cpu
     def first(self) -> tuple[str, ...]:
-        """The names of the options that are tried once each before a model is fitted, in random order.
+        """The names of the T₀ distinct options that the study proposes first, in random order.
 
-        They are drawn from the options with which the study began.
+        They are drawn with the ``seed`` from the options with which the study began. If the number of these is at most
+        few·√(``trials``), T₀ is their number. Otherwise T₀ is share·√(``trials``) rounded up, but at least 2 and at
+        most their number. The numbers few and share are those in ``setting``.
         """
         length = self.played.first(1, self.begun, self.trials)
         arms = distinct(self.begun, length, generator(self.seed, 0, "each arm"))
         return tuple(self.options.names[arm] for arm in arms.tolist())
 
     def option(self, received: Any) -> str:
-        """Return the name of the option ``received``, in one line (`composed`).
+        """Return the name of the option ``received``, in one line with composed accents, after a check that it exists.
 
         Raises:
-            ValueError: The study has no such option; the message gives the most similar names.
+            ValueError: The study has no such option, or ``received`` is not text. The message gives up to two similar
+                names, or the first two of the study if none is similar.
         """
         name = composed(received)
         if isinstance(name, str) and name in self.number_of:
@@ -302,10 +326,12 @@ class Setup:
         raise ValueError(f"option is {received!r}: did you mean {' or '.join(map(repr, near))}?")
 
     def place(self, received: Any) -> str:
-        """Return the name of the site ``received``, in one line (`composed`), or "" for None in a study without sites.
+        """Return the name of the site ``received``, in one line with composed accents, after a check that it exists.
+
+        In a study without sites, None and an empty text are allowed, and the result is "".
 
         Raises:
-            ValueError: The study has no such site, or has sites and ``received`` is None.
+            ValueError: The study has no such site, or it has sites and ``received`` is None.
         """
         names, site = list(self.sites), "" if received is None else composed(received)
         remedy = f"give the site, one of {names} (in a shell --site)" if names else "this study has no sites"
@@ -314,13 +340,16 @@ class Setup:
 
     @property
     def rows(self) -> tuple[str | None, ...]:
-        """The sites that have estimates of their own, or None alone if there is one estimate for all."""
+        """The sites that have estimates of their own, which are all sites if ``differ`` is True.
+
+        Otherwise the tuple is ``(None,)``, because there is one estimate for all sites together.
+        """
         return self.sites if self.differ else (None,)
 
     def row(self, site: Any) -> int:
-        """Return the position of the ``site`` in `rows`.
+        """Return the position of the ``site`` among the sites that have estimates of their own (`rows`), from 0.
 
-        If the sites do not differ, it is 0 for every site and for None.
+        If ``differ`` is False, it is 0 for every site of the study and for None.
 
         Raises:
             ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
@@ -330,27 +359,31 @@ class Setup:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The bounds of the guard if there is a ``reach``, otherwise None.
+        """The numbers from which certificates are computed, or None if there is no ``reach``.
 
-        If the sites differ, each has an equal share of the failure probability δ.
+        A certificate bounds how far the mean reward of an option is below that of the best one. The numbers are
+        ``reach`` as the bound on |f − ``centre``| for the mean reward f of every option, ``noise`` as σ, and the
+        failure probability δ = 0.1 in total. If ``differ`` is True, each of N sites has the share δ/N.
         """
         delta = Guarantee.delta / len(self.rows)
         return None if self.reach is None else Guarantee(self.reach, self.noise, delta)
 
     def changed(self, table: Options | None, given: Mapping[str, Any]) -> "Setup":
-        """Return this setup with the options that are added at the end of the table, and with the fields that are
-        given.
+        """Return a setup with the options that are added at the end of the table, and with the values that are given.
 
-        The noise may change if there is no guard, and sites may join if the sites differ.
+        The noise may change if there is no ``reach``. Sites may join if ``differ`` is True; then ``joined`` counts
+        them too. Any other value that is given has to be equal to that of this setup, which stays as it is.
 
         Args:
-            table: All options, or None if none are added.
-            given: New values of fields, by name.
+            table: All options, those of this setup first and in the same order; or None if none are added.
+            given: Values of fields, by name. ``sites`` has all sites, those that join last.
 
         Raises:
-            TypeError: A new value has the wrong type.
-            ValueError: The table lacks an option of the study or changes one, ``sites`` does not begin with the sites
-                of the study, another field is given a new value, or a new value is not allowed.
+            TypeError: The new noise is not a number, or ``sites`` is not a list or a tuple.
+            ValueError: The ``table`` does not begin with the options of this setup, or has other columns; the new
+                ``sites`` do not begin with the sites of this setup; another field is given a new value; or the new
+                noise or the name of a site is not allowed.
+            AttributeError: ``given`` has a name that is no field.
         """
         given = {**given, "sites": _names("site", given.get("sites", self.sites))}
         free = ("noise",) * (self.reach is None) + ("sites",) * self.differ
@@ -367,9 +400,9 @@ class Setup:
 
 
 def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remedy: str) -> None:
-    """Raise a ``ValueError`` unless the list ``after`` begins with the entries of ``before``.
+    """Raise a ``ValueError`` unless the list ``after`` begins with all entries of ``before``, in the same order.
 
-    ``what`` names the list and ``remedy`` the remedy in the message.
+    In the message, ``what`` is the name of the list, and ``remedy`` says what to give instead.
     """
     for was, now in zip_longest(before, after[: len(before)]):
         if was != now:
@@ -380,12 +413,16 @@ def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remed
 class Record:
     """What has happened since a study began, and what is planned.
 
+    Options and sites are given by their names; a site is "" in a study without sites. Nothing is checked here.
+
     Args:
         told: The option, the site and the reward of each trial whose reward is known, in the order of their entry.
-        open: The option and the site of each trial that was asked for and whose reward is not known.
+        open: The option and the site of each trial that was asked for and whose reward is not known, in the order of
+            the requests.
         retired: The options that are not proposed again.
-        plan: The options that are asked for next, in this order.
-        until: The number of known rewards from which on the next request for a trial makes a new plan.
+        plan: The options that are proposed next, in this order.
+        until: A number of rewards. Once ``told`` has so many or more, the next request for a new trial makes a new
+            plan; an empty ``plan`` causes this too.
     """
 
     told: tuple[Told, ...] = ()
@@ -400,7 +437,10 @@ _FIELDS = ["fedgo study", "about", "columns", "options", "begun", "retired", "op
 
 
 def dumps(setup: Setup, record: Record) -> str:
-    """Return the JSON text of the file that holds ``setup`` and ``record``."""
+    """Return the JSON text of the file that holds ``setup`` and ``record``, which `loads` reads.
+
+    If the setup has a ``surrogate`` of the user's own, the text has only the name of the ``method``, not the model.
+    """
     about, options = {name: getattr(setup, name) for name in _ABOUT}, setup.options
     content = {"fedgo study": _VERSION, "about": about, "columns": options.columns, "begun": setup.begun}
     content["options"] = dict(zip(options.names, options.rows, strict=True))
@@ -409,17 +449,18 @@ def dumps(setup: Setup, record: Record) -> str:
 
 
 def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]:
-    """Return the setup and the record that the text of a study's file holds, after a check of every field.
+    """Return the setup and the record that the text of a study's file holds, after a check of the fields.
 
     Args:
-        text: The text that `dumps` returned. A field of the setup that earlier versions of fedgo did not have may be
-            missing.
+        text: The text that `dumps` returned. Of the fields in its entry "about", all but ``trials`` and ``noise`` may
+            be missing, because earlier versions of fedgo did not have all of them. A missing field has its default. A
+            missing ``setting`` is that of the version without this field.
         surrogate: The user's own model, if the study was begun with one, because a file cannot hold it.
 
     Raises:
-        TypeError: A field is of another kind.
-        ValueError: The text is not JSON, or a field is missing, unknown, or has a value that is not allowed; the
-            message names it. The text is also refused if the study was begun with a ``surrogate`` and none is given.
+        TypeError: A field is of another kind, for instance a reward that is not a number.
+        ValueError: The text is not JSON, or a field is missing, unknown, or has a value that is not allowed. If the
+            study was begun with a ``surrogate``, its ``method`` is not allowed unless one is given.
         RecursionError: The JSON is nested too deeply.
     """
     # files of a method that was removed may have "weights"
@@ -441,10 +482,11 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
 
 
 def _before(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the setting of a study whose file does not contain it, that is, of a study from an earlier version of
-    fedgo.
+    """Return the setting (`Setup.setting`) of a study whose file does not contain it, as earlier versions wrote it.
 
-    It is the setting before it depended on the budget. ``about`` has the fields of the study's setup.
+    These versions explored by fixed numbers, which did not depend on the budget: ``UCB1`` of `fedgo.beyond.advised` for
+    the method "ucb1", and otherwise ``BEFORE``, but with the ``few`` of "every arm once" if this is the method and the
+    sites do not differ. ``about`` has the fields of the study's setup by name.
     """
     once = about.get("method") == "every arm once" and not about.get("differ")
     how = UCB1 if about.get("method") == "ucb1" else BEFORE
@@ -452,10 +494,10 @@ def _before(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fields(where: str, content: Any, names: Collection[str], others: Collection[str]) -> dict[str, Any]:
-    """Return the ``content`` if it is a JSON object with all fields in ``names``, and with no others but those in
-    ``others``.
+    """Return the ``content`` if it is a dictionary with all keys in ``names`` and no further keys except those in
+    ``others``; otherwise raise a ``ValueError``.
 
-    ``where`` says in the ``ValueError`` which object it is.
+    ``where`` says in the error what the content is.
     """
     found = content if isinstance(content, dict) else {}
     fits = set(names) <= set(found) <= {*names, *others}
@@ -464,9 +506,10 @@ def _fields(where: str, content: Any, names: Collection[str], others: Collection
 
 
 def _rows(content: dict[str, Any], name: str, length: int = 0) -> list[Any]:
-    """Return the list ``name`` of the ``content``, or raise a ``ValueError`` if it is not a list.
+    """Return the entry ``name`` of the ``content``, or raise a ``ValueError`` if it is not a list.
 
-    Unless ``length`` is 0, every entry has to be a list with ``length`` entries.
+    Unless ``length`` is 0, a ``ValueError`` is also raised if an entry of this list is not a list of ``length``
+    entries.
     """
     rows: list[Any] = content[name]
     require(isinstance(rows, list), name, rows, "give a list")

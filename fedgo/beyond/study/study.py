@@ -1,4 +1,8 @@
-"""A study of your own: options in a table, rewards in your units, one file that holds all, and no server."""
+"""A study that looks for the best of many options in few trials, from a notebook or a script.
+
+The options are the rows of a table, and the rewards of their trials are in units of your own. One file holds the study,
+and no server is needed. An option is an arm in the terms of the paper, and a trial is a pull.
+"""
 
 import os
 import socket
@@ -31,9 +35,10 @@ class DoneBut(UserWarning):
 class Study:
     """A study that looks for the best of many options in few trials, and is kept in the file at ``path``.
 
-    If the file does not exist, the study begins with ``options``, ``trials`` and ``noise``. If it exists, every
-    argument that is given is compared with what the study was begun with, and must be equal to it. Only ``options`` may
-    get further rows, ``noise`` may change if there is no ``reach``, and ``sites`` may get further names if they differ.
+    An option is one of the choices, an arm in the terms of bandits. If the file does not exist, the study begins with
+    ``options``, ``trials`` and ``noise``. If it exists, every argument that is given is compared with the file, and
+    must be equal to what it holds. Only ``options`` may get further rows, ``noise`` may change if there is no
+    ``reach``, and ``sites`` may get further names if they differ.
 
     Every change reads the file, and writes it anew while no other process or thread can change it. Looking at a study
     changes no file and needs no permission to write.
@@ -42,39 +47,40 @@ class Study:
         path: The file, or a link to it.
         options: The path of a CSV file, or a pandas frame: a header, then a name and numbers for each option. Rows may
             be added at its end at any time. A study that exists needs none.
-        trials: The approximate number of trials that you can afford. The more there are, the more is explored. More
-            trials may follow; from then on the number of trials that were made decides.
-        noise: σ, the standard deviation of a reward's noise. Before you begin, try one option five times and take the
-            standard deviation; then enter these five rewards. If a study without ``reach`` is opened with another
-            ``noise``, the new value is stored, a warning says so, and the next plan rests on a new fit.
+        trials: The approximate number of trials that you can afford, at least 1. The more there are, the more is
+            explored. More trials may follow; from then on the number of trials that were made decides.
+        noise: σ, the standard deviation of a reward's noise, at least 1e-100 and below 1e100. Before you begin, try one
+            option five times and take the standard deviation; then enter these five rewards. If a study without
+            ``reach`` is opened with another ``noise``, the new value is stored and a warning says so.
         method: "advised" (the default), "ucb1", "every arm once", or a `Surrogate` of your own, which takes the place
             of the recommended model and has to be given whenever the study is opened.
-        sites: The names of the places that make trials, if there are several.
+        sites: A list of the names of the places that make trials, if there are several.
         centre: The reward that you expect usually. `tell` warns of rewards far from it, and ``reach`` is counted from
             it; the model does not use it. With ``reach`` it has to be given. Otherwise, if it is not given, the mean of
             the first rewards takes its place.
         spread: The amount by which you expect options to differ. `tell` warns of a reward more than five spreads from
             ``centre``; the model does not use it. If it is not given, the standard deviation of the first rewards takes
-            its place.
-        reach: A bound on |f − ``centre``| for the mean reward f of every option; it needs ``centre``. If it is given, a
-            guard gives every option a certificate, a bound on how far it is below the best option.
+            its place, but at least the noise, and 200 times the noise while there are fewer than five rewards or all
+            are equal.
+        reach: A bound on |f − ``centre``| for the mean reward f of every option; it needs ``centre``. If it is given,
+            every option has a certificate, a bound on how far its mean reward is below that of the best option.
         seed: The seed of the order of the first options, and of the order in which ties are broken; by default 0.
-        differ: Whether the best option may differ from site to site. If so, every site has its own estimates, which
-            learn from those of the other sites as far as they are alike. Sites may join at any time: give all of them,
-            the new ones last. This pays on long runs; see the chapter "Sites that differ".
+        differ: Whether the best option may differ from site to site; by default False. If so, every site has its own
+            estimates, which learn from those of the other sites as far as they are alike. Sites may join at any time:
+            give all of them, the new ones last. This pays on long runs. Source: the chapter "Sites that differ".
 
     Raises:
-        TypeError: An argument is of another kind.
+        TypeError: ``path``, ``options`` or an argument for a new study is of another kind.
         ValueError: An argument or the file has a value that is not allowed, the two differ, the file cannot be read as
-            a study, or it does not exist and ``options``, ``trials`` or ``noise`` is missing. The message names the
-            value and the remedy; nothing is changed.
+            a study, its folder does not exist, or the file does not exist and ``options``, ``trials`` or ``noise`` is
+            missing. The message names the value and the remedy; nothing is changed.
         OSError: The table of ``options`` cannot be read, the file cannot be written, or another process has held its
             lock for a minute; nothing is changed. If something fails after the change, there is a `DoneBut` warning
             instead.
         ImportError: The library filelock is missing, and the study is to be written.
 
     Warns:
-        UserWarning: The noise of the study has changed, or the names of the options of a new study are numbers.
+        UserWarning: The noise of the study has changed, or all names of the options of a new study are numbers.
     """
 
     def __init__(
@@ -114,10 +120,13 @@ class Study:
 
     def _begun(self, table: Options, given: dict[str, Any]) -> _Content:
         """Return the setup of a new study with the options of the ``table`` and the values ``given`` by name, and its
-        record, in which nothing has happened and the first options are planned.
+        record, in which nothing has happened and the first options (`Setup.first`) are planned.
+
+        A warning says if the names of all options are numbers.
 
         Raises:
             ValueError: ``trials`` or ``noise`` is missing, or a value is not allowed.
+            TypeError: A value is of another kind.
         """
         for name, meaning in (("trials", "the number that you can afford"), ("noise", "σ of a reward")):
             if name not in given:
@@ -133,11 +142,14 @@ class Study:
     def ask(self, site: str | None = None) -> str:
         """Return the option to try next.
 
+        A trial is open from the time when it is asked for until its reward is entered or it is given up.
+
         Args:
-            site: The site that makes the trial, in a study with sites.
+            site: The site that makes the trial, in a study with sites; otherwise None.
 
         Returns:
-            The name of the option of the site's first open trial. If there is none, a trial is opened.
+            The name of the option of the first open trial, at the ``site`` if one is given. If there is none, a new
+            trial is opened, and the result is the name of its option.
 
         Raises:
             ValueError: The study has no such ``site``, it has sites and ``site`` is None, or the file cannot be read as
@@ -151,13 +163,15 @@ class Study:
     def batch(self, size: int, site: str | None = None) -> list[str]:
         """Return the options of several trials to be made at once.
 
+        A trial is open from the time when it is asked for until its reward is entered or it is given up.
+
         Args:
             size: The number of trials, from 1 to the study's ``trials``.
-            site: The site that makes the trials, in a study with sites.
+            site: The site that makes the trials, in a study with sites; otherwise None.
 
         Returns:
-            The names of ``size`` options, which may repeat: first those whose trials are open at the site, then those
-            of new trials, which are opened.
+            The names of ``size`` options, which may repeat: first those of open trials, at the ``site`` if one is
+            given, in the order in which they were asked for; then those of new trials, which are opened.
 
         Raises:
             TypeError: ``size`` is not a whole number.
@@ -176,17 +190,18 @@ class Study:
     def tell(self, option: str, reward: float, site: str | None = None) -> int:
         """Enter the reward of a trial, whether the study asked for this trial or not.
 
-        If a trial of the option is open at the site, it is open no more. A warning says if the reward is more than five
-        spreads away from a usual reward (``centre`` and ``spread`` of the study, or their estimates from the first
-        rewards); the study's very first reward is not questioned. The reward is kept in either case.
+        If trials of the option are open at the site, the first of them is open no more. A warning says if the reward is
+        more than five spreads away from a usual reward (``centre`` and ``spread`` of the study, or their estimates from
+        the first rewards); a reward that is entered while the study has none is not questioned. The reward is kept in
+        either case.
 
         Args:
             option: The name of the option that was tried.
-            reward: The reward of the trial, a number within ±1e100 in the user's units.
-            site: The site that made the trial, in a study with sites.
+            reward: The reward of the trial in the user's units, a number above −1e100 and below 1e100.
+            site: The site that made the trial, in a study with sites; otherwise None.
 
         Returns:
-            The number of rewards that have been entered so far.
+            The number of rewards that the study has now.
 
         Raises:
             TypeError: ``reward`` is not a number.
@@ -209,10 +224,11 @@ class Study:
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
         """Take back the last reward that was entered, for instance because it was a mistake.
 
-        The next trial is planned anew, unless fewer rewards remain than the study has first options.
+        The trial is not opened again. The next new trial is planned anew, unless fewer rewards remain than the number
+        of options that the study tries first, before the model decides; then the plan stays as it is.
 
         Args:
-            option: The option whose last reward is taken back; None means any option.
+            option: The name of the option whose last reward is taken back; None means any option.
             site: The site whose last reward is taken back; None means any site.
 
         Returns:
@@ -232,11 +248,13 @@ class Study:
         return rows[-1][0], rows[-1][2]
 
     def drop(self, option: str, site: str | None = None) -> None:
-        """Give up an open trial whose reward will not come.
+        """Give up an open trial, one that was asked for and whose reward will not come.
+
+        If several trials of the option are open at the site, the first of them is given up.
 
         Args:
             option: The name of the option.
-            site: The site that was to make the trial, in a study with sites.
+            site: The site that was to make the trial, in a study with sites; otherwise None.
 
         Raises:
             ValueError: No such trial is open, the study has no such ``option`` or ``site``, it has sites and ``site``
@@ -254,11 +272,12 @@ class Study:
 
         Args:
             option: The name of the option.
-            retired: If True, the option is never proposed again and its open trials are given up; if False, it may be
+            retired: If True, the option is not proposed any more and its open trials are given up; if False, it may be
                 proposed again.
 
         Raises:
-            ValueError: The study has no such ``option``, none would remain, or the file cannot be read as a study.
+            ValueError: The study has no such ``option``, no option would remain that may be proposed, or the file
+                cannot be read as a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
         """
@@ -274,9 +293,10 @@ class Study:
 
     @property
     def open(self) -> list[Trial]:
-        """The trials that were asked for and have no reward yet, as pairs of option and site ("" without sites).
+        """The trials that were asked for and have no reward yet, as pairs of the names of option and site.
 
-        They are in the order in which they were asked for.
+        The site is "" in a study without sites. Trials that were given up are not among them. They are in the order in
+        which they were asked for.
 
         Raises:
             ValueError: The file cannot be read as a study.
@@ -285,7 +305,9 @@ class Study:
 
     @property
     def told(self) -> list[Told]:
-        """The rewards entered so far, in the order of entry, as triples of option, site ("" without sites) and reward.
+        """The rewards entered so far, as triples of the names of option and site and the reward, in the order of entry.
+
+        The site is "" in a study without sites. Rewards that were taken back are not among them.
 
         Raises:
             ValueError: The file cannot be read as a study.
@@ -302,12 +324,19 @@ class Study:
         return list(self.content[0].sites)
 
     def standings(self, site: str | None = None) -> list[pure.Standing]:
-        """Return a row (`fedgo.beyond.study.trials.Standing`) for each of the K options, the largest estimate first.
+        """Return the results so far, with a row for each of the K options, the largest estimate first.
 
-        If there is no fit, because there are too few rewards or it fails, the rows are in the order of the options.
+        If there is no fit, because there are too few rewards or it fails, the rows are in the order of the table.
 
         Args:
-            site: The site whose estimates are returned, needed if the sites differ.
+            site: The site whose results are returned, if the sites differ. If they do not, the rows are those of all
+                sites together, and None is enough.
+
+        Returns:
+            The rows (`fedgo.beyond.study.trials.Standing`). The fields are the name ``option``; ``pulls``, the number
+            of its rewards, and their ``mean``; the model's ``estimate`` of its mean reward with the interval from
+            ``low`` to ``high``; its ``certificate``, a bound on how far its mean reward is below the best, in a study
+            with ``reach``; and whether it is ``retired``. A number that is not known is NaN.
 
         Raises:
             ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
@@ -320,11 +349,13 @@ class Study:
     def verdict(self, site: str | None = None) -> str:
         """Return a text that helps to decide when to stop.
 
-        It is about the leading option: a certificate in a study with ``reach``, otherwise an estimate of the model,
-        which is not guaranteed. If a study fits its sites as alike and they seem to differ, another sentence says so.
+        It says by how much at most the leading option is below the best one. In a study with ``reach`` this is a
+        certificate, otherwise an estimate of the model, which is not guaranteed. If nothing can be said, the text gives
+        the reason. Another sentence follows if the sites differ and only other sites have rewards, or if a study fits
+        its sites as alike and they seem to differ.
 
         Args:
-            site: The site that the text is about, needed if the sites differ.
+            site: The site that the text is about, if the sites differ; otherwise None is enough.
 
         Raises:
             ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
@@ -335,12 +366,15 @@ class Study:
         return pure.verdict(*self.content, site)
 
     def to_frame(self, site: str | None = None) -> Any:
-        """Return the standings as a pandas frame with a row for each option, whose name is the index.
+        """Return the results so far as a pandas frame with a row for each option, whose name is the index.
 
-        The columns are the other fields of `fedgo.beyond.study.trials.Standing`.
+        The rows with the largest estimate come first. The columns are ``pulls`` (the number of rewards), ``mean`` (of
+        the rewards), ``estimate``, ``low`` and ``high`` (the model's estimate of the mean reward and its interval),
+        ``certificate`` (a bound on how far the mean reward is below the best) and ``retired``. A number that is not
+        known is NaN.
 
         Args:
-            site: The site whose estimates are returned, needed if the sites differ.
+            site: The site whose results are returned, if the sites differ; otherwise None is enough.
 
         Raises:
             ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
@@ -353,7 +387,10 @@ class Study:
         return pd.DataFrame(self.standings(site)).set_index("option")
 
     def _repr_html_(self) -> str:
-        """Return the standings and the verdict as HTML, for each site if the sites differ, which a notebook shows."""
+        """Return the results so far (`to_frame`) and the verdict as HTML, which a notebook shows.
+
+        If the sites differ, both are there for each site below its name.
+        """
         pages = []
         for site in self.content[0].rows:
             html = self.to_frame(site).to_html(float_format=lambda value: f"{value:.3g}", na_rep="")
@@ -361,16 +398,18 @@ class Study:
         return "".join(pages)
 
     def plot(self, axes: Any = None, site: str | None = None) -> Any:
-        """Draw the estimates with their intervals, the mean rewards, and the certificates if the study has a ``reach``.
+        """Draw the estimates of all options with their intervals, their mean rewards, and any certificates.
 
-        The label of each option contains its number of trials.
+        The options are one below the other, the largest estimate at the top. The label of an option contains its number
+        of rewards in brackets. A certificate is drawn as a mark at the estimate plus the certificate. The verdict is
+        the title.
 
         Args:
             axes: The matplotlib axes; None means those of a new figure.
-            site: The site whose estimates are drawn, needed if the sites differ.
+            site: The site whose estimates are drawn, if the sites differ; otherwise None is enough.
 
         Returns:
-            The axes.
+            The matplotlib axes.
 
         Raises:
             ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
@@ -400,11 +439,13 @@ class Study:
 
     @contextmanager
     def _changing(self, done: str, new: _Content | None = None) -> Iterator[tuple[Setup, Record, _Write]]:
-        """Hold the study's lock, and yield its setup, its record, and a function that replaces both in the file.
+        """Hold the study's lock, and yield the study's setup, its record, and a function that replaces both in the
+        file.
 
         If there is no file, the setup and the record are the pair ``new``. If an error occurs before the file is
-        written, the file stays as it was. If an error occurs afterwards, a warning says that the change is ``done``,
-        and what failed; Ctrl-C remains an interrupt.
+        written, the file stays as it was, and the error is raised; the message of an ``OSError`` says so. If an
+        ``OSError`` or Ctrl-C occurs afterwards, a `DoneBut` warning begins with ``done``, the word for the change;
+        Ctrl-C is raised all the same, the ``OSError`` is not.
         """
         target, saved = _files.resolved(self.path, "the study"), False
 
@@ -433,10 +474,14 @@ class Study:
 
     @property
     def content(self) -> _Content:
-        """The content of the file: the setup with which the study was begun, and the record of what has happened since.
+        """The content of the file: the setup of the study, and the record of what has happened since it began.
+
+        The setup is the one with which the study was begun, except that options, sites and the noise may have changed
+        since.
 
         Raises:
-            ValueError: The file cannot be read, or has an entry that is not allowed; the message says which.
+            ValueError: The file does not exist, cannot be read, or has an entry that is not allowed. The message gives
+                the reason.
         """
         try:
             return loads(self.path.read_text(encoding="utf-8"), self._surrogate)
@@ -447,17 +492,17 @@ class Study:
 
 
 def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
-    """Return the ``entries`` without the first that is equal to ``entry``, if there is one."""
+    """Return the ``entries`` without the first one that equals ``entry``, or all of them if none does."""
     place = entries.index(entry) if entry in entries else len(entries)
     return entries[:place] + entries[place + 1 :]
 
 
 @contextmanager
 def _alone(target: Path) -> Iterator[None]:
-    """Hold the lock of the study at ``target``, a path without links, so that nobody else changes the study meanwhile.
+    """Hold the lock of the study at ``target``, a path without links, so that no other process or thread changes it.
 
-    The lock is a hidden file beside the study, with the study's mode and group. It contains the process that took it
-    last.
+    The lock is a hidden file beside the study's file. Its text names the process that took it last. If the study's file
+    exists, the lock gets its permissions to read and write and its group, as far as the system allows.
 
     Raises:
         ImportError: The library filelock is missing.

@@ -1,13 +1,14 @@
-"""What a study proposes next, and what it knows: pure functions of its setup and its record.
+"""Functions that say what a study proposes next and what it knows, given its setup and its record, which they leave
+unchanged.
 
-First distinct options are tried once, in random order, as many as `fedgo.beyond.advised.Advised.first` says. Then
-epochs follow, as `fedgo.beyond.epochs.surrogate_ucb` plays them with one client. A surrogate is fitted to all rewards,
-and the next trials are planned by the largest mean + κ√variance, where the variance is that after the planned and the
-open trials. Therefore several trials can be open at once, at several sites, and their rewards can be entered in any
-order.
+First the options in `Setup.first` are proposed once each, in random order. Then epochs follow. For each of them a
+surrogate, the model of the rewards, is fitted to all rewards so far. The next trials are those of the options with the
+largest mean + κ√variance of the posterior, where κ is the weight of exploration, and the variance is that after the
+planned and the open trials. Therefore several trials can be open at once, at several sites, and their rewards can be
+entered in any order.
 
 If the sites differ, each site has its own estimates (`fedgo.beyond.surrogates.sites`). After the first options, each
-request of a site for a trial makes a fit to all rewards, which plans that one trial.
+request of a site for a new trial plans this one trial from a fit to all rewards.
 """
 
 import math
@@ -40,13 +41,15 @@ _SURE = 0.001  # sites seem to differ below this p; it is small because users lo
 class Standing(NamedTuple):
     """The row of one option in the table of results, in the units of the rewards; an unknown number is NaN.
 
+    If the sites differ, a row is about one site; otherwise it is about all sites together.
+
     Args:
         option: The name of the option.
         pulls: The number of its trials whose reward is known.
         mean: The mean of its rewards.
         estimate: The model's estimate of its mean reward.
-        low: The lower end of the model's interval for its mean reward.
-        high: The upper end of this interval. Options with a large upper end are tried next.
+        low: The lower end of the model's interval for its mean reward. The interval guarantees nothing.
+        high: The upper end of this interval. The plan prefers options with a large upper end.
         certificate: A bound on how much lower its mean reward is than the best option's, if the study has a ``reach``.
         retired: Whether it is not proposed again.
     """
@@ -63,16 +66,17 @@ class Standing(NamedTuple):
 
 @lru_cache(maxsize=2)
 def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]:
-    """Fit the surrogate of the ``setup`` to all rewards; the last two results are cached.
+    """Fit the surrogate of the ``setup``, its model of the rewards, to all rewards; the last two results are cached.
 
     Args:
-        setup: The setup with which the study was begun.
+        setup: The setup of the study.
         told: The option, the site and the reward of every trial whose reward is known.
 
     Returns:
-        The posterior on the K options, or None if there is no fit; and the reason why there is none, "" if there is
-        one. If the N sites differ, the posterior is on the N·K pairs of a site and an option, all options of the first
-        site first.
+        The posterior of the K options' mean rewards, whose ``mean`` and ``variance`` are (K,) each, or None if there is
+        no fit; and the reason why there is none, "" if there is one. If the N sites differ, the posterior is that of
+        the N·K pairs of a site and an option, all options of the first site first. There is no fit if no reward is
+        known or if the fit fails.
 
     Raises:
         ImportError: A library that the fit needs is missing.
@@ -93,14 +97,14 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
     """Return the options to try next, and the record in which these trials are open.
 
     Args:
-        setup: The setup with which the study was begun.
-        record: The record of what has happened since.
+        setup: The setup of the study.
+        record: The record of what has happened since it began.
         size: The number of trials, from 1 to the setup's ``trials``.
-        site: The site that makes the trials, in a study with sites.
+        site: The site that makes the trials, in a study with sites; otherwise None.
 
     Returns:
-        The names of the options of ``size`` trials, first those that are open at the site already and not retired; and
-        the record in which all of them are open.
+        The names of the options of ``size`` trials, which may repeat: first those of trials that are open at the site
+        already and whose option is not retired, then those of new trials; and the record in which all of them are open.
 
     Raises:
         TypeError: ``size`` is not a whole number.
@@ -121,12 +125,14 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 
 
 def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
-    """Return the next option for ``site``, and the record after it has been taken from the plan.
+    """Return the next option for a new trial at ``site``, and the record without this option in its plan.
 
-    Retired options are removed from the plan. If the plan has ended, it is made anew first; if the sites differ, it is
-    made anew for each trial after the first options. If then a guard does not certify the planned option, the option
-    with the largest upper end of the guard's interval, of those that are not retired, is returned instead, and nothing
-    is taken from the plan. The guard lets all first options pass.
+    Retired options are removed from the plan. A new plan is made first if the plan is empty, if at least
+    ``record.until`` rewards are known, or, if the sites differ, if `past_first` holds. If the study has a ``reach`` and
+    `past_first` holds, a guard decides on the first option of the plan. It passes if its certificate is at most κ times
+    the length of its interval, with the price κ of the guard (`Interval.accepts`). If it does not pass, the result is
+    the option with the largest upper end of the guard's intervals, of those that are not retired, and the plan keeps
+    its first option. The trial is not opened in the record.
     """
     record = replace(record, plan=tuple(option for option in record.plan if option not in record.retired))
     of_one_site = setup.differ and past_first(setup, record)
@@ -145,8 +151,10 @@ def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
 def _planned(setup: Setup, record: Record, site: str) -> Record:
     """Return the record with the plan of a new epoch, or of one trial at ``site`` if the sites differ.
 
-    If there is no fit, or the index of an option by the fit is NaN, the plan is one trial of an option that is not
-    retired and has the fewest trials, open ones included, chosen at random among those.
+    If there is no fit, or no plan can be made with it (a ``ValueError``, for instance because the index of an option is
+    NaN), the plan is one trial of an option that is not retired and has the fewest trials, open ones included. Among
+    several such options an order decides that is random, but fixed by the seed. The field ``until`` becomes the number
+    of known rewards plus the length of the plan.
     """
     names, retired = setup.options.names, _retired(setup, record)
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
@@ -166,33 +174,35 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
 
 
 def plan_anew(setup: Setup, record: Record) -> Record:
-    """Return ``record`` changed such that the next request for a trial makes a new plan.
+    """Return ``record`` changed such that the next request for a new trial makes a new plan.
 
-    While the first options are tried, the record stays as it is.
+    As long as fewer rewards are known than ``setup.first`` has options, nothing is changed.
     """
     until = min(record.until, len(record.told)) if past_first(setup, record) else record.until
     return replace(record, until=until)
 
 
 def past_first(setup: Setup, record: Record) -> bool:
-    """Return whether as many rewards are known as the study has first options, or more.
+    """Return whether ``record`` has at least as many known rewards, of any options, as ``setup.first`` has options.
 
-    The first options are tried once each before any fit.
+    These are the options that the study proposes first, once each.
     """
     return len(record.told) >= len(setup.first)
 
 
 @on_cpu
 def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]:
-    """Return for every option its number of trials, mean reward, estimate, interval and certificate.
+    """Return for every option its number of rewards, mean reward, estimate, interval and certificate.
 
     Args:
-        setup: The setup with which the study was begun.
-        record: The record of what has happened since.
-        site: The site whose estimates are returned, if the sites differ.
+        setup: The setup of the study.
+        record: The record of what has happened since it began.
+        site: The site whose results are returned, if the sites differ; otherwise None or any site of the study, and the
+            results are those of all sites together.
 
     Returns:
-        A row for each of the K options, the largest estimate first, or in the order of the setup if there is no fit.
+        A row for each of the K options, retired ones included, the largest estimate first, or in the order of the setup
+        if there is no fit.
 
     Raises:
         ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
@@ -222,15 +232,16 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
 def verdict(setup: Setup, record: Record, site: Site = None) -> str:
     """Return a text on how good the leading option is, by which the user decides whether to stop.
 
-    It gives the smallest certificate if the study has a ``reach``, otherwise an estimate of the model, which promises
-    nothing. Another sentence follows if others have trials and the site has none yet. If the study fits its sites as
-    alike and they seem to differ, a last sentence says so: if they were alike, they would look so different with a
-    chance below 1 in 1,000 (`fedgo.beyond.surrogates.sites.cochran`).
+    It says by how much at most the leading option is below the best one: by its certificate if the study has a
+    ``reach``, otherwise by an estimate of the model, which promises nothing. If nothing can be said, the text gives the
+    reason. If the sites differ and only other sites have rewards, another sentence says so. If the study has several
+    sites, fits them as alike, and they seem to differ, a last sentence says so: if they were alike, they would look so
+    different with a chance below 1 in 1,000 (`fedgo.beyond.surrogates.sites.cochran`).
 
     Args:
-        setup: The setup with which the study was begun.
-        record: The record of what has happened since.
-        site: The site that the text is about, if the sites differ.
+        setup: The setup of the study.
+        record: The record of what has happened since it began.
+        site: The site that the text is about, if the sites differ; otherwise None or any site of the study.
 
     Raises:
         ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
@@ -250,8 +261,14 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 def _leading(setup: Setup, record: Record, site: Site) -> str:
     """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ.
 
-    It gives the smallest certificate if the study has a ``reach``, otherwise an estimate of the model, or the reason
-    why nothing can be said.
+    Retired options do not count. If the study has a ``reach``, the leading option is the one with the smallest
+    certificate, and the sentence gives this certificate and its probability, or says that the rewards refute the noise
+    or the reach. Otherwise it is the one with the largest estimate, and the sentence gives the largest upper end of the
+    other options' intervals less this estimate, or 0 if that is negative. If there is no fit or one of these numbers is
+    not finite, the sentence gives the reason.
+
+    Raises:
+        ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
     """
     rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
     remain = [row for row in rows if not row.retired]
@@ -276,11 +293,12 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
 
 
 def usual(setup: Setup, record: Record) -> tuple[float, float]:
-    """Return a usual reward and the spread of rewards around it, which are ``setup.centre`` and ``setup.spread`` if
-    given.
+    """Return a usual reward and the spread of the rewards, by which `Study.tell` questions a reward that is far off.
 
-    Otherwise they are the mean of the first ``setup.begun`` rewards, 0 if there are none, and their standard deviation,
-    but at least the noise. With fewer than five rewards, or equal ones, the spread is 200 times the noise.
+    They are ``setup.centre`` and ``setup.spread``. For each of the two that is None, an estimate from the first
+    ``setup.begun`` rewards takes its place. The usual reward is then their mean, or 0 if there are none. The spread is
+    then their standard deviation, but at least the noise. If there are fewer than five of these rewards, or if all of
+    them are equal, it is 200 times the noise.
     """
     rewards = [reward for *_, reward in record.told[: setup.begun]]
     varies = len(rewards) >= 5 and len(set(rewards)) > 1
@@ -290,13 +308,15 @@ def usual(setup: Setup, record: Record) -> tuple[float, float]:
 
 
 def _retired(setup: Setup, record: Record) -> Tensor:
-    """Return whether each of the K options of the study is retired, (K,) bool."""
+    """Return for each of the K options of the study whether it is retired, (K,) bool, in the order of the setup."""
     retired = set(record.retired)
     return torch.tensor([name in retired for name in setup.options.names])
 
 
 def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
     """Return the entries of ``record.told`` whose trials were made at the ``site``, or all if the sites do not differ.
+
+    An entry has the option, the site and the reward of a trial.
 
     Raises:
         ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
@@ -306,17 +326,18 @@ def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
 
 
 def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
-    """Return for each of N sites and K options the number of rewards in ``told``, and their sum, (N, K) each.
+    """Return for each of the N sites and K options the number of rewards in ``told`` and their sum, (N, K) float64
+    each.
 
-    ``told`` has the option, the site and the reward of each trial.
+    ``told`` has the option, the site and the reward of each trial. The setup has to have sites.
     """
     each = [_tally(setup, [row for row in told if row[1] == site]) for site in setup.sites]
     return Tally(*(torch.stack(column) for column in zip(*each, strict=True)))
 
 
 def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
-    """Return for each of K options the number n of its rewards in ``told``, and their sum minus n·``centre``,
-    (K,) each.
+    """Return for each of the K options the number n of its rewards in ``told``, and their sum minus n·``centre``,
+    (K,) float64 each.
 
     ``told`` has the option, the site and the reward of each trial; None as ``centre`` means 0.
     """
@@ -327,15 +348,17 @@ def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> T
 
 
 def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Tensor:
-    """Return a bound on how much worse each of the K options is than the best one, (K,).
+    """Return a bound on how far the mean reward of each of the K options is below the best one's, (K,) float64.
 
-    It is NaN for all options if the intervals of Theorem G′ after all rewards so far have an empty intersection. They
-    hold all at once, so that this refutes the noise or the reach.
+    The bound of an option is the largest upper end of the other options' intervals less its own lower end, or 0 if that
+    is negative or there is no other option. The intervals are those of Theorem G′ after the last reward. The theorem
+    says that the intervals after 0, 1, 2, … rewards hold all at once. Therefore, if those of an option have no number
+    in common, the noise or the reach is refuted, and the bound is NaN for all options.
 
     Args:
-        setup: The setup with which the study was begun.
+        setup: The setup of the study.
         told: The option, the site and the reward of each trial, in the order of their entry.
-        guarantee: The bounds and the failure probability of the guard.
+        guarantee: The bounds on mean rewards and noise and the failure probability, from which intervals follow.
     """
     each = [_tally(setup, [trial], setup.centre) for trial in told]
     blank = Tally.blank(len(setup.options.names))
@@ -350,8 +373,8 @@ def as_lines(rows: Sequence[Standing], title: str = "option") -> str:
     """Return the ``rows`` as lines of text below a head of columns, with a dash for each unknown number.
 
     The columns are the option, its pulls, its mean reward, the estimate and the interval, and the certificate if any
-    row has one. The line of an option that is not proposed again ends with "retired". ``title`` is the head of the
-    column with the names of the options.
+    row has one. All numbers but the pulls have three significant digits. The line of an option that is not proposed
+    again ends with "retired". ``title`` is the head of the column with the names of the options.
     """
     size = max((len(row.option) for row in rows), default=6)
     guarded = any(not math.isnan(row.certificate) for row in rows)
