@@ -170,10 +170,10 @@ WRONG_NUMBERS = {  # of counts and sums of six arms
 }
 TO_SERVER = {
     "unknown client 3: there are N = 3": field(8, "<I", 3),
-    "out of order: NEWS of 3, and 3 is open": field(6, "<H", Kind.NEWS),
-    "STATISTICS of 0, and 3 is open": field(36, "<I", 0),
-    "out of order: STATISTICS of 1000": field(36, "<I", 1000),
-    "out of order: STATISTICS of 3, and 3 is open": field(40, "<I", 1),
+    "out of order: NEWS of exchange 3, and exchange 3 is open": field(6, "<H", Kind.NEWS),
+    "STATISTICS of exchange 0, and exchange 3 is open": field(36, "<I", 0),
+    "out of order: STATISTICS of exchange 1000": field(36, "<I", 1000),
+    "out of order: STATISTICS of exchange 3, and exchange 3 is open": field(40, "<I", 1),
     "builds on exchange 1000": field(44, "<I", 1000),
     "client 1 builds on exchange 2; it or the server": field(48, "<I", 1),
     "pulls by client 1, which has no": field(44, "<Q", 0),
@@ -245,11 +245,11 @@ def test_in_phase_one_too():
     reply = first.answer(letters[0])
     assert first.answer(letters[0]) == reply
     refuses(server, server.accept, numbers(1.0, 1.0)(reply, plan), "wrong shape: 1 pulls of Phase I, not 3")
-    with pytest.raises(RuntimeError, match="Phase I is done here, and its end has not come"):
+    with pytest.raises(RuntimeError, match="the pulls of Phase I are made: let this client answer"):
         first.ask()
     with pytest.raises(ValueError, match="no client answered"):
         server.merge()
-    with pytest.raises(ValueError, match="Phase I is uniform"):
+    with pytest.raises(ValueError, match="in Phase I, tell of the arm"):
         late.tell((late.ask() + 1) % 6, 0.0)
     server.accept(reply)
     server.merge()

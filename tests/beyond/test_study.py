@@ -146,9 +146,9 @@ def test_a_mistake_can_be_taken_back_and_ends_nothing(csv):
         study.tell("hot", 1e9)
     assert "hot" in study.verdict() and study.ask() in TASTE
     assert study.untell() == ("hot", 1e9) and as_lines(study.standings()) == before
-    with pytest.raises(ValueError, match="no such reward is told"):
+    with pytest.raises(ValueError, match="it was not entered"):
         study.untell("nobody")
-    with pytest.raises(ValueError, match=r"reward is 1e\+160: give a number within"):
+    with pytest.raises(ValueError, match=r"reward is 1e\+160: give a number of size below"):
         study.tell("hot", 1e160)
 
 
@@ -193,7 +193,7 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
         ([*LINES, "odd,0,nan,7"], "the row of 'odd' is"),
         ([*LINES, "odd,0,1_000,7"], "the row of 'odd' is"),
         ([*LINES, "süß,0,1,7", "süß,0,1,7"], r"two options have is \['süß'\]"),
-        (LINES[1:], "the header is .*give the columns names first"),
+        (LINES[1:], "the header is .*put the columns' names in the first line"),
         (["name,fixed", "plain,7", "sweet,7"], r"the list of features is \['fixed'\]: none varies"),
         ([], r"the table is \[\]: give a header"),
         (["name;sugar", "plain;1,5"], "separate by commas"),

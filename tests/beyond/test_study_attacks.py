@@ -244,7 +244,7 @@ def a_user_may_only_read(folder: Path) -> None:
             seen = Study(study.path, **HOW)
             assert seen.standings() and seen.verdict() and seen.plot() and len(seen.told) == 1
             assert "b  " in CliRunner().invoke(cli.main, ["--study", str(study.path), "show"]).output
-            with pytest.raises(PermissionError, match=r"nothing is changed.*may only read the study"):
+            with pytest.raises(PermissionError, match=r"nothing is changed.*no right to write the study"):
                 seen.tell("a", 2.0)
 
         assert os.waitpid(in_a_child(look), 0)[1] == 0

@@ -180,7 +180,7 @@ class Client:
             index = learner.index(state)[0, 0].masked_fill(memory.retired, -torch.inf)
             return int(largest(index, self.plan.order_of_ties[self.me]))
         if self.plan.network is not None and memory.pulls >= len(memory.share):
-            raise RuntimeError("Phase I is done here, and its end has not come: let this client answer")
+            raise RuntimeError("the pulls of Phase I are made: let this client answer until it receives ŵ₀")
         place = (memory.pulls - memory.begun) % len(memory.share)
         arms = torch.cat([memory.share.roll(-place), torch.arange(len(self.plan.arms))])
         return int(arms[~memory.retired[arms]][0])
@@ -216,7 +216,7 @@ class Client:
         turn = torch.ones_like(residual)
         if self._model is None:
             asked = arm if self.plan.network is None else self.ask()
-            require(arm == asked, "arm", arm, f"Phase I is uniform: tell of the arm asked for, {asked}")
+            require(arm == asked, "arm", arm, f"in Phase I, tell of the arm that was asked for, {asked}")
             fires = memory.pulls + 1 - memory.begun >= memory.calls
         else:
             learner, state = self._model
@@ -241,7 +241,7 @@ class Client:
         """
         self._require_arm(arm)
         mask = self.memory.retired.index_fill(0, torch.tensor(int(arm)), retired)
-        require(not bool(mask.all()), "the arms that remain", 0, "keep at least one")
+        require(not bool(mask.all()), "the number of arms that remain", 0, "keep at least one")
         self.memory = self.memory._replace(retired=mask)
 
     def _require_arm(self, arm: int) -> None:
@@ -282,7 +282,7 @@ class Client:
         memory, plan, answered = self.memory, self.plan, self.memory.answered
         letter = wire.decode(received, plan.fingerprint, memory.federation)
         kind, exchange, asked = letter.kind, letter.exchange, letter.kind == Kind.SYNCHRONISE
-        must(kind != Kind.STATISTICS, f"kind {kind.name}: a client sends it, and gets none")
+        must(kind not in (Kind.STATISTICS, Kind.SUMS), f"kind {kind.name}: a client sends it, and gets none")
         must(letter.client == self.me, f"for client {letter.client}: this is client {self.me}")
         if asked and memory.reply is not None and exchange == answered:
             return plan.encoded(memory.reply)

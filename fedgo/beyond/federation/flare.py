@@ -45,15 +45,15 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
         the reward of an arm at a step.
 
     Raises:
-        ValueError: ``make`` is not among the names, separated by commas without spaces, in the environment variable
-            ``FEDGO_MAKES`` of this machine.
+        ValueError: ``make`` is not among the names, separated by commas, in the environment variable ``FEDGO_MAKES``
+            of this machine.
         ImportError: The module that ``make`` names cannot be imported here.
         AttributeError: The module does not have the function.
         TypeError: The function does not take these ``options``. Any other error that it raises passes through too.
     """
-    allowed = os.environ.get("FEDGO_MAKES", "").split(",")
+    allowed = [name.strip() for name in os.environ.get("FEDGO_MAKES", "").split(",")]
     remedy = f"this machine allows {allowed}: its owner can set FEDGO_MAKES"
-    require(make in allowed, "make", make, remedy)
+    require(make != "" and make in allowed, "make", make, remedy)
     pair: tuple[Plan, Reward] = resolve_name(make)(**options)
     return pair
 
@@ -256,7 +256,6 @@ class Hub:
             ValueError: This machine does not allow the function or the folder of the job, the name of a site does not
                 end in a number, the number of sites is not the number N of clients of the plan, or the oracle
                 (Algorithm 2) finds no parameter ŵ₀ of the network.
-            IndexError: A site is missing whose turn comes before the first exchange.
             ImportError: The module of the function cannot be imported here, or a library that the fit of the surrogate
                 needs is missing.
             MemoryError: That fit needs more memory than there is.
@@ -270,6 +269,7 @@ class Hub:
         plan, _ = made(self.make, self.options)
         file = writable(self.folder) / "server.json"
         sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))
+        require(len(sites) == plan.clients, "the number of sites", len(sites), f"give {plan.clients}")
         server, remotes = Server(plan), [Remote(proxy, self.limit) for proxy in sites]
         kept: dict[str, Any] = {"sync": [], "seconds": [], "refused": {}}
         begun, carried, t = time.monotonic(), loopback(), 0

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.advised import ADVISED, Advised
-from fedgo.beyond.epochs import distinct, require_epochs
+from fedgo.beyond.epochs import Growing, distinct, require_epochs
 from fedgo.beyond.federation.wire import NEVER, Exchange, Letter, each_pull, without_counts
 from fedgo.beyond.surrogates.models import Surrogate
 from fedgo.beyond.surrogates.sites import Sites
@@ -39,13 +39,13 @@ class Fitting:
         sigma: The standard deviation σ > 0 of the noise of one reward.
         rounds: The number T of pulls of each client in Phase II, at least 1.
         how: The surrogate and the rules of play; by default the method that this book recommends. Its ``until`` has to
-            be a `Growing`. An `Event` is not refused here, but the server cannot plan an epoch with it.
+            be a `Growing`, because the server plans epochs of a known length.
         differ: Whether the clients have different reward functions. If so, the server fits one function for each client
             (`fedgo.beyond.surrogates.sites.Sites`) and plans for each client by its own.
 
     Raises:
-        TypeError: ``how`` is not an `Advised`, its surrogate has no ``fit``, or its ``until`` is neither a `Growing`
-            nor an `Event`; ``differ`` is not a bool; ``sigma`` is not a number; or ``rounds`` is not a whole number.
+        TypeError: ``how`` is not an `Advised`, its surrogate has no ``fit``, or its ``until`` is no `Growing`;
+            ``differ`` is not a bool; ``sigma`` is not a number; or ``rounds`` is not a whole number.
         ValueError: ``sigma`` is not positive and finite, ``rounds`` is below 1 or above 2⁵³, or ``differ`` is True and
             the surrogate of ``how`` is not the recommended one.
         ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
@@ -70,6 +70,8 @@ class Fitting:
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
         require_epochs([how.surrogate], self.rounds, how.until, how.optimism(1, sigma))
+        remedy = "give Growing(…): the server plans epochs of a known length"
+        require_kind(isinstance(how.until, Growing), "how.until", how.until, remedy)
 
 
 @dataclass(frozen=True, eq=False)

@@ -284,7 +284,8 @@ class Server:
         must(sender in (None, letter.client), f"another sender: the letter names {me}, and {sender} sent it")
         step, account = SERVER.get((self.state, letter.kind)), self.desk.accounts[letter.client]
         if step is None or letter.exchange != self.desk.exchange:
-            raise Refused(f"out of order: {letter.kind.name} of {number}, and {self.number} is {self.state}")
+            of = f"{letter.kind.name} of exchange {number}"
+            raise Refused(f"out of order: {of}, and exchange {self.number} is {self.state}")
         must(letter.start not in account.former, f"out of order: {me} has begun anew since; {_OLDER}")
         known = (plan.known_exchange, account.seen, account.offered)
         follows = letter.since in known or letter.start != account.start

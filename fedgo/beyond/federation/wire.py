@@ -63,7 +63,7 @@ def checked_reward(received: Any) -> float:
         TypeError: ``received`` is not a real number; a bool, a string and a tensor are refused too.
         ValueError: ``received`` is NaN, −10¹⁰⁰ or less, or 10¹⁰⁰ or more.
     """
-    return number("reward", received, f"give a number within ±{HUGE:g}", above=-HUGE, below=HUGE)
+    return number("reward", received, f"give a number of size below {HUGE:g}", above=-HUGE, below=HUGE)
 
 
 class Kind(IntEnum):

@@ -15,7 +15,7 @@ import torch
 from botorch.test_functions.synthetic import Levy
 from torch import Tensor
 
-from fedgo._checks import on_cpu, require
+from fedgo._checks import count, on_cpu
 from fedgo._streams import generator
 from fedgo.experiments.world import PROBLEMS, Entry, Regime
 from fedgo.network import Network
@@ -253,7 +253,7 @@ def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tens
         TypeError: ``runs`` or ``arms`` is of another kind, or the seed is a float.
     """
     numbers = run_numbers(runs)
-    require(1 <= arms <= len(table), "arms", arms, f"give 1 to {len(table)}, the rows there are")
+    count("arms", arms, f"give 1 to {len(table)}, the rows there are", most=len(table))
     drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]
     return table[torch.stack(drawn)], numbers
 

@@ -85,7 +85,7 @@ class Hiding:
 
     Args:
         clients: The number N of clients, at least 1. It is not checked.
-        epsilon: The privacy budget ε, at least 0.001.
+        epsilon: The privacy budget ε, from 0.001 to below 100,000.
         delta: The probability δ in (0, 1) with which the promise of ε may fail.
         way: Who adds the noise, a name in `WAYS`. "trusted server": the server sums the rewards and adds the noise
             once. "secure sum": each client adds a share of the noise, and the server learns only the sum. The shares of
@@ -96,8 +96,8 @@ class Hiding:
         high: The largest reward; larger rewards are clipped to it.
 
     Raises:
-        ValueError: ε is below 0.001, δ is not in (0, 1), ``low`` is not below ``high``, one of these is not finite, or
-            ``way`` is unknown.
+        ValueError: ε is below 0.001 or not below 100,000, δ is not in (0, 1), ``low`` is not below ``high``, one of
+            these is not finite, or ``way`` is unknown.
         TypeError: ε, δ or high − low is not a number.
     """
 
@@ -109,7 +109,8 @@ class Hiding:
     high: float = 3.5
 
     def __post_init__(self) -> None:
-        number("epsilon", self.epsilon, "give a privacy budget ε of at least 0.001", least=1e-3)
+        remedy = "give a privacy budget ε from 0.001 to below 100,000"
+        number("epsilon", self.epsilon, remedy, least=1e-3, below=1e5)
         number("delta", self.delta, "give a probability δ in (0, 1), far below 1/(NT)", above=0, below=1)
         number("high - low", self.high - self.low, "give low < high, both finite", above=0)
         require(self.way in WAYS, "way", self.way, f"choose one of {WAYS}")
@@ -345,7 +346,7 @@ def play_regime(way: str, epsilon: float, world: World, setting: Setting) -> Tra
 
     Args:
         way: Who adds the noise: "trusted server", "secure sum" or "each alone" (`Hiding`).
-        epsilon: The privacy budget ε, at least 0.001.
+        epsilon: The privacy budget ε, from 0.001 to below 100,000.
         world: The problem, N and T.
         setting: The ``batch`` and the ``model`` of `play_hidden`: the number of times that each arm is pulled before
             the first fit, and "less noise", "as seen" or "warped".

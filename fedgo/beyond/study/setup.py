@@ -145,7 +145,7 @@ class Options:
         require(len(rows) > 1, "the table", rows, "give a header, then rows of a name and numbers")
         (_, *columns), *rows = rows
         heads = list(filter(is_number, columns))
-        require(not heads, "the header", heads, "these are numbers: give the columns names first")
+        require(not heads, "the header", heads, "these are numbers: put the columns' names in the first line")
         names = tuple(str(name) for name, *_ in rows)
         return cls(names, tuple(map(str, columns)), tuple(tuple(features) for _, *features in rows))
 

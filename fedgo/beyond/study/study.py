@@ -242,7 +242,7 @@ class Study:
         wanted = (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
-            require(len(rows) > 0, "what to take back", option or "the last reward", "no such reward is told")
+            require(len(rows) > 0, "what to take back", option or "the last reward", "it was not entered")
             told = _without(record.told[::-1], rows[-1])[::-1]
             write(setup, pure.plan_anew(setup, replace(record, told=told)))
         return rows[-1][0], rows[-1][2]
@@ -264,7 +264,7 @@ class Study:
         """
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
-            require(trial in record.open, "the trial to drop", option, "it is not open; see show")
+            require(trial in record.open, "the trial to drop", option, "no such trial is open; see show")
             write(setup, replace(record, open=_without(record.open, trial)))
 
     def retire(self, option: str, retired: bool = True) -> None:
@@ -515,7 +515,7 @@ def _alone(target: Path) -> Iterator[None]:
         from filelock import FileLock, Timeout
     require(target.parent.is_dir(), "the folder of the study", str(target.parent), "create it first")
     if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError("you may only read the study; its owner can share it by chmod g+w")
+        raise PermissionError("you have no right to write the study; its owner can give it by chmod g+w")
     place, holder = target.with_name(f".{target.name}.lock"), ""
     try:
         with FileLock(place, timeout=_WAIT):
