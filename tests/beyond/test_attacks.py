@@ -203,7 +203,7 @@ def a_job_names_a_system_call(folder: Path, patch: pytest.MonkeyPatch) -> None:
     flare = importlib.import_module("fedgo.beyond.federation.flare")
     patch.delitem(sys.modules, "fedgo.beyond.federation.flare")
     patch.setenv("FEDGO_FOLDER", str(folder / "site"))
-    for allowed in ("", "federated:small,federated:setting"):
+    for allowed in ("", "federated:small, federated:setting"):
         patch.setenv("FEDGO_MAKES", allowed)
         with pytest.raises(ValueError, match=r"make is 'os:system': this machine allows"):
             flare.SiteClient("os:system", {"command": f"touch {folder / 'ran'}"}, "run").begin()

@@ -60,6 +60,7 @@ def planned(**how):
     return Fitting(0.3, 10, Advised(**how))
 
 
+NO_PLAN = bad(kinds=("ucb1", Advised(until=Event(0.5))))
 EPOCHS = {"surrogate": GaussianProcess(), "rounds": 10, "problem": PROBLEM, "clients": 2}
 SAFE = Guarantee(1.0, 0.1)
 
@@ -74,8 +75,7 @@ CASES = [
     *row(Guarantee, {"value": 1.0, "sigma": 0.1}, value=ABOVE_0, sigma=ABOVE_0, delta=DELTA),
     *row(Guarantee, {"value": 1.0, "sigma": 0.1}, kappa=bad(0.999, INF, kinds=(True,)), gamma=bad(-1.0, NAN)),
     *row(TabularIntervals, {"sigma": 0.1, "value": 1.0}, clients=WHOLE),
-    *row(exact_go_ucb, GIVEN_VALUE, value=bad(0.0, INF), delta=DELTA),
-    *row(exact_go_ucb, GIVEN_VALUE, gamma=THRESHOLD),
+    *row(exact_go_ucb, GIVEN_VALUE, value=bad(0.0, INF), delta=DELTA, gamma=THRESHOLD),
     *row(exact_intervals, GIVEN_VALUE, value=bad(0.0, INF), delta=DELTA),
     *row(Prior.of, {"gradients": ARMS[0], "offsets": MEANS[0]}, lam=bad(0.0)),
     *row(guarded, SCRIPT | {"problem": PROBLEM}, guarantee=ANOTHER),
@@ -85,7 +85,7 @@ CASES = [
     *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED, optimism=ANOTHER, begins=ANOTHER),
     *row(Optimism, {}, kappa=FROM_0, untried=bad(-1, INF), sigma=bad(0.0)),
     *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp", ("gp", "gp")))),
-    *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=ANOTHER),
+    *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=NO_PLAN),
     *row(planned, untried=bad(-1, INF), kappa=FROM_0, until=ANOTHER),
     *row(planned, surrogate=bad(kinds=("gp",))),
     *row(Advised, kappa=FROM_0, untried=bad(-1, INF), share=ABOVE_0, few=FROM_0),

@@ -187,7 +187,7 @@ REQUEST = FOR_ANOTHER | {
     "which this file may not know": field(28, "<Q", 5),  # another start, though its answers were used
 }
 NEWS = FOR_ANOTHER | {
-    "kind STATISTICS: a client sends it": field(6, "<H", Kind.STATISTICS),
+    "kind SUMS: a client sends it": field(6, "<H", Kind.SUMS),
     "out of order: news of exchange 1000 on 2": field(36, "<I", 1000),
     "on 1000, and this client answered 3 on 2": field(44, "<I", 1000),
     "the server used another answer to exchange 3": field(52, "<I", 1),
