@@ -25,15 +25,17 @@ MANY = 100  # with more arms than this, Fed-GO-UCB uses the learner for many arm
 class Play:
     """A function that plays a world with a setting, and the name under which its traces are stored.
 
-    ``call`` is the function. ``key`` is the dotted name of the algorithm with its options, by which stored traces are
-    found; if it is empty, no trace is stored.
+    Args:
+        call: The function. It returns the trace of all runs of a world with a setting.
+        key: The dotted name of the algorithm with its options, by which stored traces are found. If it is empty, no
+            trace is stored.
     """
 
     call: Callable[[World, Setting], Trace]
     key: str = ""
 
     def __call__(self, world: World, setting: Setting) -> Trace:
-        """Return the trace of all runs of ``world`` with ``setting``, always played anew.
+        """Return the trace of all runs of ``world`` with ``setting``, always played anew and not stored.
 
         Raises:
             Exception: The algorithm refuses the setting or the world; the error is that of ``call``.
@@ -46,8 +48,15 @@ def known_as(
 ) -> Callable[[Callable[[World, Setting], Trace]], Play]:
     """Return a decorator that turns a function of a world and a setting into a `Play`.
 
-    The key of the `Play` is the dotted name of ``algorithm``, followed by its ``options`` as "name=value". ``options``
-    are the further arguments that the function always gives to the algorithm; None means that it gives none.
+    The key of the `Play` is the dotted name of ``algorithm``, followed by ", name=value" for each of its ``options``.
+
+    Args:
+        algorithm: The function that plays the algorithm.
+        options: The further arguments, by name, that the decorated function always gives to the algorithm; None means
+            that it gives none.
+
+    Raises:
+        AttributeError: ``algorithm`` has no name of its own, as a `functools.partial`.
     """
     named = [f"{algorithm.__module__}.{algorithm.__qualname__}"]
     named += [f"{name}={value}" for name, value in (options or {}).items()]
@@ -59,14 +68,15 @@ class Player:
     """An algorithm in a study, with the settings that it may choose from.
 
     Args:
-        play: How it plays a world with a setting.
-        grid: The settings that it may choose from.
-        title: The name of the algorithm in the book; if it is empty, the player's own name.
+        play: The function that plays a world with a setting, as a `Play`.
+        grid: The settings that the player may choose from.
+        title: The name of the algorithm in the book; if it is empty, the book uses the player's name in the study.
         style: The colour and the marker in figures, or None.
-        plays_on: A function that returns whether it plays a regime.
+        plays_on: A function that returns whether the player plays a regime. Some studies ask it when they list their
+            regimes; `run` does not.
         setting_of: The name of the player whose chosen setting it uses; if it is empty, it chooses a setting of its
             own.
-        dense: Whether its scalars are also counted with matrices as messages, as in the paper.
+        dense: Whether a study may also count the player's scalars with matrices as messages, as in the paper.
     """
 
     play: Play
@@ -80,11 +90,13 @@ class Player:
     def run(self, world: World, setting: Setting) -> Trace:
         """Return the trace of all runs of ``world`` with ``setting``.
 
-        Runs that `fedgo.experiments.traces` has stored are not played again, if ``play`` has a key.
+        If the environment variable ``FEDGO_TRACES`` names a folder and ``play`` has a key, the runs whose traces are
+        stored in this folder are not played again, and the traces of the others are stored there.
 
         Raises:
             OSError: The trace cannot be stored.
             ModuleNotFoundError: Traces are stored, and BoTorch, whose version is stored with them, is not installed.
+            TypeError: Traces are stored, and JSON cannot hold a value of the setting.
             Exception: The algorithm refuses the setting or the world; the error is that of ``play``.
         """
         return traces.stored(self.play.call, self.play.key, world, setting)
@@ -93,7 +105,12 @@ class Player:
 def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
     """Return all combinations of the values on the ``axes`` as settings; the last axis varies fastest.
 
-    For instance, ``grid(lam=(1, 2), beta=(3,))`` returns ``({"lam": 1, "beta": 3}, {"lam": 2, "beta": 3})``.
+    An axis is a keyword with the name of a parameter and a tuple of its values. For instance, ``grid(lam=(1, 2),
+    beta=(3,))`` returns ``({"lam": 1, "beta": 3}, {"lam": 2, "beta": 3})``. Without axes the result is one empty
+    setting, ``({},)``.
+
+    Raises:
+        TypeError: The values of an axis are a single number.
     """
     return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
@@ -102,12 +119,14 @@ def settings(world: World, setting: Setting) -> Settings:
     """Return the parameters of Phase II that ``setting`` describes, with the form of messages of ``world``.
 
     If the setting has "s" and "kappa", the regularisation weight is λ = (σ/s)² and the squared radius β = (κσ)², with
-    the standard deviation σ of the problem's noise and κ for "kappa". Its other entries are fields of
-    `fedgo.phase_two.Settings`.
+    the standard deviation σ of the problem's noise and κ for "kappa"; entries "lam" and "beta" are then not used. The
+    other entries are fields of `fedgo.phase_two.Settings`, and those that are missing have its defaults. An entry
+    "encoding" is not used.
 
     Raises:
-        ValueError: A value is out of range.
-        TypeError: A value is of another kind, or an entry is no field of `fedgo.phase_two.Settings`.
+        ValueError: A value is out of range; for instance λ is 0 because the problem has no noise.
+        TypeError: A value is of another kind, an entry is no field of `fedgo.phase_two.Settings`, or the setting has
+            "kappa" without "s".
         KeyError: The setting has "s" without "kappa".
         ZeroDivisionError: "s" is 0.
     """
@@ -119,14 +138,15 @@ def settings(world: World, setting: Setting) -> Settings:
 
 
 def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Play:
-    """Return how an algorithm that begins with Phase I plays a world.
+    """Return how an algorithm that begins with Phase I plays a world, as a `Play`.
 
-    Fed-GO-UCB computes in the space of its parameters if there are more than `MANY` arms.
+    If ``run`` is `fedgo.algorithms.go_ucb.fed_go_ucb` and the world has more than 100 arms (`MANY`), it computes in the
+    space of its parameters.
 
     Args:
-        run: The algorithm, a function of a problem, the result of Phase I, and settings.
-        private: Whether each client fits a parameter ŵ₀ of its own in Phase I; if not, all share one.
-        options: Further arguments of ``run``.
+        run: The algorithm, a function of a problem, the result of Phase I, and settings, which returns a trace.
+        private: Whether each client fits a parameter ŵ₀ of its own in Phase I; if not, all clients of a run share one.
+        options: Further arguments of ``run``, by name.
     """
 
     @known_as(run, options)
@@ -141,17 +161,20 @@ def from_start(run: Callable[..., Trace], private: bool = False, **options: Any)
 
 
 def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
-    """Return how an algorithm that has no Phase I plays a world: it makes all T₀ + NT steps itself.
+    """Return how an algorithm that has no Phase I plays a world, as a `Play`.
+
+    The algorithm makes as many steps as those with a Phase I: T₀ + NT for N clients and T rounds, with T₀ = ⌈√(NT)⌉.
 
     Args:
-        run: The algorithm, a function of a problem, the number N of clients, the number of steps, and settings.
+        run: The algorithm, a function of a problem, the number N of clients, the number of steps, and settings, which
+            returns a trace.
         names: The entries of a setting that are further arguments of ``run``, not fields of `fedgo.phase_two.Settings`.
-            Every setting must have them.
+            If a setting lacks one, playing it raises a ``KeyError``.
     """
 
     @known_as(run)
     def play(world: World, setting: Setting) -> Trace:
-        """Run the algorithm with ``setting`` for all steps of ``world``, and return its trace."""
+        """Run the algorithm with ``setting`` for all T₀ + NT steps of ``world``, and return its trace."""
         of_settings = {name: value for name, value in setting.items() if name not in names}
         further = {name: setting[name] for name in names}
         return run(world.problem, world.clients, world.steps, settings(world, of_settings), **further)
@@ -161,7 +184,10 @@ def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
 
 @known_as(uniform_random)
 def play_uniform(world: World, setting: Setting) -> Trace:
-    """Play uniformly drawn arms for all steps of ``world``, and return the trace; ``setting`` is not used."""
+    """Play uniformly drawn arms for all steps of ``world``, and return the trace; ``setting`` is not used.
+
+    There are ⌈√(NT)⌉ + NT steps, for N clients and T rounds, as many as an algorithm with Phase I makes.
+    """
     return uniform_random(world.problem, world.clients, world.steps)
 
 

@@ -63,10 +63,13 @@ _cached: list[Any] = []  # the functions with a cache that `until_written` has r
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache of its values, which `run` empties when it ends.
+    """Return ``function`` with a cache of its values, which `forget` empties; `run` calls `forget` after it has played.
 
-    It is for functions whose values depend on the stored tables. Their arguments must be hashable, and their values
-    must not be changed, because later calls with equal arguments get the same object.
+    It is for functions whose values depend on the stored tables. The values must not be changed, because later calls
+    with equal arguments get the same object.
+
+    Args:
+        function: A function whose arguments can all be hashed. A call with another argument raises a ``TypeError``.
     """
     _cached.append(cache(function))
     decorated: Callable[P, T] = _cached[-1]
@@ -89,9 +92,9 @@ class Job(NamedTuple):
         entry: The problem's entry in `fedgo.experiments.world.PROBLEMS`, or None if there is none.
         regime: The problem with its sizes.
         name: The player's name in the study.
-        setting: The setting with which it plays.
+        setting: The setting with which the player plays, the values of its parameters by name.
         seed: The seed of the runs.
-        runs: The numbers of the runs.
+        runs: The numbers of the runs, from 0 on.
     """
 
     study: "Sweep"
@@ -106,18 +109,21 @@ class Job(NamedTuple):
 def measure(job: Job) -> list[dict[str, Any]]:
     """Play the ``job`` on one thread and return its rows of the study's table, a dictionary for each of its runs.
 
-    A row has the columns of the regime, the player, the setting's parameters, the seed, the run, and the columns of the
-    study. "seconds" is the mean over the runs of the job. Phase I counts in it only for the first setting of the player
-    that this process plays on these runs, because the later ones share its result (`shared_world`).
+    A row has the fields of the regime by their names, "player", the parameters of the setting, "seed", "run", and the
+    columns of the study. "seconds" is the processor time of the job divided by its number of runs. It contains the time
+    of Phase I only if this process does not have the result yet: later jobs of the same player on the same runs share
+    it (`shared_world`). "scalars_dense" is NaN if the player is not ``dense``.
 
     From then on this process computes on one thread, and knows the problem of the job by name.
 
     Raises:
-        ValueError: The problem is unknown, the setting has a value that is out of range, or the fit of Phase I fails.
-        TypeError: The setting has an entry that the player does not know, or a value of another kind.
-        KeyError: The player is unknown, or the setting lacks an entry that the player needs.
+        ValueError: The problem is unknown, there is no run, a run is given twice, or the number of arms, the noise
+            level or the seed is out of range.
+        KeyError: The player is unknown, or the study has a column that does not exist.
         ImportError: A library that the problem or the player needs is not installed.
         NotImplementedError: The player is `fedgo.experiments.players.measured`, whose study has another ``measure``.
+        Exception: The player refuses the setting, or its Phase I fails. The error is that of the player's ``play``, for
+            instance a ``ValueError`` if a value is out of range.
     """
     torch.set_num_threads(1)
     if job.entry:
@@ -139,19 +145,20 @@ def measure(job: Job) -> list[dict[str, Any]]:
 def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encoding, by: Hashable) -> World:
     """Return a world with the given runs of a regime, the same object for equal arguments, so that Phase I is run once.
 
-    Only the 16 worlds that were used last are kept; an older one is made again.
+    Only the 16 worlds that were used last are kept; an older one is made again. The numbers of clients and rounds and
+    the form of the messages are not checked here.
 
     Args:
         regime: The problem with its sizes.
-        runs: The numbers of the runs, in a sequence that can be hashed.
+        runs: The numbers of the runs, in a sequence that can be hashed, such as a tuple.
         seed: The seed of the runs.
         encoding: The form of all messages (`fedgo.messages`).
         by: Any value that can be hashed; only callers with an equal one share a world.
 
     Raises:
-        ValueError: `fedgo.experiments.world.PROBLEMS` has no problem of the regime's name, a number is out of range, or
-            a run is given twice.
-        TypeError: An argument cannot be hashed or is of another kind.
+        ValueError: `fedgo.experiments.world.PROBLEMS` has no problem of the regime's name; the number of arms, the
+            noise level, the seed or the number of a run is out of range; there is no run; or a run is given twice.
+        TypeError: An argument cannot be hashed, or one of these numbers is of another kind.
         ImportError: A library that the problem needs, BoTorch for instance, is not installed.
     """
     return regime.world(runs, seed, encoding)
@@ -161,31 +168,36 @@ def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encod
 class Sweep:
     """A study that tunes: its players choose settings on tuning runs, and then play the evaluation with them.
 
-    A player chooses one setting of its grid for each group of regimes, by successive halving. Then it plays the regimes
-    of the evaluation, each with the setting that it chose on the group that contains the regime, or else on its first
-    group. A player with ``setting_of`` plays with the settings that the named player chose. A player without groups
-    chooses nothing, and its grid has exactly one setting.
+    A player chooses one setting of its grid for each group of regimes, by successive halving: in each round the best
+    settings of the round before play more runs. Then the player plays the regimes of the evaluation, each with the
+    setting that it chose on the first group that contains the regime, or else on its first group. A player with
+    ``setting_of`` plays with the settings that the named player chose. A player without groups chooses nothing, and its
+    grid must have exactly one setting.
 
     Args:
-        name: The name of the study.
+        name: The name of the study, which is also that of the file with its table.
         about: What the study is about, in words.
         players: The players by name.
-        columns: The measured columns of the table. With the usual ``measure`` they are any of those of
-            `fedgo.trace.Trace.to_frame`, "seconds" for the processor time of a run, and "scalars_dense" for the scalars
-            of the same run with messages in matrices (NaN if the player is not ``dense``).
-        chosen_on: A function that returns, for a player's name, the groups of regimes on which it chooses settings.
-        rungs: A function that returns, for a player's name, the rounds of its successive halving.
-        regimes: The regimes of the evaluation.
+        columns: The measured columns of the table. With the usual ``measure`` a column is one of the results in
+            `fedgo.trace.Trace.to_frame`, such as "regret"; "seconds" for the processor time of a run; or
+            "scalars_dense" for the scalars of the same run with messages in matrices (NaN if the player is not
+            ``dense``).
+        chosen_on: A function that returns, for a player's name, the groups of regimes on which it chooses settings,
+            each a tuple of at least one regime.
+        rungs: A function that returns, for a player's name, the rounds of its successive halving, at least one if the
+            player has groups.
+        regimes: The regimes of the evaluation. If it is empty, the study only tunes.
         runs: A function that returns, for a player's name and a regime, the number of its evaluation runs, with the
             seed `SEED`.
         tuning_seed: The seed of the tuning runs.
         encoding: The form of the messages (`fedgo.messages`).
-        batch: The largest number of runs that are played at once.
+        batch: The largest number of runs in one job.
         tail: The names of players in whose choices the worst tenth of the runs counts as much as the mean.
         measure: A function that plays a `Job` and returns its rows.
-        at_once: The number of jobs at a time; joblib decides if it is None.
-        needs: For some players, the name of a module that they import and that this package does not install.
-        folder: The folder in which the table is kept.
+        at_once: The number of jobs that `run` plays at a time; the configuration of joblib decides if it is None.
+        needs: For some players, the name of a top-level module that they import and that this package does not install.
+        folder: The folder in which ``python -m fedgo.experiments`` keeps the table. The function `run` does not use it,
+            because it has an argument for the folder.
     """
 
     name: str
@@ -208,16 +220,25 @@ class Sweep:
     def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
         """Return how far the player ``name`` has come with choosing one setting for the regimes of ``group``.
 
-        The result has the rankings of the finished rounds of successive halving, and the settings that the next round
-        compares. ``known`` has the rows of the table, which decide that.
+        The player chooses in its own grid. ``known`` has the rows of the table, which decide.
+
+        Returns:
+            The rankings of the settings in the finished rounds of successive halving (``ranked``), the settings that
+            the next round compares (``waiting``), and the number of runs on which it compares them (``runs``). If all
+            rounds are finished, ``waiting`` is empty and ``runs`` is 0.
 
         Raises:
-            KeyError: The player is unknown.
+            KeyError: The player is unknown, or the table has such rows, but no column "regret".
+            IndexError: The player's grid has no setting.
+            ZeroDivisionError: The group has no regime.
         """
 
         def score(setting: Setting, runs: int) -> float | None:
-            """Return the score of ``setting`` on the first ``runs`` tuning runs of each regime of the group, or None if
-            ``known`` has for one of the regimes neither these runs nor their mean.
+            """Return the score of ``setting`` on the first ``runs`` tuning runs of each regime of the group.
+
+            For one regime the score is the mean final regret, as `Known.score` returns it; for several regimes it is
+            the geometric mean of 1 + these means, minus 1. The result is None if ``known`` has for one of the regimes
+            neither these runs nor their mean.
             """
             tuning = [cell(regime, name, setting, self.tuning_seed) for regime in group]
             return score_of([known.score(rows, runs, name in self.tail) for rows in tuning])
@@ -225,10 +246,11 @@ class Sweep:
         return halve(self.players[name].grid, self.rungs(name), score)
 
     def played_on(self, name: str) -> list[Regime]:
-        """Return the regimes of the evaluation that the player ``name`` plays.
+        """Return a list of the regimes of the evaluation that the player ``name`` plays.
 
         They are the regimes on which it has at least one evaluation run. If the study has no evaluation, they are the
-        regimes on which the player chooses its settings.
+        regimes of all groups on which the player itself chooses settings (``chosen_on``). Whether the study has this
+        player is not checked.
         """
         if self.regimes:
             return [regime for regime in self.regimes if self.runs(name, regime)]
@@ -237,8 +259,9 @@ class Sweep:
     def group(self, name: str, regime: Regime) -> Regimes:
         """Return the group of regimes on which the setting of the player ``name`` for ``regime`` is chosen, or ().
 
-        It is the group that contains the regime, or else the first group, of the player itself or of the player whose
-        setting it uses. The result is () if there is no group.
+        The groups are those of the player or, if it has ``setting_of``, those of the player that is named there. The
+        result is the first group that contains the regime. If none contains it, the result is the first of all groups,
+        and () if there is no group.
 
         Raises:
             KeyError: The player is unknown.
@@ -250,10 +273,12 @@ class Sweep:
         """Return the setting with which the player ``name`` plays ``regime``, or None if it is not chosen yet.
 
         ``known`` has the rows of the table, which decide. A player for which there is no group of regimes (`group`)
-        plays with the only setting of its grid.
+        plays with the only setting of its grid; with ``setting_of`` the grid is that of the named player.
 
         Raises:
             ValueError: There is no group, and the grid does not have exactly one setting.
+            IndexError: There is a group, but the study has no round of successive halving for the player, or the grid
+                has no setting.
             KeyError: The player, or the player whose setting it uses, is unknown.
         """
         chooser, group = self.players[name].setting_of or name, self.group(name, regime)
@@ -266,9 +291,14 @@ class Sweep:
     def setting(self, name: str, regime: Regime) -> dict[str, Any]:
         """Return the setting with which the player ``name`` plays ``regime``, as the stored table of the study decides.
 
+        The table is the one that the package ships. The result is a new dictionary with the values of the parameters by
+        name.
+
         Raises:
             ValueError: The setting is not chosen yet, because the table lacks rows; there is no table of this study or
                 no table "rungs"; or there is no group of regimes, and the grid does not have exactly one setting.
+            IndexError: There is a group, but the study has no round of successive halving for the player, or the grid
+                has no setting.
             KeyError: The player, or the player whose setting it uses, is unknown.
         """
         setting = self.chosen(known(self.name), name, regime)
@@ -280,7 +310,7 @@ class Sweep:
 
         While a setting is being chosen, they are the runs of the next round of the successive halving. Once it is
         chosen, they are runs of the evaluation. If the player uses the setting of another player, the runs of the
-        rounds are that player's.
+        rounds are that player's. An error is raised when one iterates over the jobs, not by the call itself.
 
         Args:
             known: The rows that the table has.
@@ -288,12 +318,14 @@ class Sweep:
             regime: A text that the text of a played regime (`played_on`), such as "hartmann6, K=50, sigma=0.1, T=100,
                 N=20", must contain. Only the settings that these regimes need are chosen, each on all regimes of its
                 group.
-            most: The largest number of evaluation runs on each regime.
+            most: The largest number of evaluation runs on each regime. It does not limit the runs of the rounds.
 
         Raises:
             KeyError: The player, or the player whose setting it uses, is unknown.
             ValueError: The player plays a regime for which there is no group of regimes, and the grid does not have
                 exactly one setting.
+            IndexError: There is a group, but the study has no round of successive halving for the player, or the grid
+                has no setting.
         """
         wanted = [played for played in self.played_on(name) if regime in str(played)]
         chooser = self.players[name].setting_of or name
@@ -311,8 +343,8 @@ class Sweep:
     ) -> Iterator[Job]:
         """Yield the jobs for those of the first ``runs`` runs of each of the ``settings`` that the table lacks.
 
-        They are runs of the player ``name`` on ``regime`` with ``seed``, at most ``batch`` in a job; ``known`` has the
-        rows of the table.
+        The runs are counted from 0. They are runs of the player ``name`` on ``regime`` with ``seed``, at most ``batch``
+        in a job; ``known`` has the rows of the table.
         """
         for setting in settings:
             stored = known.runs(cell(regime, name, setting, seed))
@@ -321,7 +353,10 @@ class Sweep:
                 yield self.job(regime, name, setting, seed, missing[first : first + self.batch])
 
     def job(self, regime: Regime, name: str, setting: Setting, seed: int, runs: tuple[int, ...]) -> Job:
-        """Return the job in which the player ``name`` plays the ``runs`` of ``seed`` with ``setting`` on ``regime``."""
+        """Return the job in which the player ``name`` plays some runs of ``regime`` with ``setting``.
+
+        ``runs`` has the numbers of the runs, and ``seed`` is their seed. Nothing is checked here, not even the names.
+        """
         return Job(self, PROBLEMS.get(regime.problem), regime, name, setting, seed, runs)
 
 
@@ -329,29 +364,38 @@ class Sweep:
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes.
 
-    ``listed(name)`` returns the regimes of the player ``name``, and ``runs(name, regime)`` the number of runs that it
-    plays on a regime, with each setting of its grid and with the seed `SEED`. The other fields are those of `Sweep`;
-    ``regimes`` and those about tuning are not used.
+    A player plays runs on each of its regimes with every setting of its grid and with the seed 0 (`SEED`). The fields
+    that are not described here are those of `Sweep`. Of these, the jobs do not use ``regimes``, ``chosen_on``,
+    ``rungs``, ``tuning_seed`` and ``tail``.
+
+    Args:
+        listed: A function that returns the regimes of a player, for the player's name.
+        runs: A function that returns, for a player's name and a regime, the number of runs with each setting.
     """
 
     listed: Callable[[str], Iterable[Regime]] = lambda name: ()
     runs: Callable[[str, Regime], int] = lambda name, regime: 1
 
     def played_on(self, name: str) -> list[Regime]:
-        """Return the list of regimes that the player ``name`` plays."""
+        """Return a list of the regimes that ``listed`` gives for the player ``name``.
+
+        Regimes on which the player has no run are in it too. Whether the study has this player is not checked.
+        """
         return [*self.listed(name)]
 
     def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
-        """Yield the jobs of the player ``name`` that the table lacks.
+        """Yield the jobs of the player ``name`` that the table lacks, with every setting of its grid.
+
+        An error is raised when one iterates over the jobs, not by the call itself.
 
         Args:
             known: The rows that the table has.
             name: The name of the player.
             regime: A text that the text of a regime, such as "hartmann6, K=50, sigma=0.1, T=100, N=20", must contain.
-            most: The largest number of runs on each regime.
+            most: The largest number of runs on each regime with each setting.
 
         Raises:
-            KeyError: The player is unknown.
+            KeyError: The player is unknown, and ``listed`` gives a regime with this text for its name.
         """
         for played in self.played_on(name):
             if regime in str(played):
@@ -373,6 +417,10 @@ def cells(table: Any) -> dict[Cell, Any]:
     The result has a frame of rows for each key that `cell` returns; it is empty if the table has no rows. The columns
     of the table between "player" and "seed" hold the parameters of all settings. Such a column is empty (NaN) in the
     rows of a setting without that parameter.
+
+    Raises:
+        ValueError: The table has rows, but no column "problem" or "seed".
+        KeyError: Another field of the regime, or "player", is no column between these two.
     """
     rows_of = {}
     if len(table):
@@ -398,7 +446,7 @@ class Known:
         study: The name of the study in the table "rungs"; if it is empty, ``means`` is empty.
 
     Raises:
-        ValueError: There is no table "rungs".
+        ValueError: There is no table "rungs", or ``table`` has rows, but no column "problem" or "seed".
     """
 
     def __init__(self, table: Any, study: str = "") -> None:
@@ -407,7 +455,7 @@ class Known:
         self.means = {key: dict(zip(rows["runs"], rows["regret"], strict=True)) for key, rows in kept}
 
     def runs(self, key: Cell) -> set[int]:
-        """Return the numbers of the runs that the table has for ``key``: a regime, player, setting and seed
+        """Return the set of the numbers of the runs that the table has for ``key``: a regime, player, setting and seed
         (`cell`).
         """
         return set(self.cells[key]["run"].tolist()) if key in self.cells else set()
@@ -428,9 +476,10 @@ class Known:
     def score(self, key: Cell, runs: int, tail: bool = False) -> float | None:
         """Return the mean final regret of the first ``runs`` runs for ``key`` (`cell`), by which settings are compared.
 
-        With ``tail`` it is the average of that mean and of the mean over the worst tenth of these runs, at least one.
-        If a run is missing, the result is the mean that the table "rungs" has for this number of runs, or None if it
-        has none. ``runs`` is at least 1.
+        The runs are counted from 0. With ``tail`` the result is the average of that mean and of the mean over the worst
+        of these runs, of which there are ``runs``/10, rounded, and at least one. If the table lacks one of these runs,
+        the result is the mean that the table "rungs" has for this number of runs, even with ``tail``, or None if it has
+        none. ``runs`` is at least 1.
 
         Raises:
             KeyError: The table has rows for ``key``, but no column "regret".
@@ -446,8 +495,8 @@ class Known:
 def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
     """Return the path of the table of the study ``name``, or with ``kind`` "json" that of the JSON file beside it.
 
-    The folder is the first that has a table of this name, among ``folder`` and those that the package ships; if none
-    has one, it is ``folder``.
+    It is a path in ``folder`` if ``folder`` has a table of this name, or else in the first of the package's folders of
+    tables that has one. If none has one, it is a path in ``folder``. Whether the JSON file exists is not checked.
     """
     holders = (holder for holder in (folder, *SHIPPED) if (holder / f"{name}.csv").is_file())
     return next(holders, folder) / f"{name}.{kind}"
@@ -457,11 +506,11 @@ def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
 def read(name: str, folder: Path = DATA) -> Any:
     """Return the table of the study ``name`` as a pandas frame, which must not be changed because it is cached.
 
-    It is read from ``folder``, or from the package if ``folder`` has none. A table without the column ``made`` gets it,
-    with NaN.
+    It is read from ``folder``, or from the package if ``folder`` has none. A table with rows but without the column
+    ``made`` gets this column, with NaN.
 
     Raises:
-        ValueError: There is no table of this name.
+        ValueError: There is no table of this name, or its file is empty.
     """
     path = path_of(name, folder)
     require(path.is_file(), "the study", name, f"there is no table of it; run make study NAME={name}")
@@ -472,7 +521,8 @@ def read(name: str, folder: Path = DATA) -> Any:
 def known(study: str) -> Known:
     """Return the rows of the shipped table of ``study``, grouped by regime, player, setting and seed.
 
-    The result is cached and must not be changed.
+    The result also has the mean regrets that the table "rungs" keeps for this study. It is cached and must not be
+    changed.
 
     Raises:
         ValueError: There is no table of this study, or no table "rungs".
@@ -484,14 +534,17 @@ def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
     """Return the contents of the JSON file beside the table of the study ``name`` in ``folder``, or in the package.
 
     Returns:
-        A dictionary with ``study`` and ``about``, two texts, and ``made``, a list with one entry for each process that
-        added rows. An entry has ``when``, ``commit``, ``command``, ``rows`` (the number of rows added) and the versions
-        of the libraries. If that was not recorded, ``origin`` says so, and ``between`` has the two times between which
-        the rows were made. ``batch means`` names the columns that hold, in these rows, a mean over several runs. Other
-        keys are notes on the history of the rows.
+        A dictionary with ``study`` and ``about``, two texts, and ``made``, a list of the entries about the origin of
+        the rows. The rows that one call of `run` adds have one entry; calls that began in the same minute with the same
+        commit, command and versions share it. An entry has ``when`` (a time in UTC), ``commit``, ``command``, ``rows``
+        (the number of rows added, also of those that were replaced later) and in most cases the versions of the
+        libraries. If that was not recorded, ``origin`` says so, and ``between`` has the two times between which the
+        rows were made. ``batch means`` names the columns that hold, in these rows, a mean over several runs. Other keys
+        are notes on the history of the rows.
 
     Raises:
         FileNotFoundError: There is no such JSON file, for instance because there is no table of this study.
+        ValueError: The file does not contain JSON.
     """
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
@@ -499,11 +552,13 @@ def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
 def dates(name: str, folder: Path = DATA) -> str:
     """Return the day on which the rows of the table of the study ``name`` were made, as text such as "2026-11-22".
 
-    If they were made on several days, the text has the first and the last day with "to" between them. Rows without an
-    entry about their origin are passed over.
+    The day is in UTC. It is that on which the call of `run` that added the rows began, or those of both times if their
+    entry has ``between``. If there are several days, the text has the first and the last one with "to" between them.
+    Rows without an entry about their origin are passed over.
 
     Raises:
-        FileNotFoundError: There is no table of this study, or it has no JSON file.
+        FileNotFoundError: There is no JSON file beside the table, for instance because there is no table of this study.
+        ValueError: There is a JSON file in ``folder``, but no table.
         IndexError: No row has an entry about its origin.
     """
     made = facts(name, folder)["made"]
@@ -528,19 +583,22 @@ def run(
         regime: A text; only regimes that have it in their text, such as "hartmann6, K=50, sigma=0.1, T=100, N=20", are
             played. The settings that these need are chosen first, each on all regimes of its group.
         runs: The largest number of evaluation runs on each regime.
-        fresh: Whether to remove the rows of these players and regimes first, and play them again. The mean regrets that
-            the table "rungs" keeps are then not used to choose settings.
-        folder: The folder in which the table is kept. If it has no table of the study, the table that is written there
-            begins with the rows of the package's table, if there is one.
+        fresh: Whether to remove all rows of these players on these regimes first, those of the tuning runs included.
+            The mean regrets that the table "rungs" keeps are then not used to choose settings.
+        folder: The folder in which the table is kept; it is made if it does not exist. If it has no table of the study,
+            the table that is written there begins with the rows of the package's table, if there is one.
 
     Returns:
         The whole table as a pandas frame, which must not be changed because it is cached.
 
     Raises:
-        ValueError: A player is unknown, no regime that the players play has ``regime`` in its text, a player refuses
-            its setting, or there is neither a table nor a row to add.
-        ImportError: A library that a problem or a player needs is not installed.
+        ValueError: A player is unknown, no regime that the players play has ``regime`` in its text, a player has
+            neither a group of regimes nor exactly one setting, or there is neither a table nor a row to add.
+        ImportError: A library that a problem or a player needs is not installed, or BoTorch is not installed, whose
+            version is noted with the rows.
+        IndexError: A player has a group of regimes, but no round of successive halving or no setting.
         OSError: The table cannot be written.
+        Exception: A job cannot be played; the error is that of the study's ``measure``.
     """
     names = tuple(players) or tuple(study.players)
     for name in names:
@@ -567,6 +625,9 @@ def asked(table: Any, players: Sequence[str], regime: str) -> Any:
 
     The text of a regime is for instance "hartmann6, K=50, sigma=0.1, T=100, N=20"; an empty ``regime`` is in all of
     them. ``table`` is a pandas frame, and the result a boolean series with an entry for each of its rows.
+
+    Raises:
+        KeyError: The table lacks a field of the regime, or "player", as a column.
     """
     in_regime = [regime in str(Regime(*row)) for row in table[list(REGIME)].itertuples(index=False)]
     return table["player"].isin(players) & np.array(in_regime, dtype=bool)
@@ -590,13 +651,13 @@ def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs
 def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
     """Play ``jobs``, write their rows, and return the table with them.
 
-    The rows are written when a job ends and `PAUSE` seconds have passed since the last time, and at the end, also after
-    an interruption. At each write before the end a line on stderr says how many jobs are done, and estimates how long
-    the others take.
+    When a job ends more than `PAUSE` seconds after the last write, or after the start, the rows so far are written, and
+    a line on stderr says how many jobs are done and estimates how long the others take. The rows that are left are
+    written at the end, also after an interruption.
 
     Args:
         study: The study.
-        table: The table before.
+        table: The table before; it is returned if there is no new row.
         jobs: The jobs.
         folder: The folder in which the table is kept.
         origin: The entry about the origin of the rows, for the JSON file.
@@ -623,7 +684,7 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: 
 def _stored(name: str, folder: Path) -> Any:
     """Return the table of the study ``name`` as it is on disk now, in ``folder`` or in the package, or an empty frame.
 
-    A table without the column ``made`` gets it, with NaN.
+    A table with rows but without the column ``made`` gets this column, with NaN.
     """
     path = path_of(name, folder)
     table = pd.read_csv(path) if path.is_file() else pd.DataFrame()
@@ -633,9 +694,10 @@ def _stored(name: str, folder: Path) -> Any:
 def _merge(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
     """Merge ``rows`` into the table on disk and return it; of two rows for the same run the newer one stays.
 
-    The new numbers are rounded to `DECIMALS` decimals. The entry about the origin is added to the JSON file unless it
-    is there, and its number of rows grows by that of the new rows. A lock beside ``folder`` keeps other processes out
-    meanwhile, and the table and its JSON file are each replaced whole.
+    Rows are for the same run if they have the same regime, player, setting, seed and number of the run. The new numbers
+    in the measured columns are rounded to `DECIMALS` decimals. If there are new rows, the entry about the origin is
+    added to the JSON file unless it is there, and its number of rows grows by that of the new rows. A lock beside
+    ``folder`` keeps other processes out meanwhile, and the table and its JSON file are each replaced whole.
 
     Args:
         study: The study.
@@ -676,7 +738,8 @@ def _merge(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any
 def _origin() -> dict[str, Any]:
     """Return the entry about the rows that this process makes, for the JSON file of a table, without their number.
 
-    It has the time, the commit, the command and the versions of the libraries.
+    It has the time in UTC, to the minute, the commit, the command and the versions of torch, NumPy and BoTorch. If one
+    of these libraries is not installed, an ``ImportError`` is raised.
     """
     called = Path(sys.argv[0])
     name = f"python -m fedgo.{called.parent.name}" if called.name == "__main__.py" else called.name
@@ -691,8 +754,9 @@ def _origin() -> dict[str, Any]:
 def commit() -> str:
     """Return the commit of the working copy, with "-dirty" if a file under version control differs from it.
 
-    The commit has twelve hexadecimal digits. Changes in the package's folders ``data`` do not count. The result is
-    "unknown" if git is not installed or the package is not in a repository.
+    The commit is shortened to twelve hexadecimal digits. Changes in the package's folders ``data`` do not count, nor do
+    files that are not under version control. The result is "unknown" if git is not installed, the package is not in a
+    repository, or the repository has no commit.
     """
     git, but = ("git", "-C", str(DATA)), ":(top,exclude,glob)fedgo/**/data/**"
     try:
@@ -708,8 +772,8 @@ def commit() -> str:
 def afresh(study: Sweep, rows: Any) -> Any:
     """Play the ``rows`` of a table of ``study`` again, and return a frame with their new values, in the same order.
 
-    ``rows`` are rows of a pandas frame, at least one. The result has their index, and the measured columns of the
-    study.
+    ``rows`` are rows of a pandas frame, at least one, with each run once. The result has their index, and the measured
+    columns of the study.
 
     Raises:
         KeyError: The study has no player of the name in a row, or there is no row.
@@ -727,7 +791,10 @@ def afresh(study: Sweep, rows: Any) -> Any:
 
 
 def missing(study: Sweep) -> dict[str, str]:
-    """Return the players of ``study`` that cannot be played here, with the module that each lacks, by name."""
+    """Return the modules that players of ``study`` need and that are not installed, each by the name of its player.
+
+    The study says in ``needs`` which player needs which module. The result is empty if all of these are installed.
+    """
     return {name: module for name, module in study.needs.items() if find_spec(module) is None}
 
 
@@ -736,25 +803,28 @@ def check(
 ) -> Any:
     """Play one row of each player again, compare it with the table, and return the comparison.
 
-    Players whose modules are not installed (`missing`) are not played.
+    Players whose modules are not installed (`missing`) are not played. Nothing is written.
 
     Args:
         study: The study.
-        players: The names of the players; all if there are none. Players without rows are left out.
+        players: The names of the players; all if there are none. Names without rows in the table are left out.
         regime: A text; only rows on regimes that have it in their text, such as "hartmann6, K=50, sigma=0.1, T=100,
             N=20", are played.
-        seed: A number that determines which row of each player is played; with None another one is drawn at every call.
-        folder: The folder in which the table is kept.
+        seed: A number from 0 to 2³² − 1 that determines which row of each player is played; with None a row is drawn
+            anew at every call.
+        folder: The folder in which the table is kept; the table of the package is used if this folder has none.
 
     Returns:
         The frame that `compared` returns, with one row for each of these players that has rows on these regimes and can
         be played here.
 
     Raises:
-        ValueError: The table has no row of these players and regimes that can be played here, or there is no table.
+        ValueError: The table has no row of these players and regimes that can be played here, there is no table, or
+            ``seed`` is out of range.
         FileNotFoundError: The table has no JSON file.
         KeyError: The study has no player of the name in a row.
         ImportError: A library is not installed that a problem, or a player that is not in ``study.needs``, needs.
+        Exception: A row cannot be played any more; the error is that of the study's ``measure``.
     """
     table = read(study.name, folder)
     wanted = asked(table, tuple(players) or tuple(study.players), regime)
@@ -768,24 +838,26 @@ def check(
 def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
     """Compare stored rows of a table with the same rows played again, in all digits that were written.
 
-    In each column the rows of one origin (the column ``made``) were written with the same number of decimals, which is
-    the largest that any of them has in the table. The new number, rounded to it, has to equal the stored one. Not
+    In each column the rows of one origin (the column ``made``) count as written with the same number of decimals, which
+    is the largest that any of them has in the table. The new number, rounded to it, has to equal the stored one. Not
     compared are the columns in `MEASURED`, columns that hold a mean over several runs (``batch means`` in the table's
-    JSON file), and numbers that the table lacks and the new run has.
+    JSON file), and numbers that the table lacks.
 
     Args:
         study: The study.
         rows: The stored rows, a pandas frame.
-        now: The same rows with the new numbers, as `afresh` returns them.
+        now: The same rows with the new numbers, as `afresh` returns them, with the index of ``rows``.
         folder: The folder in which the table is kept.
 
     Returns:
-        The rows with the new numbers in columns "… now", with ``not_compared``, the names of the columns left out,
-        joined by commas, and with ``same``, whether all other numbers are equal.
+        The rows with the new numbers in columns "… now"; with ``not_compared``, the names of the columns left out,
+        joined by commas; and with ``same``, whether all other numbers are equal. A column that is empty in the stored
+        row and in the new one is left out without being named.
 
     Raises:
         ValueError: There is no table of the study.
         FileNotFoundError: The table has no JSON file.
+        KeyError: ``now`` lacks a row of ``rows``.
     """
     table, made = read(study.name, folder), facts(study.name, folder)["made"]
     origins = table["made"].fillna(-1)
@@ -804,9 +876,10 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 
 
 def _digits(values: Any) -> int:
-    """Return the largest number of decimals with which one of the ``values`` is written, at most `DECIMALS`.
+    """Return the largest number of decimals with which one of the ``values`` is written as a float, at most `DECIMALS`.
 
-    The ``values`` are a column of a pandas frame. NaN is ignored, and without other values the result is 0.
+    The ``values`` are a column of a pandas frame. A whole number counts as written with one decimal, such as 3.0. NaN
+    is ignored, and without other values the result is 0.
     """
     written = [Decimal(repr(value)) for value in values.dropna().astype(float).unique().tolist()]
     return min(DECIMALS, max((-int(value.as_tuple().exponent) for value in written), default=0))

@@ -41,8 +41,9 @@ RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
 
 
 def _each_alone(name: str) -> list[Regimes]:
-    """Return each experiment of the paper as a group of its own, so that the player ``name`` tunes a setting
-    for each.
+    """Return each experiment of the paper as a group of its own, so that a player chooses a setting for each of them.
+
+    The groups are the same for every player's ``name``.
     """
     return [(regime,) for regime in EXPERIMENTS.values()]
 
@@ -105,13 +106,14 @@ BILLS = Listing(
 
 
 def sizes(**changes: tuple[int, ...]) -> list[Regime]:
-    """Return a regime of the problem Hartmann6 for each combination of the given sizes.
+    """Return a list with a regime of the problem Hartmann6 for each combination of the given sizes.
 
-    ``changes`` has several values for each of some fields of `fedgo.experiments.world.Regime`, for instance
-    ``arms=(50, 500)``. The last size varies fastest.
+    Args:
+        changes: A tuple of values for each of some fields of `fedgo.experiments.world.Regime`, for instance ``arms=(50,
+            500)``. The last of these fields varies fastest; the other fields have their defaults.
 
     Raises:
-        TypeError: A regime has no such field.
+        TypeError: A regime has no such field, the field is ``problem``, or its values are a single number.
     """
     return [Regime("hartmann6", **dict(values)) for values in grid(**changes)]
 
@@ -132,19 +134,21 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
     """Play one run of the algorithm of a curve of computing costs, and return its trace and its processor seconds.
 
     The seconds are those of Phase II, or of the whole run if the algorithm has no Phase I. Fed-GO-UCB plays with
-    `GO_SETTINGS`. Kernel UCB makes NT steps, for N clients and T rounds, and GP-UCB makes 40.
+    `GO_SETTINGS`, after a Phase I whose fit is cut short. Kernel UCB makes NT steps, for N clients and T rounds, and
+    GP-UCB makes 40.
 
     Args:
         curve: The name of the curve, which decides the algorithm: "kernel UCB, at once" or "GP-UCB (BoTorch), 40
             steps"; "arm space" for Fed-GO-UCB in arm space, and any other name for Fed-GO-UCB in parameter space.
         regime: The sizes of the run, on Hartmann6.
-        hidden: The number of hidden units of the network of Fed-GO-UCB.
+        hidden: The number of hidden units of the network of Fed-GO-UCB. The other algorithms do not use it.
         seed: The seed of the run.
 
     Raises:
-        ValueError: A size or the seed is out of range, or the regime's problem is unknown or has other than 6 features.
-        TypeError: A size or the seed is of another kind.
-        ImportError: BoTorch is not installed.
+        ValueError: A size that the algorithm uses, or the seed, is out of range; the regime's problem is unknown; or
+            Fed-GO-UCB is to play a problem whose arms have other than 6 features.
+        TypeError: A size that the algorithm uses, or the seed, is of another kind.
+        ImportError: BoTorch, which Hartmann6 and GP-UCB need, is not installed.
     """
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
@@ -162,7 +166,7 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
 
 
 def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
-    """Call ``task``, and return the trace that it plays and the processor seconds that this takes."""
+    """Call ``task``, and return the trace that it plays and the processor seconds that this takes in this process."""
     begin = time.process_time()
     trace = task()
     return trace, time.process_time() - begin
@@ -171,8 +175,8 @@ def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
 def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[str, Any]]:
     """Return a list with the row of a ``job``: the processor time and the peak memory of a new process that plays it.
 
-    The process does nothing else. It plays one run, whatever runs the job has; the row says run 0 of the seed 0. The
-    peak memory is right on Linux, where the system counts it in kibibytes.
+    The process does nothing else, and computes on one thread. It plays one run, whatever runs the job has; the row says
+    run 0 of the seed 0. The peak memory is right on Linux, where the system counts it in kibibytes.
 
     Args:
         time_of: A function of the player's name, the regime and the number of hidden units that plays one run and
@@ -181,8 +185,9 @@ def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[st
 
     Returns:
         A list with one row. It has the problem and the sizes of the regime by the names of its fields, the "player",
-        the setting, "seed" and "run" (both 0), the processor "seconds" that ``time_of`` returns, the peak memory of the
-        process in gibibytes as "gigabytes", and the number of "synchronisations".
+        the setting, "seed" and "run" (both 0), the processor "seconds" that ``time_of`` returns, rounded to
+        milliseconds, the peak memory of the process in gibibytes as "gigabytes", rounded to three decimals, and the
+        number of "synchronisations".
 
     Raises:
         KeyError: The setting has no "hidden".
@@ -199,7 +204,7 @@ def _cost(
     """Return a list with the row of one run: its sizes, processor seconds, peak memory and number of synchronisations.
 
     ``time_of`` plays the run of ``curve`` on ``regime`` with the number of hidden units in ``setting``. The peak
-    memory, in gibibytes, is that of this process.
+    memory, in gibibytes, is that of this process, which computes on one thread from then on.
     """
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
@@ -228,12 +233,14 @@ COSTS = Listing(
 def curve(name: str, study: str = "costs") -> Any:
     """Return the measurements of the curve of computing costs ``name`` in the table of ``study``, sorted by size.
 
-    The column ``value`` has the size that varies along the curve: the number K of arms, N of clients or T of rounds, or
-    for the number H of hidden units the number d_w = 8H + 1 of parameters, with arms of dimension 6. For a name that is
-    not in `CURVES` it is the number of arms.
+    The result is a pandas frame with the rows of the table for this curve; it is empty if there are none. Its
+    additional column ``value`` has the size that varies along the curve: the number K of arms, N of clients or T of
+    rounds, or for the number H of hidden units the number d_w = 8H + 1 of parameters, with arms of dimension 6. For a
+    name that is not in `CURVES` it is the number of arms.
 
     Raises:
         ValueError: There is no table of the study.
+        KeyError: The table has no column of this size, for instance no "hidden".
     """
     rows, by = read(study), CURVES[name][0] if name in CURVES else "arms"
     rows = rows[rows["player"] == name].sort_values(by)
@@ -243,7 +250,11 @@ def curve(name: str, study: str = "costs") -> Any:
 def exponent(rows: Any) -> float:
     """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least.
 
-    ``rows`` is a frame of at least two rows with the columns "value" and "seconds", as `curve` returns it.
+    It is ln(s₂/s₁)/ln(v₂/v₁) for the seconds s₁, s₂ and the values v₁, v₂ of these two rows.
+
+    Args:
+        rows: A frame of at least two rows with the columns "value" and "seconds", as `curve` returns it. The last two
+            rows have positive seconds and different positive values.
 
     Raises:
         IndexError: There are fewer than two rows.

@@ -30,19 +30,21 @@ VERSIONED = ("torch", "numpy", "botorch")  # libraries whose versions may change
 def stored(play: Callable[[World, Setting], Trace], key: str, world: World, setting: Setting) -> Trace:
     """Return the trace of all runs of ``world``, playing only those runs that are not stored yet, and store these.
 
-    Traces of the same algorithm, setting, sizes and library versions that other code has stored are removed. A run
-    whose stored file is damaged or cannot be read is played again.
+    Traces that other code has stored for the same algorithm, setting, numbers of clients and rounds, form of the
+    messages, bound F and library versions are removed, whatever their problem is. A run whose stored file is damaged or
+    cannot be read is played again.
 
     Args:
         play: A function that plays a world with a setting.
         key: The dotted name of the algorithm that ``play`` calls, and its options. If it is empty, or the environment
-            variable ``FEDGO_TRACES`` is not set, all runs are played and nothing is stored.
+            variable ``FEDGO_TRACES`` is empty or not set, all runs are played and nothing is stored.
         world: The runs.
         setting: The setting, whose values JSON can hold.
 
     Raises:
         OSError: The folder or a file cannot be written.
-        ModuleNotFoundError: Traces are stored, and a library in `VERSIONED` is not installed.
+        ModuleNotFoundError: Traces are stored, and torch, NumPy or BoTorch, whose versions are stored with them, is not
+            installed.
         TypeError: Traces are stored, and JSON cannot hold a value of the setting.
         Exception: ``play`` refuses the setting or the world; the error is its own.
     """
@@ -82,8 +84,10 @@ def stored(play: Callable[[World, Setting], Trace], key: str, world: World, sett
 
 
 def each_run(problem: Problem) -> list[str]:
-    """Return for each run of ``problem`` a hash of the problem's name, the arms, the mean rewards and what determines
-    the noise.
+    """Return a list with a hash of each run of ``problem``, as 16 hexadecimal digits.
+
+    The hash depends on the problem's name, the arms, the mean rewards, and on what determines the noise: the seed, the
+    noise level σ, the kind of rewards and the number of the run.
     """
     about = (problem.name, problem.seed, problem.sigma, problem.reward)
     return [

@@ -40,7 +40,7 @@ class Entry:
     bound: float | None = None
 
     def _parts(self) -> tuple[Any, ...]:
-        """Return the values that two equal entries share; a `functools.partial` counts as its function and its
+        """Return a tuple of the values that equal entries share; a `functools.partial` counts as its function and its
         arguments.
         """
         make, about = self.make, (self.title, self.bound)
@@ -49,6 +49,8 @@ class Entry:
     def __eq__(self, other: object) -> bool:
         """Return whether ``other`` is an entry with equal values, so that an entry equals its copy from another
         process.
+
+        Two functions ``make`` that are a `functools.partial` are equal if they have the same function and arguments.
         """
         return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
 
@@ -81,14 +83,15 @@ PROBLEMS: dict[str, Entry] = {
 class World:
     """Some runs of a problem, with the numbers of clients and rounds, on which algorithms play.
 
-    Phase I is run when an algorithm first needs it, and all algorithms on the same world share its result.
+    Phase I is run when an algorithm first needs it. All algorithms with one ŵ₀ for a run share its result (``shared``),
+    and so do all with a ŵ₀ for each client (``private``).
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         rounds: The number T of rounds.
         encoding: The form in which all algorithms send their statistics (`fedgo.messages`).
-        bound: A bound F ≥ |f| on the mean rewards, if one is known.
+        bound: A bound F ≥ |f| on the mean rewards f, or None if none is known.
         regime: The regime that made this world, or None.
     """
 
@@ -103,7 +106,7 @@ class World:
     def steps(self) -> int:
         """The number T₀ + NT of pulls: T₀ = ⌈√(NT)⌉ of Phase I, and one by each of N clients in each of T rounds.
 
-        The algorithms with a Phase I make them in two phases, and all others make as many.
+        An algorithm without a Phase I makes as many pulls.
 
         Raises:
             ValueError: N or T is below 1 or above 2⁵³.
@@ -113,7 +116,10 @@ class World:
 
     @cached_property
     def network(self) -> Network:
-        """The parametric class F of the paper's experiments for these arms: a network with 25 hidden units."""
+        """The parametric class F of the paper's experiments for these arms: a network with 25 hidden units.
+
+        For arms of dimension d_x it has d_w = 25 d_x + 51 parameters.
+        """
         return Network(self.problem.arms.shape[-1], HIDDEN)
 
     @cached_property
@@ -123,8 +129,8 @@ class World:
         Phase I is run when its result is first asked for, and the result is kept.
 
         Raises:
-            ValueError: N or T is out of range, ``encoding`` is unknown, or the fit fails because the rewards are not of
-                order 1 or not finite.
+            ValueError: N or T is below 1 or above 2⁵³, ``encoding`` is unknown, or the fit fails because the rewards
+                are not of order 1 or not finite.
             TypeError: N or T is not a whole number.
         """
         return shared_start(self.problem, self.network, self.clients, self.rounds, encoding=self.encoding)
@@ -136,7 +142,8 @@ class World:
         Phase I is run when its result is first asked for, and the result is kept.
 
         Raises:
-            ValueError: N or T is out of range, or the fits fail because the rewards are not of order 1 or not finite.
+            ValueError: N or T is below 1 or above 2⁵³, or the fits fail because the rewards are not of order 1 or not
+                finite.
             TypeError: N or T is not a whole number.
         """
         return private_start(self.problem, self.network, self.clients, self.rounds)
@@ -144,9 +151,10 @@ class World:
 
 @dataclass(frozen=True)
 class Regime:
-    """A problem with its sizes.
+    """A problem with its sizes, by which the tables and figures name the experiments.
 
-    The text of a regime, ``str(regime)``, is for instance "hartmann6, K=50, sigma=0.1, T=100, N=20".
+    The text of a regime, ``str(regime)``, is for instance "hartmann6, K=50, sigma=0.1, T=100, N=20". Nothing is checked
+    when a regime is made.
 
     Args:
         problem: The name of the problem in `PROBLEMS`.
@@ -204,17 +212,19 @@ class Regime:
     ) -> World:
         """Return a world with the given runs of the problem, and the N clients and T rounds of this regime.
 
+        The world also has the bound on the mean rewards that the problem's entry gives, and this regime.
+
         Args:
             runs: The number of runs, or a sequence of their numbers.
             seed: The seed of the runs.
             encoding: The form in which all algorithms send their statistics (`fedgo.messages`).
-            options: Further arguments of the problem's function. ``arms`` and ``sigma`` among them replace the regime's
-                number K of arms and its noise level σ.
+            options: Further arguments of the problem's function, by name. ``arms`` and ``sigma`` among them replace the
+                regime's number K of arms and its noise level σ.
 
         Raises:
             ValueError: `PROBLEMS` has no problem of this name, an argument of the problem's function is out of range,
                 or a run is given twice. N, T and ``encoding`` are not checked here.
-            TypeError: An argument is of another kind, or the problem's function has no such option.
+            TypeError: ``runs``, K, σ or ``seed`` is of another kind, or the problem's function has no such option.
             ImportError: A library that the problem needs, BoTorch for instance, is not installed.
         """
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
@@ -235,10 +245,10 @@ def world(name: str, runs: int | Sequence[int], seed: int = 0, **options: Any) -
     """Return a world of the experiment ``name``, with the numbers of clients and rounds of the paper.
 
     Args:
-        name: The name of an experiment in `EXPERIMENTS`.
+        name: The name of an experiment in `EXPERIMENTS`: "hartmann6", "cosine8", "magic" or "shuttle".
         runs: The number of runs, or a sequence of their numbers.
         seed: The seed of the runs.
-        options: Further arguments of `Regime.world`.
+        options: Further arguments of `Regime.world`, by name: ``encoding``, or arguments of the problem's function.
 
     Raises:
         ValueError: The name is unknown, an argument of the problem's function is out of range, or a run is given twice.
