@@ -167,8 +167,8 @@ def play(
             is not from 0 to N − 1; the oracle (Algorithm 2) finds no parameter ŵ₀ of the network at the end of Phase I;
             a reward is not between −10¹⁰⁰ and 10¹⁰⁰; the index of an arm is NaN; or so many pulls of a silent client
             wait that no answer may carry one more.
-        RuntimeError: With a network, the clients refuse ŵ₀, because the network's gradients are so large, or the
-            regularisation weight λ so small, that rounding would decide which arm is pulled.
+        RuntimeError: With a network, a client refuses ŵ₀, because the network's gradients are so large, or the
+            regularisation weight λ so small, that rounding would decide which arm is pulled. The message has its reason.
         ImportError: A library that the fit of the surrogate needs is missing.
         MemoryError: That fit needs more memory than there is.
 
@@ -203,7 +203,8 @@ def play(
         due = clients[i].tell(arm, reward) or due
         ends = not together or (t + 1 - first) % plan.clients == 0
         if t == first - 1 or (t >= first and due and ends):
-            converse(server, clients, silent if t >= first else None)
+            for i, reason in converse(server, clients, silent if t >= first else None).items():
+                raise RuntimeError(f"client {i} refuses a letter: {reason}")
             sync[0, t], due = t >= first, False
         bills.append(server.scalars)
     regret = torch.cat([one.regret(arms) for one in problems]).gather(0, turns.unsqueeze(0))
