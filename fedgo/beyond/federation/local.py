@@ -168,7 +168,7 @@ def play(
             a reward is not between −10¹⁰⁰ and 10¹⁰⁰; the index of an arm is NaN; or so many pulls of a silent client
             wait that no answer may carry one more.
         RuntimeError: With a network, a client refuses ŵ₀, because the network's gradients are so large, or the
-            regularisation weight λ so small, that rounding would decide which arm is pulled. The message has its reason.
+            regularisation weight λ so small, that rounding would decide which arm is pulled. The message says so.
         ImportError: A library that the fit of the surrogate needs is missing.
         MemoryError: That fit needs more memory than there is.
 
