@@ -1,9 +1,10 @@
-"""The loop of Phase II (Algorithm 1, lines 2–10): clients in round robin, whole rounds of all runs at once.
+"""The loop of Phase II (Algorithm 1, lines 2–10), in which the clients take turns; all runs are played at once.
 
-Between two synchronisations the learners do not influence each other. Every pass of the loop therefore lets all
-learners of a run choose at once. If the pull of learner i triggers a synchronisation, the choices of the learners after
-i in that run are dropped, and made again after the synchronisation. The noise of a reward depends on its run and step
-only. Therefore the result is the same as if one learner played after the other.
+Between two synchronisations the learners, which choose the arms for the clients, do not influence each other. Every
+pass of the loop therefore lets all learners of a run choose at once. If the pull of learner i triggers a
+synchronisation, the choices of the learners after i in that run are dropped, and made again after the synchronisation.
+The noise of a reward depends on its run and step only. Therefore the result is the same as if one learner played after
+the other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,34 +28,42 @@ class Learner(Protocol[LearnerState]):
     """A bandit algorithm for Phase II: the interface that `simulate` expects of M learners in each of S runs.
 
     Either each of the N clients has a model of its own (M = N), or all clients share one model (M = 1). The state of
-    all learners is one object, which the methods receive and return.
+    all learners is one object, which the methods receive and return. `simulate` does not use a state again after it has
+    passed it to `learn` or `synchronise`, so that these two may overwrite its memory.
     """
 
     @property
     def learners(self) -> int:
         """The number M of learners in each run.
 
-        Learner t mod M makes the pull of step t of Phase II; steps and learners are counted from 0.
+        Learner t mod M makes the pull of step t of Phase II; both are counted from 0, and the steps of Phase I do not
+        count.
         """
 
     def begin(self) -> LearnerState:
         """Return the state of the learners of all S runs before Phase II."""
 
     def index(self, state: LearnerState) -> Tensor:
-        """Return a value of each of K arms for each of M learners in each of S runs, (S, M, K).
+        """Return a value of each of K arms for each of M learners in each of S runs, (S, M, K) float64.
 
-        A learner pulls the arm with the largest value. No value may be NaN, and +∞ is allowed.
+        A learner pulls the arm with the largest value. No value may be NaN; +∞ and −∞ are allowed.
 
         The loop may ask several times for one step, because the choices that follow a synchronisation are made again.
         An index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
         learner.
+
+        Args:
+            state: The state of the learners of all S runs.
         """
 
     def fires(self, state: LearnerState, arm: Tensor) -> Tensor:
         """Return whether each of M learners in S runs asks for a synchronisation after it pulls its arm, (S, M) bool.
 
-        ``state`` is the state before the pull, and ``arm`` (S, M) int64 has the arms. The answers of learners that do
-        not make the pull in this pass of the loop are ignored.
+        The loop asks for all learners, and ignores the answers of those that do not make a pull in this pass of it.
+
+        Args:
+            state: The state before the pull.
+            arm: The arm that each learner pulls, (S, M) int64.
         """
 
     def learn(self, state: LearnerState, arm: Tensor, reward: Tensor, turn: Tensor) -> LearnerState:
@@ -62,21 +71,22 @@ class Learner(Protocol[LearnerState]):
 
         Args:
             state: The state before the pull, of M learners in each of S runs.
-            arm: The arm of each learner, (S, M) int64.
-            reward: The reward of this arm, (S, M).
-            turn: 1 for the learners that make this pull and 0 for the others, which do not change, (S, M) float64.
+            arm: The arm that each learner has chosen, (S, M) int64.
+            reward: The reward of this arm, (S, M) float64.
+            turn: 1 for the learners that make this pull; 0 for the others, whose part of the state has to stay as it
+                is; (S, M) float64.
         """
 
     def synchronise(self, state: LearnerState, star: Star, when: When) -> LearnerState:
         """Return the state after the learners of some of the runs have exchanged their data.
 
         Args:
-            state: The state of the learners of all S runs.
+            state: The state of the learners of all S runs before the synchronisation.
             star: The network by which the learners send their messages. Its methods `Star.collect`, `Star.broadcast`
                 and `Star.ask` add the scalars of each message to its ledger (S, steps), unless its field ``charged`` is
                 False.
-            when: The positions of the R runs that synchronise, and the step of each at which its scalars are counted,
-                (R,) each.
+            when: The positions of the R runs that synchronise, and for each of these runs the step at which its scalars
+                are counted, (R,) int64 each.
         """
 
 
@@ -88,15 +98,17 @@ class Samples(Protocol):
     """
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
-        """Return the index of each of K arms for each of M learners in each of S runs, (S, M, K).
+        """Return the index of each of K arms for each of M learners in each of S runs, (S, M, K) float64.
 
-        The loop calls this method in place of `Learner.index`.
+        The loop calls this method in place of `Learner.index`. A learner pulls the arm with the largest index, which
+        must not be NaN for any arm.
 
         Args:
             state: The state of the learners.
-            step: The step of each learner's turn in the current round of its run, counted from 0 with Phase I included,
-                (S, M) int64. This step may be past already, and it is at most the last step of Phase II; the loop
-                ignores the index of a learner that has had its turn or does not get one.
+            step: The step at which each learner has its turn in the current round of its run, counted from 0 with Phase
+                I included, (S, M) int64. It may lie before the next step of the run, if the learner has had its turn
+                already. If it would lie after the last step of Phase II, the last step is given in its place. The loop
+                ignores the index of a learner in these two cases.
         """
 
 
@@ -110,8 +122,9 @@ class Annotates(Protocol):
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """Return the notes on the pull of each learner, a tensor (S, M) for each name.
 
-        A call returns either no note or the same names as every other call that returns some. A pull without a note
-        has 0. The loop keeps the notes on pulls that are made and ignores the others.
+        A call must return either no note, or the same names with the same dtypes as every other call that returns some.
+        The trace has 0 for a pull without a note. The loop keeps the notes on pulls that are made and ignores the
+        others.
 
         Args:
             state: The state before the pull.
@@ -140,8 +153,9 @@ def simulate(
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
-        learner: The algorithm. If it has the method of `Samples`, this takes the place of `Learner.index`; if it has
-            that of `Annotates`, the notes are added to the trace.
+        learner: The algorithm, for the same runs and with M = N or M = 1 learners in each; M is not checked. If it has
+            a method ``index_at`` (`Samples`), this method takes the place of ``index``; if it has a method ``notes``
+            (`Annotates`), its notes are added to the trace.
         exploration: Phase I of the same runs, with T₀ pulls; T₀ is 0 for an algorithm without Phase I.
         clients: The number N of clients.
         steps: The number of steps of Phase II.
@@ -150,7 +164,7 @@ def simulate(
             takes longer than the passes of the loop in which other runs play on.
 
     Returns:
-        The trace of T₀ + ``steps`` steps.
+        The trace of the T₀ + ``steps`` steps of both phases.
 
     Raises:
         ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³, ``problem`` and ``exploration`` have different
@@ -203,7 +217,8 @@ class Choice(NamedTuple):
     """What the M learners of each of S runs would do in one pass of the loop.
 
     Args:
-        step: The step of each learner's turn in the current round, counted from 0 with Phase I included, (S, M) int64.
+        step: The step at which each learner has its turn in the current round of its run, counted from 0 with Phase I
+            included, (S, M) int64. In the last round it may lie after the last step.
         indices: Each learner's index of K arms, (S, M, K).
         arm: The arm that each learner would pull, (S, M) int64.
         turn: Whether the learner makes this pull in this pass, (S, M) bool.
@@ -228,15 +243,16 @@ def _choose(
 ) -> Choice:
     """Return what the learners choose, and which of them pull in this pass of the loop.
 
-    In each run these are the learners that have not pulled in this round yet, up to and including the first one that
-    asks for a synchronisation.
+    In each run the learners pull that have not pulled in this round yet and whose step lies before ``end``, up to and
+    including the first of them that asks for a synchronisation.
 
     Args:
         learner: The algorithm, with M learners in each of S runs.
         state: The state of the learners.
-        position: The next step of each run, (S,).
-        end: The step before which each run plays on, (S, 1); 0 for a run that waits.
-        order: Numbers in [0, 1) for each learner; of tied arms it prefers the one with the largest, (S, M, K).
+        position: The next step of each run, (S,) int64.
+        end: The step at which each run stops, which is not played any more, (S, 1) int64; 0 for a run that waits.
+        order: A number in [0, 1) for each learner and arm, (S, M, K); of tied arms the learner takes the one with the
+            largest number.
         first: The number T₀ of steps of Phase I.
         total: The number of steps of both phases.
     """
@@ -260,7 +276,8 @@ def _choose(
 def _with_room(name: str, problem: Problem, clients: int, exploration: Exploration, steps: int) -> Trace:
     """Return a trace that begins with the T₀ steps of ``exploration`` and has zeros for ``steps`` steps of Phase II.
 
-    Its regrets are 0 at the steps of Phase I too, because `simulate` computes all regrets at the end.
+    Its regrets are 0 at the steps of Phase I too, because `simulate` computes all regrets at the end. No step is marked
+    as a synchronisation. ``name`` is the name of the algorithm.
     """
     phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
     arm, reward, up, down = (
@@ -271,11 +288,10 @@ def _with_room(name: str, problem: Problem, clients: int, exploration: Explorati
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write values of the pulls for which ``chosen.turn`` (S, M) is True into arrays, at the runs and steps of these
-    pulls.
+    """Write the values of the pulls that are made in this pass into arrays, at the runs and steps of these pulls.
 
-    ``pulled`` has pairs of an array (S, steps), which is changed in place, and the values (S, M) of the M learners'
-    pulls in S runs, which are written into this array.
+    ``pulled`` has pairs of an array (S, steps), which is changed in place, and of the values (S, M) for the pulls of M
+    learners in S runs. Those values for which ``chosen.turn`` (S, M) is True are written into the array.
     """
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]
@@ -284,21 +300,23 @@ def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
-    """Return a random order, fixed by the seed, in which each of M = ``learners`` learners prefers arms with equal
-    indices.
+    """Return a random number for each of M = ``learners`` learners and each arm, which decides between tied arms.
 
-    The order of S runs and K arms is given by uniform numbers in [0, 1), (S, M, K), which the seed of ``problem``
-    determines: of tied arms, `largest` takes the one with the largest number.
+    The numbers are uniform in [0, 1), (S, M, K) float64 for S runs and K arms. The seed of ``problem`` and the number
+    of the run determine them. Of arms whose indices tie, `largest` takes the one with the largest number.
     """
     return uniform_draws(problem.generators("order of ties"), learners, problem.arms.shape[1])
 
 
 def largest(index: Tensor, order: Tensor) -> Tensor:
-    """Return the arm with the largest ``index`` (S, M, K) of each of M learners in each of S runs, (S, M) int64.
+    """Return the arm with the largest index for each of M learners in each of S runs, (S, M) int64.
 
-    Of the K arms, those tie whose index is at most 1e-9·max(1, |m|) below the largest index m, with 1e300 in place of
-    |m| if |m| is larger or infinite. Of the tied arms the one with the largest number in ``order`` (S, M, K) is taken;
-    these numbers are at least 0.
+    Those of the K arms tie whose index is at most 1e-9·s below the largest index m. The scale s is the absolute value
+    of m, but at least 1 and at most 1e300. Of the tied arms the one with the largest number in ``order`` is taken.
+
+    Args:
+        index: The index of each arm, (S, M, K) float64.
+        order: A number of at least 0 for each learner and arm, (S, M, K).
 
     Raises:
         ValueError: The index of an arm is NaN.

@@ -1,9 +1,10 @@
-"""The star of N clients around one server: the only place where messages are delivered and their scalars counted.
+"""The star of N clients around one server: it delivers their messages and counts the scalars that are sent.
 
-The communication cost C_NT is "the total amount of real numbers being transferred" (Section 3). Whatever a client and
-the server exchange is a `Message`: a content, and the number of scalars that it costs to send. The first axis of a
-content is that of the runs. If each client sends a content of its own, the second axis is that of the clients; what the
-server sends to all clients has no such axis, or one of length 1.
+The communication cost C_NT, of N clients in T rounds, is "the total amount of real numbers being transferred" (Section
+3). Whatever a client and the server exchange over the star is a `Message`: a content, and the number of scalars that it
+costs to send. The tensors in a content have the runs as their first axis. If each client sends a content of its own,
+the second axis is that of the clients; a content that the server sends to all clients has no such axis, or one of
+length 1.
 """
 
 from collections.abc import Callable
@@ -23,8 +24,9 @@ class Message(NamedTuple, Generic[Content]):
     """A message: what is sent, and how many scalars it costs to send it.
 
     ``content`` has the form in which the receiver uses it, which may differ from the form in which it is sent.
-    ``scalars`` is the cost of sending the message once, over the line of one client: one number for all runs, one for
-    each of R runs (R,), or, for messages of the clients, one for each of N clients in each run (R, N).
+    ``scalars`` is the cost of sending the message once, over the line of one client, a whole number or int64: one
+    number for all runs, one for each of R runs (R,), or, for messages of the clients, one for each of N clients in each
+    run (R, N).
     """
 
     content: Content
@@ -34,8 +36,8 @@ class Message(NamedTuple, Generic[Content]):
 class When(NamedTuple):
     """The runs that take part in an exchange, and the steps at which its scalars are counted.
 
-    ``run`` has the positions of R runs among all S runs, and ``step`` a step of each of them, counted from 0 with Phase
-    I included, (R,) int64 each.
+    ``run`` has the positions of R runs among all S runs, and ``step`` the step of each of these R runs, counted from 0
+    with Phase I included, (R,) int64 each.
     """
 
     run: Tensor
@@ -61,15 +63,15 @@ class Ledger(NamedTuple):
 
     @classmethod
     def blank(cls, runs: int, steps: int) -> "Ledger":
-        """Return a ledger of zeros, (``runs``, ``steps``) int64 in both directions."""
+        """Return a ledger for S = ``runs`` runs in which ``up`` and ``down`` are zeros, (S, ``steps``) int64 each."""
         return cls(*(torch.zeros(runs, steps, dtype=torch.int64) for _ in range(2)))
 
 
 class Star(NamedTuple):
     """A network without losses between a server and N = ``clients`` clients, which counts the scalars sent.
 
-    The counts are added to ``ledger``, in place. If ``charged`` is False nothing is counted; this is for results that
-    each client can compute from data that it has already.
+    The numbers of scalars are added to the arrays of ``ledger``, in place. If ``charged`` is False, nothing is counted;
+    this is for results that each client can compute from data that it has already.
     """
 
     clients: int
@@ -79,15 +81,19 @@ class Star(NamedTuple):
     def collect(self, message: Message[Content], when: When, senders: int | None = None) -> Content:
         """Deliver the ``message`` of the clients to the server: count its scalars and return its content.
 
+        The scalars are added to the ledger's ``up``, in place, unless the star is not ``charged``.
+
         Args:
             message: What the clients send. Its scalars are those of each client, (R, N); or those of one sender, one
                 number for all R runs or (R,), which are multiplied by the number of senders.
-            when: The runs that take part, and the step of each at which the scalars are counted.
-            senders: How many of the N clients send in each run, or None for all. The number is not used if the scalars
-                of each client are given.
+            when: The R runs that take part, and the step of each at which the scalars are counted.
+            senders: How many of the N clients send in each run, or None for all. The number is checked but not used if
+                the scalars of each client are given.
 
         Raises:
             ValueError: ``senders`` is not from 0 to N.
+            IndexError: A run or a step is not in the ledger; a negative number counts from the end.
+            RuntimeError: The number of scalars is neither an ``int`` nor int64, or its shape does not fit the R runs.
         """
         senders = self.clients if senders is None else senders
         require(
@@ -102,8 +108,15 @@ class Star(NamedTuple):
     def broadcast(self, message: Message[Content], when: When) -> Content:
         """Deliver the ``message`` of the server to all N clients: count its scalars N times and return its content.
 
-        The scalars of ``message`` are one number for all R runs, or (R,). ``when`` has the runs that take part, and the
-        step of each at which the scalars are counted.
+        The scalars are added to the ledger's ``down``, in place, unless the star is not ``charged``.
+
+        Args:
+            message: What the server sends to each client. Its scalars are one number for all R runs, or (R,).
+            when: The R runs that take part, and the step of each at which the scalars are counted.
+
+        Raises:
+            IndexError: A run or a step is not in the ledger; a negative number counts from the end.
+            RuntimeError: The number of scalars is neither an ``int`` nor int64, or its shape does not fit the R runs.
         """
         if self.charged:
             sent = self.clients * torch.as_tensor(message.scalars)
@@ -111,24 +124,39 @@ class Star(NamedTuple):
         return message.content
 
     def ask(self, handler: Handler[Answer], message: Message[Tensor], when: When) -> Answer:
-        """Send ``message`` to all clients, call ``handler`` once on its content, and return the answer.
+        """Send ``message`` to all N clients, call ``handler`` once on its content, and return the answer.
 
-        The answer is the content of the message that ``handler`` returns: the answers of all clients, or their sum. The
-        scalars in both directions are counted for the runs and steps of ``when``.
+        The scalars in both directions are added to the ledger, unless the star is not ``charged``.
+
+        Args:
+            handler: A function that computes the clients' answers from the content: it returns one `Message` whose
+                content is the answers of all clients, or their sum. Its scalars are those of one client's answer, or
+                those of each client, (R, N).
+            message: What the server sends to each client, with the scalars of sending it to one client.
+            when: The R runs that take part, and the step of each at which the scalars are counted.
+
+        Returns:
+            The content of the message that ``handler`` returns.
+
+        Raises:
+            IndexError: A run or a step is not in the ledger; a negative number counts from the end.
+            RuntimeError: A number of scalars is neither an ``int`` nor int64, or its shape does not fit the R runs.
         """
         return self.collect(handler(self.broadcast(message, when)), when)
 
     def at(self, when: When) -> Ask:
-        """Return a function of a handler and a message that calls `ask` with them and ``when``.
+        """Return a function of a handler and a message that calls `ask` with these two and with ``when``.
 
-        The scalars of both directions are then counted for the runs and steps of ``when``.
+        The function sends the message to all clients, calls the handler on its content, and returns the content of the
+        handler's message. It counts the scalars of both directions for the runs and steps of ``when``.
         """
         return partial(self.ask, when=when)
 
 
 def answer(handler: Handler[Answer], message: Message[Tensor]) -> Answer:
-    """Return the content of the answer of ``handler`` to the content of ``message``, without counting any scalars.
+    """Call ``handler`` on the content of ``message``, and return the content of the message that ``handler`` returns.
 
-    This takes the place of `Star.ask` for a server that has the clients' data itself, so that nothing is sent.
+    No scalars are counted. This function takes the place of `Star.ask` for a server that has the clients' data itself,
+    so that nothing is sent.
     """
     return handler(message.content).content

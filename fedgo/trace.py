@@ -1,6 +1,6 @@
-"""The trace of an experiment, step by step, and its file.
+"""The trace of an experiment: what happened at each step, and the file that keeps it.
 
-The regret R_t and the communication C_t of the paper (Section 3) are sums over its steps.
+The regret R_t and the communication C_t of the paper (Section 3) are sums over the steps up to step t.
 """
 
 import math
@@ -20,21 +20,21 @@ from fedgo._checks import count, require, require_each, require_kind
 class Trace:
     """The record of an experiment, step by step, for S runs: first Phase I, then Phase II.
 
-    All arrays have the shape (S, steps). Two traces are equal if their names, their numbers and all entries of their
-    arrays are equal.
+    All arrays have the shape (S, steps). Two traces are equal if ``algorithm``, ``problem``, ``clients``,
+    ``phase_one``, the names of the notes and all entries of the arrays are equal; an entry that is NaN equals no other.
 
     Args:
         algorithm: The name of the algorithm.
         problem: The name of the problem.
         clients: The number N of clients.
-        phase_one: The number T₀ of steps of Phase I, which come first.
-        arm: The arm x_t that is pulled at each step t, int64.
+        phase_one: The number T₀ of steps of Phase I, which come first; 0 for an algorithm without Phase I.
+        arm: The number of the arm x_t that is pulled at each step t, int64.
         reward: The reward of the pull, float64.
         regret: The instantaneous regret f(x*) − f(x_t), with the mean reward f and the best arm x*, float64.
         up: The number of scalars that all clients send to the server at the step, int64.
         down: The number of scalars that the server sends to all clients at the step, int64.
         sync: Whether the step ends with a synchronisation, bool.
-        notes: Further arrays of the shape (S, steps), by the name of the note that the learner made.
+        notes: Further arrays of the shape (S, steps), of any dtype, by the name of the note that the learner made.
 
     Raises:
         TypeError: An array is not a tensor, a name is not a text, or a number is not whole.
@@ -80,37 +80,39 @@ class Trace:
         )
 
     def _entries(self) -> dict[str, Any]:
-        """Return a dictionary of all fields but the notes by their names, and of every note by the name that it has in
-        a file.
+        """Return a dictionary of all fields but ``notes`` by their names, and of every note by the name that it has in
+        a file: "note: " and the name of the note.
         """
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
         return named | {_NOTE + name: values for name, values in self.notes.items()}
 
     @property
     def cumulative_regret(self) -> Tensor:
-        """The cumulative regret R_t: the sum of the instantaneous regrets up to step t, Phase I included,
-        (S, steps).
+        """The cumulative regret R_t of each of S runs: the sum of the instantaneous regrets of all steps up to and
+        including step t, with those of Phase I, (S, steps) float64.
         """
         return self.regret.cumsum(1)
 
     @property
     def communication(self) -> Tensor:
-        """The cumulative communication C_t: the scalars sent up and down up to step t, Phase I included, (S, steps)."""
+        """The cumulative communication C_t of each of S runs: the number of scalars that clients and server send at all
+        steps up to and including step t, with those of Phase I, (S, steps) int64.
+        """
         return (self.up + self.down).cumsum(1)
 
     @property
     def failed_fits(self) -> Tensor:
         """The number of synchronisations in each of S runs after which the model could not be fitted again, (S,) int64.
 
-        The note ``kept_fit`` says at each step whether the learner still used an earlier fit, because the last fit
-        failed. A trace without this note has 0. A synchronisation at the last step does not count, because no pull
-        follows it.
+        The note ``kept_fit`` (bool) says at each step whether the learner still used an earlier fit, because the last
+        fit failed. A synchronisation counts if this note is True at the step after it. A synchronisation at the last
+        step does not count, because no step follows it. For a trace without this note the number is 0 in every run.
         """
         kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
         return (self.sync[:, :-1] & kept[:, 1:]).sum(1)
 
     def first(self, runs: int) -> "Trace":
-        """Return the trace of the first ``runs`` runs.
+        """Return a trace of the first ``runs`` of the S runs.
 
         Raises:
             ValueError: ``runs`` is below 1 or above the number of runs of this trace.
@@ -120,17 +122,26 @@ class Trace:
         return self.part(slice(count("runs", runs, f"available are {available}", most=available)))
 
     def part(self, runs: slice) -> "Trace":
-        """Return the trace of those runs that the slice ``runs`` of their positions selects."""
+        """Return a trace of those of the S runs whose positions the slice ``runs`` selects.
+
+        If the slice selects no position, the trace has no runs.
+
+        Raises:
+            ValueError: The step of the slice is not positive.
+        """
         arrays: dict[str, Any] = {name: getattr(self, name)[runs] for name in _ARRAYS}
         return replace(self, **arrays, notes={name: values[runs] for name, values in self.notes.items()})
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":
-        """Return one trace with the runs of several ``traces`` of the same experiment, in their order.
+        """Return one trace with all runs of a list of ``traces`` of the same experiment.
+
+        The runs of the first trace come first, then those of the second one, and so on. A trace does not contain seeds
+        and settings, so that these are not compared.
 
         Raises:
-            ValueError: There is no trace, or the traces differ in a name, in the number of clients, in the length of
-                Phase I, in the number of steps or in the names of their notes.
+            ValueError: The list is empty, or the traces differ in the name of the algorithm or of the problem, in the
+                number of clients, in the length of Phase I, in the number of steps or in the names of their notes.
         """
         require(len(traces) >= 1, "traces", traces, "give at least one trace")
         kinds = {
@@ -150,17 +161,20 @@ class Trace:
             A frame with ``problem``, ``algorithm`` and ``run`` (the position of the run, from 0), and the columns
 
             - ``regret``: the final cumulative regret, Phase I included;
-            - ``late_regret``: the mean regret of a step in the last tenth of the steps, which is ⌈n/10⌉ of n steps;
-            - ``misses_best``: whether no step of this tenth pulls a best arm;
-            - ``scalars``: the number of all scalars sent;
-            - ``scalars_phase_two``: the number of scalars sent in Phase II;
-            - ``scalars_late``: the number of scalars sent in the second half of Phase II, which includes the middle
-              step if the number of steps is odd;
-            - ``synchronisations``: the number of synchronisations;
+            - ``late_regret``: the mean regret of a step in the last tenth of the steps: the last ⌈n/10⌉ steps, if the
+              two phases together have n steps;
+            - ``misses_best``: whether each of these last ⌈n/10⌉ steps has a positive regret, so that none pulls a best
+              arm;
+            - ``scalars``: the number of scalars sent in both phases, up and down;
+            - ``scalars_phase_two``: the number of scalars sent in Phase II, up and down;
+            - ``scalars_late``: the number of scalars sent in the second half of Phase II, up and down; if Phase II has
+              an odd number of steps, this half includes the middle one;
+            - ``synchronisations``: the number of steps that end with a synchronisation;
             - ``failed_fits``: the number of synchronisations after which the model could not be fitted again.
 
         Raises:
             ModuleNotFoundError: pandas is not installed.
+            IndexError: The trace has no steps.
         """
         import pandas
 
@@ -187,7 +201,8 @@ class Trace:
             ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which
                 Python refuses before 3.13.
             OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
-            TypeError: ``clients`` or ``phase_one`` is a whole number that JSON does not know, such as a NumPy integer.
+            TypeError: ``clients`` or ``phase_one`` is a whole number that JSON does not know, such as a NumPy integer;
+                or a note has a dtype that NumPy does not know, such as bfloat16.
         """
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
@@ -198,8 +213,9 @@ class Trace:
         """Return the trace that `save` wrote to ``path``.
 
         Raises:
-            ValueError: The file is damaged, is no trace, or lacks an array that traces have now; the message names the
-                file.
+            ValueError: The file is damaged, is no trace, or lacks an array that traces have now; or a reward or a
+                regret is NaN or infinite; or an arm, a regret or a number of scalars is negative. The message names
+                the file. `save` does not check the numbers.
             OSError: There is no such file, or it cannot be read.
         """
         with _files.refused_by_name(path, "the trace", "a saved Trace"):

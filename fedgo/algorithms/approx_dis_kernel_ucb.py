@@ -2,14 +2,16 @@
 
 The algorithm is that of Li, H. Wang, M. Wang and H. Wang, NeurIPS 2022, https://arxiv.org/abs/2206.04835.
 
-k is the RBF kernel, Z a dictionary of some of the K arms, φ(x) = K_ZZ^{-1/2}k_Z(x) the feature vector of an arm x, and
-A = λI + Σ_s φ_sφ_sᵀ the matrix of all pulls s with rewards y_s. The index of an arm is φᵀA⁻¹Σ_s φ_s y_s + √v with v =
-β·[(k(x, x) − φᵀφ)/λ + φᵀA⁻¹φ]. We call the bracket the variance of the arm.
+k is the RBF kernel, and Z a dictionary of some of the K arms. φ(x) = K_ZZ^{-1/2}k_Z(x) is the feature vector of an arm
+x, where K_ZZ is the kernel of all pairs of arms in Z, and k_Z(x) the vector of the kernels of x and each arm in Z.
+A = λI + Σ_s φ_sφ_sᵀ is the matrix of the pulls s that a client knows, with features φ_s and rewards y_s, and λ is the
+regularisation weight. The index of an arm is φᵀA⁻¹Σ_s φ_s y_s + √v with v = β·[(k(x, x) − φᵀφ)/λ + φᵀA⁻¹φ] and the
+squared weight β of the confidence width. We call the bracket the variance of the arm.
 
 A client triggers a synchronisation when the sum, over its own pulls since the last one, of the variances that their
-arms had right after that synchronisation exceeds the threshold γ. Then every client draws each of its data for the
-dictionary with probability min(1, q̄·variance) and sends what it drew, the server broadcasts the dictionary, the
-clients send their statistics in its features, and the server sends the sums.
+arms had right after that synchronisation exceeds the threshold γ. Then every client draws each of its pulls for the
+dictionary with probability min(1, q̄·variance), where q̄ is a parameter, and sends the arms that it drew. The server
+broadcasts the dictionary, the clients send their statistics in its features, and the server sends the sums.
 """
 
 import math
@@ -45,9 +47,12 @@ def approx_dis_kernel_ucb(
 ) -> Trace:
     """Play ApproxDisKernelUCB, which models the mean reward by a kernel on a sampled dictionary of arms.
 
+    A client pulls the arm with the largest mean + √(β·variance). It triggers a synchronisation when the sum of the
+    variances of its pulls since the last one exceeds the threshold γ; then a new dictionary is drawn.
+
     An arm that was pulled n times has a variance of about 1/n. With the factor q̄ near 1 such an arm is absent from
-    about one of three dictionaries. Until the next dictionary is drawn the arm then looks as if it had never been
-    pulled. The theory of that paper therefore wants q̄ well above 1.
+    about one of three dictionaries. Until the next dictionary is drawn, its pulls then count only as far as arms in the
+    dictionary resemble it. The theory of the algorithm's authors therefore wants q̄ well above 1.
 
     Args:
         problem: S runs of a bandit problem.
@@ -62,8 +67,11 @@ def approx_dis_kernel_ucb(
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: An argument is out of range, or λ is so small that rounding would decide which arm is pulled.
+        ValueError: An argument is out of range; λ is so small that rounding would decide which arm is pulled; or
+            rewards are so large that an index is NaN.
         TypeError: An argument is of another kind.
+        OverflowError: ℓ² exceeds float64.
+        torch.linalg.LinAlgError: ℓ is so small that 2ℓ² is 0 in float64, and a run synchronises.
     """
     require_run(problem, clients, steps, settings)
     number("oversampling", oversampling, "give a positive q̄", above=0)
@@ -78,13 +86,15 @@ class KernelState(NamedTuple):
     """What the N clients of ApproxDisKernelUCB know in each of S runs, about K arms.
 
     Args:
-        posterior: The mean (S, N, K) and covariance (S, N, K, K) of the rewards in the features φ of the dictionary.
-        rest: The variance (k(x, x) − φᵀφ)/λ of each arm x that these features leave out, with the kernel k and the
-            regularisation weight λ, (S, N, K).
+        posterior: The mean (S, N, K) and the covariance (S, N, K, K) of the arms' mean rewards in a linear model on the
+            features φ of the dictionary.
+        rest: The part (k(x, x) − φᵀφ)/λ of the variance of each arm x that these features leave out, with the kernel k
+            and the regularisation weight λ, (S, N, K). The variance of the arm is this part plus its entry on the
+            diagonal of the covariance.
         before: The variance of each arm right after the last synchronisation, (S, N, K).
         own: The counts and the sums of rewards of all pulls of each client itself, (S, N, K).
         spent: The sum of the variances in ``before`` over the client's pulls since the last synchronisation, (S, N).
-        fresh: The number of the client's pulls since the last synchronisation, (S, N).
+        fresh: The number of the client's pulls since the last synchronisation, (S, N) float64.
     """
 
     posterior: Posterior
@@ -104,11 +114,13 @@ class NystroemKernel:
 
     Args:
         learners: The number N of clients.
-        problem: The problem, whose arms' dimension decides costs and whose seed decides the draws of the dictionaries.
+        problem: The problem, whose arms' dimension decides the costs of messages and whose seed and numbers of runs
+            decide the draws of the dictionaries.
         kernel: The kernel of all pairs of arms, (S, K, K).
         settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
             the messages.
-        oversampling: The factor q̄ of the probability min(1, q̄·variance) with which a datum enters the dictionary.
+        oversampling: The factor q̄ of the probability min(1, q̄·variance) with which a datum enters the dictionary. The
+            variance is that of the datum's arm for the client that has the datum.
     """
 
     learners: int
@@ -118,9 +130,9 @@ class NystroemKernel:
     oversampling: float
 
     def begin(self) -> KernelState:
-        """Return the state without data and with an empty dictionary: each arm has the mean 0 and the variance 1/λ.
+        """Return the state of N clients in S runs without data and with an empty dictionary.
 
-        λ is the regularisation weight.
+        Each arm then has the mean 0 and the variance 1/λ, with the regularisation weight λ.
         """
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
@@ -131,10 +143,10 @@ class NystroemKernel:
     def index(self, state: KernelState) -> Tensor:
         """Return the upper confidence bound mean + √(β·variance) of each of K arms for each of N clients, (S, N, K).
 
-        β is the squared weight of the confidence width.
+        β is the squared weight of the confidence width. ``state`` is the state of all S runs.
 
         Raises:
-            ValueError: A variance is NaN or negative beyond rounding.
+            ValueError: A variance is NaN, or is below −1e-6, which is more than rounding.
         """
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
@@ -142,7 +154,8 @@ class NystroemKernel:
         """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N) int64, (S, N) bool.
 
         A client does so if a sum over its pulls since the last synchronisation, this pull included, exceeds the
-        threshold γ. The sum is that of the variances that the pulled arms had right after that synchronisation.
+        threshold γ. The sum is that of the variances that the pulled arms had right after that synchronisation. There
+        are N clients in each of S runs.
         """
         return state.spent + _of_arm(state.before, arm) > self.settings.gamma
 
@@ -171,6 +184,10 @@ class NystroemKernel:
             state: The state of all S runs before the synchronisation.
             star: The network by which the four messages travel, which counts their scalars.
             when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted.
+
+        Raises:
+            torch.linalg.LinAlgError: The matrix of the data in the new features, or the kernel of the arms in the
+                dictionary, is not positive definite up to rounding, or has an entry that is NaN.
         """
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
@@ -180,9 +197,9 @@ class NystroemKernel:
     def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
         """Return which of K arms each of N clients draws for the dictionary in each of R runs, (R, N, K) bool.
 
-        A client draws each of its ``own`` data (R, N, K) with probability min(1, q̄·variance), where ``variance``
-        (R, N, K) is that of the datum's arm. The seed of the problem, the run and the step in ``when`` determine the
-        random numbers.
+        A client draws each of its ``own`` data, whose counts are (R, N, K), with probability min(1, q̄·variance), where
+        ``variance`` (R, N, K) is that of the datum's arm and q̄ is ``oversampling``. An arm is drawn if at least one of
+        its data is. The seed of the problem, the run and the step in ``when`` determine the random numbers.
         """
         chance = (self.oversampling * variance).clamp(0, 1)
         missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if none of its n data is drawn
@@ -225,13 +242,13 @@ class NystroemKernel:
         """Return the state of R runs after a synchronisation.
 
         Args:
-            dictionary: Which of K arms are in the new dictionary, (R, K) bool.
+            dictionary: Whether each of K arms is in the new dictionary, (R, K) bool.
             own: The counts and the sums of rewards of all pulls of each of N clients, (R, N, K).
             run: The positions of the runs among all S runs, (R,) int64.
 
         Returns:
-            A state in which the clients share the posterior and the variances, with a client axis of length 1, and have
-            no pulls since the synchronisation.
+            A state in which the clients share ``posterior``, ``rest`` and ``before``, with a client axis of length 1.
+            ``own`` is the argument, and ``spent`` and ``fresh`` are 0.
         """
         kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
@@ -244,15 +261,17 @@ class NystroemKernel:
 
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
-    """Return the RBF kernel k(x, x') = exp(−|x − x'|²/(2ℓ²)) of all pairs of arms, (..., K, K).
+    """Return the RBF kernel k(x, x') = exp(−‖x − x'‖²/(2ℓ²)) of all pairs of arms x and x', (..., K, K).
 
     Args:
         arms: The features of K arms, (..., K, d_x).
-        lengthscale: The length scale ℓ > 0.
+        lengthscale: The length scale ℓ > 0. If it is so small that 2ℓ² is 0 in the dtype of ``arms``, the diagonal of
+            the kernel is NaN.
 
     Raises:
         ValueError: The length scale is not positive and finite.
         TypeError: The length scale is not a number.
+        OverflowError: ℓ² exceeds float64.
     """
     number("lengthscale", lengthscale, "give a positive length scale ℓ", above=0)
     difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
@@ -263,11 +282,12 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
     """Return the Nyström features φ of K arms as rows, (..., K, K), for a dictionary Z of arms.
 
     The features satisfy φφᵀ = K_XZ K_ZZ⁻¹ K_ZX. K_XZ are the columns of the kernel that belong to the arms in Z, K_ZX
-    is the transpose of K_XZ, and K_ZZ are the rows of K_XZ that belong to the arms in Z, with 1e-10 on its diagonal.
-    The columns of φ for arms outside Z are 0. With all arms in Z, φφᵀ is the kernel, up to the effect of the 1e-10.
+    is the transpose of K_XZ, and K_ZZ are the rows of K_XZ that belong to the arms in Z, with 1e-10 added to the
+    diagonal. φ has a row and a column for each arm; the columns for arms outside Z are 0. With all arms in Z, φφᵀ is
+    the kernel, up to the effect of the 1e-10.
 
     Args:
-        kernel: The kernel of all pairs of arms, (..., K, K).
+        kernel: The kernel of all pairs of arms, a symmetric matrix, (..., K, K) float64.
         dictionary: 1 for the arms in Z and 0 for the others, (..., K) float64.
 
     Raises:
@@ -281,10 +301,10 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: KernelState) -> Tensor:
-    """Return the variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ of each of K arms x for each of N clients, (S, N, K).
+    """Return the variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ of each of K arms x for each of N clients in S runs, (S, N, K).
 
-    φ are the features of the arm in the dictionary, A is the matrix of the client's data in these features, k is the
-    kernel, and λ the regularisation weight.
+    φ are the features of the arm for the current dictionary, A = λI + Σ_s φ_sφ_sᵀ is the matrix of the pulls s that the
+    client knows, k is the kernel, and λ the regularisation weight.
     """
     return state.posterior.variance + state.rest
 

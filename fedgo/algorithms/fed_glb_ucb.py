@@ -1,14 +1,16 @@
 """Fed-GLB-UCB: a generalised linear model E[y] = μ(xᵀθ) (Li and Wang, NeurIPS 2022, https://arxiv.org/abs/2202.01087).
 
 y is the reward of an arm x with d_x features, μ the link function, and θ the parameter. With A = λI + Σ xxᵀ over the
-pulls that a client knows, the index of an arm is xᵀA⁻¹b + √β‖x‖_{A⁻¹}. After a pull a client takes an online Newton
-step θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where c_μ is a lower bound on the slope μ', and adds x·xᵀθ to b, with the θ before
-the step.
+pulls that a client knows, the index of an arm is xᵀA⁻¹b + √β‖x‖_{A⁻¹}, with the regularisation weight λ and the squared
+weight β of the confidence width. After a pull a client adds xxᵀ to A, takes the online Newton step θ ← θ − A⁻¹x(μ(xᵀθ)
+− y)/c_μ, where c_μ is a lower bound on the slope μ', and adds x·xᵀθ to b, with the θ before the step.
 
-The event that triggers a synchronisation is that of DisLinUCB (`fedgo.algorithms.dis_lin_ucb`). Then all N clients send
-their new part ΔA of A. They fit θ to all data by accelerated gradient descent, which costs 2N d_x scalars for each
-round, until the regularised loss per datum is within 1/(Nt)² of its minimum, where t is the number of all pulls so far.
-At last the server sends A, b = (A − λI)θ and θ.
+A client triggers a synchronisation when n·ln(det A/det(A − ΔA)) exceeds the threshold γ, where n is the number of its
+pulls since the last synchronisation and ΔA the sum of xxᵀ over these pulls. Then all N clients send their ΔA. They fit
+θ to all data by accelerated gradient descent, which costs 2N d_x scalars for each round, until the regularised loss per
+datum is within 1/(Nt)² of its minimum, where t is the number of all pulls so far. At last the server sends A and θ, and
+in the dense form also b = (A − λI)θ. If the clients send counts and sums instead of ΔA, the server fits θ alone, and
+the rounds cost nothing.
 """
 
 import math
@@ -33,10 +35,11 @@ MOST_ROUNDS = 50_000  # the most rounds of gradient descent in one fit; a fit th
 
 
 class Link(NamedTuple):
-    """A link function μ, which maps xᵀθ to the mean reward of the arm x, with bounds on its slope μ'.
+    """A link function μ with bounds on its slope μ', for a model in which μ(xᵀθ) is the mean reward of the arm x.
 
-    ``mean`` is μ, a function that is applied to each entry of a tensor. ``least`` is a lower bound c_μ on μ', which the
-    Newton step uses, and ``most`` an upper bound on μ', which gives the step size of the gradient descent.
+    θ is the parameter of the model. ``mean`` is μ, a function that is applied to each entry of a tensor. ``least`` is a
+    lower bound c_μ on μ', which the Newton step uses, and ``most`` an upper bound on μ', which gives the step size of
+    the gradient descent.
     """
 
     mean: Callable[[Tensor], Tensor]
@@ -58,7 +61,13 @@ def fed_glb_ucb(
     settings: Settings,
     link: Literal["identity", "logistic"] = "identity",
 ) -> Trace:
-    """Play Fed-GLB-UCB, which fits a generalised linear model to the rewards of all clients.
+    """Play Fed-GLB-UCB, which fits a generalised linear model μ(xᵀθ) of the mean reward of an arm x.
+
+    A client pulls the arm x with the largest index xᵀA⁻¹b + √β‖x‖_{A⁻¹}. A = λI + Σ xxᵀ is the matrix of the pulls that
+    the client knows. At a synchronisation θ is fitted to the rewards of all clients, and b is set to (A − λI)θ. After
+    each pull of an arm x, a client adds x·xᵀθ to its b and then improves its θ by a Newton step. The clients
+    synchronise when n·ln(det A/det(A − ΔA)) exceeds the threshold γ for some client. n is the number of this client's
+    pulls since the last synchronisation, and ΔA the sum of xxᵀ over these pulls.
 
     Args:
         problem: S runs of a bandit problem.
@@ -66,16 +75,16 @@ def fed_glb_ucb(
         steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
             the messages.
-        link: The name of the link function μ, "identity" or "logistic".
+        link: The name of the link function μ: "identity" for μ(z) = z, or "logistic" for μ(z) = 1/(1 + exp(−z)).
 
     Returns:
         The trace of ``steps`` steps, without a Phase I.
 
     Raises:
-        ValueError: An argument is out of range, ``link`` is unknown, or the arms are so large, or λ so small, that
-            rounding would decide which arm is pulled.
+        ValueError: An argument is out of range; ``link`` is unknown; the arms are so large, or λ so small, that
+            rounding would decide which arm is pulled; or rewards are so large that an index is NaN.
         TypeError: An argument is of another kind.
-        ArithmeticError: A fit did not reach its tolerance in 50,000 rounds.
+        ArithmeticError: A fit did not reach its tolerance in 50,000 rounds, for instance because rewards are too large.
     """
     require_run(problem, clients, steps, settings)
     require_prior(problem.arms.square().sum(-1).amax(), settings.lam)
@@ -90,8 +99,9 @@ class LinkState(NamedTuple):
     """What the N clients and the server of Fed-GLB-UCB know in each of S runs, about K arms with d_x features.
 
     Args:
-        inverse: The inverse A⁻¹ of each client's matrix A, which is the regularisation weight λ times the identity plus
-            the sum of xxᵀ over the pulled arms x in its model, (S, N, d_x, d_x).
+        inverse: The inverse A⁻¹ of each client's matrix A, (S, N, d_x, d_x). A is λI, with the regularisation weight λ,
+            plus the sum of xxᵀ over the arms x of all pulls up to the last synchronisation and of the client's own
+            pulls since then.
         b: Each client's vector b, (S, N, d_x): the server's b = (A − λI)θ at the last synchronisation, plus the sum of
             x·xᵀθ over the client's own pulls since then, each with the client's θ before the pull.
         theta: Each client's parameter θ, (S, N, d_x).
@@ -131,10 +141,10 @@ class GeneralisedLinear:
     link: Link
 
     def begin(self) -> LinkState:
-        """Return the state without data.
+        """Return the state of N clients in S runs before their first pull.
 
-        The matrix A of each client and of the server is then λI, with the regularisation weight λ, and the vectors b
-        and θ are 0.
+        The matrix A of each client and of the server is then λI, with the regularisation weight λ. The vectors b and θ
+        and all counts, sums and log-ratios are 0.
         """
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
@@ -146,15 +156,15 @@ class GeneralisedLinear:
         return LinkState(inverse, vector, vector, own, own.counts, gain, gram, fitted)
 
     def index(self, state: LinkState) -> Tensor:
-        """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients, (S, N, K).
+        """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients in S runs, (S, N, K).
 
-        A is λI plus the sum of xxᵀ over the pulls in the client's model, with the regularisation weight λ. b is the
+        A is λI plus the sum of xxᵀ over the pulls that the client knows, with the regularisation weight λ. b is the
         server's vector (A − λI)θ at the last synchronisation plus x·xᵀθ for each own pull since then, with the θ before
         that pull. β is the squared weight of the confidence width. The link function μ increases, so that the arm with
         the largest index also has the largest optimistic reward.
 
         Raises:
-            ValueError: A variance ‖x‖²_{A⁻¹} is NaN or negative beyond rounding.
+            ValueError: A variance ‖x‖²_{A⁻¹} is NaN, or is below −1e-6, which is more than rounding.
         """
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
@@ -166,7 +176,7 @@ class GeneralisedLinear:
 
         A client does so if the number of its pulls since the last synchronisation, times their log-ratio
         ln(det A/det(A − ΔA)), exceeds the threshold γ; both include this pull. A is the client's matrix, and ΔA the
-        part of A from these pulls.
+        part of A from these pulls. There are N clients in each of S runs.
         """
         _, variance = self._pulled(state, arm)
         pulls = state.fresh.sum(-1) + 1
@@ -176,8 +186,9 @@ class GeneralisedLinear:
         """Return the state after one pull of each client with ``turn`` 1, which changes its matrix A, its vector b and
         its parameter θ.
 
-        With the arm x, the reward y and the θ before the pull, A grows by xxᵀ and b by x·xᵀθ. Then θ takes the online
-        Newton step θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where the link function μ has a slope of at least c_μ.
+        With the arm x, the reward y and the θ before the pull, A grows by xxᵀ and b by x·xᵀθ. Then, with the new A, θ
+        takes the online Newton step θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where the link function μ has a slope of at least
+        c_μ.
 
         Args:
             state: The state before the pull.
@@ -204,9 +215,10 @@ class GeneralisedLinear:
     def synchronise(self, state: LinkState, star: Star, when: When) -> LinkState:
         """Return the state after the clients of some runs have sent ΔA, fitted θ together, and received A, b and θ.
 
-        ΔA is the part of a client's matrix A from its pulls since the last synchronisation. If the form of the messages
-        is "counts" or "cheapest", the clients send the counts and sums of these pulls instead of ΔA, and the server
-        fits θ alone.
+        ΔA is the part of a client's matrix A from its pulls since the last synchronisation, θ the parameter of the
+        model, and b = (A − λI)θ with the A of all pulls and the regularisation weight λ. If the form of the messages is
+        "counts" or "cheapest", the clients send the counts and sums of these pulls instead of ΔA, and the server fits θ
+        alone.
 
         Args:
             state: The state of all S runs before the synchronisation.
@@ -215,6 +227,7 @@ class GeneralisedLinear:
 
         Raises:
             ArithmeticError: A fit did not reach its tolerance in 50,000 rounds.
+            torch.linalg.LinAlgError: The matrix A of all pulls is not positive definite up to rounding.
         """
         run = when.run
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
@@ -236,14 +249,16 @@ class GeneralisedLinear:
         return place(state, run, common)
 
     def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N) int64, and the squared width ‖x‖²_{A⁻¹}
-        (S, N) of this arm, with the client's matrix A.
+        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N) int64, and the squared width ‖x‖²_{A⁻¹} of
+        this arm, (S, N), with the client's matrix A.
+
+        There are N clients in each of S runs.
         """
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
     def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
-        """Return the θ (R, d_x) that minimises the regularised loss per datum of R runs to within 1/(Nt)².
+        """Return for each of R runs a θ, (R, d_x), whose regularised loss per datum is within 1/(Nt)² of the minimum.
 
         The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2], over the t data of all N clients, with the arm x_s and
         the reward y_s of the pull s, and an antiderivative m of the link function μ. λ is the regularisation weight,
@@ -253,9 +268,9 @@ class GeneralisedLinear:
             own: The counts and sums of rewards of the pulls of each client, (R, N, K).
             gram: A = λI + Σ_s x_s x_sᵀ, (R, d_x, d_x).
             theta: The point at which the descent starts, (R, d_x).
-            ask: A function that returns, for some of the runs, a function that sends a point to the clients and returns
-                the sum of their gradients.
-            when: The runs, and the step of each at which the scalars are counted.
+            ask: A function that receives some of the runs with their steps, and returns a function that sends points to
+                their clients and returns the sums of the clients' gradients.
+            when: The R runs, and the step of each at which the scalars are counted.
 
         Raises:
             ArithmeticError: A fit did not reach its tolerance in `MOST_ROUNDS` rounds.
@@ -267,25 +282,27 @@ class GeneralisedLinear:
         size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
 
         def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
-            """Return a function that maps points (n, d_x) to the gradients (n, d_x) of the loss in the n runs ``left``
-            (n,).
+            """Return a function that maps points (n, d_x) to the gradients (n, d_x) of the losses of n runs there.
+
+            ``left`` (n,) int64 has the positions of these runs among the R runs.
             """
             exchange = ask(When(when.run[left], when.step[left]))
             arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
 
             def gradients(point: Tensor) -> Message[Tensor]:
-                """Return a message with the gradient (n, d_x) at ``point`` (n, d_x) of the loss without its term of λ,
-                summed over all data.
+                """Return a message with the gradients (n, d_x) at ``point`` (n, 1, d_x) of Σ_s (m(x_sᵀθ) − y_s x_sᵀθ),
+                where the sum is over all data of a run.
 
-                With the gradient of its term of λ, which is λ·``point``, this sum is t times the gradient of the loss
-                per datum. The cost is the d_x scalars of one client's gradient.
+                x_s is the arm and y_s the reward of the pull s, and m an antiderivative of the link function. The cost
+                of the message is d_x scalars, the length of one client's gradient.
                 """
                 error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
                 return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
 
             def gradient(point: Tensor) -> Tensor:
-                """Return the gradient (n, d_x) of the loss per datum at ``point`` (n, d_x), by one exchange with the
-                clients.
+                """Return the gradients (n, d_x) of the regularised losses per datum of n runs at ``point`` (n, d_x).
+
+                They are found by one exchange with the clients, or by the server alone if it has the counts and sums.
                 """
                 summed: Tensor = exchange(gradients, Message(point.unsqueeze(1), point.shape[-1]))
                 return torch.add(summed, point, alpha=lam) / n
@@ -299,23 +316,24 @@ class GeneralisedLinear:
 def nesterov(
     objective: Callable[[Tensor], Callable[[Tensor], Tensor]], start: Tensor, size: Tensor, small: Tensor
 ) -> Tensor:
-    """Minimise R functions h at once by Nesterov's accelerated gradient descent, and return their minimisers (R, d).
+    """Minimise R convex functions h at once by Nesterov's accelerated gradient descent, and return points (R, d).
 
-    A step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s, the
+    The point that is returned for a function is nearly its minimiser: it is the first z with a small enough gradient. A
+    step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s, the
     iterate θ, the point z at which the gradient is taken, and a number w that controls the momentum. θ and z begin at
-    ``start``, and w at 1. If the step points uphill, which means ∇h(z)ᵀ(θ⁺ − θ) > 0, the momentum starts again with
-    w = 1 (O'Donoghue and Candès 2015). The minimiser that is returned is the first z with a small enough gradient.
+    ``start``, and w at 1. If the step points uphill, which means ∇h(z)ᵀ(θ⁺ − θ) > 0, the momentum starts again: this
+    step is taken with w = 1 (O'Donoghue and Candès 2015). The arguments are not changed.
 
     Args:
-        objective: A function that receives the numbers (n,) int64 of some of the functions h, and returns a function
-            from points (n, d) to the gradients ∇h (n, d) there. It is called again whenever some functions are
-            finished.
-        start: The points at which the descent begins, (R, d).
+        objective: A function that receives the positions (n,) int64 of some of the R functions h, and returns a
+            function from points (n, d) to the gradients ∇h (n, d) there. It is called once at the beginning, and again
+            for the remaining functions whenever some functions are finished.
+        start: The points at which the descent begins, of dimension d, (R, d) with R ≥ 1.
         size: The step size s of each function, (R, 1).
-        small: The value of |∇h|² at which a function is finished, (R,).
+        small: A function is finished if ‖∇h‖² is at most this number, (R,).
 
     Raises:
-        ArithmeticError: Some function is not finished after `MOST_ROUNDS` gradients.
+        ArithmeticError: Some function is not finished after 50,000 gradients (`MOST_ROUNDS`).
     """
     fitted, left, gradient = start.clone(), torch.arange(len(start)), objective(torch.arange(len(start)))
     theta = ahead = start

@@ -1,13 +1,16 @@
 """Fed-GO-UCB and its two extremes (Li, Liu and Wang, ICLR 2024, https://arxiv.org/abs/2311.01695).
 
-Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀) of the arms x, at the parameter ŵ₀ that the
-oracle of Phase I has fitted. A pull with reward y updates Σ and b as follows, and line 3 chooses the next arm:
+Phase II of Algorithm 1 is ridge regression on the gradients g_x = ∇f_x(ŵ₀) of the arms x. f_x(w) is the mean reward of
+x in the parametric class for the parameter w, and ŵ₀ the parameter that the oracle of Phase I has fitted. The matrix Σ
+begins at λI, with the regularisation weight λ, and the vector b at 0. A pull of the arm x with gradient g and reward y
+updates them as follows, and line 3 chooses the next arm, with the squared radius β of the confidence ball:
 
     Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
 
-Fed-GO-UCB synchronises on an event and One-GO-UCB after every pull. N-GO-UCB (Section 6) never synchronises, and each
-of its clients fits a ŵ₀ of its own to its own data of Phase I. The learners are those of `fedgo.phase_two`. Their index
-is the first-order index, or the index of line 3 as printed, which `fedgo.line_three` computes.
+Fed-GO-UCB synchronises if the new data of a client have changed its Σ enough (line 6), and One-GO-UCB after every pull.
+N-GO-UCB (Section 6) never synchronises, and each of its clients fits a ŵ₀ of its own to its own data of Phase I. The
+learners are those of `fedgo.phase_two`. Their index is the first-order index f_x(ŵ₀) + gᵀ(ŵ − ŵ₀) + √β‖g‖_{Σ⁻¹}, or the
+index of line 3 as printed, which `fedgo.line_three` computes.
 """
 
 from dataclasses import dataclass, replace
@@ -43,18 +46,20 @@ _FITTED_AT_ONCE = 400
 def fed_go_ucb(
     problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> Trace:
-    """Play Phase II of Fed-GO-UCB: N models around one ŵ₀, which synchronise when the event with threshold γ occurs.
+    """Play Phase II of Fed-GO-UCB: N clients with a ridge model each, which synchronise by the event of line 6.
 
-    ŵ₀ is the parameter that Phase I has fitted. The event of line 6 is that, at some client, the number of its pulls
-    since the last synchronisation, times the log-ratio ln(det Σ/det(Σ − ΔΣ)), exceeds γ. Σ is the matrix of the
-    client's data, and ΔΣ the part of Σ from these pulls.
+    The models are linear in the gradients of the network at ŵ₀, the parameter that Phase I has fitted. The event of
+    line 6 of Algorithm 1 is that, at some client, the number of its pulls since the last synchronisation, times the
+    log-ratio ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ. Σ is the matrix of the client's data, and ΔΣ the part of Σ
+    from these pulls.
 
     Args:
         problem: S runs of a bandit problem with K arms.
         start: Phase I on the same problem with N clients, a `shared_start`.
         settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
             the messages.
-        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
+            the largest value of the network itself over the confidence ball, found by ascent.
         space: "arms" for a K × K matrix at each client, or "parameters" for many arms, without K × K matrices; the
             arms pulled are the same, up to rounding.
 
@@ -62,9 +67,10 @@ def fed_go_ucb(
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, ``argmax`` or ``space`` is unknown, ``argmax``
-            is "ascent" and the parametric class is not a `fedgo.network.Network`, or the gradients are so large, or λ
-            so small, that rounding would decide which arm is pulled.
+        ValueError: The start does not fit the problem or the settings; ``argmax`` or ``space`` is unknown; ``argmax``
+            is "ascent" and the parametric class is not a `fedgo.network.Network`; the gradients are so large, or λ so
+            small, that rounding would decide which arm is pulled; rewards are so large that an index is NaN; or a
+            message is sent and the network has more than 10⁶ parameters.
         TypeError: An argument is of another kind.
     """
     return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
@@ -73,14 +79,18 @@ def fed_go_ucb(
 def fed_go_learner(
     problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> EventTriggered:
-    """Return the N models of Fed-GO-UCB before Phase II, as a learner for `fedgo.simulation.simulate`.
+    """Return the N clients of Fed-GO-UCB with a ridge model each, as a learner for `fedgo.simulation.simulate`.
+
+    The models are linear in the gradients of the network at the parameter that Phase I has fitted. The clients
+    synchronise by the event of line 6 of Algorithm 1.
 
     Args:
         problem: S runs of a bandit problem with K arms.
         start: Phase I on the same problem with N clients, a `shared_start`.
         settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
             the messages.
-        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
+            the largest value of the network itself over the confidence ball, found by ascent.
         space: "arms" for a learner with a K × K matrix for each client, or "parameters" for a learner for many arms,
             without K × K matrices.
 
@@ -97,24 +107,27 @@ def fed_go_learner(
 
 @on_cpu
 def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
-    """Play Phase II of One-GO-UCB: one model that all N clients share and that every pull updates at once.
+    """Play Phase II of One-GO-UCB: one ridge model that all N clients share and that every pull updates at once.
 
-    In the dense form a step costs (N + 1)(d_w² + d_w) scalars, for d_w parameters.
+    The model is linear in the gradients of the network at the parameter that Phase I has fitted. In the dense form of
+    the messages each step of Phase II costs (N + 1)(d_w² + d_w) scalars, for a network with d_w parameters.
 
     Args:
         problem: S runs of a bandit problem.
-        start: Phase I on the same problem, a `shared_start`.
+        start: Phase I on the same problem with N clients, a `shared_start`.
         settings: The regularisation λ, the squared radius β of the confidence ball, and the form of the messages; the
             threshold γ is not used.
-        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
+            the largest value of the network itself over the confidence ball, found by ascent.
 
     Returns:
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, ``argmax`` is unknown, ``argmax`` is "ascent"
-            and the parametric class is not a `fedgo.network.Network`, or the gradients are so large, or λ so small,
-            that rounding would decide which arm is pulled.
+        ValueError: The start does not fit the problem or the settings; ``argmax`` is unknown; ``argmax`` is "ascent"
+            and the parametric class is not a `fedgo.network.Network`; the gradients are so large, or λ so small, that
+            rounding would decide which arm is pulled; rewards are so large that an index is NaN; or the network has
+            more than 10⁶ parameters.
         TypeError: An argument is of another kind.
     """
     _check(problem, start, settings)
@@ -124,24 +137,26 @@ def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argma
 
 @on_cpu
 def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
-    """Play Phase II of N-GO-UCB: N models that never communicate, each around the ŵ₀ of its own client.
+    """Play Phase II of N-GO-UCB: N clients with a ridge model each, which never communicate.
 
-    ŵ₀ is the parameter that a client has fitted in Phase I.
+    The model of a client is linear in the gradients of the network at ŵ₀, the parameter that this client alone has
+    fitted in Phase I.
 
     Args:
         problem: S runs of a bandit problem.
         start: Phase I on the same problem with N clients, a `private_start`.
         settings: The regularisation λ and the squared radius β of the confidence ball; the threshold γ and the form of
             the messages are not used.
-        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
+            the largest value of the network itself over the confidence ball, found by ascent.
 
     Returns:
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem, ``argmax`` is unknown, ``argmax`` is "ascent" and the parametric
-            class is not a `fedgo.network.Network`, or the gradients are so large, or λ so small, that rounding would
-            decide which arm is pulled.
+        ValueError: The start does not fit the problem; ``argmax`` is unknown; ``argmax`` is "ascent" and the parametric
+            class is not a `fedgo.network.Network`; the gradients are so large, or λ so small, that rounding would
+            decide which arm is pulled; or rewards are so large that an index is NaN.
         TypeError: An argument is of another kind.
     """
     _check(problem, start, settings, shared=False)
@@ -161,7 +176,9 @@ def private_start(
 ) -> Start:
     """Run Phase I of N-GO-UCB: each client fits its own ŵ₀ to its own share of the pulls, and nothing is sent.
 
-    If T₀ < N some clients have no data; their oracle follows the Langevin noise alone from w = 0.
+    ŵ₀ is the parameter that a client fits by Algorithm 2, an oracle that adds Langevin noise to gradient descent from
+    w = 0. If there are fewer pulls than clients, T₀ < N, some clients have no data; their oracle follows the noise
+    alone.
 
     Args:
         problem: S runs of a bandit problem.
@@ -195,15 +212,17 @@ def private_start(
 
 @dataclass(frozen=True)
 class Immediate(EventTriggered):
-    """One model that all N clients share, and that every pull updates at once.
+    """A learner of one ridge model, which all N clients share and which every pull updates at once.
 
-    The client that pulled sends the changes ΔΣ and Δb of the matrix Σ and the vector b, d_w² + d_w scalars in the dense
-    form for d_w parameters, and all N clients receive Σ and b. This makes (N + 1)(d_w² + d_w) scalars for each step.
-    Algorithm 1 with the threshold γ = 0 makes the same choices and sends 2N(d_w² + d_w) scalars, because there all N
-    clients send. All pulls stay in the ``fresh`` of the state, as pulls since the last synchronisation. The fields are
-    those of `fedgo.phase_two.EventTriggered`, with M = 1 learner, and ``datum``. If ``datum`` is given, the pull itself
-    may be sent instead of its statistics, at a cost of ``datum`` scalars: always in the dense form, and in another form
-    if the pull costs less than the statistics in that form.
+    The client that pulled sends the changes ΔΣ and Δb of the model's matrix Σ and vector b, d_w² + d_w scalars in the
+    dense form for d_w parameters, and all N clients receive Σ and b. This makes (N + 1)(d_w² + d_w) scalars for each
+    step. Algorithm 1 with the threshold γ = 0 makes the same choices, if no gradient is 0, and sends 2N(d_w² + d_w)
+    scalars, because there all N clients send. All pulls stay in the ``fresh`` of the state, as pulls since the last
+    synchronisation, and ``server`` stays empty.
+
+    The fields are those of `fedgo.phase_two.EventTriggered`, with M = 1 learner, and ``datum``. If ``datum`` is given,
+    the pull itself may be sent instead of its statistics, at a cost of ``datum`` scalars: always in the dense form, and
+    in another form if the pull costs less than the statistics in that form.
     """
 
     datum: int | None = None
@@ -212,9 +231,9 @@ class Immediate(EventTriggered):
     def cost(self) -> Tensor:
         """The number of scalars of a message after a pull, () int64.
 
-        The client sends one such message, and the server one to each client. The number is the cost of the statistics
-        of one pull in the form of the settings. If ``datum`` is given, it is ``datum`` in the dense form, and the
-        smaller of these two numbers in another form.
+        The client that pulled sends one such message, and the server one to each client. If ``datum`` is None, the
+        number is the cost of the statistics of one pull in the form of the settings. If ``datum`` is given, the number
+        is ``datum`` in the dense form, and the smaller of this cost and ``datum`` in another form.
 
         Raises:
             ValueError: ``dimension`` is above 10⁶.
@@ -225,16 +244,17 @@ class Immediate(EventTriggered):
         return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
 
     def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return True for the learner of each of S runs, (S, 1) bool, because every pull synchronises.
+        """Return True for the learner of each of S runs, (S, 1) bool, because every pull triggers a synchronisation.
 
         ``arm`` (S, 1) int64 has the arms that the learners would pull; neither it nor ``state`` changes the result.
         """
         return torch.ones_like(arm, dtype=torch.bool)
 
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
-        """Return the log-ratio in ``state`` unchanged, (S, 1), which is 0, because nothing is left to synchronise.
+        """Return the ``gain`` of ``state`` unchanged, (S, 1) for S runs; it is 0 in every state of a play.
 
-        The pull, the ``arm`` (S, 1) int64 of each learner with ``turn`` 1, does not change the result.
+        In the other learners ``gain`` is a log-ratio that decides when to synchronise. This learner synchronises after
+        every pull and does not need it. ``arm`` (S, 1) int64 and ``turn`` (S, 1) do not change the result.
         """
         return state.gain
 
@@ -242,8 +262,11 @@ class Immediate(EventTriggered):
         """Count the scalars of a synchronisation, and return ``state`` unchanged.
 
         The state is up to date already, because `learn` has updated the model that all clients share. For each run in
-        ``when`` one client sends a message to the server, and the server sends one to each of the N clients. ``star``
-        counts the scalars of these messages at the steps in ``when``.
+        ``when`` one client sends a message of ``cost`` scalars to the server, and the server sends one to each of the N
+        clients. ``star`` counts the scalars of these messages at the steps in ``when``.
+
+        Raises:
+            ValueError: ``dimension`` is above 10⁶.
         """
         message = Message(None, self.cost)
         star.collect(message, when, senders=1)
@@ -257,7 +280,7 @@ def _check(problem: Problem, start: Start, settings: Settings, shared: bool = Tr
     Args:
         problem: The problem of Phase II.
         start: The result of Phase I.
-        settings: The parameters of Phase II. The form of the messages is not checked if ``shared`` is False.
+        settings: The parameters of Phase II. If ``shared`` is False, the form of the messages need not fit Phase I.
         shared: Whether Phase II needs one fitted parameter ŵ₀ for all clients; if not, it needs one for each.
 
     Raises:
@@ -280,15 +303,19 @@ def _linearised(
     settings: Settings,
     argmax: Argmax,
 ) -> EventTriggered:
-    """Return learners for Phase II on the gradients of the network at the parameter ŵ₀ that Phase I has fitted.
+    """Return learners for Phase II with ridge models that are linear in the network's gradients at the parameter ŵ₀.
+
+    The learners' features are coordinates of the gradients in an orthonormal basis, and their offsets are the values
+    f_x(ŵ₀) of the network at the arms x.
 
     Args:
         kind: The class of the learners.
         learners: The number M of learners in each of the S runs.
         problem: The problem, with K arms x.
-        start: Phase I, with the network and its fitted parameter ŵ₀; the values f_x(ŵ₀) are the learners' offsets.
+        start: Phase I, with the network and the parameter ŵ₀ that Phase I has fitted.
         settings: The parameters of Phase II.
-        argmax: "first-order" for the first-order index, or "ascent" for line 3 as printed.
+        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
+            the largest value of the network itself over the confidence ball, found by ascent.
 
     Raises:
         ValueError: ``argmax`` is unknown, or it is "ascent" and the parametric class is not a `fedgo.network.Network`.
@@ -307,9 +334,10 @@ def _linearised(
 
 
 def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
-    """Return the trace of both phases: the Phase I of ``start``, and NT steps of ``learner`` (N clients, T rounds).
+    """Play NT steps of ``learner`` after the Phase I of ``start``, and return the trace of both phases.
 
-    The trace is named ``name``. The learner may overwrite its states, because only the last one is kept.
+    N is the number of clients in ``start`` and T its number of rounds. ``name`` is the name of the algorithm in the
+    trace. The learner may overwrite its states, because only the last one is kept.
     """
     learner = replace(learner, in_place=True)
     return simulate(name, problem, learner, start.exploration, start.clients, start.clients * start.rounds)

@@ -1,10 +1,11 @@
 """The image θ = A_x w of the parameter on which the value of one arm x depends, and the image of the ball (eq. 4).
 
-f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ with zⱼ = W₁ⱼ·x + c₁ⱼ depends on the parameter w of a network with H hidden units only
-through θ = A_x w = (z, W₂, c₂), which has 2H + 1 numbers. The matrix A_x maps the ball {w : ‖w − ŵ‖²_Σ ≤ β} onto {θ̂ +
-C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ; we call u the dual point. The rank of C_x − A_xA_xᵀ/λ is at
-most the number m of arms pulled so far, which is small. Only the images A_x g_k of the gradients g_k of these arms and
-their Gram matrix are needed.
+f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ with zⱼ = W₁ⱼ·x + c₁ⱼ and the sigmoid σ depends on the parameter w = (W₁, c₁, W₂, c₂) of a
+network with H hidden units only through θ = A_x w = (z, W₂, c₂), which has 2H + 1 numbers. The confidence ball
+{w : ‖w − ŵ‖²_Σ ≤ β} has the ridge estimate ŵ as its centre, the matrix Σ of the learner's data and the squared radius
+β. The matrix A_x maps it onto {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ. We call u the dual
+point. With the regularisation weight λ, the rank of C_x − A_xA_xᵀ/λ is at most the number m of arms pulled so far,
+which is small. Only the images A_x g_k of the gradients g_k of these arms and their Gram matrix are needed.
 """
 
 from typing import NamedTuple
@@ -44,7 +45,10 @@ class View(NamedTuple):
 
 
 def view(network: Network, w0: Tensor, arms: Tensor) -> View:
-    """Return the images of ŵ₀ and of the gradients there, which stay the same during Phase II.
+    """Return the images of the parameter ŵ₀ and of the arms' gradients at ŵ₀, which stay the same during Phase II.
+
+    The image of a parameter or a gradient for an arm is the 2H + 1 numbers on which the output of a network with H
+    hidden units at this arm depends: the inputs of the hidden units, the output weights and the output's bias.
 
     Args:
         network: The two-layer network, with d_w parameters and inputs of dimension d_x.
@@ -77,8 +81,8 @@ class Images(NamedTuple):
         view: The images of ŵ₀ and of the arms' gradients at ŵ₀, one for each of the V parameters ŵ₀.
         lam: The regularisation weight λ.
         beta: The squared radius β of the balls.
-        pulled: The numbers of the pulled arms, (V, M, m) int64; a learner that has pulled fewer arms than another has
-            arms without pulls here too, whose entries of ``weight`` and ``centre`` are 0.
+        pulled: The numbers of the pulled arms, (V, M, m) int64. A learner that has pulled fewer than m arms has arms
+            without pulls here too, whose entries of ``weight`` and ``centre`` are 0.
         weight: The matrix in the equation for C_x, (V, M, m, m).
         centre: The vector in the equation for ŵ, (V, M, m).
     """
@@ -108,25 +112,29 @@ class Rows(NamedTuple):
     heavy: Tensor
 
     def times(self, h: Tensor) -> Tensor:
-        """Return the product C_x h of the matrix C_x of each of the n images with its vector in ``h``, (n, 2H + 1).
+        """Return the product C_x h of the matrix C_x of each of the n images with its vector h, (n, 2H + 1).
 
-        ``h`` (n, 2H + 1) has one vector for each image, and H is the number of hidden units.
+        C_x is diag(``scale``) − ``low``ᵀ``heavy``. ``h`` (n, 2H + 1) has one vector for each image, and H is the number
+        of the network's hidden units.
         """
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
 
 def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the confidence balls of M learners with each of V views, in the form that `rows` needs.
+    """Return the confidence balls of M learners with each of V views, in terms of the arms that a learner has pulled.
 
     Each learner takes one Cholesky factorisation of I + diag(√n)GGᵀdiag(√n)/λ, with the counts n (m,) and the gradients
-    G (m, d_w), in d_w parameters, of its pulled arms. m is the largest number of arms that any learner has pulled, and
-    at least 1. A learner that has pulled fewer arms is given further arms, with the count 0.
+    G (m, d_w), in d_w parameters, of its pulled arms. m is the largest number of arms that any learner has pulled, or 1
+    if no learner has pulled an arm. A learner that has pulled fewer arms is given further arms, with the count 0.
 
     Args:
         view: The images of V parameters ŵ₀ and of the gradients there, for K arms.
-        lam: The regularisation weight λ.
+        lam: The regularisation weight λ > 0, which is not checked.
         beta: The squared radius β of the balls.
         tally: The counts and the summed residuals of the learners' data, (V, M, K).
+
+    Raises:
+        torch.linalg.LinAlgError: λ is 0, or the gradient of a pulled arm is NaN.
     """
     pulled = tally.counts > 0
     most = max(1, int(pulled.sum(-1).max()))
@@ -145,10 +153,15 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 
 
 def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
-    """Return the images of the balls for n pairs of a learner and an arm.
+    """Return the image of a learner's confidence ball for an arm, for each of n pairs of a learner and an arm.
 
-    ``images`` has the balls of M learners with each of V views. ``at`` has three tensors (n,) int64: the numbers of the
-    views, of the learners and of the arms.
+    Args:
+        images: The balls of M learners with each of V views.
+        at: Three tensors (n,) int64 in this order: the positions of the views, from 0 to V − 1, of the learners, from 0
+            to M − 1, and of the arms.
+
+    Raises:
+        IndexError: A position is out of range.
     """
     owner, learner, arm = at
     view, index = images.view, images.pulled[owner, learner]
@@ -163,7 +176,7 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the parts of θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1), for a network with H hidden units.
+    """Return the three parts of θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1), for a network with H hidden units.
 
     Returns:
         The inputs z (..., H) of the hidden units, the output weights W₂ (..., H), and the output's bias c₂ (...).
@@ -183,10 +196,10 @@ def value(theta: Tensor) -> Tensor:
 
 
 def slope(theta: Tensor) -> Tensor:
-    """Return the gradient h = ∂f/∂θ of the network's output f at θ = (z, W₂, c₂) = ``theta``, (..., 2H + 1) both.
+    """Return the gradient h = ∂f/∂θ, (..., 2H + 1), of the output f of a network at ``theta``, (..., 2H + 1).
 
-    The gradient is (W₂σ'(z), σ(z), 1), with the inputs z of the H hidden units, the derivative σ' of the sigmoid σ, the
-    output weights W₂ and the output's bias c₂.
+    θ = (z, W₂, c₂) = ``theta`` has the inputs z of the H hidden units, the output weights W₂ and the output's bias c₂.
+    The output is f = Σ_j W₂ⱼσ(zⱼ) + c₂ with the sigmoid σ, and the gradient (W₂σ'(z), σ(z), 1).
     """
     z, w2, c2 = layers(theta)
     unit = torch.sigmoid(z)

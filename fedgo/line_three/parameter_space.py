@@ -1,10 +1,11 @@
-"""Phase II for many arms: the same learners without a K × K matrix, with O(K d_w) operations for a pull.
+"""Phase II for many arms: the learners of Phase II without a K × K matrix, with O(K d_w) operations for a pull.
 
-A pull of the arm x, with gradient g_x and reward y, changes the variance ‖g‖²_{Σ⁻¹} and the mean of every arm with
-gradient g, where Σ is the matrix of the learner's data. With v = Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), the pull subtracts (gᵀv)²
-from the variance and adds gᵀv·(y − mean of x)/√(1 + ‖g_x‖²_{Σ⁻¹}) to the mean. A learner therefore needs the mean and
-the variance of each of the K arms, the Cholesky factor of Σ₀, which is Σ at the last synchronisation and common to all
-learners, and the vectors v_j of its own pulls j since then:
+There are K arms, M learners and d_w parameters. A pull of the arm x, with gradient g_x and reward y, changes the
+variance ‖g‖²_{Σ⁻¹} and the mean of every arm with gradient g, where Σ is the matrix of the learner's data. With v =
+Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), the pull subtracts (gᵀv)² from the variance and adds gᵀv·(y − mean of x)/√(1 +
+‖g_x‖²_{Σ⁻¹}) to the mean. A learner therefore needs the mean and the variance of each of the K arms, the Cholesky
+factor of Σ₀, which is Σ at the last synchronisation and common to all learners, and the vectors v_j of its own pulls j
+since then:
 
     Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j (v_jᵀg)
 
@@ -33,12 +34,13 @@ class Columns(NamedTuple):
     With the gradients g of the arms in r coordinates and the matrix Σ of a learner's data, Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j
     (v_jᵀg), where Σ₀ is Σ at the last synchronisation and v_j a vector of the learner's pull j since then. If a
     learner's posterior was computed afresh since then, Σ₀ is its Σ at that time, and v_j are those of its later pulls.
-    Columns that stand for the data that all learners of a run know have M = 1.
+    Columns that stand for the data that all learners of a run know have M = 1. The vector of a pull of the arm with
+    gradient g is v = Σ⁻¹g/√(1 + gᵀΣ⁻¹g), with the Σ before the pull.
 
     Args:
         mean: The estimated mean reward of each arm, (S, M, K).
-        variance: The squared width ‖g‖²_{Σ⁻¹} of each arm, (S, M, K).
-        base: The variances at the last synchronisation, (S, 1, K).
+        variance: The squared width ‖g‖²_{Σ⁻¹} = gᵀΣ⁻¹g of each arm, (S, M, K).
+        base: The ``variance`` of all learners at the last synchronisation, (S, 1, K).
         age: The number of synchronisations since ``base`` was last computed afresh, (S, 1) int64.
         factor: The lower Cholesky factor of Σ₀, (S, 1, r, r) if all learners of a run share it and (S, M, r, r)
             otherwise.
@@ -58,12 +60,13 @@ class Columns(NamedTuple):
     def gain(self, arm: Tensor) -> Tensor:
         """Return by how much one pull of ``arm`` (S, M) int64 would raise ln det Σ of each of M learners, (S, M).
 
-        This is ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x, where Σ is the matrix of the learner's data.
+        There are M learners in each of S runs. The result is ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x,
+        where Σ is the matrix of the learner's data.
         """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def of_each(self, learners: int) -> "Columns":
-        """Return columns in which each of M = ``learners`` learners has a mean, variances and vectors of its own.
+        """Return columns in which each of M = ``learners`` learners has means, variances and vectors of its own.
 
         The learner axis of these columns has the length 1 or M. In the result ``mean``, ``variance``, ``vectors`` and
         ``taken`` are copies with a learner axis of length M; ``base``, ``age`` and ``factor`` are those of these
@@ -79,10 +82,13 @@ class Columns(NamedTuple):
     ) -> "Columns":
         """Return the columns after one pull of each learner with ``turn`` 1.
 
+        The pull changes ``mean``, ``variance``, ``vectors`` and ``taken`` of the learner. These columns must have the
+        learner axis M, as those that `of_each` returns.
+
         Args:
             features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
             arm: The arm that each of M learners pulls, (S, M) int64.
-            reward: The reward that it observes, (S, M).
+            reward: The reward that it observes, (S, M). This is not a residual, because ``mean`` is that of rewards.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
             in_place: Whether to overwrite the memory of these columns, which must not be used afterwards.
         """
@@ -121,10 +127,10 @@ def columns(
     tally: Tally,
     before: tuple[Columns, Tally] | None = None,
 ) -> Columns:
-    """Return the posterior of learners that all know the same data, as columns with the learner axis 1.
+    """Return the posterior of learners that all know the same data, as columns with a learner axis of length 1.
 
-    If an update of the variances in ``before`` is cheaper and accurate enough, they are updated; otherwise they are
-    computed afresh.
+    If ``before`` is given and an update of its variances is cheaper and accurate enough, the variances are computed by
+    this update; otherwise they are computed from all data. The means are always computed from all data.
 
     Args:
         features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
@@ -132,11 +138,11 @@ def columns(
         lam: The regularisation weight λ.
         tally: The counts and the summed residuals of all data, (S, K).
         before: Earlier columns of the same S runs, and the data (S, K) of the last synchronisation on which their
-            ``base`` and ``factor`` rest; or None.
+            ``base`` and ``factor`` rest, which ``tally`` contains; or None.
 
     Raises:
-        torch.linalg.LinAlgError: A feature or a count is NaN, or the matrix Σ of the data is not positive definite up
-            to rounding, because the features are large, or the pulls many, for so small a λ.
+        torch.linalg.LinAlgError: The matrix Σ of the data has an entry that is NaN, or is not positive definite up to
+            rounding, because the features are large, or the pulls many, for so small a λ.
     """
     runs, size = len(features), features.shape[-1]
     pulled, rows = _pulled(features, tally)
@@ -158,21 +164,21 @@ def columns(
 
 
 def _can_be_updated(last: Columns) -> bool:
-    """Return whether the variances of ``last`` may be updated instead of computed afresh.
+    """Return whether the variances ``last.base`` of all runs may be updated instead of computed from all data.
 
-    All learners must share its factor, fewer than `_UPDATES` updates may have been made since the variances were
-    computed afresh, and no variance may be above `_STEEP`.
+    In every run all learners must share the factor, fewer than `_UPDATES` updates may have been made since the
+    variances were last computed from all data, and no variance may be above `_STEEP`.
     """
     shared = last.factor.shape[1] == 1
     return shared and int(last.age.max()) < _UPDATES and float(last.base.max()) <= _STEEP
 
 
 def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
-    """Return the tally (S, k) and the features (S, k, r) of the k arms that were pulled, out of K arms.
+    """Return the tally (S, k) and the features (S, k, r) of the arms that were pulled in each of S runs, out of K arms.
 
     ``features`` (S, 1, K, r) has the gradients of all arms in r coordinates, and ``tally`` (S, K) the counts and sums
-    of all arms. k is the largest number of arms pulled in any of the S runs. A run in which fewer arms were pulled is
-    padded with arms whose count is 0.
+    of all arms. k is the largest number of arms pulled in any of the runs, and 0 if none was pulled. A run in which
+    fewer arms were pulled is padded with arms whose count is 0.
     """
     most = int((tally.counts > 0).sum(-1).max())
     at = tally.counts.topk(most, -1).indices
@@ -188,7 +194,7 @@ def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor 
     by how much. Σ₀ is the matrix of the data in ``old``, on which ``last.base`` and ``last.factor`` rest. With
     U = diag(√n)G and the gradients of these arms as the rows of G (k, r), (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W = L⁻¹UΣ₀⁻¹
     and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the gradients of all arms in r coordinates.
-    The result is None if k is more than half of r, because computing the variances afresh then costs no more.
+    The result is None if k is more than half of r, because computing the variances from all data then costs no more.
     """
     news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
     if 2 * rows.shape[1] > features.shape[-1]:
@@ -203,20 +209,23 @@ def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor 
 
 @dataclass(frozen=True)
 class ParameterSpace(EventTriggered):
-    """The learners of `fedgo.phase_two.EventTriggered` with `Columns` in place of K × K matrices, for many arms.
+    """Learners with a ridge model each, which synchronise by the event of line 6 of Algorithm 1, for many arms.
 
-    The fields are the same, but all learners share the gradients ``features`` (S, 1, K, r) and the values ``offsets``
-    (S, 1, K) of K arms in S runs. The arms pulled, the messages and the synchronisations are the same, up to rounding.
+    They are the learners of `fedgo.phase_two.EventTriggered` with `Columns` in place of K × K matrices. The fields are
+    the same, but all learners must share the gradients ``features`` (S, 1, K, r), in r coordinates, and the values
+    ``offsets`` (S, 1, K) of K arms in S runs. The arms pulled, the messages and the synchronisations are the same, up
+    to rounding.
     """
 
     def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Columns:
-        """Return the columns of K arms that all learners of each of R runs share after a synchronisation, (R, 1, K).
+        """Return the posterior that all learners of a run share after a synchronisation, as `Columns`, for R runs.
+
+        Its means and variances have the shape (R, 1, K) for K arms.
 
         Args:
             run: The positions of the runs among all S runs, (R,) int64.
             tally: The counts and the summed residuals of the data that all learners know, (R, 1, K).
-            before: The state of all S runs before the synchronisation, from which the variances may be updated; or
-                None.
+            before: The state of all S runs before the synchronisation, whose variances may be updated; or None.
 
         Raises:
             torch.linalg.LinAlgError: The matrix Σ of the data is not positive definite up to rounding, because the
@@ -231,14 +240,14 @@ class ParameterSpace(EventTriggered):
         return columns(features, offsets, self.settings.lam, tally.of((slice(None), 0)), last)
 
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Columns:
-        """Return the columns after one pull of each learner with ``turn`` 1.
+        """Return the posterior, as `Columns`, after one pull of each learner with ``turn`` 1.
 
         If ``in_place`` is set, the memory of the columns in ``state`` is overwritten.
 
         Args:
             state: The state before the pull.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards that they observe, (S, M).
+            reward: The rewards that they observe, (S, M); these are not residuals.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         return _columns(state).absorb(self.features, arm, reward, turn, self.in_place)
@@ -247,7 +256,8 @@ class ParameterSpace(EventTriggered):
         """Return ``state`` with the columns of the learners for which ``due`` (S, M) bool is True computed from all
         their data.
 
-        Afterwards every learner has a Cholesky factor of its own. The memory of ``state`` is not overwritten.
+        Afterwards every learner has a Cholesky factor of its own. The memory of ``state`` is not overwritten, even if
+        ``in_place`` is set. A matrix of data that is not positive definite raises a ``torch.linalg.LinAlgError``.
         """
         shared, known = _columns(state), state.known
         factor = shared.factor.expand(-1, self.learners, -1, -1)
