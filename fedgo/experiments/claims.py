@@ -2,8 +2,8 @@
 
 A claim has parts: one for each problem, each of the paper's algorithms that it is about, and each algorithm with which
 it compares these. A part is held if its whole 95 % bootstrap interval over the runs lies on the claimed side of a
-limit, reversed if the whole interval lies on the other side, and open if the interval contains the limit. `verdict_on`
-derives the verdict from the parts.
+limit, reversed if the whole interval lies on the other side, and open otherwise. `verdict_on` derives the verdict from
+the parts.
 
 The runs are a pandas frame with a row for each run: the name of the ``problem``, the name of the algorithm as
 ``player``, the number or position of the ``run``, and the columns of `fedgo.trace.Trace.to_frame`.
@@ -32,15 +32,16 @@ class ClaimPart(NamedTuple):
     """One comparison that a claim rests on.
 
     Args:
-        label: The title of the problem, and then the two algorithms that are compared; or "second half / all" for a
-            claim that compares with no other algorithm.
-        estimate: The value that is compared with the limit: a ratio of two means over the runs, or a share of the
-            scalars sent.
+        label: The title of the problem and the two algorithms that are compared, such as "Hartmann6: Fed-GO-UCB /
+            DisLinUCB"; for a claim that compares with no other algorithm, "Hartmann6: second half / all".
+        estimate: The value that is compared with the limit: the ratio of two means over the runs. They are the mean
+            regrets, or the mean numbers of scalars sent, of the two algorithms; or the mean numbers of scalars that one
+            algorithm sends in the second half of Phase II and in all of it.
         low: The lower end of its 95 % interval.
         high: The upper end of its 95 % interval.
         limit: The limit of the claim.
         state: "held" if the whole interval lies on the claimed side of the limit, "reversed" if it lies on the other
-            side, and "open" if it contains the limit.
+            side, and "open" otherwise: if it contains or touches the limit, or is NaN.
     """
 
     label: str
@@ -55,9 +56,10 @@ class ClaimPart(NamedTuple):
 class Claim:
     """A sentence of the paper, and the comparisons that decide whether it holds.
 
-    There is one comparison for each problem, each of the algorithms in ``ours`` and each of the ``others``. It takes
-    the mean final ``quantity`` of the first algorithm, divided by that of the second. Without ``others`` it takes the
-    share of Phase II's scalars that are sent in its second half: ½ for linear growth and less for sub-linear growth.
+    There is one comparison for each problem, each of the algorithms in ``ours`` and each of the ``others``. It compares
+    the mean ``quantity`` of the first algorithm over the runs, divided by that of the second, with the ``limit``.
+    Without ``others``, there is one comparison for each problem and each of ``ours``. It compares the share of Phase
+    II's scalars that are sent in its second half with the limit: ½ for linear growth and less for sub-linear growth.
 
     Args:
         place: Where the sentence stands in the paper.
@@ -66,9 +68,10 @@ class Claim:
         problems: The names of the problems.
         others: The names of the algorithms that the paper's are compared with.
         ours: The names of the paper's algorithms that the claim is about.
-        quantity: "regret" or "scalars".
+        quantity: "regret" for the final cumulative regret, or "scalars" for the number of all scalars sent. It is not
+            used without ``others``.
         side: The side of the limit on which the 95 % interval has to lie, "below" or "above".
-        limit: The limit.
+        limit: The limit, a finite number.
     """
 
     place: str
@@ -85,6 +88,8 @@ class Claim:
     def rule(self) -> str:
         """The rule that decides the claim, in words: what is compared, and on which side of which limit it must lie.
 
+        The limit is written as the exact fraction of the float, for instance "1/2" for 0.5.
+
         Raises:
             KeyError: The ``quantity`` is neither "regret" nor "scalars".
         """
@@ -96,10 +101,11 @@ class Claim:
 
 
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
-    """Return the runs of all ``traces`` as a pandas frame with a row for each run.
+    """Return the runs of all ``traces`` as a pandas frame with a row for each run of each trace.
 
     ``traces`` has the traces by the name of a problem and then by the name of an algorithm. The frame has the columns
-    of `fedgo.trace.Trace.to_frame`, with these names as ``problem`` and ``player``.
+    of `fedgo.trace.Trace.to_frame`, among them ``run``, the position of the run in its trace, and ``regret``. It has
+    the two names in the columns ``problem`` and ``player``.
 
     Raises:
         ValueError: There is no trace.
@@ -115,8 +121,9 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
     """Return the verdict on ``claim`` and the list of the parts that decide it.
 
-    There is one part for each problem, each of the paper's algorithms and each algorithm that they are compared with. A
-    part whose first algorithm has fewer than two runs is open.
+    There is one part for each problem, each of the paper's algorithms and each algorithm that they are compared with;
+    or, if they are compared with none, for each problem and each of the paper's algorithms. The runs of two algorithms
+    are paired in the order of their numbers. A part whose first algorithm has fewer than two runs is open.
 
     Args:
         claim: The claim.
@@ -124,7 +131,8 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
 
     Raises:
         ValueError: Two algorithms that are compared have different numbers of runs, and the first has two or more.
-        KeyError: A problem of the claim is not in `fedgo.experiments.world.PROBLEMS`, or ``runs`` lacks a column.
+        KeyError: A problem of the claim is not in `fedgo.experiments.world.PROBLEMS`, or ``runs`` lacks a column, such
+            as the claim's ``quantity``.
     """
     parts = []
     for problem, ours, other in product(claim.problems, claim.ours, claim.others or ("",)):
@@ -143,7 +151,7 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
 
 
 def verdict_on(states: Sequence[State]) -> Verdict:
-    """Return the verdict on a claim whose parts have the given ``states``.
+    """Return the verdict on a claim whose parts have the given ``states``, "held", "reversed" or "open".
 
     It is "reproduced" if all parts are held (or there is none), "mostly contradicted" if more parts are reversed than
     held, "undecided" if none is held and none is reversed, and "partly" otherwise.
@@ -159,9 +167,10 @@ def verdict_on(states: Sequence[State]) -> Verdict:
 def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> list[State]:
     """Return the state, "held", "reversed" or "open", of each comparison in the judged claims, each comparison once.
 
-    The same comparison may be a part of several claims. It counts once, with its state in the first of them. Two parts
-    are the same comparison if their claims have the same ``quantity`` and the parts have the same ``label``. Each of
-    the ``rows`` is a claim, its verdict and its parts.
+    The same comparison may be a part of several claims. It counts once, with its state in the first of them, and the
+    states are in the order in which the comparisons first occur. Two parts are the same comparison if their claims have
+    the same ``quantity`` and the parts have the same ``label``; side and limit may differ. Each of the ``rows`` is a
+    claim, its verdict, which is not used, and its parts.
     """
     states: dict[tuple[str, str], State] = {}
     for claim, _, parts in rows:
@@ -190,8 +199,8 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
     Args:
         runs: The frame of all runs, with a row for each run (`outcomes`).
         others: The frame of the new runs, which replace those of the same problem and algorithm.
-        baselines: Whether the runs of all algorithms are replaced; if not, only those of the paper's algorithms that a
-            claim is about are.
+        baselines: Whether ``others`` replaces the runs of all algorithms that it has; if not, it replaces for each
+            claim only those of the paper's algorithms that this claim is about.
 
     Returns:
         Each of these claims, in the order of `CLAIMS`, with its verdict and parts before and after the replacement.
@@ -214,9 +223,10 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
 
 
 def column(runs: Any, problem: str, player: str, name: str) -> Array:
-    """Return the column ``name`` of the rows of ``player`` on ``problem``, sorted by run, (S,) for S runs.
+    """Return the column ``name`` of the rows of ``player`` on ``problem``, sorted by run, (S,) float64 for S runs.
 
-    ``runs`` is the frame of all runs (`outcomes`). The result is empty if it has no such row.
+    ``runs`` is a pandas frame with a row for each run, as `outcomes` returns it. The result is empty if the frame has
+    no such row.
 
     Raises:
         KeyError: The frame has no column of this name, or lacks "problem", "player" or "run".
@@ -227,7 +237,7 @@ def column(runs: Any, problem: str, player: str, name: str) -> Array:
 
 
 def _ratio(ours: Array, other: Array, axis: int) -> Any:
-    """Return the mean of ``ours`` divided by the mean of ``other``, both along ``axis``."""
+    """Return the mean of ``ours`` divided by the mean of ``other``, both taken over the runs on the axis ``axis``."""
     return ours.mean(axis) / other.mean(axis)
 
 

@@ -20,18 +20,22 @@ BATCH = 50  # the largest number of runs that are played at a time
 
 @until_written
 def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
-    """Return a list of the settings that were compared, the best first, for each finished round of successive halving.
+    """Return, for each finished round of successive halving, a list of the settings that were compared, best first.
 
-    The result is cached and must not be changed.
+    Successive halving compares all settings of a player on a few runs, and the best of them on more runs in the next
+    round. The best setting has the lowest mean final regret, or for several regimes the lowest geometric mean of 1 +
+    the mean final regret on each. The result has the first round first; it is cached and must not be changed. It is
+    empty if no round is finished, for instance because nothing was played on these regimes.
 
     Args:
         study: The name of the study in which the rounds were played.
         player: The name of the player that chose a setting.
-        group: The regimes on which it chose one setting.
+        group: The regimes on which the player chose one setting together, a tuple of at least one.
 
     Raises:
         ValueError: There is no table of the study.
         KeyError: The study or the player is unknown.
+        TypeError: ``group`` is a list, which cannot be cached.
     """
     return STUDIES[study].choice(known(study), player, group).ranked
 
@@ -39,13 +43,18 @@ def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
 def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
     """Return the setting with which an algorithm plays an experiment, as the stored table of a study decides.
 
+    The result is a new dictionary with the values of the algorithm's parameters by name. If the study chose no setting
+    on this experiment, the result is the setting that it chose on the first of its experiments; if it chooses on none,
+    the result is the only setting of the player.
+
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
         algorithm: The name of the player.
         study: The name of the study in which its setting was chosen.
 
     Raises:
-        ValueError: The experiment or algorithm is unknown, the study has no table, or it has not chosen yet.
+        ValueError: The experiment or algorithm is unknown, the study has no table, it has not chosen yet because the
+            table lacks rows, or it chooses no settings although the player has several.
         KeyError: The study is unknown.
     """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
@@ -55,10 +64,16 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
 
 
 def evaluated(study: str, regime: Regime) -> dict[str, Any]:
-    """Return each player's rows of the evaluation on ``regime``, which have the seed `SEED`, in the table of ``study``.
+    """Return each player's rows for ``regime`` and the seed 0 (`SEED`), that of evaluations, in the table of a study.
 
-    The result has a frame for each player's name, sorted by run. Players without such rows are left out. If a player
-    has such rows with several settings, only those of the setting that comes last in the table are returned.
+    Args:
+        study: The name of the study.
+        regime: The problem with its sizes.
+
+    Returns:
+        A dictionary with a pandas frame for each player's name, sorted by run. Players without such rows are left out.
+        If a player has such rows with several settings, only those of the setting that comes last in the table are
+        returned.
 
     Raises:
         ValueError: There is no table of the study, or no such study.
@@ -70,13 +85,20 @@ def evaluated(study: str, regime: Regime) -> dict[str, Any]:
 
 
 def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
-    """Return a list of pairs: a setting of the grid of ``player``, and a frame of its tuning runs on ``regime``.
+    """Return a list of pairs: a setting that a player may choose, and a pandas frame with its tuning runs on a regime.
 
-    The list has a pair for each setting, and the runs are those in the table of ``study``.
+    The list has a pair for each setting, in the order of the player's ``grid``. The frame has those rows of the study's
+    table that have this setting and the seed of the tuning, a row for each run.
+
+    Args:
+        study: The name of the study.
+        player: The name of the player.
+        regime: The problem with its sizes.
 
     Raises:
         ValueError: There is no table of the study, or no such study.
-        KeyError: The table has no run of one of the settings, or the player is unknown.
+        KeyError: The table has no such row for one of the settings, the player is unknown, or there is a table of this
+            name, but it is not that of a study.
     """
     stored, seed = known(study).cells, STUDIES[study].tuning_seed
     grid = STUDIES[study].players[player].grid
@@ -84,13 +106,14 @@ def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
 
 
 def judged(name: str, algorithm: str, study: str = "tune") -> Any:
-    """Return a frame of all settings that an algorithm tried on an experiment, by round of the tuning, best first.
+    """Return a pandas frame of the settings that an algorithm tried on an experiment, by round of the tuning.
 
-    Its columns are the parameters of a setting, the number of ``runs`` of the round, the mean final ``regret`` over
-    them and its standard ``error``, and ``low`` and ``high``, the ends of the 95 % interval of the mean difference
-    between the setting's regret and that of the setting finally chosen, on the same runs. If these numbers come from
-    the table "rungs", which keeps them for studies whose single runs were removed, the frame also has the columns of
-    the regime, the player and the seed.
+    It has a row for each setting in each round, the first round first and in each round the best setting first. The
+    columns are the parameters of a setting, the number of ``runs`` of the round, the mean final ``regret`` over these
+    runs and its standard ``error``, and ``low`` and ``high``. These two are the ends of the 95 % interval of the mean
+    difference in final regret on the same runs: the setting's minus that of the setting finally chosen. If the table
+    "rungs" keeps these numbers, because the single runs were removed, the frame also has the columns of the regime, the
+    player and the seed. If the study has no round of tuning for the algorithm, the frame is empty.
 
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
@@ -98,7 +121,8 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
         study: The name of the study in which it chose.
 
     Raises:
-        ValueError: The player is unknown, or the study has no table or has not chosen yet.
+        ValueError: The player is unknown, or the study has no table, has not chosen yet, does not tune on this
+            experiment although it has rounds, or chooses no settings although the player has several.
         KeyError: The experiment or the study is unknown.
     """
     regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
@@ -111,7 +135,10 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     rungs, rows = ranked(study, algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
-        """Return the final regrets of ``setting`` on the first ``runs`` tuning runs of the experiment, (``runs``,)."""
+        """Return the final regrets of ``setting`` on the first ``runs`` tuning runs of the experiment, (``runs``,).
+
+        If the table has fewer runs, the result is shorter.
+        """
         by_run = known(study).regrets(cell(regime, algorithm, setting, seed))
         return np.array([*by_run.values()])[:runs]
 
@@ -130,14 +157,15 @@ class Chosen(NamedTuple):
     """The result of a tuning: the regret of the setting that was chosen, and how sure the choice is.
 
     Args:
-        regret: The mean final regret of the chosen setting.
+        regret: The mean final regret of the chosen setting, over the runs of the last round of the tuning.
         error: The standard error of this mean.
         runs: The number of runs of the mean.
-        alike: The number of other settings whose 95 % interval of the difference to the chosen one contains 0, for each
-            of them in the last round that compared it.
-        worst: The largest mean regret of any setting, divided by that of the chosen one, on the runs of the first
-            round.
-        median: The median of the settings' mean regrets, divided by that of the chosen one, on the same runs.
+        alike: The number of other settings for which the 95 % interval of the mean difference of their final regret to
+            that of the chosen setting contains 0, for each of them in the last round that compared it.
+        worst: The largest mean final regret of any setting, divided by that of the chosen one, both on the runs of the
+            first round.
+        median: The median of the settings' mean final regrets, divided by that of the chosen one, on the runs of the
+            first round.
     """
 
     regret: float
@@ -149,7 +177,10 @@ class Chosen(NamedTuple):
 
 
 def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
-    """Return the regret of the setting that an algorithm has chosen on an experiment, and how sure the choice is.
+    """Return the mean final regret of the setting that an algorithm has chosen, and how sure the choice is.
+
+    The regret is that on the tuning runs of an experiment. How many other settings are alike, and how much worse the
+    median and the worst setting are, says how sure the choice is (`Chosen`).
 
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
@@ -157,8 +188,10 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
         study: The name of the study in which it chose.
 
     Raises:
-        ValueError: The algorithm is unknown, or the study has no table or has not chosen yet.
+        ValueError: The algorithm is unknown, or the study has no table, has not chosen yet, does not tune on this
+            experiment although it has rounds, or chooses no settings although the player has several.
         KeyError: The experiment or the study is unknown.
+        IndexError: The study has no round of tuning for the algorithm, which has a single setting.
     """
     rows = judged(name, algorithm, study)
     parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
@@ -177,16 +210,19 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
 def evaluate(
     name: str, runs: int, seed: int = 0, algorithms: Sequence[str] = tuple(ALGORITHMS)
 ) -> dict[str, Trace]:
-    """Return the traces of ``algorithms`` at their tuned settings on the experiment ``name``, by the algorithm's name.
+    """Play ``algorithms`` at their tuned settings on the experiment ``name``, and return their traces by name.
+
+    The result is a dictionary; it is empty if there is no algorithm, and then ``name`` is not checked. The settings are
+    those of the study "tune".
 
     Args:
         name: The name of an experiment in `fedgo.experiments.world.EXPERIMENTS`.
         runs: The number of runs.
-        seed: The seed of the runs, which must not be that of the tuning.
-        algorithms: The names of algorithms in `fedgo.experiments.roster.ALGORITHMS`.
+        seed: The seed of the runs, which must not be 1000, that of the tuning.
+        algorithms: The names of algorithms in `fedgo.experiments.roster.ALGORITHMS`; all of them by default.
 
     Raises:
-        ValueError: A name is unknown, ``runs`` is below 1, or the seed is negative or that of the tuning.
+        ValueError: A name is unknown, ``runs`` is below 1, or the seed is negative or 1000.
         TypeError: ``algorithms`` is a single text, or ``runs`` or the seed is not a whole number.
         ImportError: The problem needs BoTorch, which is not installed.
     """
@@ -206,24 +242,27 @@ def played(
     players: Mapping[str, Player] = ALGORITHMS,
     **changes: Any,
 ) -> Trace:
-    """Return the trace of an algorithm at its tuned setting on the experiment ``name``.
+    """Play an algorithm at its tuned setting on the experiment ``name``, and return its trace.
 
-    Fifty runs are played at a time, which bounds the memory and changes no result.
+    At most fifty runs are played at a time (`BATCH`), which bounds the memory and changes no result. Messages are
+    counted in the dense form, as matrices.
 
     Args:
         name: The name of an experiment in `fedgo.experiments.world.EXPERIMENTS`.
         runs: The number of runs.
         seed: The seed of the runs.
-        algorithm: The name of a player.
+        algorithm: The name of a player. The setting is that which the study "tune" has chosen for this name, or for
+            the name in the player's ``setting_of``.
         players: The players by name.
-        changes: Entries of the setting that replace the tuned ones, such as ``gamma``.
+        changes: Entries of the setting that replace the tuned ones or are added to them, such as ``gamma``.
 
     Raises:
-        ValueError: ``name`` is unknown, the study "tune" has no setting of the player, ``runs`` is below 1, the seed is
-            negative, or a value in ``changes`` is out of range.
-        TypeError: ``runs`` or the seed is not a whole number, or ``changes`` has an entry that the player does not
-            know, or a value of another kind.
+        ValueError: ``name`` is unknown, the study "tune" has no setting of the player, ``runs`` is below 1, or the seed
+            is negative.
+        TypeError: ``runs`` or the seed is not a whole number.
         KeyError: ``algorithm`` is not one of ``players``.
+        Exception: The player refuses an entry in ``changes``; the error is that of its ``play``, for instance a
+            ``ValueError`` if a value is out of range, or a ``TypeError`` if it does not know the entry.
         ImportError: The problem needs BoTorch, which is not installed.
     """
     player = players[algorithm]

@@ -26,29 +26,33 @@ _PRINTED = re.compile(r"(\$[^$]*\$|`[^`]*`)|(?<![\w.-])(-)(?=\d)|(?<=\d) ± (?=\
 
 
 def _printed(cell: str) -> str:
-    """Return the text ``cell`` with a minus sign in place of the hyphen of each negative number, and with blanks around
-    each ± between numbers at which no line breaks.
+    """Return the text ``cell`` with minus signs in place of hyphens and with blanks around ± at which no line breaks.
 
-    Formulas and code in the text stay as they are.
+    A hyphen is replaced if a digit follows it, and no letter, digit, underscore, point or hyphen stands before it. The
+    blanks around a ± are replaced if a digit stands before the first and after the second of them. Formulas between two
+    dollar signs and code between two backticks stay as they are.
     """
     return _PRINTED.sub(lambda match: match[1] or ("−" if match[2] else "\u00a0±\u00a0"), cell)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str | int]], align: str | None = None) -> Markdown:
-    """Return a Markdown table, with commas in whole numbers and a minus sign before negative numbers.
+    """Return a Markdown table, with commas in cells that are ints, and with minus signs before negative numbers.
 
-    No line breaks around a ± between numbers. The heads, and formulas and code in a cell, stay as they are.
+    In a cell, a hyphen before a digit becomes a minus sign, unless a letter, digit, underscore, point or hyphen stands
+    before it. No line breaks at the blanks around a ± between two digits. The heads, and formulas and code in a cell,
+    stay as they are.
 
     Args:
-        head: The heads of the columns.
-        rows: The rows, with text or whole numbers as cells.
-        align: A letter for each column: l for left, r for right or c for centred. If it is None, the first column is l
-            and the others are r.
+        head: The heads of the columns, at least one.
+        rows: The rows, each with one cell for each column. A cell is a str or an int.
+        align: A letter for each column: l for left, r for right or c for centred. If it is None or empty, the first
+            column is l and the others are r.
 
     Raises:
-        ValueError: A row or ``align`` has another length than the head, or a cell has a bare | or several lines.
+        ValueError: There is no head, a row or ``align`` has another length than the head, or a head or a cell has
+            several lines or a | without a backslash before it.
         KeyError: ``align`` has another letter.
-        TypeError: A cell is neither a text nor a whole number.
+        TypeError: A cell is neither a str nor an int. A float and a NumPy integer are refused too.
     """
     rules = [_RULES[letter] for letter in align or "l" + "r" * (len(head) - 1)]
     whole = [[f"{cell:,d}" if isinstance(cell, int) else cell for cell in row] for row in rows]
@@ -73,8 +77,10 @@ SYMBOLS = {
 def as_set(value: float | str) -> str:
     """Return a ``value`` of a setting as text for Markdown, for instance 0.03, 1,000 or $10^{-5}$.
 
-    A finite number has as many significant digits as it needs, at most three; but all digits before the decimal point
-    are shown (`fedgo.experiments.summaries.formatted`). A text is returned as it is.
+    A number of at least 0 has as many significant digits as it needs, at most three; a negative number has one more
+    than it needs. If the absolute value is 0, or from 0.001 to below 100,000 after rounding, the number is written in
+    plain digits, and all digits before the decimal point are shown. Other numbers are written with a power of ten. A
+    text is returned as it is.
 
     Raises:
         ValueError: The value is infinite or NaN.
@@ -86,7 +92,10 @@ def as_set(value: float | str) -> str:
 
 
 def in_symbols(setting: Mapping[str, float | str]) -> str:
-    """Return ``setting`` as text, "symbol value, symbol value, …", with the symbols of the book for its parameters.
+    """Return ``setting`` as Markdown text, "symbol value, symbol value, …", in the order of its parameters.
+
+    ``setting`` has the values of an algorithm's parameters by their names. `SYMBOLS` has the book's symbol for each
+    name, and `as_set` writes the values. Without parameters the result is empty.
 
     Raises:
         KeyError: A parameter has no symbol in `SYMBOLS`.
@@ -102,8 +111,9 @@ MARKS: Mapping[State, str] = {"held": "■", "reversed": "⊠", "open": "□"}
 def share_of_parts(states: Sequence[State]) -> str:
     """Return how many parts of a claim are held, reversed and open, as marks and in words.
 
-    The result is text for a cell of a Markdown table. There is one mark for each of the ``states``, in the order held,
-    reversed, open and in groups of five, and on a second line the number of each state that occurs.
+    ``states`` has the state of each part. The result is text for a cell of a Markdown table, in two lines that "<br>"
+    separates. The first line has one mark for each state, ■ for held, ⊠ for reversed and □ for open, in this order and
+    in groups of five. The second line has the number of each state that occurs, for instance "6 held, 1 open".
     """
     squares = "".join(mark * states.count(state) for state, mark in MARKS.items())
     fives = " ".join(squares[first : first + 5] for first in range(0, len(squares), 5))
@@ -125,12 +135,16 @@ class Frequency(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of the runs that failed: ``failures``/``trials``."""
+        """The share of the runs that failed: ``failures``/``trials``.
+
+        Raises:
+            ZeroDivisionError: ``trials`` is 0.
+        """
         return self.failures / self.trials
 
     @property
     def interval(self) -> str:
-        """The two ends of the interval as text, with three decimals, for instance "0.012 to 0.345"."""
+        """The two ends ``low`` and ``high`` of the interval as text with three decimals, such as "0.012 to 0.345"."""
         return f"{self.low:.3f} to {self.high:.3f}"
 
 
@@ -138,12 +152,12 @@ def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
     """Return the frequency of failures with its exact 95 % interval, that of Clopper and Pearson.
 
     Args:
-        failures: The number of failures, or a boolean tensor with an entry for each run.
+        failures: The number of failures, or a boolean tensor with an entry for each run, True for a failure.
         trials: The number of runs; it is not used if ``failures`` is a tensor.
 
     Raises:
-        ValueError: There is no run, or the number of failures is negative or above the number of runs.
-        TypeError: A number is not whole.
+        ValueError: The number of runs is missing or below 1, or the number of failures is negative or above it.
+        TypeError: A number is not an integer; 10.0 is refused too.
     """
     if isinstance(failures, Tensor):
         trials, failures = failures.numel(), int(failures.sum())
@@ -165,20 +179,21 @@ class Rate(NamedTuple):
 
 
 def rate(x: Sequence[float], values: Tensor) -> Rate:
-    """Return the exponent p of ``values`` ∝ xᵖ, by a least-squares line through the logarithms of each run.
+    """Return the exponent p of ``values`` ∝ xᵖ with its standard error.
 
+    In each run, p is the slope of the least-squares line through the logarithms of the points and of the values.
     Independent runs have independent slopes, so that their spread gives the error. The residuals of one line do not,
     because the points of one run need not be independent.
 
     Args:
-        x: The points, n positive numbers that are not all equal.
-        values: The positive values at the points, (S, n), of at least two runs; n is at least 2.
+        x: The points, n positive and finite numbers that are not all equal.
+        values: The positive and finite values of S runs at the points, (S, n), with S and n of at least 2.
 
     Returns:
-        The mean of the S slopes and its standard error.
+        The mean of the S slopes and the standard error of this mean.
 
     Raises:
-        ValueError: ``values`` has another shape, or a point or a value is not positive.
+        ValueError: ``values`` does not have this shape, a point or a value is 0 or negative, or a value is NaN.
     """
     shape = tuple(values.shape)
     fits = len(shape) == 2 and shape[1] == len(x) and min(shape) >= 2
@@ -193,25 +208,24 @@ def rate(x: Sequence[float], values: Tensor) -> Rate:
 
 
 def quote(form: str = "", of: str = "", /, **values: object) -> None:
-    """Store ``values`` in the notebook, so that the prose of the page can show them by name with the role ``n``.
+    """Store ``values`` as outputs of a notebook's cell, from which the text of the book's page can show them by name.
 
     A value ``rho_0`` has the name "rho-0", and with the argument ``of`` = "x" the name "x-rho-0". A `Frequency` is
-    shown as its share, and the ends of its interval have the names with "-low" and "-high". A pair, such as a `Rate`,
-    has its error under the name with "-error". The value is stored in the metadata of an output of the cell, and the
-    pages do not show the output. In an executed notebook that is opened as it is, the output reads "`rho-0` = 0.5", so
-    that a reader finds the number by its name.
+    stored as its share, and the ends of its interval under the names with "-low" and "-high". The first number of a
+    pair, such as a `Rate`, has the name, and the second one, its error, the name with "-error". Each value and its name
+    are stored in the metadata of an output of its own, and the pages do not show the output. In an executed notebook
+    that is opened as it is, the output reads "`rho-0` = 0.5", so that a reader finds the number by its name.
 
     Args:
-        form: The format of numbers that are not whole, for instance ".2f"; whole numbers have commas, and strings are
-            Markdown.
+        form: The format of floats, for instance ".2f". An int is written with commas, and a str as it is, as Markdown.
         of: The first part of the names; without it a name has only one part.
         values: The values by name: numbers, tensors with one entry, strings, Markdown as `table` returns it, pairs of
-            numbers, or frequencies.
+            these, or frequencies.
 
     Raises:
-        ValueError: ``form`` is no format of a number.
+        ValueError: A value is a float, and ``form`` is no format of a float.
         TypeError: ``form`` is not empty, and a value is none of these.
-        RuntimeError: A tensor has several entries.
+        RuntimeError: A tensor does not have exactly one entry.
     """
     for name, value in values.items():
         by_ending: dict[str, object] = {"": value}
@@ -239,9 +253,10 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
 
 @dataclass
 class Checks:
-    """The checks of a page: `add` checks a statement and notes it, and `table` shows all checks in a table.
+    """The checks of a page of the book: `add` makes a check and keeps it, and `table` shows all checks in a table.
 
-    ``rows`` has the statement, the kind, the place and the result of each check made so far.
+    ``rows`` has four texts for each check made so far: the statement, the kind of the check, the runs or values on
+    which it was made, and the result.
     """
 
     rows: list[tuple[str, str, str, str]] = field(default_factory=list)
@@ -254,10 +269,11 @@ class Checks:
             kind: The kind of the check.
             where: The runs or values on which it is checked.
             result: The result, in words or numbers.
-            holds: The conditions, each a bool or a boolean array, which have to be true everywhere.
+            holds: The conditions, at least one, each a bool or a boolean tensor or array. Every entry has to be true;
+                an array without entries counts as true.
 
         Raises:
-            AssertionError: A condition is not true everywhere.
+            AssertionError: An entry of a condition is false. The statement is then not added.
             ValueError: There is no condition.
         """
         require(len(holds) >= 1, "holds", holds, "give what has to be true")
@@ -269,7 +285,9 @@ class Checks:
     def table(self) -> Markdown:
         """Return a Markdown table of all checks, in the order in which they were made.
 
+        Its columns are the statement, the kind of the check, what was checked, and the result.
+
         Raises:
-            ValueError: A text of a check has a bare | or several lines.
+            ValueError: A text of a check has several lines or a | without a backslash before it.
         """
         return table(("statement", "kind", "what was checked", "result"), self.rows, "llll")

@@ -10,8 +10,9 @@ clients, σ-sub-Gaussian noise and p synchronisations so far,
     |m − f|_A ≤ √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
 
 for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not the matrix
-Σ = λI + Gᵀdiag(n)G of the parameters, because each row of A has the size of its own pivot, so that λ may be as small as
-1e-12. The code refuses gradients whose rank is below K, which is always the case if K > d_w.
+Σ = λI + Gᵀdiag(n)G of the parameters, because the factor of A is accurate in float64 also for λ as small as 1e-12, for
+which Σ may not be positive definite up to rounding. The code refuses gradients whose rank is below K, which is always
+the case if K > d_w.
 """
 
 from dataclasses import dataclass, field
@@ -33,15 +34,16 @@ _RANK = 1e-8
 
 
 def least_singular(gradients: Tensor) -> Tensor:
-    """Return σ_min(G), (...), the least singular value of the K gradients G.
+    """Return σ_min(G), (...), the least singular value of the matrix G of the K arms' gradients.
 
     Args:
-        gradients: The gradients G of a network with d_w parameters, one row for each arm, (..., K, d_w).
+        gradients: The gradients G of a network with d_w parameters, one row for each arm, (..., K, d_w). They have to
+            be finite.
 
     Raises:
-        ValueError: The rank of G is below K, that is, K > d_w or σ_min(G) is at most 1e-8 of the largest singular
-            value.
-        RuntimeError: A gradient is NaN or infinite.
+        ValueError: The rank of G counts as below K, because K > d_w or because σ_min(G) is at most 1e-8 times the
+            largest singular value.
+        RuntimeError: A gradient is NaN.
     """
     values: Tensor = torch.linalg.svdvals(gradients)
     least, most = values[..., -1], values[..., 0]
@@ -66,8 +68,8 @@ def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: floa
         sigma: σ > 0, such that the noise of a reward is σ-sub-Gaussian.
 
     Raises:
-        ValueError: G does not have rank K.
-        RuntimeError: A gradient is NaN or infinite.
+        ValueError: G does not have rank K, up to rounding (`least_singular`).
+        RuntimeError: A gradient is NaN.
     """
     farthest: Tensor = (value + offsets.abs()).norm(dim=-1)
     return (sigma * least_singular(gradients) / farthest).square()
@@ -80,8 +82,9 @@ class Belief(NamedTuple):
         mean: The posterior mean m of each arm, (..., K).
         width: The width w_x = √V_xx of each arm, (..., K), with the posterior covariance V = A⁻¹.
         precision: The lower Cholesky factor of the precision A = Q⁻¹ + diag(n), (..., K, K), with the prior covariance
-            Q and the pulls n of each arm.
-        information: The log-determinant ln det QA, (...). Before the first pull it is 0 up to rounding.
+            Q and the number n of pulls of each arm.
+        information: The log-determinant ln det QA, (...), with Q and A as above. Before the first pull it is 0 up to
+            rounding.
     """
 
     mean: Tensor
@@ -111,16 +114,19 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(cls, gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> "Prior":
-        """Return the Gaussian prior of K arms with mean f₀ and covariance Q = GGᵀ/λ, by a QR decomposition of Gᵀ/√λ.
+        """Return the Gaussian prior of K arms' mean rewards, with mean f₀ and covariance Q = GGᵀ/λ.
+
+        Its factor of Q comes from a QR decomposition of Gᵀ/√λ.
 
         Args:
-            gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w) for d_w parameters.
+            gradients: The gradients G of the network at the parameter ŵ₀ that Phase I has fitted, one row for each arm,
+                (..., K, d_w) for d_w parameters.
             offsets: The prior mean f₀ of each arm, (..., K).
             lam: The regularisation weight λ > 0, a number or (...).
 
         Raises:
-            ValueError: λ is not positive, or G does not have rank K.
-            RuntimeError: A gradient is NaN or infinite.
+            ValueError: λ is not positive, or G does not have rank K, up to rounding (`least_singular`).
+            RuntimeError: A gradient is NaN.
         """
         lam = torch.as_tensor(lam, dtype=torch.float64)
         require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
@@ -133,7 +139,7 @@ class Prior(NamedTuple):
         return self.factor.square().sum(-1)
 
     def bias(self, means: Tensor) -> Tensor:
-        """Return |f − f₀|_{Q⁻¹} = √((f − f₀)ᵀQ⁻¹(f − f₀)), the distance from the prior mean f₀ to f, (...).
+        """Return the distance |f − f₀|_{Q⁻¹} = √((f − f₀)ᵀQ⁻¹(f − f₀)) from the prior mean f₀ to f, (...).
 
         Q is the prior covariance. ``means`` (..., K) has the mean rewards f of K arms, which only a simulation knows.
         """
@@ -142,9 +148,10 @@ class Prior(NamedTuple):
         return bias
 
     def after(self, tally: Tally) -> "Belief":
-        """Return the posterior given the counts and summed rewards of each of K arms, ``tally`` (..., K) each.
+        """Return the posterior of K arms' mean rewards, given the data in ``tally``.
 
-        The noise of a reward counts with variance 1. The leading dimensions broadcast with those of the prior.
+        ``tally`` has the number of pulls and the summed rewards of each arm, (..., K) each. The noise of a reward
+        counts with variance 1. The leading dimensions broadcast with those of the prior.
 
         Raises:
             RuntimeError: A count is NaN or so negative that the precision is not positive definite.
@@ -161,11 +168,11 @@ class Prior(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactIntervals(Bounds):
-    """The rule of Theorem S, which gives the intervals m ± √β w, cut to [−F, F], for S runs with one ŵ₀ for all
-    clients.
+    """The rule of Theorem S, which gives the intervals m ± √β w, cut to [−F, F], of K arms in S runs.
 
-    Here m is the posterior mean of an arm and w its width, the square root of its posterior variance. √β is the radius
-    of Theorem S, the sum of a part for the noise and of the ``bias``. The parameter ŵ₀ is that of Phase I.
+    Here m is the posterior mean of an arm and w its width, the square root of its posterior variance. The radius is √β
+    = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + ``bias``, with the prior covariance Q and the posterior precision A of
+    the arms, and p synchronisations so far. All clients of a run have the same parameter ŵ₀, fitted in Phase I.
 
     Args:
         clients: The number N of clients.
@@ -188,10 +195,12 @@ class ExactIntervals(Bounds):
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
 
-        The log-ratio of an arm's next pull is ln(1 + w²), with the posterior width w of the arm.
+        The ``gain`` of the result is ln(1 + w²) for each arm with posterior width w. The next pull of the arm would add
+        it to the log-determinant of the client's precision matrix.
 
         Args:
-            known: The pulls and summed rewards of Phase II that each client knows, (R, L, K) each.
+            known: The number of pulls and the summed rewards of each arm in Phase II that each client knows, (R, L, K)
+                each.
             syncs: The number p of synchronisations so far, (R, L) or (R, 1) int64.
             run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
             shared: Not used.
@@ -207,8 +216,9 @@ class ExactIntervals(Bounds):
 def exact_intervals(problem: Problem, start: Start, value: float, delta: float = 0.1) -> ExactIntervals:
     """Return the rule for the intervals of Theorem S around the parameter ŵ₀ of ``start``.
 
-    It uses the regularisation weight λ of `computable_lam`, for which the σ of the problem bounds the bias of the
-    prior.
+    The prior covariance of the K arms is GGᵀ/λ, with the gradients G of the network at ŵ₀. The regularisation weight λ
+    is that of `computable_lam`, for which the σ of the problem bounds the bias of the prior: the distance from its mean
+    to the mean rewards, in the norm of the inverse covariance.
 
     Args:
         problem: S runs of a bandit problem. Its noise has to be σ-sub-Gaussian for its ``sigma``.
@@ -233,18 +243,21 @@ def exact_intervals(problem: Problem, start: Start, value: float, delta: float =
 def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
     """Return a bound on the regret of Phase II for each of S runs in which every client plays by optimism.
 
-    By optimism each client plays the arm with the largest upper end of its interval. The bound is item 3 of the
-    repaired theorem (`regret_phase_two_clipped`) with the second-order part 0 and the log-ratio Λ = R = K ln(1 + NT
-    max_x Q_xx/K), where Q is the prior covariance of the K arms. The radius √β is that of Theorem S with this Λ and
-    with the bound on the number of synchronisations that Λ gives, at most NT.
+    By optimism each client plays the arm with the largest upper end of its interval. The bound is 2√(eφβNTΛ) +
+    ⌊Λ⌋(2N√(φβγ) + 2F) for N clients and |f| ≤ F, with Λ = K ln(1 + NT max_x Q_xx/K), where Q is the prior covariance of
+    the K arms, and φ = c²/ln(1 + c²), c = min(F/√β, max_x √Q_xx). The radius is √β = σ√(Λ + 2 ln(π²N(P + 1)²/(6δ))) +
+    ``bias``, with P = Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) synchronisations, or NT if that is less. It is item 3 of the repaired
+    theorem, with the second-order part 0.
 
     Args:
-        intervals: The intervals by which the N clients play.
-        rounds: The number T of rounds, so that Phase II has NT steps.
-        gamma: γ > 0, the threshold of the event that starts a synchronisation.
+        intervals: The rule by which the N clients compute their intervals, with σ, F, δ, Q and the ``bias``.
+        rounds: The number T of rounds, at least 1, so that Phase II has NT steps.
+        gamma: γ > 0. A client synchronises when the number of its pulls since the last synchronisation, times the sum
+            of their log-ratios ln(1 + w²), exceeds γ; w is the posterior width of the pulled arm. It should be finite.
 
     Returns:
-        The bound of each run in its three parts.
+        A list with the bound of each run in its parts: of the good epochs, of the bad epochs, and a second-order part,
+        which is 0. An epoch lasts from one synchronisation to the next.
 
     Raises:
         ValueError: γ is not positive.

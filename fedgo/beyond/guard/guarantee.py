@@ -64,17 +64,22 @@ from fedgo.trace import Trace
 class Guarantee:
     """The numbers that a guard needs: bounds on the mean rewards and on the noise, δ, the price κ and the threshold γ.
 
+    A guard computes a confidence interval [L(x), U(x)] for the mean reward of each arm x. The certificate of the arm x
+    is max{0, max_{y ≠ x} U(y) − L(x)}, a bound on the regret of pulling x.
+
     Args:
         value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
-        delta: The failure probability δ; the certificates hold with probability at least 1 − δ.
+        delta: The failure probability δ; the certificates of all pulls hold with probability at least 1 − δ.
         kappa: The price κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its
             interval.
-        gamma: γ, the threshold of the event that starts a synchronisation. None means T/(NR) with R = K ln(1 + NT/K),
-            for N clients, K arms and T rounds.
+        gamma: γ, the threshold for a synchronisation. A client synchronises when the number of its pulls since the last
+            one, times the sum of ln(1 + 1/(1 + n)) over these pulls, exceeds γ, where n counts the earlier pulls of the
+            arm that the client knew. None means T/(NR) with R = K ln(1 + NT/K), for N clients, K arms and T rounds.
         simultaneous: Whether all clients take part in every synchronisation at one and the same step, as they do in the
-            simulator. If True, the shorter intervals of Theorem G′ are used. If False, several clients have those of
-            Theorem G, and a single client has those of Theorem G′.
+            simulator. If True, several clients have the intersections of the intervals of Theorem G with those of
+            Theorem G′ for all data up to the last synchronisation. If False, they have the intervals of Theorem G. A
+            single client has those of Theorem G′ in either case.
 
     Raises:
         ValueError: F or σ is not positive and finite, δ is not in (0, 1), κ is below 1 or not finite, or γ is negative
@@ -95,7 +100,9 @@ class Guarantee:
         check_event(0.0 if self.gamma is None else self.gamma)
 
     def threshold(self, arms: int, clients: int, rounds: int) -> float:
-        """Return the threshold γ of the event, which is T/(NR) with R = K ln(1 + NT/K) if none was given.
+        """Return the threshold γ of the event that starts a synchronisation.
+
+        It is the field ``gamma``, or T/(NR) with R = K ln(1 + NT/K) if this field is None.
 
         Args:
             arms: The number K of arms, at least 1.
@@ -107,7 +114,9 @@ class Guarantee:
         return rounds / (clients * information_bound(arms, clients * rounds, 1.0, 1.0))
 
     def intervals(self, clients: int) -> "TabularIntervals":
-        """Return the rule by which N = ``clients`` clients compute the intervals of the arms, with this F, σ and δ.
+        """Return the rule by which N = ``clients`` clients compute the intervals of the arms from counts and sums.
+
+        The rule has the F, the σ, the δ and the field ``simultaneous`` of this object.
 
         Raises:
             ValueError: N is below 1.
@@ -120,15 +129,20 @@ class Guarantee:
 class TabularIntervals(Bounds):
     """The rule of Theorems G and G′, which computes the interval of each arm from the count and sum of this arm alone.
 
+    After n pulls with the sum Y of rewards, the interval is Y/n ± h√(n + 1)/n, cut to [−F, F]. Theorem G has
+    h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ))) for K arms and p synchronisations so far, and Theorem G′ has
+    h² = σ²(ln(1 + n) + 2 ln(K/δ)).
+
     Args:
         clients: The number N of clients.
         sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
         value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
         simultaneous: Whether all clients take part in every synchronisation at one and the same step. If True, the
-            rewards that all know form one sequence for each arm, which needs no union bound over clients and
-            synchronisations, and the rule is that of Theorem G′. All that a single client knows is such a sequence too,
-            so that N = 1 has the rule of Theorem G′ in either case.
+            rewards that all clients know form one sequence for each arm. The interval is then the intersection of that
+            of Theorem G, for all data that the client knows, and that of Theorem G′, for the data that all clients
+            know, with δ/2 in place of δ in both. If False, it is that of Theorem G. A single client (N = 1) has the
+            interval of Theorem G′ with δ in either case.
 
     Raises:
         ValueError: N is below 1, σ or F is not positive and finite, or δ is not in (0, 1).
@@ -140,15 +154,16 @@ class TabularIntervals(Bounds):
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
 
-        An arm without pulls has the interval [−F, F]. The log-ratio of an arm's next pull is ln(1 + 1/(1 + n)), with
-        the n pulls of the arm that the client knows.
+        An arm without pulls has the interval [−F, F], with the bound F on the mean rewards. The ``gain`` of the result
+        is ln(1 + 1/(1 + n)) for each arm, with the n pulls of the arm that the client knows. A client sums the gains of
+        its own pulls to decide when it synchronises.
 
         Args:
-            known: The pulls and summed rewards of each arm that each client knows, (R, L, K) each.
-            syncs: The number p of synchronisations so far, (R, L) or (R, 1) int64. A single client does not need it.
+            known: The number of pulls and the summed rewards of each arm that each client knows, (R, L, K) each.
+            syncs: The number p of synchronisations so far, (R, L) or (R, 1) int64. It is not used if N = 1.
             run: Not used, because all runs have the same F, σ and δ.
-            shared: The pulls and summed rewards that all clients knew after the last synchronisation,
-                (R, L or 1, K) each. They are used if there are several clients and ``simultaneous`` is True.
+            shared: The pulls and summed rewards of each arm that all clients knew after the last synchronisation,
+                (R, L or 1, K) each. They are used only if there are several clients and ``simultaneous`` is True.
         """
         if self.clients == 1:
             return self._around(known, None, self.delta)
@@ -160,11 +175,13 @@ class TabularIntervals(Bounds):
     def _around(self, data: Tally, syncs: Tensor | None, delta: float) -> Interval:
         """Return the intervals Y/n ± h√(n + 1)/n of K arms, cut to [−F, F], (..., K).
 
-        They contain the mean rewards at all steps with probability at least 1 − δ.
+        They contain the mean rewards at all steps with probability at least 1 − δ, if F bounds the mean rewards and the
+        noise is σ-sub-Gaussian. An arm without pulls has the interval [−F, F].
 
         Args:
             data: The counts n and sums Y of the rewards of each arm, (..., K) each.
-            syncs: The number p of synchronisations, (..., 1), for the h of Theorem G; None means the h of Theorem G′.
+            syncs: The number p of synchronisations, (..., 1), for h² = σ²(ln(1 + n) + 2 ln(π²NK(p + 1)²/(6δ))), with N
+                clients (Theorem G); None means h² = σ²(ln(1 + n) + 2 ln(K/δ)) (Theorem G′).
             delta: The failure probability δ.
         """
         n = data.counts
@@ -193,10 +210,10 @@ class Guard:
     Args:
         optimist: The learner that holds the clients' counts, sums and intervals, and decides when they synchronise.
         proposal: The learner that proposes an arm for each client. Its choices have to be a function of counts, sums
-            and public random numbers. It is synchronised when the guard is, and its own event is ignored. Its messages
-            are not sent, because counts and sums determine what they contain.
-        kappa: The price κ ≥ 1. A proposed arm is played if its certificate is at most κ times the length of its
-            interval.
+            and public random numbers. It is synchronised when the guard is, and its own method ``fires`` is not called.
+            Its messages are not counted, because counts and sums determine what they contain.
+        kappa: The price κ ≥ 1. A proposed arm is played if its certificate, a bound on its regret (`Interval.price`),
+            is at most κ times the length of its interval.
         order: The order in which each client breaks ties, numbers of at least 0, (S, N, K) for S runs with K arms. Of
             tied arms the client plays the one with the largest number in ``order``.
         begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
@@ -214,16 +231,28 @@ class Guard:
         return self.optimist.learners
 
     def begin(self) -> GuardState:
-        """Return the state before the first step of Phase II, for S runs with N clients."""
+        """Return the state before the first step of Phase II, for S runs with N clients.
+
+        Raises:
+            Exception: The learner that proposes arms cannot begin; the error is that of its ``begin``.
+        """
         begun = self.proposal.begin() if self.begun is None else self.begun
         return GuardState(self.optimist.begin(), begun)
 
     def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
-        """Return the arm of each of N clients in S runs, (S, N) int64, and whether it is the proposed one, (S, N) bool.
+        """Return the arm that each of N clients plays in each of S runs, and whether the guard accepts its proposal.
 
-        The proposed arm a has the largest index by the proposal; ties are broken by ``order``. It is played if q(a) ≤
-        κ(U(a) − L(a)), with the price κ, its interval [L, U] and its certificate q (`Interval.price`). If that does not
-        hold, or if the client's index by the proposal is NaN for any arm, the client plays the arm with the largest U.
+        The proposed arm a is that with the largest index by the proposal. The guard accepts it if q(a) ≤ κ(U(a) −
+        L(a)), with the price κ, the interval [L(x), U(x)] of each arm x, and the certificate q(a) =
+        max{0, max_{x ≠ a} U(x) − L(a)}. If that does not hold, or if the client's index by the proposal is NaN for any
+        arm, the guard does not accept it, and the client plays the arm with the largest U. Of tied arms, the one with
+        the largest number in ``order`` is taken.
+
+        Returns:
+            The arms, (S, N) int64, and whether the arm is played because the guard accepts it, (S, N) bool.
+
+        Raises:
+            ValueError: An upper end U is NaN.
         """
         interval = state.counted.interval
         index = self.proposal.index(state.proposer)
@@ -236,8 +265,8 @@ class Guard:
     def index(self, state: GuardState) -> Tensor:
         """Return the index of each of K arms for each of N clients in S runs, (S, N, K).
 
-        It is 2 for an arm that is played and was proposed, 1 for an arm that is played and was not proposed, and 0 for
-        all other arms. `choose` decides which arm is played.
+        It is 2 for the arm that the client plays if the guard accepts the proposal, 1 for the arm that the client plays
+        if the guard does not accept it, and 0 for all other arms. `choose` decides which arm is played.
         """
         arm, proposed = self.choose(state)
         blank = torch.zeros_like(state.counted.interval.upper)
@@ -254,14 +283,17 @@ class Guard:
         Returns:
             ``certificate`` (S, N), the bound on the regret of the pull (`Interval.price`); ``refuted`` (S, N) bool,
             whether the intervals that the client has seen so far have an empty intersection for some arm; and
-            ``proposed`` (S, N) bool, whether the arm is the proposed one.
+            ``proposed`` (S, N) bool, whether the client plays the arm because the guard accepts the proposal, so that
+            its index is 2.
         """
         return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
     def fires(self, state: GuardState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull would make the event of the guard fire, (S, N) bool, in S runs.
+        """Return whether each of N clients in S runs would synchronise because of its pull, (S, N) bool.
 
-        The event is that of the ``optimist`` (`Optimist.fires`), for N clients.
+        A client synchronises if the number of its pulls since the last synchronisation, times the sum of the gains of
+        these pulls, exceeds the threshold γ of the ``optimist``. Both include this pull. The gain of a pull is what it
+        adds to the log-determinant of the client's precision matrix (`Interval.gain`).
 
         Args:
             state: The state before the pull.
@@ -290,8 +322,8 @@ class Guard:
 
         Args:
             state: The state before the synchronisation.
-            star: The network over which clients and server send, which books the scalars.
-            when: The runs that synchronise, and the step at which the scalars of each are booked.
+            star: The network over which clients and server send, which counts the scalars.
+            when: The positions of the runs that synchronise, and the step of each at which the scalars are counted.
         """
         counted = self.optimist.synchronise(state.counted, star, when)
         unpaid = star._replace(charged=False)
@@ -312,32 +344,35 @@ def guarded(
 ) -> Trace:
     """Play T rounds after Phase I in which a guard decides whether each client plays the arm that a learner proposes.
 
-    The guard is that of this module: it plays a proposed arm if the client's counts and sums certify it, and otherwise
-    the arm with the largest upper end of its interval.
+    From its counts and sums a client computes an interval [L(x), U(x)] for the mean reward of each arm x. It plays the
+    proposed arm a if the certificate max{0, max_{x ≠ a} U(x) − L(a)}, a bound on the regret of pulling a, is at most
+    κ(U(a) − L(a)), and otherwise the arm with the largest U.
 
     Args:
         name: What the algorithm is called in the trace.
-        problem: S runs of a bandit problem.
-        proposal: The learner that proposes arms, for the same S runs. It has to have N learners.
+        problem: S runs of a bandit problem with K arms.
+        proposal: The learner that proposes arms, for the same S runs and K arms. It has to have N learners.
         exploration: Phase I of the same runs. At its end the clients exchange its counts and sums, and the scalars of
             these messages are added to those of its last step.
         clients: The number N of clients.
         rounds: The number T of rounds.
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
         told: Whether the server knows the counts and sums of Phase I already, so that only the server sends them.
-        begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
+        begun: The state of the proposal when Phase II begins; None means the one that its method ``begin`` returns.
 
     Returns:
-        The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether
-        the arm was ``proposed``; and whether the client's bounds are ``refuted``, which makes its certificate 2F from
-        then on.
+        The trace of both phases, with three notes on each pull: ``certificate``, a bound on its regret; ``proposed``,
+        whether the arm was played because the guard accepted the proposal; and ``refuted``, whether the intervals that
+        the client has seen so far have an empty intersection for some arm, which refutes the bounds F and σ. The
+        certificate is 2F in Phase I and wherever ``refuted`` is True. In Phase I the other two notes are False.
 
     Raises:
         ValueError: N or T is below 1, the proposal does not have N learners or cannot begin (because its features are
             too large for its λ, for instance), or Phase I has another number of runs than ``problem``.
         TypeError: ``problem`` is not a `Problem`, ``guarantee`` is not a `Guarantee`, N or T is not a whole number, or
             ``name`` is not a text.
-        RuntimeError: The proposal has another number of runs than ``problem``.
+        RuntimeError: The proposal has another number of runs or of arms than ``problem``, or the number of an arm in
+            Phase I is K or above.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     require_kind(isinstance(guarantee, Guarantee), "guarantee", guarantee, "give Guarantee(value, sigma)")
@@ -357,8 +392,11 @@ def guarded(
 def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
     """Play Fed-GO-UCB as the proposal of a guard, with the data of Phase I in its model too.
 
-    The proposal needs the data of Phase I, because the guard has them. The guard refuses an arm that these data show to
-    be bad, and a proposal without them would propose this arm for ever.
+    A guard computes an interval [L(x), U(x)] for the mean reward of each arm x from counts and sums. It plays the
+    proposed arm a if the certificate max{0, max_{x ≠ a} U(x) − L(a)}, a bound on the regret of pulling a, is at most
+    κ(U(a) − L(a)), and otherwise the arm with the largest U. The proposal needs the data of Phase I, because the guard
+    has them. The guard refuses an arm that these data show to be bad, and a proposal without them would propose this
+    arm for ever.
 
     Args:
         problem: S runs of a bandit problem.
@@ -368,14 +406,15 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
         guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
 
     Returns:
-        The trace of both phases. Its notes are the ``certificate`` q_t of each step, which is 2F in Phase I; whether
-        the arm was ``proposed``; and whether the client's bounds are ``refuted``, which makes its certificate 2F from
-        then on.
+        The trace of both phases, with three notes on each pull: ``certificate``, a bound on its regret; ``proposed``,
+        whether the arm was played because the guard accepted the proposal; and ``refuted``, whether the intervals that
+        the client has seen so far have an empty intersection for some arm, which refutes the bounds F and σ. The
+        certificate is 2F in Phase I and wherever ``refuted`` is True. In Phase I the other two notes are False.
 
     Raises:
-        ValueError: ``start`` was made on another problem, gives each client a ŵ₀ of its own, or was counted for another
-            form of messages than that in ``settings``; or the gradients are so large, or λ so small, that rounding
-            would decide which arm is proposed.
+        ValueError: ``start`` was made on another problem or gives each client a ŵ₀ of its own; only one of ``start``
+            and ``settings`` has a form of messages that sends counts and sums ("counts" or "cheapest"); or the
+            gradients are so large, or λ so small, that rounding would decide which arm is proposed.
         TypeError: ``problem``, ``start``, ``settings`` or ``guarantee`` is of another kind.
     """
     learner = fed_go_learner(problem, start, settings)
@@ -391,7 +430,7 @@ def phase_one_tally(exploration: Exploration, clients: int, arms: int) -> Tally:
 
     Args:
         exploration: The pulls and rewards of Phase I. Client t mod N makes pull t, counted from 0.
-        clients: The number N of clients.
+        clients: The number N of clients, at least 1.
         arms: The number K of arms.
 
     Raises:
@@ -410,17 +449,22 @@ def exchange(
     told: bool,
     message: Callable[[Tally], Message[Tally]] = counts_and_sums,
 ) -> tuple[Exploration, Tally]:
-    """Return Phase I of S runs after its counts and sums have been exchanged, and their totals, (S, K) each.
+    """Exchange the counts and summed rewards of Phase I, and return Phase I with the scalars sent, and the totals.
 
-    Each client sends its counts and sums to the server, and the server sends the totals to all clients. The scalars of
-    these messages are added to those of the last step of Phase I, in a copy. If Phase I has no pulls, nothing is added.
+    Each client sends its counts and sums of K arms to the server, and the server sends the totals to all clients. The
+    scalars of these messages are added to those of the last step of Phase I, in a copy. If Phase I has no pulls, it is
+    returned unchanged.
 
     Args:
-        exploration: The pulls and rewards of Phase I.
-        clients: The number N of clients.
+        exploration: The pulls and rewards of Phase I. Client t mod N makes pull t, counted from 0.
+        clients: The number N of clients, at least 1.
         arms: The number K of arms.
         told: Whether the server knows the counts and sums already, so that only the server sends them.
         message: A function that returns the message with given counts and sums, and its cost in scalars.
+
+    Returns:
+        Phase I of S runs with these scalars in its ledger, and the counts and sums of all clients together, (S, K)
+        each.
 
     Raises:
         RuntimeError: N is 0, or an arm of Phase I has a number of K or above.
@@ -446,14 +490,16 @@ def guard_regret(
 ) -> PhaseTwoRegret:
     """Return item 3 of Theorem G, the bound 2√(eβφNTΛ) + ⌊Λ⌋(2N√(βφγ) + 2F) on the sum of certificates in Phase II.
 
-    Here √β = max(2κh̄, F), and h̄ bounds every radius h of the run. With n = NT + T₀ it is
-    h̄² = σ²(ln(1 + n) + 2 ln(π²NK(P + 1)²/(6δ))) for several clients, and h̄² = σ²(ln(1 + n) + 2 ln(K/δ)) for a single
-    one. φ is c²/ln(1 + c²) with c = min(F/√β, 1). The bound holds on every run in which no client finds its bounds
-    refuted, if the proposal depends only on the past and on random numbers that are independent of the noise.
+    The certificate of a pull is the bound on its regret that the client computes before the pull. From n pulls of an
+    arm with the sum Y of rewards a client computes the interval Y/n ± h√(n + 1)/n. √β is max(2κh̄, F), where h̄ bounds
+    every radius h of the run. With m = NT + T₀ it is h̄² = σ²(ln(1 + m) + 2 ln(π²NK(P + 1)²/(6δ))) for several clients,
+    and h̄² = σ²(ln(1 + m) + 2 ln(K/δ)) for a single one. φ is c²/ln(1 + c²) with c = min(F/√β, 1). The bound holds on
+    every run in which no client's intervals have an empty intersection for some arm, if the proposal depends only on
+    the past and on random numbers that are independent of the noise.
 
     Args:
-        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ. If it is
-            ``simultaneous`` and there are several clients, h̄ is computed with δ/2.
+        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ, which should not be
+            infinite. If it is ``simultaneous`` and there are several clients, h̄ is computed with δ/2.
         arms: The number K of arms.
         clients: The number N of clients.
         rounds: The number T of rounds, so that Phase II has NT steps.
@@ -464,7 +510,9 @@ def guard_regret(
             that is less or γ is 0.
 
     Returns:
-        The bound in its parts: of the good epochs, of the bad epochs, and a second-order part, which is 0.
+        The bound in its parts: of the good epochs, of the bad epochs, and a second-order part, which is 0. An epoch
+        lasts from one synchronisation to the next. It is good if the log-determinant ln det(I + diag n) of the pulls n
+        of each arm grows by at most 1 in it, and bad otherwise.
 
     Raises:
         ValueError: ``information`` is negative.
@@ -506,15 +554,19 @@ class Scripted:
     def index(self, state: Tensor) -> Tensor:
         """Return the index of each of K arms for each of N clients in S runs, (S, N, K).
 
-        It is 1 for the arm that the script has for the client's next step, and 0 for all other arms. ``state`` (S, N)
-        int64 is the number of pulls of each client so far.
+        It is 1 for the arm that is fixed for the client's next step, and 0 for all other arms. Client i, counted from
+        0, makes its pull k at step kN + i of Phase II. ``state`` (S, N) int64 is the number of pulls of each client so
+        far.
+
+        Raises:
+            RuntimeError: The number of a fixed arm is K or above, or no arm is fixed.
         """
         step = state * self.learners + torch.arange(self.learners)
         turn = self.arm.gather(1, step.clamp(max=self.arm.shape[1] - 1))
         return torch.nn.functional.one_hot(turn, self.arms).double()
 
     def fires(self, state: Tensor, arm: Tensor) -> Tensor:
-        """Return False for each of N clients in S runs, (S, N) bool, because a script never asks for a synchronisation.
+        """Return False for each of N clients in S runs, (S, N) bool: no client ever asks for a synchronisation.
 
         Neither ``state`` nor the values of ``arm`` (S, N) are used.
         """
@@ -535,15 +587,16 @@ class Scripted:
 
 @dataclass(frozen=True)
 class Malicious(Optimist):
-    """A `Learner` that knows all mean rewards and proposes the arm with the smallest one of those that a guard accepts.
+    """A `Learner` that knows all mean rewards and proposes the worst of the arms that a guard accepts.
 
-    It has the intervals and first data of the guard, so that it knows which arms the guard accepts.
+    The worst arm is the one with the smallest mean reward. The learner has the intervals and first data of the guard,
+    so that it knows which arms the guard accepts.
 
     Args:
         learners: The number N of clients.
         intervals: The rule by which the guard computes its intervals.
         first: The counts and sums that all clients know when Phase II begins, (S, K) each for S runs and K arms.
-        gamma: The threshold γ of the event after which this learner would synchronise. A guard ignores this event.
+        gamma: The threshold γ at which this learner would synchronise without a guard. A guard does not use it.
         kappa: The price κ ≥ 1 of the guard.
         means: The mean reward of each arm, (S, K).
 
@@ -558,15 +611,15 @@ class Malicious(Optimist):
     def index(self, state: Counted) -> Tensor:
         """Return minus the mean reward of each arm that the guard accepts and −∞ for the others, (S, N, K).
 
-        For each of N clients in S runs the guard accepts an arm if its certificate q is at most κ(U − L), with the
-        interval [L, U] of the arm and the price κ (`Interval.accepts`). As long as no interval is empty, it accepts the
-        arm with the largest U, so that at least one of the K arms is left.
+        For each of N clients in S runs the guard accepts an arm if its certificate, a bound on its regret, is at most
+        κ(U − L), with the interval [L, U] of the arm and the price κ (`Interval.accepts`). As long as no interval is
+        empty, it accepts the arm with the largest U, so that at least one of the K arms is left.
         """
         return torch.where(state.interval.accepts(self.kappa), -self.means.unsqueeze(1), -torch.inf)
 
 
 def malicious(problem: Problem, exploration: Exploration, clients: int, guarantee: Guarantee) -> Malicious:
-    """Return the `Malicious` proposal for a guard, which tests whether the guard holds against any proposal.
+    """Return the `Malicious` proposal for a guard, which tests whether the guarantee holds even against an adversary.
 
     It is a learner that knows all mean rewards and proposes, of the arms that the guard accepts, the one with the
     smallest mean reward.
@@ -578,9 +631,10 @@ def malicious(problem: Problem, exploration: Exploration, clients: int, guarante
         guarantee: The bounds F and σ, the failure probability δ and the price κ of the guard.
 
     Raises:
-        ValueError: N is negative.
+        ValueError: N is negative, and Phase I has pulls.
         TypeError: N is not a whole number.
-        RuntimeError: N is 0, or Phase I has an arm that ``problem`` does not have.
+        RuntimeError: N is 0, N is negative and Phase I has no pulls, or Phase I has an arm that ``problem`` does not
+            have.
     """
     first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
     return Malicious(clients, guarantee.intervals(clients), first, kappa=guarantee.kappa, means=problem.means)

@@ -27,8 +27,8 @@ _ROUNDING = 1e-9
 class Interval(NamedTuple):
     """The confidence interval [L, U] for the mean reward f(x) of each of K arms x.
 
-    If L > U for some arm, its interval is empty, and the bounds on f and on the noise from which it was computed are
-    refuted.
+    If L > U for some arm, its interval is empty, which refutes the bounds on f and on the noise from which it was
+    computed.
 
     Args:
         lower: The lower end L of each arm, (..., K).
@@ -47,8 +47,8 @@ class Interval(NamedTuple):
     def price(self) -> Tensor:
         """The certificate q(x) = max{0, max_{y ≠ x} U(y) − L(x)} of each of K arms x, (..., K).
 
-        If the intervals contain the mean rewards of all arms, it bounds the regret of pulling x. A single arm (K = 1)
-        with a finite L has the certificate 0.
+        [L(x), U(x)] is the interval of the arm x. If the intervals contain the mean rewards of all arms, q(x) bounds
+        the regret of pulling x. A single arm (K = 1) with a finite L has the certificate 0.
         """
         best, leader = self.upper.max(-1, keepdim=True)
         second = self.upper.scatter(-1, leader, -torch.inf).amax(-1, keepdim=True)
@@ -57,38 +57,44 @@ class Interval(NamedTuple):
     def accepts(self, kappa: float) -> Tensor:
         """Return for each of K arms whether a guard may play it when it is proposed, (..., K) bool.
 
-        It may if the certificate q (`price`) of the arm is at most κ(U − L), with the price κ = ``kappa`` and the
-        interval [L, U] of the arm.
+        It may if the certificate of the arm, a bound on the regret of pulling it (`price`), is at most κ(U − L), with
+        the factor κ = ``kappa`` and the interval [L, U] of the arm. An arm with an empty interval, L > U, may not.
         """
         return self.price <= kappa * (self.upper - self.lower)
 
     @property
     def refuted(self) -> Tensor:
-        """Whether the interval of some arm is empty, (...) bool, so that the bounds on f and on the noise are refuted.
+        """Whether the interval [L, U] of some arm is empty, for intervals (..., K) of K arms, (...) bool.
 
-        An interval [L, U] counts as empty if L − U is more than 1e-9·max(|L|, |U|), which allows for rounding.
+        An empty interval refutes the bounds on the mean rewards and on the noise from which it was computed. It counts
+        as empty if L − U is more than 1e-9·max(|L|, |U|), which allows for rounding.
         """
         rounding = _ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
         return (self.lower - self.upper > rounding).any(-1)
 
     def within(self, other: "Interval") -> "Interval":
-        """Return the intersection of the interval of each arm with that in ``other``, with the ``gain`` of this object.
+        """Return the intersection of the interval of each of K arms with that of the same arm in ``other``.
 
-        The leading dimensions of both broadcast. An intersection may be empty.
+        The shapes (..., K) of the two broadcast. An intersection may be empty, with a lower end above its upper end.
+        The field ``gain`` of the result is that of this object, unchanged.
         """
         lower, upper = torch.maximum(self.lower, other.lower), torch.minimum(self.upper, other.upper)
         return Interval(lower, upper, self.gain)
 
 
 class Intervals(Protocol):
-    """A rule that computes an interval for each arm from counts and sums of rewards.
+    """The interface of a rule that computes an interval for each arm from counts and sums of rewards.
 
     The intervals of a rule with the failure probability δ contain the mean rewards of all arms, for all clients and
-    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1` makes no such promise.
+    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1`, a rule without a failure
+    probability, makes no such promise.
     """
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """Return the interval of each arm, (R, L, K), for L clients (or L steps of one client) of R runs with K arms.
+
+        The result also has the field ``gain`` (`Interval`), from which a client decides when it asks for a
+        synchronisation.
 
         Args:
             known: The number of pulls and the sum of rewards of each arm that each client knows, (R, L, K) each.
@@ -102,7 +108,7 @@ class Intervals(Protocol):
 
 @dataclass(frozen=True)
 class Bounds:
-    """The numbers that every rule for intervals with a guarantee needs.
+    """The numbers that every rule needs whose intervals contain the mean rewards with a given probability.
 
     Args:
         clients: The number N of clients.
@@ -134,8 +140,8 @@ def clipped(mean: Tensor, radius: Tensor, value: float, gain: Tensor) -> Interva
         mean: The centre m of each interval, (..., K).
         radius: The half-width c ≥ 0 of each interval, (..., K); it may be infinite.
         value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
-        gain: The log-ratio that the next pull of each arm would add (`Interval.gain`), (..., K). The result holds it
-            unchanged.
+        gain: What the next pull of each arm would add to the log-determinant of the client's precision matrix
+            (`Interval`), (..., K). The result holds it unchanged.
     """
     return Interval((mean - radius).clamp(min=-value), (mean + radius).clamp(max=value), gain)
 
@@ -144,7 +150,7 @@ def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) 
     """Return for each run whether some arm's mean reward was outside its interval at some step of Phase II, (S,) bool.
 
     If the rule has the failure probability δ, this happens with probability at most δ. Only a simulation can tell,
-    because it knows the mean rewards.
+    because it knows the mean rewards. A mean reward at an end of its interval is not outside.
 
     Args:
         trace: The trace of S runs.
@@ -152,6 +158,9 @@ def outside(trace: Trace, means: Tensor, intervals: Intervals, phase_one: bool) 
         intervals: The rule that computes the intervals. It is applied before each step to what the client that pulls
             knew then.
         phase_one: Whether the clients also know the data of Phase I; if not, these data do not count.
+
+    Raises:
+        RuntimeError: An arm in the trace has a number of K or above.
     """
     left = torch.zeros(len(trace.arm), dtype=torch.bool)
     for known in knowledge(trace, means.shape[1], phase_one):

@@ -36,7 +36,8 @@ class Counted(NamedTuple):
 
     Args:
         fresh: Counts and sums of each client's own pulls since the last synchronisation, (S, N, K) each.
-        gain: The sum of the log-ratios (`Interval.gain`) of these pulls for each client, (S, N).
+        gain: The sum over these pulls, for each client, of what each pull adds to the log-determinant of the client's
+            precision matrix (`Interval.gain`), (S, N).
         server: Counts and sums of all data up to the last synchronisation, (S, K) each.
         syncs: The number p of synchronisations so far, (S,) int64.
         interval: The interval of each arm from what each client knows now, (S, N, K).
@@ -61,8 +62,9 @@ class Optimist:
         learners: The number N of clients.
         intervals: The rule that computes the intervals from counts and sums.
         first: The counts and sums that all clients know when Phase II begins, (S, K) each for S runs and K arms.
-        gamma: γ, the threshold of the event. A client synchronises when the number of its pulls since the last
-            synchronisation, times the sum of the gains of these pulls (`Interval.gain`), exceeds γ.
+        gamma: γ, the threshold for a synchronisation. A client synchronises when the number of its pulls since the last
+            one, times the sum of the gains of these pulls, exceeds γ. The gain of a pull is what it adds to the
+            log-determinant of the client's precision matrix (`Interval.gain`).
 
     Raises:
         ValueError: γ is negative or NaN.
@@ -117,10 +119,11 @@ class Optimist:
         return {"certificate": of_arm(state.interval.price, arm), "refuted": state.band.refuted}
 
     def fires(self, state: Counted, arm: Tensor) -> Tensor:
-        """Return whether each client's pull would make its event fire, (S, N) bool, for N clients in S runs.
+        """Return whether each of N clients in S runs would ask for a synchronisation after its pull, (S, N) bool.
 
-        The event of a client fires if the number of its pulls since the last synchronisation, times the sum of their
-        log-ratios (`Interval.gain`), exceeds the threshold γ. Both include this pull.
+        A client does so if the number of its pulls since the last synchronisation, times the sum of the gains of these
+        pulls, exceeds the threshold γ. Both include this pull. The gain of a pull is what it adds to the
+        log-determinant of the client's precision matrix (`Interval.gain`).
 
         Args:
             state: The state before the pull.
@@ -152,8 +155,8 @@ class Optimist:
 
         Args:
             state: The state before the synchronisation.
-            star: The network over which clients and server send, which books the scalars.
-            when: The runs that synchronise, and the step at which the scalars of each are booked.
+            star: The network over which clients and server send, which counts the scalars.
+            when: The positions of the runs that synchronise, and the step of each at which the scalars are counted.
         """
         run = when.run
         news = star.collect(counts_and_sums(state.fresh.of(run)), when).summed()
@@ -164,7 +167,7 @@ class Optimist:
 
 
 def check_event(gamma: float) -> None:
-    """Refuse a threshold ``gamma`` of an event that is not a number of at least 0; it may be infinite.
+    """Check that γ = ``gamma``, the threshold for a synchronisation, is a number of at least 0; it may be infinite.
 
     Raises:
         ValueError: γ is negative or NaN.
@@ -174,9 +177,9 @@ def check_event(gamma: float) -> None:
 
 
 def counts_and_sums(tally: Tally) -> Message[Tally]:
-    """Return the message with the counts and sums of K arms in ``tally`` (R, ..., K), for R runs, and its cost.
+    """Return a message with the counts and sums of K arms in ``tally``, (R, ..., K) each for R runs, and its cost.
 
-    If the counts of a message add up to k pulls, it costs 2 min(k, K) scalars, (R, ...) int64.
+    The cost is 2 min(k, K) scalars if the counts add up to k pulls, (R, ...) int64: two for each pull or for each arm.
     """
     return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
 
@@ -203,8 +206,9 @@ def exact_go_ucb(
             independent.
         value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
         delta: The failure probability δ; the certificates hold with probability at least 1 − δ.
-        gamma: γ, the threshold of the event. A client synchronises when the number of its pulls since the last
-            synchronisation, times the sum of their log-ratios, exceeds γ.
+        gamma: γ, the threshold for a synchronisation. A client synchronises when the number of its pulls since the last
+            one, times the sum of ln(1 + w²) over these pulls, exceeds γ, where w is the posterior width of the pulled
+            arm before the pull.
 
     Returns:
         The trace of both phases. Its note ``certificate`` is a bound q_t on the regret of each step, and 2F in Phase I.
@@ -224,10 +228,10 @@ def exact_go_ucb(
 
 
 def with_trivial(trace: Trace, value: float) -> Trace:
-    """Return ``trace`` with the certificate set to 2F in Phase I and wherever the client's bounds are refuted.
+    """Return ``trace`` with the certificate set to 2F in Phase I and wherever the note ``refuted`` is true.
 
-    The note ``certificate`` of ``trace`` is overwritten in place. F = ``value`` bounds |f(x)| for the mean reward f(x)
-    of every arm x, so that the regret of a pull is at most 2F.
+    A certificate is a bound on the regret of a pull. F = ``value`` bounds |f(x)| for the mean reward f(x) of every arm
+    x, so that the regret is at most 2F. The note ``certificate`` of ``trace`` is overwritten in place.
 
     Raises:
         KeyError: The trace does not have the notes ``certificate`` and ``refuted``.
@@ -242,8 +246,8 @@ def with_trivial(trace: Trace, value: float) -> Trace:
 class Ucb1:
     """A rule that gives each arm the interval mean ± √(2β ln t/n), as UCB1 uses it.
 
-    Here n counts the pulls of the arm that the client knows, and t those of all arms. The interval of an arm that was
-    never pulled is the whole line. These intervals come with no failure probability. Source: Auer, Cesa-Bianchi and
+    Here n counts the pulls of the arm that the client knows, and t those of all arms. The interval of an arm without
+    such pulls is the whole line. These intervals come with no failure probability. Source: Auer, Cesa-Bianchi and
     Fischer, Machine Learning 2002.
 
     Args:
@@ -262,10 +266,12 @@ class Ucb1:
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
 
-        The log-ratio of an arm's next pull is ln(1 + 1/(1 + n)), with the n pulls of the arm that the client knows.
+        It is mean ± √(2β ln t/n), with the mean of the arm's rewards, the n pulls of the arm and the t pulls of all
+        arms that the client knows; for n = 0 it is the whole line. The ``gain`` of the result is ln(1 + 1/(1 + n)). A
+        client sums the gains of its own pulls to decide when it synchronises.
 
         Args:
-            known: The pulls and summed rewards of each arm that each client knows, (R, L, K) each.
+            known: The number of pulls and the summed rewards of each arm that each client knows, (R, L, K) each.
             syncs: Not used.
             run: Not used.
             shared: Not used.
@@ -278,10 +284,13 @@ class Ucb1:
 
 
 class Uncertified(Optimist):
-    """An `Optimist` for intervals that need not contain the mean rewards, so that its traces have no certificate."""
+    """An `Optimist` for intervals that need not contain the mean rewards, so that its traces have no certificate.
+
+    Each of its N clients plays the arm with the largest upper end of its intervals. The fields are those of `Optimist`.
+    """
 
     def notes(self, state: object, index: Tensor, arm: Tensor) -> dict[str, Tensor]:
-        """Return an empty dictionary, because there is nothing to note; no argument is used."""
+        """Return an empty dictionary, because there is no certificate to note on a pull; no argument is used."""
         return {}
 
 
@@ -299,7 +308,7 @@ def optimistic_ucb1(problem: Problem, clients: int, steps: int, beta: float, gam
         steps: The number NT of pulls by all clients together.
         beta: β ≥ 0, the weight of the width in the index mean + √(2β ln t/n). n counts the pulls of the arm and t those
             of all arms that the client knows of.
-        gamma: The threshold γ of the event. With infinity the clients never synchronise.
+        gamma: The threshold γ ≥ 0 for a synchronisation. With infinity the clients never synchronise.
 
     Returns:
         The trace of all runs, without notes.

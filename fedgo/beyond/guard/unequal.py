@@ -12,7 +12,7 @@ where N is the number of clients, K the number of arms, σ the sub-Gaussian cons
 synchronisations so far. With probability 1 − δ the intersection [L, U] of these intervals and of [−F, F] contains
 f_i(x) for all clients, arms and steps. Then the regret r_t = max f_i − f_i(x_t) of a pull of client i is at most its
 certificate q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)}: each client's regret counts from its own best arm. A guard uses
-these intervals as in `fedgo.beyond.guard.guarantee`, and the log-ratios of its event count the pulls of all clients.
+these intervals as in `fedgo.beyond.guard.guarantee`. In its rule for synchronisations, n° + n′ takes the place of n.
 
 The user has to give D. If [L, U] is empty for some arm, D, F or σ is refuted, but no data can confirm D.
 """
@@ -38,10 +38,10 @@ Certify = Callable[[Tally, Tally, Tensor], Interval]
 
 @dataclass(frozen=True)
 class UnequalIntervals(Bounds):
-    """A rule for confidence intervals of the mean rewards f_i(x) of N clients i that differ (Theorem H).
+    """A rule for confidence intervals of the mean rewards f_i(x) of arms x if these differ between the N clients i.
 
-    An interval of client i for the arm x rests on the client's own rewards of this arm and, with weights of at most 1,
-    on those of the other clients.
+    The interval of client i for the arm x is computed from the client's own rewards of this arm and, with weights of at
+    most 1, from those of the other clients (Theorem H).
 
     Args:
         clients: The number N of clients.
@@ -56,7 +56,7 @@ class UnequalIntervals(Bounds):
     Raises:
         ValueError: D is negative or not finite, a weight is not from 0 to 1, 0 is not among the weights, or N, σ, F or
             δ is out of range (`Bounds`).
-        TypeError: N is not a whole number, σ, F, δ or a weight is not a number, or torch cannot make a tensor of D.
+        TypeError: N is not a whole number, σ, F, δ or a weight is not a number, or D is a text or None.
     """
 
     difference: float | Tensor = 0.0
@@ -73,12 +73,13 @@ class UnequalIntervals(Bounds):
     def after(self, own_data: Tally, others_data: Tally, syncs: Tensor) -> Interval:
         """Return the interval of each of K arms for one client in each of S runs, (S, K).
 
-        Each weight gives an interval, and the result is their intersection within [−F, F]. The log-ratio of an arm's
-        next pull is ln(1 + 1/(1 + n)), with the n pulls of the arm in both tallies.
+        Each weight gives an interval, and the result is their intersection within [−F, F], with the bound F on the mean
+        rewards; it may be empty. The ``gain`` of the result is ln(1 + 1/(1 + n)) for each arm, with the n pulls of the
+        arm in both tallies. A client sums the gains of its own pulls to decide when it synchronises.
 
         Args:
-            own_data: Counts and sums of all pulls of the client itself, (S, K) each.
-            others_data: Counts and sums of all other clients' pulls up to the last synchronisation, (S, K) each.
+            own_data: The number of pulls and the summed rewards of each arm, of the client itself, (S, K) each.
+            others_data: The same numbers of all other clients together, up to the last synchronisation, (S, K) each.
             syncs: The number p of synchronisations so far, (S,) int64.
         """
         weights = self.weights if self.clients > 1 else (0.0,)
@@ -98,13 +99,13 @@ class UnequalIntervals(Bounds):
 
 
 class Played(NamedTuple):
-    """The regret, certificate and coverage of each of the NT steps of S runs, with N clients in T rounds.
+    """The regret of each of n steps in S runs, the bound on it, and whether an interval missed a mean reward.
 
     Args:
-        regret: r_t, counted from the best arm of the client that pulls, (S, NT).
-        certificate: q_t, the bound on r_t that this client computes, (S, NT).
+        regret: r_t, counted from the best arm of the client that pulls, (S, n).
+        certificate: q_t, the bound on r_t that this client computes before the pull, (S, n).
         outside: Whether this client's mean reward of some arm was outside the client's interval of it before the pull,
-            (S, NT) bool.
+            (S, n) bool.
     """
 
     regret: Tensor
@@ -115,26 +116,31 @@ class Played(NamedTuple):
 def play_unequal(means: Tensor, noise: Tensor, certify: Certify, told: Guarantee, hostile: bool) -> Played:
     """Play S runs of a guard for N clients with different mean rewards, one pull at a time in round robin.
 
-    If the number of a client's pulls since the last synchronisation, times the sum of their log-ratios, exceeds γ after
-    a pull, all clients of the run exchange their counts and sums. To see whether the bounds are refuted, the guard of
-    `fedgo.beyond.guard.guarantee` intersects all intervals that a client has seen; this simulation looks only at those
-    of the present step. Messages are not counted.
+    Client t mod N makes the pull of step t, counted from 0. If the number of its pulls since the last synchronisation,
+    times the sum of the gains of these pulls (`Interval.gain`), then exceeds γ, all clients of the run exchange their
+    counts and sums. To see whether the bounds are refuted, the guard of `fedgo.beyond.guard.guarantee` intersects all
+    intervals that a client has seen; this simulation looks only at those of the present step. Messages are not counted.
 
     Args:
         means: The mean reward f_i(x) of each client i for each arm x, (S, N, K).
-        noise: The noise η_t of each step, (S, NT).
+        noise: The noise η_t of each of n ≥ 1 steps, (S, n).
         certify: A function that returns the interval of each arm for the client that pulls, from its own counts and
             sums, those of the other clients up to the last synchronisation, (S, K) each, and the number of
             synchronisations (S,) int64; for instance `UnequalIntervals.after`.
-        told: The bound F, the price κ and the threshold γ of the guard; if γ is None, it is that of
-            `Guarantee.threshold`. Its σ and δ are not used, because ``certify`` has its own.
-        hostile: If True, the client that pulls plays the arm with the smallest f_i of all that the guard accepts when
-            they are proposed, or the first arm if the guard accepts none because an interval is empty. If False, it
-            plays the arm with the largest upper end of its interval. Of tied arms it plays the first one.
+        told: The bound F, the price κ and the threshold γ of the guard. If γ is None, it is that of
+            `Guarantee.threshold` for T = ⌊n/N⌋ rounds. The σ and δ in it are not used, because ``certify`` has its own.
+        hostile: If True, the client that pulls plays the arm with the smallest f_i of those that the guard accepts, or
+            the first arm if the guard accepts none because an interval is empty. The guard accepts an arm if its
+            certificate is at most κ times the length of its interval. If False, the client plays the arm with the
+            largest upper end of its interval. Of tied arms it plays the first one.
 
     Returns:
-        The regret, certificate and coverage of each step. If the client's interval is empty for some arm, its
-        certificate at this step is 2F.
+        The regret and the certificate of each step, and whether a mean reward was outside its interval. If the
+        client's interval is empty for some arm, its certificate at this step is 2F.
+
+    Raises:
+        ZeroDivisionError: γ is None, and there are fewer than N steps.
+        TypeError: There is no step, and γ is not None.
     """
     (runs, clients, arms), steps = means.shape, noise.shape[1]
     gamma = told.threshold(arms, clients, steps // clients)
