@@ -1,6 +1,7 @@
 """Hashes of what Python code does, to see whether stored results come from the present code.
 
-Two texts that differ in comments, docstrings or layout alone have the same hash.
+Two texts that differ alone in comments, in layout or in the docstrings of modules, classes and functions have the same
+hash.
 """
 
 import ast
@@ -16,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 def hash_of(parts: Iterable[str | bytes]) -> str:
     """Return a hash of the sequence ``parts``, as 16 hexadecimal digits.
 
-    It depends on every part and on where one part ends and the next begins.
+    The hash depends on every part and on where one part ends and the next begins. A text counts as its bytes in UTF-8.
     """
     total = hashlib.sha256()
     for text in parts:
@@ -28,9 +29,11 @@ def hash_of(parts: Iterable[str | bytes]) -> str:
 def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
     """Yield a pair for each name that an import in ``tree`` binds: that name, and the dotted name it stands for.
 
-    ``tree`` is the syntax tree of the module called ``name``, from which relative imports start. For example, ``from a
-    import b as c`` yields ("c", "a.b"), and ``import a.b`` yields ("a", "a") and ("a.b", "a.b"). ``import a.b as c``
-    yields ("c", "a.b") and also ("a", "a"), although it does not bind the name "a".
+    ``tree`` is the syntax tree of the module called ``name``, from which relative imports start; the ``__init__.py`` of
+    a folder ``p`` is called "p.__init__". For example, ``from a import b as c`` yields ("c", "a.b"), and ``import a.b``
+    yields ("a", "a") and ("a.b", "a.b"). ``import a.b as c`` yields ("c", "a.b") and also ("a", "a"), although it does
+    not bind the name "a". ``from a import *`` yields ("*", "a.*"). A pair may be yielded several times, and ``import
+    a`` yields ("a", "a") twice.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -48,8 +51,9 @@ def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 def imported(tree: ast.AST, name: str) -> Iterator[str]:
     """Yield the dotted names that a module imports, and the dotted names below these that its code uses.
 
-    ``tree`` is the syntax tree of the module called ``name``. For example, ``import numpy as np`` and ``np.linalg.qr``
-    yield "numpy" and "numpy.linalg.qr" among others. A name may be yielded several times.
+    ``tree`` is the syntax tree of the module called ``name``, from which relative imports start. For example, ``import
+    numpy as np`` and ``np.linalg.qr`` yield "numpy", "numpy.linalg.qr" and "numpy.linalg". A name may be yielded
+    several times.
     """
     pairs = [*bound(tree, name)]
     yield from (other for _, other in pairs)
@@ -66,12 +70,17 @@ def module_of(name: str, package: Path = PACKAGE) -> str:
     A name that the ``__init__.py`` of a folder imports belongs to the module that it is imported from. Therefore
     another import in that file changes nothing for modules that do not use it. Any other name below a folder, if it is
     neither a module nor a folder in it, is taken for one that the ``__init__.py`` defines itself; whether it does is
-    not checked. The result is then that ``__init__`` module. The result is "" if ``name`` is a folder or is not of the
+    not checked. The result is then that ``__init__`` module, even if the folder has no such file. Whether a module
+    defines the rest of ``name`` is not checked either. The result is "" if ``name`` is a folder or is not of the
     package.
 
     Args:
         name: A dotted name, for instance that of a function.
         package: The folder of the package.
+
+    Raises:
+        SyntaxError: An ``__init__.py`` on the way is not valid Python.
+        RecursionError: An ``__init__.py`` imports the name from its own folder, which has no such module.
     """
     first, *rest = name.split(".")
     folder, path = first, package
@@ -96,6 +105,10 @@ def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
 
     Returns:
         The hashes by the name of the module, sorted by name.
+
+    Raises:
+        SyntaxError: A file that is needed is not valid Python.
+        RecursionError: An ``__init__.py`` imports a name from its own folder, which has no such module.
     """
     hash_by_module: dict[str, str] = {}
     waiting = [*roots]
@@ -118,6 +131,8 @@ def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAG
 
     Raises:
         FileNotFoundError: One of the ``files`` does not exist.
+        IsADirectoryError: One of the ``files`` is a folder.
+        SyntaxError: A file that is needed is not valid Python.
     """
     by_name = hashes(roots, package) | {name: _read(package / name, "").hash for name in files}
     return hash_of(text for pair in by_name.items() for text in pair)
@@ -126,7 +141,8 @@ def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAG
 def _dotted(node: ast.AST) -> str:
     """Return an expression such as ``a.b.c`` as text.
 
-    If it does not begin with a name, the text begins with a dot; if it is of another kind, the text is empty.
+    If what stands before the first attribute is not a name, as in ``f().b.c``, the text begins with a dot (".b.c"). If
+    the expression is neither a name nor an attribute, the text is empty.
     """
     match node:
         case ast.Attribute(value=value, attr=attribute):

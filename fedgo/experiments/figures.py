@@ -36,8 +36,9 @@ def use_style() -> None:
 def plain_ticks(axis: Axis) -> None:
     """Label the ticks of ``axis`` with plain numbers, and the minor ticks not at all.
 
-    Numbers whose absolute value is from 0.0001 to below 1,000,000 have no exponent. A logarithmic axis has ticks at 1,
-    2 and 5 times the powers of ten.
+    The numbers have six significant digits at most, and commas between thousands. Numbers whose absolute value, so
+    rounded, is from 0.0001 to below 1,000,000 have no exponent. A logarithmic axis gets ticks at 1, 2 and 5 times the
+    powers of ten, which matplotlib leaves out if the axis has more powers of ten than ticks fit on it.
     """
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -48,9 +49,10 @@ def plain_ticks(axis: Axis) -> None:
 def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
     """Draw the mean of ``values`` over S runs against the steps, and a band of two standard errors on each side of it.
 
-    The curve has at most 70 steps, closer to each other at first, and the last step is one of them. Steps whose mean is
-    not positive are left out, because a logarithmic axis has no zero, and the band does not go below a hundredth of the
-    mean. Each algorithm has its markers at other steps, so that both of two equal curves are visible.
+    The steps are counted from 1. The curve has at most 70 of them, closer to each other at first, among them the last
+    one. Steps whose mean is not positive are left out, because a logarithmic axis has no zero, and the band does not go
+    below a hundredth of the mean. Each algorithm has its markers at other steps, so that both of two equal curves are
+    visible.
 
     Args:
         axes: The axes on which to draw.
@@ -59,6 +61,7 @@ def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
 
     Raises:
         KeyError: The algorithm has no style in `STYLES`.
+        IndexError: There is no run or no step.
     """
     colour, marker = STYLES[name]
     steps = np.unique(((values.shape[1] - 1) * np.linspace(0, 1, _POINTS) ** 2).round().astype(int))
@@ -92,6 +95,8 @@ def regret_and_communication(
     Raises:
         KeyError: An algorithm has no style in `STYLES`, or sends something and is not in ``packed``.
         ValueError: There is no problem, or no algorithm sends anything on one of the problems.
+        IndexError: The mean regret of an algorithm is 0 at all steps, or an algorithm sends something in ``dense`` and
+            nothing in ``packed``.
     """
     rows: list[Any] = [[f"{title}, {what}" for what in ("regret", "dense", "packed")] for title in dense]
     if narrow:

@@ -1,9 +1,10 @@
 """Choosing a setting by successive halving: all settings on a few runs, the best on more, the last few on many.
 
-One round of this is called a rung. The criterion is the mean final regret, Phase I included. If one setting is to serve
-several regimes, the criterion is the geometric mean over them of 1 + the mean final regret. A run of a seed is the same
-alone and in any batch. Therefore a setting that reaches the next rung is played on the new runs only, and all settings
-of a rung are compared on the same instances (Jamieson and Talwalkar 2016; Karnin, Koren and Somekh 2013).
+One round of this is called a rung. The score of a setting is its mean final regret, Phase I included. If one setting is
+to serve several regimes, the score is the geometric mean over them of 1 + the mean final regret, minus 1 (`score_of`).
+A run of a seed is the same alone and in any batch. Therefore a setting that reaches the next rung is played on the new
+runs only, and all settings of a rung are compared on the same instances (Jamieson and Talwalkar 2016; Karnin, Koren and
+Somekh 2013).
 """
 
 import math
@@ -51,16 +52,17 @@ def halve(
     round the order of ``settings``.
 
     Args:
-        settings: All settings, at least one. The first round compares them all, whatever its number of settings is.
+        settings: All settings, at least one, each given once. The first round compares them all, whatever its number of
+            settings is.
         rungs: The rounds, from the first to the last, each with its numbers of settings and runs.
-        score: A function that returns the score of a setting on a number of runs, or None if a run is missing; lower is
-            better.
+        score: A function, called with a setting and a number of runs, that returns the score of the setting on these
+            runs, or None if a run is missing. Lower is better, and NaN is the worst.
 
     Returns:
-        The ranking of each finished round, and the settings and the number of runs that the next one needs.
+        The ranking of each finished round, and the settings and the number of runs that the next round needs.
 
     Raises:
-        IndexError: There is no setting.
+        IndexError: There is a round, but no setting.
     """
     ranked: list[list[Candidate]] = []
     leaders: list[Candidate] = []
@@ -82,12 +84,12 @@ def halve(
 def score_of(means: Sequence[float | None]) -> float | None:
     """Return the score of a setting from its mean regrets on some regimes, or None if a mean is missing (None).
 
-    For one regime the score is the mean itself; for several regimes it is the geometric mean of 1 + the means, minus 1.
-    The means are rounded to `SCORE_DECIMALS` decimals first.
+    The means are rounded to three decimals first (`SCORE_DECIMALS`). For one regime the score is then the mean itself;
+    for several regimes it is the geometric mean of 1 + the means, minus 1.
 
     Raises:
         ZeroDivisionError: There is no regime.
-        ValueError: A mean of several is −1 or less.
+        ValueError: There are several means, none is missing, and one is −1 or less after rounding.
     """
     complete = [round(mean, SCORE_DECIMALS) for mean in means if mean is not None]
     if len(complete) < len(means):

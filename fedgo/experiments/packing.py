@@ -9,7 +9,10 @@ from fedgo.confidence import Tally, compress
 def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
     """Return the counts n_x and the sums e_x of K arms x that a client's message reveals, (..., K) each.
 
-    The message has ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x with the gradients g_x of the arms in d_w parameters.
+    The message has ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x with the gradients g_x of the arms in d_w parameters. n_x
+    is the number of the client's pulls of the arm x. e_x is the sum, over these pulls, of what multiplies g_x in Δb; in
+    Algorithm 1 this is g_xᵀŵ₀ + y − f_x(ŵ₀), with the reward y and the network's value f_x(ŵ₀) at the parameter ŵ₀ of
+    Phase I.
 
     Args:
         gradients: The gradients g_x, (..., K, d_w) with K ≤ d_w. They have to be linearly independent, which is not
@@ -18,7 +21,7 @@ def reveal(gradients: Tensor, matrix: Tensor, vector: Tensor) -> Tally:
         vector: Δb, (..., d_w).
 
     Raises:
-        RuntimeError: There are more arms than parameters, K > d_w.
+        RuntimeError: There are more arms than parameters, K > d_w, or the shapes do not fit together.
     """
     factor, basis = compress(gradients)  # G = LQᵀ; a Cholesky factor of GGᵀ would lose half the digits
     upper, sums = factor.mT, basis.mT @ vector.unsqueeze(-1)

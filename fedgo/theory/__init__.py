@@ -1,4 +1,4 @@
-"""Every bound of the paper's analysis with explicit constants, as printed and, where that is wrong, as repaired."""
+"""The bounds of the paper's analysis with explicit constants: as printed and, where that is wrong, as repaired."""
 
 from fedgo.theory import assumptions, confidence, phase_one, phase_two, theorem, worlds
 

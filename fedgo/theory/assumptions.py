@@ -1,4 +1,4 @@
-"""Assumptions 1–3 of the paper as numbers, and the checks that every bound makes of its arguments."""
+"""The constants of Assumptions 1 to 3 of the paper, and checks of arguments that several bounds share."""
 
 import math
 from dataclasses import dataclass
@@ -10,21 +10,24 @@ from fedgo._checks import require
 class Assumptions:
     """The constants of Assumptions 1 to 3, from which the bounds of the paper are computed.
 
-    The growth condition of Assumption 3 is min{μr²/2, τr^χ/2} ≤ L(w), where L(w) = E(f_x(w) − f_x(w*))² is the loss
-    over uniformly drawn arms x, and r the distance of the parameter w from the zeros of L.
+    f_x(w) is the model of the mean reward of the arm x with the parameter w, and w* is the true parameter. The growth
+    condition of Assumption 3 is min{μr²/2, τr^χ/2} ≤ L(w), where L(w) = E(f_x(w) − f_x(w*))² is the loss over uniformly
+    drawn arms x, and r is the distance of w from the nearest zero of L.
 
     Args:
-        dimension: The dimension d_w of w, at least 1.
+        dimension: The dimension d_w of the parameter w, at least 1.
         value: The bound F > 0 on |f_x(w)|.
         slope: The bound C_g > 0 on the norm of the gradient ∇f_x(w) in w.
-        curvature: The bound C_h ≥ 0 on the norm of the second derivative ∇²f_x(w) in w.
+        curvature: The bound C_h ≥ 0 on the operator norm of the second derivative ∇²f_x(w) in w.
         noise: The standard deviation σ ≥ 0 of a reward's noise.
         growth: The constant μ > 0 of the growth condition.
         tail: The constant τ > 0 of the growth condition; with ∞ the growth is quadratic everywhere.
-        exponent: The exponent χ of the growth condition, between 0 and 2, which the paper calls γ in Assumption 3.
+        exponent: The exponent χ of the growth condition, strictly between 0 and 2, which the paper calls γ in
+            Assumption 3.
 
     Raises:
-        ValueError: A constant is out of range.
+        ValueError: A constant is out of range or NaN.
+        TypeError: A constant cannot be compared with a number, for instance because it is a text.
     """
 
     dimension: int
@@ -55,11 +58,11 @@ def check_probability(delta: float) -> None:
 
 
 def check_sample(size: int, data: int, delta: float) -> None:
-    """Check the size of a class of functions, the number of data and the failure probability of a risk bound.
+    """Check the size of a finite class of functions, the number of data and the failure probability of a risk bound.
 
     Raises:
-        ValueError: ``size``, the number |F| of functions, or ``data``, the number t of data, is below 1, or ``delta``,
-            the probability δ, does not lie strictly between 0 and 1.
+        ValueError: The number ``size`` of functions or the number ``data`` of data is below 1, or the failure
+            probability δ = ``delta`` does not lie strictly between 0 and 1.
     """
     check_probability(delta)
     require(size >= 1, "size", size, "give |F|, at least one function")

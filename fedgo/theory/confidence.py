@@ -18,25 +18,28 @@ from fedgo.theory.phase_one import squared_distance_printed
 def information_bound(dimension: int, pulls: float, slope: float, lam: float) -> float:
     """Return R = d ln(1 + nC_g²/(dλ)), an upper bound on the log-ratio Λ = ln(det Σ/det λI) (lemma "log-det").
 
+    Σ is λI plus the sum of g gᵀ over the gradients g of n pulls.
+
     Args:
-        dimension: The dimension d of the space that the gradients span, at most min(K, d_w) for K arms and d_w
-            parameters.
-        pulls: The number n of pulls in Σ.
+        dimension: The dimension d ≥ 1 of the space that the gradients span, or an upper bound on it such as min(K, d_w)
+            for K arms and d_w parameters.
+        pulls: The number n of pulls.
         slope: The bound C_g on the norm of each gradient.
-        lam: The regularisation weight λ.
+        lam: The regularisation weight λ > 0.
 
     Raises:
         ValueError: λ is not positive.
+        ZeroDivisionError: d is 0.
     """
     check_regularisation(lam)
     return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
 
 
 def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
-    """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio of det(I + diag n) and det(I + diag n⁰).
+    """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio ln(det(I + diag n)/det(I + diag n⁰)).
 
-    This is the log-ratio of a model with one feature for each of K arms x and λ = 1. After NT pulls of Phase II, by N
-    clients in T rounds, it is at most K ln(1 + NT/K).
+    This is the log-ratio of a model with one parameter for each of K arms x and the regularisation weight λ = 1. After
+    NT pulls of Phase II, by N clients in T rounds, it is at most K ln(1 + NT/K).
 
     Args:
         counts: The number of pulls n_x of each arm, those before Phase II included, (..., K).
@@ -47,7 +50,9 @@ def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
 
 
 class Terms(NamedTuple):
-    """The three terms of the squared radius β_t of the printed confidence lemma (`radius_printed`), which add up to it.
+    """The three terms of the squared radius β_t of the printed confidence lemma at step t (`radius_printed`).
+
+    β_t is their sum.
 
     ``noise`` is the term of the rewards' noise, ``regularisation`` that of the regularisation weight λ, and
     ``linearisation`` that of the network's second derivatives.
@@ -63,15 +68,16 @@ def radius_printed(
 ) -> Terms:
     """Return the three terms of the squared radius β_t of the printed confidence lemma, with its proof's constants.
 
-    They are 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ₀² and C_h²ρ₀⁴ n d_wι″, with the printed bound on the
-    squared distance ρ₀² = ‖ŵ₀ − w*‖² (`squared_distance_printed`) and ι″ = 2 ln(1 + nC_g²/(d_wλ)). They contain the
+    They are 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ₀² and C_h²ρ₀⁴ n d_wι″, with ι″ = 2 ln(1 +
+    nC_g²/(d_wλ)). The printed bound of Lemma 2 takes the place of ρ₀² = ‖ŵ₀ − w*‖², the squared distance of the fitted
+    parameter ŵ₀ from the true one w* (`fedgo.theory.phase_one.squared_distance_printed`). The first term contains the
     factor 2 of ln(1/δ_t²), with δ_t = 3δ/(π²t²), which the proof loses.
 
     Args:
-        a: The constants of the assumptions: the number d_w of parameters, the bounds C_g and C_h on the derivatives,
-            the noise level σ, and others.
-        lam: The regularisation weight λ.
-        pulls: The number n of pulls in the client's model.
+        a: The constants of the assumptions: the number d_w of parameters, the bounds F, C_g and C_h on the functions
+            and their first and second derivatives, the noise level σ, and the growth μ.
+        lam: The regularisation weight λ > 0.
+        pulls: The number n ≥ 0 of pulls in the client's model.
         step: The step t, counted from 1.
         exploration: The number T₀ of pulls of Phase I.
         delta: The failure probability δ.
@@ -95,19 +101,21 @@ def noise_radius(
 ) -> Tensor:
     """Return a bound on the self-normalised sums of the noise that holds for all of them with probability 1 − δ, (...).
 
-    It is σ√(Λ + 2 ln(π²m(p + 1)²/(6δ))), and σ√(Λ + 2 ln(m/δ)) if the number p of synchronisations is None.
+    A sum is ‖Σ_s η_s g_s‖_{Σ⁻¹} over the pulls s in a client's data, with the noise η_s of the reward, the gradient g_s
+    of the arm, and the matrix Σ = λI + Σ_s g_s g_sᵀ. The bound is σ√(Λ + 2 ln(π²m(p + 1)²/(6δ))), and σ√(Λ + 2 ln(m/δ))
+    if ``syncs`` is None.
 
     Args:
-        information: The log-ratio Λ of each sum, (...).
-        syncs: The number p of synchronisations before the step, an int or int64 (...); the union bound is over p. With
-            None each member has one sum, of all its data.
-        members: The number m of sums at each step: N for one sum of each of N clients, NK for one of each of K arms and
-            each client.
+        information: The log-ratio Λ = ln(det Σ/det λI) of each sum, (...) float64.
+        syncs: The number p of synchronisations before the step, an int or int64 (...); the bound holds for all p
+            together. With None there is one sum of each member, over all its data.
+        members: The number m ≥ 1 of sums at each step: N for one sum of each of N clients, NK for one of each of K arms
+            and each client.
         sigma: The standard deviation σ of a reward's noise.
         delta: The failure probability δ.
 
     Raises:
-        ValueError: δ does not lie strictly between 0 and 1.
+        ValueError: δ does not lie strictly between 0 and 1, or m is below 1.
     """
     check_probability(delta)
     if syncs is None:
@@ -133,14 +141,15 @@ def radius(
     """Return the squared radius β_{t,i} of the repaired confidence lemma at step t for client i, (...).
 
     With probability 1 − δ/2 the true parameter w* lies in the confidence ball of every client i at every step t if
-    √β_{t,i} = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D_{t,i}|.
+    √β_{t,i} = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D_{t,i}|. Σ is λI plus the sum of g gᵀ
+    over the gradients g of the pulls in the client's data D_{t,i}.
 
     Args:
-        information: The log-ratio ln(det Σ/det λI) of the client's matrix Σ, (...).
-        pulls: The number |D_{t,i}| of pulls in the client's model, (...).
-        syncs: The number p of synchronisations before the step, an int or a tensor (...).
+        information: The log-ratio ln(det Σ/det λI) of the client's matrix Σ, (...) float64.
+        pulls: The number |D_{t,i}| of pulls in the client's data, a tensor (...).
+        syncs: The number p of synchronisations before the step, an int or an int64 tensor (...).
         clients: The number N of clients.
-        lam: The regularisation weight λ.
+        lam: The regularisation weight λ > 0.
         sigma: The standard deviation σ of a reward's noise.
         distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the parameter of Phase I from the true one, which only a simulation
             knows; one number, or a tensor that broadcasts to (...).
@@ -149,7 +158,7 @@ def radius(
 
     Raises:
         ValueError: δ does not lie strictly between 0 and 1, λ is not positive, N is below 1, or σ, ρ₀ or C_h is
-            negative.
+            negative or NaN.
         TypeError: ``clients`` is not a whole number.
     """
     check_probability(delta)

@@ -19,7 +19,8 @@ def interpolate(
 ) -> Tensor:
     """Return a parameter w* (S, d_w) near ``start`` at which the network fits the mean rewards of all arms.
 
-    For each of S runs and each arm x, |f_x(w*) − ``means``| ≤ ``tolerance``. w* need not be the nearest such parameter.
+    For each of S runs and each arm x, the value f_x(w*) of the network differs from the mean reward of the arm by at
+    most ``tolerance``. w* need not be the nearest such parameter; if ``start`` fits already, it is returned itself.
 
     Args:
         model: The parametric class F, with d_w parameters.
@@ -29,10 +30,11 @@ def interpolate(
         tolerance: The largest difference that is accepted.
 
     Raises:
-        ArithmeticError: No such parameter is found in 1000 steps, for instance because there are more arms than
-            parameters.
-        ValueError: A mean, ``start`` or a feature of an arm is not finite, or the last axis of ``start`` or ``arms``
-            does not fit the network.
+        ArithmeticError: No such parameter is found in 999 steps of the search, for instance because there are more arms
+            than parameters.
+        ValueError: A mean reward minus the network's value at ``start`` is not finite, or the last axis of ``start`` or
+            ``arms`` does not fit a `fedgo.network.Network`.
+        RuntimeError: The shape of ``means`` does not fit the arms, or a last axis does not fit another class F.
     """
     w, missing = start, means - model.values(start, arms)
     finite, most = bool(missing.isfinite().all()), missing.abs().max().item()

@@ -21,19 +21,25 @@ from fedgo.trace import Trace
 class Replay(NamedTuple):
     """The quantities of the analysis at each step t of Phase II, for the client i that makes the pull.
 
-    There are S runs of NT steps (N clients, T rounds) with K arms; g_t is the gradient of the pulled arm.
+    There are S runs of NT steps (N clients, T rounds) with K arms; g_t is the gradient of the pulled arm at the
+    parameter ŵ₀ of Phase I. Σ_{t,i} is λI plus the sum of g gᵀ over the gradients g of D_{t,i}, and λ is the
+    regularisation weight. D_{t,i} are the pulls that the client knows after the pull of step t, before a
+    synchronisation that this pull may trigger. Σ_t is λI plus the same sum over the pulls of all clients up to step t.
 
     Args:
-        local: The squared width ‖g_t‖² of the pull in Σ_{t−1,i}⁻¹, the matrix of the client's data, (S, NT).
-        central: The squared width ‖g_t‖² of the pull in Σ_{t−1}⁻¹, the matrix of all pulls, (S, NT).
-        gain: The log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), with the part ΔΣ_{t,i} of the client's own pulls
-            since the last synchronisation, this pull included, (S, NT).
-        since: The number of these pulls, (S, NT).
-        information: ln(det Σ_{t,i}/det λI), with the regularisation weight λ, (S, NT).
-        total: ln(det Σ_t/det λI), (S, NT).
-        epoch: The number p of synchronisations before t, (S, NT) int64.
-        known: The counts and the sums of the residuals y − f_x(ŵ₀) of D_{t,i}, the data in the client's model after the
-            pull, (S, NT, K).
+        local: The squared width g_tᵀΣ_{t−1,i}⁻¹g_t of the pull, with the matrix Σ_{t−1,i} of the data that the client
+            knows before it, (S, NT) float64.
+        central: The squared width g_tᵀΣ_{t−1}⁻¹g_t of the pull, with the matrix of all pulls before it, (S, NT)
+            float64.
+        gain: The log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), (S, NT) float64. ΔΣ_{t,i} is the part of Σ_{t,i}
+            from the client's own pulls since the last synchronisation, the pull of step t included.
+        since: The number of the client's own pulls since the last synchronisation, the pull of step t included, (S, NT)
+            float64.
+        information: The log-ratio ln(det Σ_{t,i}/det λI), (S, NT) float64.
+        total: The log-ratio ln(det Σ_t/det λI), (S, NT) float64.
+        epoch: The number p of synchronisations in Phase II before step t, (S, NT) int64.
+        known: The counts of the pulls in D_{t,i} and the sums of their residuals y − f_x(ŵ₀), with the reward y and the
+            network's value f_x(ŵ₀) of the arm x, (S, NT, K) float64.
     """
 
     local: Tensor
@@ -48,8 +54,12 @@ class Replay(NamedTuple):
     def by_epoch(self, values: Tensor) -> Tensor:
         """Return the sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1).
 
-        An epoch lasts from one synchronisation to the next, and P is the largest number of synchronisations that any of
-        the S runs has before its last step, the NT-th. An epoch that a run does not have gets 0.
+        There are S runs of NT steps of Phase II. An epoch lasts from one synchronisation to the next; the step that
+        triggers a synchronisation belongs to the epoch before it. P is the largest number of synchronisations that any
+        of the runs has before its last step, the NT-th. An epoch that a run does not have gets 0.
+
+        Raises:
+            RuntimeError: ``values`` has another shape than (S, NT).
         """
         out = values.new_zeros(len(values), int(self.epoch.max()) + 1)
         return out.scatter_add(1, self.epoch, values)
@@ -58,18 +68,22 @@ class Replay(NamedTuple):
 def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     """Return the quantities of the analysis at each step of Phase II of a trace of Fed-GO-UCB.
 
-    The arms and the synchronisations are those of the trace, whatever index and event caused them.
+    Among them are the squared widths of the pulls, log-determinants and epochs. The pulled arms and the
+    synchronisations are those of the trace, whatever index and event caused them. The data of Phase I do not count.
 
     Args:
-        start: The result of Phase I from which the trace was made, a `fedgo.phase_one.shared_start`.
-        arms: The arms of its problem, (S, K, d_x).
-        trace: The trace, of S runs.
-        lam: The regularisation weight λ that the trace was made with.
+        start: The result of Phase I from which the trace was made, a `fedgo.phase_one.shared_start` with one fitted
+            parameter ŵ₀ in each run.
+        arms: The features of the K arms of its problem, (S, K, d_x).
+        trace: The trace of both phases, of S runs.
+        lam: The regularisation weight λ > 0 that the trace was made with.
 
     Raises:
         ValueError: The start has several ŵ₀ in a run, the arms are not those of the start, or λ is not positive.
-        torch.linalg.LinAlgError: A matrix Σ is not positive definite up to rounding, because λ is too small for the
-            gradients.
+        torch.linalg.LinAlgError: A matrix Σ, which is λI plus the sum of g gᵀ over the gradients g of some pulls, is
+            not positive definite up to rounding, because λ is too small for the gradients.
+        RuntimeError: The trace has another number of runs than the start, or Phase II fewer than N − 1 steps for N
+            clients.
     """
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
@@ -128,10 +142,12 @@ class Knowledge(NamedTuple):
     """What one client knew before each of its n pulls of Phase II, in each of S runs with K arms.
 
     Args:
-        step: The steps of these pulls in the trace, (n,) int64.
-        tally: The counts and the summed rewards of the pulls that the client knew, (S, n, K).
-        syncs: The number p of synchronisations before the pull, (S, n) int64.
-        shared: The counts and the summed rewards that all clients knew after the last synchronisation, (S, n, K).
+        step: The steps of these pulls in the trace, counted from 0 with Phase I included, (n,) int64.
+        tally: The number of the pulls of each arm that the client knew before its pull, and the sum of their rewards,
+            (S, n, K) each.
+        syncs: The number p of synchronisations in the trace before the pull, (S, n) int64.
+        shared: The number of the pulls of each arm that all clients knew since the last synchronisation before the
+            pull, and the sum of their rewards, (S, n, K) each.
     """
 
     step: Tensor
@@ -155,7 +171,8 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
         What one client knew before its pulls; for the first clients the number n of pulls may be larger by 1.
 
     Raises:
-        RuntimeError: The number of an arm in the trace is K or more.
+        RuntimeError: When the first item is asked for: the number of an arm in the trace is K or more. Or when a later
+            one is asked for: Phase II has fewer than N − 1 steps.
     """
     first, steps = trace.phase_one, trace.arm.shape[1]
     hit = torch.nn.functional.one_hot(trace.arm, arms).double()

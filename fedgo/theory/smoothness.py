@@ -22,15 +22,16 @@ _PIECES_AT_ONCE = 40  # parts of a line whose bounds are computed at once, which
 
 
 class Region(NamedTuple):
-    """A set of parameters, described by bounds on the inputs and weights of H hidden units at each of K arms x.
+    """A set of parameters w, described by bounds on the inputs and weights of H hidden units at each of K arms x.
 
-    The parameters of a `box` attain the bounds; those of a `segment` need not.
+    The network's output is f_x(w) = Σⱼ W₂ⱼσ(zⱼ) + c₂, with the logistic sigmoid σ and the input zⱼ = W₁ⱼ·x + c₁ⱼ of the
+    hidden unit j. Some parameter of a `box` attains each bound; those of a `segment` need not.
 
     Args:
-        low: Lower bounds on the inputs zⱼ of the hidden units j, (..., K, H).
-        high: Upper bounds on them, (..., K, H).
-        outer: Bounds on the absolute output weights |W₂ⱼ|, (..., H).
-        values: The two ends of an interval that contains f_x, (..., K, 2).
+        low: Lower bounds on the inputs zⱼ, (..., K, H).
+        high: Upper bounds on the inputs zⱼ, (..., K, H).
+        outer: Upper bounds on the absolute output weights |W₂ⱼ|, (..., H).
+        values: The lower and the upper end of an interval that contains f_x(w), (..., K, 2).
         reach: 1 + |x|² of each arm, (..., K).
     """
 
@@ -51,8 +52,10 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
         arms: The features of K arms, (..., K, d_x).
 
     Raises:
-        ValueError: An entry of ``low`` is above that of ``high``, or their last axis does not have the length d_w.
-        RuntimeError: The last axis of ``arms`` does not have the length d_x.
+        ValueError: An entry of ``low`` is above that of ``high`` or NaN, or their last axis does not have the length
+            d_w.
+        RuntimeError: The shapes of ``low`` and ``high`` do not fit together, or the last axis of ``arms`` does not have
+            the length d_x.
     """
     low, high = torch.broadcast_tensors(low, high)
     require_each(low <= high, "low", low, "a box needs low ≤ high; give its lower corner first")
@@ -64,9 +67,10 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
 
 
 def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Region:
-    """Return the region of the line between two parameters.
+    """Return a region that contains the line between two parameters.
 
-    On the line each input zⱼ and each output weight W₂ⱼ of a hidden unit j lies between its values at both ends.
+    On the line the input zⱼ and the output weight W₂ⱼ of each hidden unit j, and the output's bias, lie between their
+    values at the two ends. The region has all combinations of such values.
 
     Args:
         network: The two-layer network, with d_w parameters.
@@ -84,12 +88,12 @@ def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Regio
 
 
 def _span(first: Tensor, last: Tensor) -> Ends:
-    """Return the smaller and the larger of the values ``first`` and ``last``, entry by entry, in the shape of each."""
+    """Return the smaller and the larger of the entries of ``first`` and ``last``, two tensors of their shape."""
     return torch.minimum(first, last), torch.maximum(first, last)
 
 
 def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
-    """Return the region of all parameters whose parts lie in the given intervals.
+    """Return the region of all parameters whose inputs z, output weights and bias lie in the given intervals.
 
     Args:
         inner: The lower and the upper ends of the inputs z of H hidden units at K arms, (..., K, H) each.
@@ -106,20 +110,28 @@ def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
 
 
 def value_bound(region: Region) -> Tensor:
-    """Return F, the largest |f_x(w)| over the parameters w of the region and the arms x, (...) (Assumption 2).
+    """Return F, the largest absolute output of the network over the region's parameters w and arms x, (...).
 
-    (...) are the leading dimensions of the region. The number is an upper bound if no parameter attains the bounds of
-    the region.
+    It is the bound on |f_x(w)| in Assumption 2, and (...) are the leading axes of the region. For a `segment`, whose
+    bounds no parameter need attain, the number is an upper bound.
+
+    Raises:
+        IndexError: The region has no arm.
     """
     return region.values.abs().amax((-2, -1))
 
 
 def gradient_bound(region: Region) -> Tensor:
-    """Return C_g, the largest ‖∇f_x(w)‖₂ over the parameters w of the region and the arms x, (...) (Assumption 2).
+    """Return C_g, the largest Euclidean norm of the gradient ∇f_x(w) over the region's parameters w and arms x, (...).
 
-    (...) are the leading dimensions of the region. The number is an upper bound if no parameter attains the bounds of
-    the region. A hidden unit with output s contributes s² + qs²(1 − s)² to the squared norm, with q = B²(1 + |x|²) and
-    the bound B on its output weight. This is stationary at s = (3 ± √(1 − 8/q))/4, if anywhere.
+    f_x(w) is the network's output, the gradient is the one in w, and C_g is the bound of Assumption 2. (...) are the
+    leading axes of the region. For a `segment`, whose bounds no parameter need attain, the number is an upper bound.
+    The output's bias contributes 1 to the squared norm, and a hidden unit with output s contributes s² + qs²(1 − s)²,
+    with q = B²(1 + |x|²) and the bound B on its output weight. The latter is stationary at s = (3 ± √(1 − 8/q))/4, if
+    anywhere in 0 < s < 1.
+
+    Raises:
+        IndexError: The region has no arm.
     """
     q = (region.outer.square().unsqueeze(-2) * region.reach.unsqueeze(-1)).clamp(min=1e-300)
     ends = (region.low.sigmoid(), region.high.sigmoid())
@@ -132,13 +144,16 @@ def gradient_bound(region: Region) -> Tensor:
 
 
 def curvature_bound(region: Region) -> Tensor:
-    """Return C_h, the largest norm of ∇²f_x(w) over the parameters w of the region and the arms x, (...) (Assumption
-    2).
+    """Return C_h, the largest operator norm of ∇²f_x(w) over the region's parameters w and arms x, (...).
 
-    (...) are the leading dimensions of the region. The number is an upper bound if no parameter attains the bounds of
-    the region. The Hessian has one block for each hidden unit. With the unit's input z, the bound B on its output
-    weight and r² = 1 + |x|², the norm of a block has a single maximum in v = |1 − 2σ(z)| on [0, 1), where 3q²v⁴ + (2q²
-    + 16r²)v² = q² with q = Br².
+    f_x(w) is the network's output, the Hessian is the one in w, and C_h is the bound of Assumption 2. (...) are the
+    leading axes of the region. For a `segment`, whose bounds no parameter need attain, the number is an upper bound.
+    The Hessian has one block for each hidden unit. With the unit's input z, the logistic sigmoid σ, the bound B on the
+    unit's output weight and r² = 1 + |x|², the norm of a block is (1 − v²)/8·(qv + √(q²v² + 4r²)) with v = |1 − 2σ(z)|
+    and q = Br². On 0 ≤ v < 1 it has a single maximum, where 3q²v⁴ + (2q² + 16r²)v² = q².
+
+    Raises:
+        IndexError: The region has no arm.
     """
     reach = region.reach.unsqueeze(-1)
     q2 = (region.outer.unsqueeze(-2) * reach).square()
@@ -156,9 +171,10 @@ def suprema(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return upper bounds on F, C_g and C_h over the line between two parameters, (...) each.
 
-    The bounds of a `segment` let all hidden units vary independently, which no single parameter does. On each of many
-    short parts of the line this makes little difference, and the largest bound of a part tends to the supremum from
-    above.
+    F, C_g and C_h are the largest |f_x|, ‖∇f_x‖ and ‖∇²f_x‖ of the network's output f_x at any arm x. The bounds of a
+    `segment` let all hidden units vary independently, although on the line they vary together. On each of many short
+    parts of the line this makes little difference. With more parts, the largest bound of a part tends to the supremum
+    from above.
 
     Args:
         network: The two-layer network, with d_w parameters.
@@ -171,9 +187,11 @@ def suprema(
         Bounds on |f_x|, on ‖∇f_x‖ and on ‖∇²f_x‖, in this order, each the largest of all arms x.
 
     Raises:
-        ValueError: ``pieces`` is below 1, or the last axis of an end does not have the length d_w.
+        ValueError: ``pieces`` is below 1, or the last axis of both ends does not have the length d_w.
         TypeError: ``pieces`` is not a whole number.
-        RuntimeError: The last axis of ``arms`` does not have the length d_x.
+        RuntimeError: The shapes of the ends do not fit together, or the last axis of ``arms`` does not have the length
+            d_x.
+        IndexError: There is no arm.
     """
     count("pieces", pieces, "give the number of parts, at least one")
     share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
@@ -190,9 +208,9 @@ class LossCurvature(NamedTuple):
     """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))² over uniformly drawn arms x, (...)
     each.
 
-    w* is the true parameter. ``mu`` is the smallest eigenvalue μ, and ``zeta`` the largest one ζ. ``mu_plus`` is μ₊,
-    the min(K, d_w)-th largest one for K arms and d_w parameters. If the arms' gradients are linearly independent, it is
-    the smallest one on their span.
+    w* is the true parameter, and f_x(w) the model of the mean reward. ``mu`` is the smallest eigenvalue μ, and ``zeta``
+    the largest one ζ. ``mu_plus`` is μ₊, the min(K, d_w)-th largest one for K arms and d_w parameters. If the arms'
+    gradients are linearly independent, μ₊ is the smallest eigenvalue on their span.
     """
 
     mu: Tensor
@@ -204,9 +222,13 @@ def loss_curvature(gradients: Tensor) -> LossCurvature:
     """Return three eigenvalues of the Hessian of the loss L at the true parameter w*, (...) each (Assumption 3).
 
     They are the smallest one μ, the min(K, d_w)-th largest one μ₊ and the largest one ζ. ``gradients`` (..., K, d_w)
-    are those of K arms, in d_w parameters. With them as the rows of J, the Hessian is ∇²L(w*) = (2/K)JᵀJ.
-    If K < d_w, μ is exactly 0, and μ₊ is 2/K times the square of the K-th singular value of J, which is positive if the
-    gradients are linearly independent, and otherwise 0 up to rounding. If K ≥ d_w, μ₊ is μ.
+    has the gradients ∇f_x(w*) of K arms x in d_w parameters. L(w) is the mean of (f_x(w) − f_x(w*))² over the arms.
+    With the gradients as the rows of J, its Hessian at w* is (2/K)JᵀJ. If K < d_w, μ is exactly 0, and μ₊ is 2/K times
+    the square of the K-th singular value of J, which is positive if the gradients are linearly independent, and
+    otherwise 0 up to rounding. If K ≥ d_w, μ₊ is μ. An eigenvalue that rounding makes negative is returned as 0.
+
+    Raises:
+        ZeroDivisionError: There is no arm.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT
@@ -220,11 +242,12 @@ def measured(
 ) -> list[tuple[Assumptions, float]]:
     """Return the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ of Lemma 2, for each of S runs.
 
-    The smallest eigenvalue μ₊ of the loss's Hessian on the span of the gradients takes the place of μ, because the true
-    μ is 0 with fewer arms than parameters. F, C_g and C_h are the `suprema` on the line from ŵ₀ to w*, which lies in
-    every convex parameter set W that contains both. Assumption 1 needs W in the unit cube. Therefore lengths are in
-    units of the side of the smallest centred cube that contains ŵ₀ and w*: C_g is multiplied by the side, and C_h, μ₊
-    and ζ by its square.
+    F, C_g and C_h bound the network's output and its first and second derivatives (`suprema`) on the line from ŵ₀ to
+    w*, which lies in every convex parameter set W that contains both. ζ is the largest eigenvalue of the loss's Hessian
+    at w*. The smallest one on the span of the gradients, μ₊, takes the place of the growth constant μ, because the
+    smallest of all is 0 with fewer arms than parameters. Assumption 1 needs W in the unit cube. Therefore lengths are
+    in units of the side of the smallest cube around 0 that contains the run's ŵ₀ and w*: C_g is multiplied by the side,
+    and C_h, μ₊ and ζ by its square.
 
     Args:
         network: The two-layer network, with d_w parameters.
@@ -234,12 +257,13 @@ def measured(
         noise: The standard deviation σ of a reward's noise.
 
     Returns:
-        A list of S pairs of the constants and ζ.
+        A list of S pairs of the constants, with τ = ∞ and χ = 1, and ζ.
 
     Raises:
-        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent. Or the
-            last axis of ``start`` or ``end`` does not have the length d_w.
-        RuntimeError: The last axis of ``arms`` does not have the length d_x.
+        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent and
+            rounding leaves nothing. Or the last axis of both ``start`` and ``end`` does not have the length d_w.
+        RuntimeError: ``start`` and ``end`` have different shapes, or the last axis of ``arms`` does not have the length
+            d_x.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
     value, slope, curvature = suprema(network, start, end, arms)

@@ -1,6 +1,7 @@
 """Theorem 1 as printed and as repaired: bounds on the regret and the communication of both phases.
 
-The regret is R_phaseI + R_good + R_bad, and the communication C_phaseI + C_phaseII.
+The printed regret is R_phaseI + R_good + R_bad, of Phase I and of the good and the bad epochs of Phase II, and the
+communication is C_phaseI + C_phaseII, of both phases.
 """
 
 import math
@@ -27,7 +28,7 @@ class Premises:
         clients: The number N of clients.
         rounds: The number T of rounds.
         delta: The failure probability δ.
-        arms: The number K of arms, or None if there may be infinitely many.
+        arms: The number K ≥ 1 of arms, which is not checked, or None if there may be infinitely many.
 
     Raises:
         ValueError: N or T is below 1, or δ does not lie strictly between 0 and 1.
@@ -56,23 +57,26 @@ class Premises:
         return phase_one_length(self.clients, self.rounds, math.inf)
 
     def information(self, lam: float) -> float:
-        """Return the bound R on the log-ratio Λ = ln(det Σ/det λI) after NT pulls.
+        """Return the bound R = d ln(1 + NTC_g²/(dλ)) on the log-ratio Λ = ln(det Σ/det λI) after NT pulls.
 
-        ``lam`` is the regularisation weight λ. The gradients span at most min(K, d_w) dimensions, for K arms and d_w
-        parameters.
+        Σ is λI plus the sum of g gᵀ over the gradients g of all pulls, by N clients in T rounds, ``lam`` is the
+        regularisation weight λ, and C_g is the bound on the norms of the gradients. d is min(K, d_w) for K arms and d_w
+        parameters, or d_w if the number K is None.
 
         Raises:
             ValueError: λ is not positive.
+            ZeroDivisionError: K is 0.
+            OverflowError: NT exceeds float64.
         """
         dimension = self.a.dimension if self.arms is None else min(self.arms, self.a.dimension)
         return information_bound(dimension, self.steps, self.a.slope, lam)
 
 
 class TheoremSetting(NamedTuple):
-    """The parameters that a theorem prescribes.
+    """The parameters of Fed-GO-UCB that a theorem prescribes.
 
     ``exploration`` is the number T₀ of pulls of Phase I, ``lam`` the regularisation weight λ, and ``gamma`` the
-    threshold γ of the event.
+    threshold γ of the event that triggers a synchronisation.
     """
 
     exploration: int
@@ -83,9 +87,10 @@ class TheoremSetting(NamedTuple):
 def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremSetting:
     """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as printed in Theorem 1.
 
-    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event. ``given`` has
-    the numbers N of clients and T of rounds and the constants of the assumptions: the number d_w of parameters, the
-    bound F on the functions, and the growth μ; ``lam_scale`` is C_λ.
+    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event that triggers a
+    synchronisation. ``given`` has the numbers N of clients and T of rounds and the constants of the assumptions: the
+    number d_w of parameters, the bound F on the functions, and the growth μ. ``lam_scale`` is C_λ, which is not
+    checked.
     """
     a = given.a
     gamma = a.dimension * a.value**4 * given.rounds / (a.growth**2 * given.clients)
@@ -95,12 +100,15 @@ def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremS
 def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting:
     """Return T₀ = ⌈√(NT)⌉, λ and γ = T/(NR) of the repaired theorem, which a learner can compute beforehand.
 
-    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event. ``given`` has
-    the numbers N of clients and T of rounds and the bound R on the log-ratio Λ. ``lam`` is λ; if it is None, λ is C_g²,
-    the square of the bound on the gradients.
+    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event that triggers a
+    synchronisation. ``given`` has the numbers N of clients and T of rounds, and its `Premises.information` is the bound
+    R on the log-ratio ln(det Σ/det λI) of the matrix Σ of all pulls. ``lam`` is λ; if it is None, λ is C_g², the square
+    of the bound on the norms of the gradients.
 
     Raises:
         ValueError: λ is not positive.
+        ZeroDivisionError: R is 0, because λ is infinite or too large, or the number of arms is 0.
+        OverflowError: NT exceeds float64.
     """
     lam = given.a.slope**2 if lam is None else lam
     gamma = given.rounds / (given.clients * given.information(lam))
@@ -110,8 +118,12 @@ def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting
 class WorstCase(NamedTuple):
     """Bounds that hold in every run of Phase II with the given regularisation weight λ and threshold γ.
 
-    ``information`` is the bound R on the log-ratio Λ, ``syncs`` the bound P̄ on the number P of synchronisations,
-    ``lam`` is λ, ``beta`` the bound β̄ on all squared radii β_{t,i}, and ``gamma`` is γ.
+    Args:
+        information: The bound R on the log-ratio ln(det Σ/det λI) of the matrix Σ of all pulls.
+        syncs: The bound P̄ on the number P of synchronisations.
+        lam: The regularisation weight λ.
+        beta: The bound β̄ on the squared radii β_{t,i} of the confidence balls of all clients i at all steps t.
+        gamma: The threshold γ of the event that triggers a synchronisation.
     """
 
     information: float
@@ -122,7 +134,13 @@ class WorstCase(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """The regularisation weight λ, the squared radius β̄ and the threshold γ as the settings of Phase II."""
+        """The regularisation weight λ, the squared radius β̄ and the threshold γ as the settings of Phase II.
+
+        Messages are counted in the dense form.
+
+        Raises:
+            ValueError: λ is not positive or not finite, β̄ is negative or not finite, or γ is negative or NaN.
+        """
         return Settings(self.lam, self.beta, self.gamma)
 
 
@@ -135,19 +153,22 @@ def worst_case(
 ) -> WorstCase:
     """Return bounds on the log-ratio Λ, the number P of synchronisations and the squared radius β after all pulls.
 
-    R bounds Λ = ln(det Σ/det λI) after the NT pulls of N clients in T rounds, and P̄ bounds P. β̄ is the `radius` of
-    the repaired confidence lemma after NT pulls with Λ = R and p = P̄. P̄ is at most NT, and need not be whole.
+    R bounds Λ = ln(det Σ/det λI) of the matrix Σ of the NT pulls of N clients in T rounds. P̄ bounds P; it is at most
+    NT, and need not be whole. β̄ is the squared radius of the repaired confidence lemma
+    (`fedgo.theory.confidence.radius`) of a client that knows all NT pulls, with R as its log-ratio and P̄ as the number
+    of synchronisations before.
 
     Args:
         given: The premises.
-        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the fitted parameter from the true one, one number or one for each run;
-            β̄ is the largest over the runs.
+        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the fitted parameter from the true one, one number or one for each run,
+            (S,); β̄ is the largest over the runs.
         setting: The regularisation weight λ and the threshold γ (its T₀ is not used); `theorem_setting` if it is None.
-        curvature: The bound C_h on the second derivatives, one number or one for each run; that of the assumptions if
-            it is None.
+        curvature: The bound C_h on the second derivatives, one number or one for each run, (S,); that of the
+            assumptions if it is None.
 
     Raises:
-        ValueError: λ or γ is not positive, or ``distance`` or ``curvature`` is negative.
+        ValueError: λ or γ is not positive, or ``distance`` or ``curvature`` is negative or NaN.
+        RuntimeError: ``distance`` and ``curvature`` are given for different numbers of runs.
     """
     setting = theorem_setting(given) if setting is None else setting
     information = given.information(setting.lam)
@@ -188,19 +209,21 @@ class Totals(NamedTuple):
 def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0) -> Totals:
     """Return the bounds of Theorem 1 as printed, with the constants of its own proof.
 
-    The number T₀ of pulls of Phase I, the regularisation weight λ and the threshold γ are those that it prescribes
-    (`theorem_setting_printed`).
+    T₀ = ⌈√(NT)⌉ is the number of pulls of Phase I, λ = C_λ√(NT) the regularisation weight, and γ = d_wF⁴T/(μ²N) the
+    threshold of the event, for N clients, T rounds, d_w parameters, the bound F on the functions and the growth μ.
 
     Args:
-        given: The premises.
+        given: The premises; the number of arms is not used.
         oracle_rounds: The number n of rounds of Algorithm 2.
-        lam_scale: The factor C_λ in λ = C_λ√(NT), for N clients and T rounds.
+        lam_scale: The factor C_λ in λ = C_λ√(NT).
 
     Returns:
-        The bounds on the regret of both phases, on the number of synchronisations, and on the scalars sent.
+        The bounds on the regret of each phase, on the number P of synchronisations, and on the number of scalars sent,
+        which is 2nNd_w + 2PN(d_w² + d_w) with the bound in place of P.
 
     Raises:
-        ValueError: C_λ is not positive, or T₀C_h² ≤ 1, so that the proof of Lemma 1 does not hold.
+        ValueError: C_λ is not positive, or T₀C_h² ≤ 1 with the bound C_h on the second derivatives, so that the proof
+            of Lemma 1 does not hold.
     """
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
@@ -226,19 +249,22 @@ def theorem(
     """Return the bounds of the repaired theorem, which hold with probability 1 − δ.
 
     The regret of Phase II is that of item 3 (`fedgo.theory.phase_two.regret_phase_two_clipped`), for any regularisation
-    weight λ > 0: a width above F/√β̄ counts as F/√β̄, and no width is above C_g/√λ.
+    weight λ > 0. With the bound β̄ on the squared radii (`worst_case`) and the bounds F on the functions and C_g on
+    their gradients, a width above F/√β̄ counts as F/√β̄, and no width is above C_g/√λ.
 
     Args:
-        given: The premises.
+        given: The premises, with N clients and d_w parameters.
         oracle_rounds: The number n of rounds of Algorithm 2.
         rho2: A bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖² of the fitted parameter from the true one. If it is None,
             it is computed from `fedgo.theory.phase_one.regression_risk`.
         setting: The number T₀ of pulls of Phase I, λ and the threshold γ; `theorem_setting` if it is None.
-        epsilon: The optimisation error ϵ of the oracle, which is not used if ``rho2`` is given.
-        line_three: Whether the index is line 3 over Ball ∩ W; if not, it is the first-order index.
+        epsilon: The optimisation error ϵ ≥ 0 of the oracle, which is not used if ``rho2`` is given.
+        line_three: Whether the index of an arm x is that of line 3, the largest f_x(w) over the parameters w in the
+            confidence ball and in the set W of the assumptions; if not, it is the first-order index.
 
     Returns:
-        The bounds on the regret of both phases, on the number of synchronisations, and on the scalars sent.
+        The bounds on the regret of each phase, on the number P of synchronisations, and on the number of scalars sent,
+        which is (2n + 1)Nd_w + 2PN(d_w² + d_w) with the bound in place of P.
 
     Raises:
         ValueError: λ or γ is not positive, ``rho2`` is negative, or it is None, and T₀ is below 1 or the risk is too

@@ -22,15 +22,15 @@ from fedgo.theory.assumptions import Assumptions
 class SingleUnit:
     """The parametric class F of a single unit, f_x(w) = tanh(wᵀx), with as many parameters as an arm x has features.
 
-    The class is so small that the repaired bound on the regret is not vacuous on it, if the realised distance ρ₀ =
-    ‖ŵ₀ − w*‖ is inserted; the printed bound is. For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤ 4|x|²/(3√3). The
-    mean rewards of d_x linearly independent arms determine the true parameter w*.
+    All constants of the theory's assumptions have a closed form for it (`single_unit_assumptions`). For every w, |f_x|
+    ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤ 4|x|²/(3√3). The mean rewards f_x(w*) of d_x linearly independent arms determine the
+    true parameter w*.
 
     Args:
         d_x: The dimension of the arms and of w, at least 1.
 
     Raises:
-        ValueError: ``d_x`` is below 1.
+        ValueError: ``d_x`` is below 1 or above 2⁵³.
         TypeError: ``d_x`` is not a whole number.
     """
 
@@ -53,8 +53,11 @@ class SingleUnit:
         return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradient ∇f_x(w) = (1 − tanh²(wᵀx))x in ``w`` (..., d_x) at K points ``x`` (..., K, d_x),
-        (..., K, d_x).
+        """Return the gradients ∇f_x(w) = (1 − tanh²(wᵀx))x of f_x(w) = tanh(wᵀx) in ``w``, (..., K, d_x).
+
+        Args:
+            w: Parameters, (..., d_x).
+            x: K points, (..., K, d_x).
 
         Raises:
             RuntimeError: The last axes of ``w`` and ``x`` have different lengths.
@@ -62,19 +65,22 @@ class SingleUnit:
         return (1 - self.values(w, x).square()).unsqueeze(-1) * x
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error Σ (y − f_x(w))², summed over m points, and its gradient in w.
+        """Return the squared error Σ (y − f_x(w))² and its gradient in w, with f_x(w) = tanh(wᵀx).
+
+        The sum is over those of m points x with rewards y for which the mask is 1.
 
         Args:
             w: Parameters, (..., d_x).
             x: Points, (..., m, d_x).
-            y: The rewards at the points, (..., m).
+            y: The rewards at the points, (..., m), finite also where the mask is 0.
             mask: 1 for the points that count and 0 for the others, (..., m).
 
         Returns:
             The squared error (...) and its gradient (..., d_x).
 
         Raises:
-            RuntimeError: The last axes of ``w`` and ``x`` have different lengths.
+            RuntimeError: The last axes of ``w`` and ``x`` have different lengths, or the shape of ``y`` or ``mask``
+                does not fit that of ``x``.
         """
         value = self.values(w, x)
         error = (value - y) * mask
@@ -94,22 +100,25 @@ def single_unit(
 ) -> Problem:
     """Return a problem whose mean reward is f_x(w*) = tanh(w*ᵀx), with the true parameter w* in its field ``truth``.
 
-    The arms are uniform in ``scale``·[−½, ½]^d_x, so that they have both signs. w* is uniform in [0.2, 0.8]^d_w, which
-    lies in the interior of W = [0, 1]^d_w.
+    The arms x are uniform in ``scale``·[−½, ½]^d_x, so that their features have both signs. w* is uniform in [0.2,
+    0.8]^d_w, which lies in the interior of W = [0, 1]^d_w. Rewards are Gaussian.
 
     Args:
-        runs: The number of runs, or a sequence of their numbers.
+        runs: The number S of runs, which are then numbered from 0, or a sequence of their numbers.
         dimension: The dimension d_w = d_x of the parameter and the arms.
         arms: The number K of arms.
         seed: The seed, which with the number of a run determines the random numbers of the run.
         sigma: The standard deviation σ of a reward's noise.
-        scale: The side of the cube of the arms.
+        scale: The side of the cube of the arms, positive and finite.
         source: A generator that draws the w* of all runs in turn; if it is None, each run has a generator of its own,
             which the seed and the number of the run determine.
 
+    Returns:
+        The problem, with arms (S, K, d_x), mean rewards (S, K) and ``truth`` (S, d_w).
+
     Raises:
         ValueError: An argument is out of range, or a run is given twice.
-        TypeError: An argument is of another kind.
+        TypeError: An argument is of another kind; a NumPy array of run numbers is refused too.
     """
     require(dimension >= 1, "dimension", dimension, "give d_w = d_x, at least 1")
     require(0 < scale < math.inf, "scale", scale, "give a finite scale > 0 of the arms")
@@ -124,14 +133,18 @@ def single_unit_assumptions(problem: Problem) -> Assumptions:
     """Return constants of Assumptions 2 and 3 for `SingleUnit` that hold in all runs of ``problem`` with W = [0,
     1]^d_w.
 
-    With r_x = max |wᵀx| over W, F = max_x tanh r_x is attained at a corner of W, C_g = max_x |x| is attained at w = 0,
-    and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem, |f_x(w) − f_x(w*)| ≥ (1 −
-    tanh² r_x)|(w − w*)ᵀx|. Therefore the loss satisfies L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, where μ is
-    twice the least eigenvalue of Σ_x (1 − tanh² r_x)²xxᵀ/K. The growth is quadratic everywhere, so that τ = ∞.
+    Only the arms x and the noise level σ of the problem are used. With f_x(w) = tanh(wᵀx) and r_x = max |wᵀx| over W,
+    the bound F = max_x tanh r_x on |f_x| is attained at a corner of W, the bound C_g = max_x |x| on the gradients is
+    attained at w = 0, and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem, |f_x(w)
+    − f_x(w*)| ≥ (1 − tanh² r_x)|(w − w*)ᵀx|. Therefore the loss L(w), the mean of (f_x(w) − f_x(w*))² over the K arms
+    of a run, satisfies L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, where μ is twice the least eigenvalue of Σ_x (1
+    − tanh² r_x)²xxᵀ/K. F and C_g are the largest of all runs, and μ is the smallest. The growth is quadratic
+    everywhere, so that τ = ∞.
 
     Raises:
-        ValueError: A constant is not positive; for instance μ is 0, if the arms of a run do not span the space, unless
-            rounding leaves it slightly above 0.
+        ValueError: A constant is not positive. For instance μ is 0 if the features are so large that tanh r_x is 1 in
+            float64, or if the arms of a run do not span the space; then rounding may leave it slightly above 0, and
+            nothing is refused.
     """
     x = problem.arms
     reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
@@ -152,22 +165,22 @@ def realizable(
     sigma: float = 0.1,
     scale: float = 1.0,
 ) -> Problem:
-    """Return a problem whose mean reward is f_x(w*) of ``network``, so that Assumption 1 holds exactly.
+    """Return a problem whose mean reward is the value f_x(w*) of ``network``, so that Assumption 1 holds exactly.
 
-    The arms are uniform in [0, 1]^d_x, and the true parameter w* (S, d_w), in the field ``truth``, is drawn from
-    N(0, ``scale``²I) for each of S runs.
+    The arms x are uniform in [0, 1]^d_x. The field ``truth`` has the true parameter w* (S, d_w), whose entries are
+    drawn from the normal distribution with mean 0 and standard deviation ``scale``. Rewards are Gaussian.
 
     Args:
-        network: The parametric class F.
-        runs: The number of runs, or a sequence of their numbers.
+        network: The parametric class F of functions f_x, with d_w parameters.
+        runs: The number S of runs, which are then numbered from 0, or a sequence of their numbers.
         arms: The number K of arms.
         seed: The seed, which with the number of a run determines the random numbers of the run.
         sigma: The standard deviation σ of a reward's noise.
-        scale: The standard deviation of the entries of w*.
+        scale: The standard deviation of the entries of w*. Its sign is not checked.
 
     Raises:
         ValueError: An argument is out of range, or a run is given twice.
-        TypeError: An argument is of another kind.
+        TypeError: An argument but ``network`` is of another kind; a NumPy array of run numbers is refused too.
     """
     numbers = run_numbers(runs)
     count("seed", seed, "give a seed of at least 0", least=0)
