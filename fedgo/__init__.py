@@ -1,8 +1,9 @@
 """The paper "Communication-Efficient Federated Non-Linear Bandit Optimization" as code to run and to check.
 
-`from fedgo import …` gives the paper's algorithms, the controls, the problems and their parts. Of other libraries, the
-import loads torch and NumPy alone; a function that needs another one, such as BoTorch or pandas, loads it when the
-function is called.
+The package exports the paper's algorithms, the algorithms with which the paper or this package compares them, the
+bandit problems, and the classes and functions from which users build algorithms and problems of their own. Of other
+libraries, ``import fedgo`` loads torch and NumPy only. A function that needs another library, such as BoTorch or
+pandas, imports it when the function is called.
 """
 
 from importlib.metadata import version

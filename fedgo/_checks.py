@@ -1,6 +1,7 @@
 """Validation at the public edge: before any work, one error names the argument, the value received and the remedy.
 
-A value of the right kind that is out of range raises a ``ValueError``, a value of another kind a ``TypeError``.
+A number that is out of range raises a ``ValueError``. A value of another kind than the argument needs, such as a text
+for a number, raises a ``TypeError``.
 """
 
 import math
@@ -21,7 +22,8 @@ MOST = 2**53  # float64 does not hold every larger whole number, and products of
 def require(condition: bool, name: str, received: Any, remedy: str) -> None:
     """Raise a ``ValueError`` with the text "``name`` is ``received``: ``remedy``" unless ``condition`` is true.
 
-    ``name`` is what the checked value is called, ``received`` the value, and ``remedy`` says what to give instead.
+    ``name`` is what the checked value is called, ``received`` the value, which is shown by its ``repr``, and ``remedy``
+    says what to give instead.
     """
     if not condition:
         raise ValueError(f"{name} is {received!r}: {remedy}")
@@ -32,7 +34,7 @@ def require_kind(condition: bool, name: str, received: Any, remedy: str) -> None
     true.
 
     ``name`` is what the checked value is called, and ``remedy`` says what to give instead. At most 60 characters of the
-    value ``received`` are shown.
+    ``repr`` of the value ``received`` are shown.
     """
     if not condition:
         raise TypeError(f"{name} is {received!r:.60} ({type(received).__name__}): {remedy}")
@@ -80,9 +82,11 @@ def number(
         infinite: Whether +∞ is allowed although it is not below ``below``.
 
     Raises:
-        TypeError: ``received`` is a bool, a string, a tensor or anything else that is not a real number.
+        TypeError: ``received`` is a bool, a string, a tensor, a ``decimal.Decimal`` or anything else that is not a
+            ``numbers.Real``.
         ValueError: ``received`` is NaN or outside the limits; the default limits exclude −∞ and +∞.
-        OverflowError: ``received`` is a whole number that is too large for a ``float``.
+        OverflowError: ``received`` is within the limits, but is a whole number or a fraction that is too large for a
+            ``float``.
     """
     real = isinstance(received, numbers.Real) and not isinstance(received, bool)
     require_kind(real, name, received, f"give a number; {remedy}")
@@ -92,9 +96,9 @@ def number(
 
 
 def tensor(name: str, received: Any) -> Tensor:
-    """Return ``received`` unchanged, after a check that it is a dense float64 tensor on the CPU.
+    """Return the object ``received`` itself, after a check that it is a dense float64 tensor on the CPU.
 
-    ``name`` is what the tensor is called in an error.
+    ``name`` is what the tensor is called in an error. The shape and the values of the tensor are not checked.
 
     Raises:
         TypeError: ``received`` is not a tensor.
@@ -110,7 +114,7 @@ def tensor(name: str, received: Any) -> Tensor:
 
 def require_each(condition: Tensor, name: str, values: Tensor, remedy: str) -> None:
     """Raise a ``ValueError`` if ``condition`` is false at some entry of ``values``; the error names the first such
-    entry.
+    entry in row-major order, by its index and its value.
 
     ``condition`` is a boolean tensor of the shape of ``values``, ``name`` is what the values are called in the error,
     and ``remedy`` says what to give instead.
@@ -133,11 +137,12 @@ def require_finite(name: str, values: Tensor) -> None:
 def extra(name: str) -> Iterator[None]:
     """Make the imports in this context say how to install a library that is missing.
 
-    ``name`` is the extra of this package that installs the library.
+    ``name`` is the extra (the group of optional dependencies) of this package that installs the library, for instance
+    "study".
 
     Raises:
-        ImportError: A library is not installed. The error takes the place of Python's ``ModuleNotFoundError``, and
-            names the library and the command ``pip install 'fedgo[name]'``.
+        ImportError: A module is not found. The error takes the place of Python's ``ModuleNotFoundError``; it names the
+            module and the command that installs the extra, for instance ``pip install 'fedgo[study]'``.
     """
     try:
         yield
@@ -146,9 +151,10 @@ def extra(name: str) -> Iterator[None]:
 
 
 def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that does what ``function`` does, but creates its tensors on the CPU.
+    """Return a function that does what ``function`` does, with the CPU as the default device of torch.
 
-    The default device of torch does not matter then; a device that ``function`` names itself is used.
+    Tensors that ``function`` creates without naming a device are therefore on the CPU, whatever default device its
+    caller has set. A device that ``function`` names is used.
     """
 
     @wraps(function)

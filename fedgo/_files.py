@@ -35,10 +35,11 @@ _STALE = 3600  # a temporary file older than these seconds belongs to a process 
 def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
     """Open a temporary file for writing in binary; when the context ends, this file replaces the file ``path``.
 
-    Until then an older file at ``path`` stays as it is. If the context raises an error, the older file stays and the
-    temporary file is removed. If ``path`` is a link, the file to which it leads is replaced. The new file gets the mode
-    of an older file, and its owner and group as far as the system allows. Temporary files for the same ``path`` that
-    are older than an hour are removed, because the processes that wrote them were killed.
+    The temporary file is in the folder of ``path``. Until the context ends, an older file at ``path`` stays as it is.
+    If the context raises an error, the older file stays and the temporary file is removed. If ``path`` is a link, the
+    file to which it leads is replaced. The new file gets the mode of an older file, and its owner and group as far as
+    the system allows. Temporary files for the same ``path`` that are older than an hour are removed, because the
+    processes that wrote them were killed.
 
     Args:
         path: The file to write.
@@ -50,8 +51,10 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
     Raises:
         ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which Python
             refuses before 3.13.
-        OSError: The file cannot be written, or the context raises an ``OSError``; or the file is written, but its
-            folder cannot be synchronised with the disk. The message says whether the file is written.
+        OSError: The file cannot be written, for instance because its folder does not exist, or the context raises an
+            ``OSError``; or the file is written, but its folder cannot be synchronised with the disk. The message says
+            whether the file is written.
+        TypeError: ``path`` is neither a text nor a path.
     """
     target = resolved(path, what)
     try:
@@ -92,7 +95,9 @@ def resolved(path: str | Path, what: str) -> Path:
     ``what`` says in the error what the file holds.
 
     Raises:
-        ValueError: The links lead in a circle, and Python's ``Path.resolve`` refuses them, as it does before 3.13.
+        ValueError: Python's ``Path.resolve`` raises an ``OSError`` or a ``RuntimeError``. Before Python 3.13 it does so
+            if the links lead in a circle, and the message gives this reason in every case.
+        TypeError: ``path`` is neither a text nor a path.
     """
     try:
         return Path(path).resolve()
@@ -113,7 +118,9 @@ def _keep_mode(before: Path, after: Path) -> None:
 
 
 def _synchronise(folder: Path) -> None:
-    """Write the names of the files in ``folder`` to the disk, so that they survive a power cut."""
+    """Make the operating system write the list of the files in ``folder`` to the disk, so that it survives a power
+    cut.
+    """
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -127,14 +134,17 @@ def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: 
     Args:
         path: The file, which is written whole or not at all.
         what: What the file holds, for the errors.
-        about: A dictionary of values that JSON knows; it is written as JSON, as the entry "about".
-        arrays: The tensors by their names in the file, which differ from "about" and "file".
+        about: A dictionary with texts as keys and values that JSON knows; it is written as JSON, as the entry "about".
+        arrays: The tensors by their names in the file, which differ from "about" and "file". The tensors are on the CPU
+            and do not require gradients.
 
     Raises:
-        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which Python
-            refuses before 3.13.
+        ValueError: ``path`` is a folder or something else that is no file; its links lead in a circle, which Python
+            refuses before 3.13; or ``about`` contains itself.
         OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
-        TypeError: JSON does not know a value in ``about``.
+        TypeError: JSON does not know a value in ``about``; a tensor has a dtype that NumPy does not know, such as
+            bfloat16; or a tensor is called "about" or "file".
+        RuntimeError: A tensor requires gradients.
     """
     with whole(path, what) as file:
         plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
@@ -152,13 +162,14 @@ def read_arrays(
         needed: The names of the arrays that the file must have.
 
     Returns:
-        The dictionary ``about`` and a dictionary of all tensors by name.
+        The dictionary ``about`` as JSON gives it back, and a dictionary of all tensors in the file by name, including
+        those that are not in ``needed``.
 
     Raises:
-        ValueError: One of the ``needed`` arrays or ``about`` is missing, or the file holds pickled objects. For a file
-            that is damaged in another way the error depends on the damage; `refused_by_name` turns all these errors
-            into a ``ValueError``.
+        ValueError: One of the ``needed`` arrays or ``about`` is missing, or the file holds pickled objects.
         OSError: The file does not exist or cannot be read.
+        Exception: The file is damaged in another way, or `write_arrays` did not write it. The type depends on the file,
+            for instance ``EOFError`` for an empty one; the context `refused_by_name` turns it into a ``ValueError``.
     """
     with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
         missing = {"about", *needed} - set(file.files)
@@ -170,7 +181,7 @@ def read_arrays(
 
 @contextmanager
 def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
-    """Turn every error that a damaged or foreign file causes in this context into a ``ValueError`` that names the file.
+    """Turn the errors that a damaged or foreign file causes in this context into a ``ValueError`` that names the file.
 
     An ``OSError``, for instance about a file that does not exist, is passed on as it is.
 
@@ -180,9 +191,11 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
         give: What to give instead, for instance "a saved Trace"; the text of the error ends with it.
 
     Raises:
-        ValueError: The context raised an error that damaged or foreign files cause, and the text gives its reason.
-            Besides the errors of damaged archives these are ``ValueError``, ``TypeError``, ``KeyError``,
-            ``IndexError``, ``AttributeError``, ``RuntimeError``, ``OverflowError``, ``EOFError`` and ``MemoryError``.
+        ValueError: The context raised one of the errors that damaged or foreign files cause: ``ValueError``,
+            ``TypeError``, ``KeyError``, ``IndexError``, ``AttributeError``, ``RuntimeError``, ``OverflowError``,
+            ``EOFError``, ``MemoryError``, or an error of pickle, zipfile or zlib. The text repeats that of the error.
+            But if pickle raised the error, or its text contains "pickle", the new text says that the file holds pickled
+            objects.
     """
     try:
         yield

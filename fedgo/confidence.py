@@ -4,8 +4,8 @@
 of pulls n_x and the sum e_x of the residuals y − f_x(ŵ₀) of its rewards y. With the gradients g_x = ∇f_x(ŵ₀) as the
 rows of G (K, d_w) and the regularisation weight λ, the statistics of the paper are Σ = λI + Gᵀdiag(n)G, b = Gᵀ(n∘Gŵ₀ +
 e) and ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹Gᵀe, with ∘ for the product entry by entry. There are finitely many arms and ŵ₀ is
-fixed. Therefore the means f(ŵ₀) + G(ŵ − ŵ₀) and the matrix V = GΣ⁻¹Gᵀ (K, K) of the arms decide every pull. One pull is
-a rank-one update of both, and no d_w × d_w matrix is needed.
+fixed. Therefore the means f(ŵ₀) + G(ŵ − ŵ₀) and the matrix V = GΣ⁻¹Gᵀ (K, K) of the arms determine the first-order
+index of each arm. One pull is a rank-one update of both, and the index needs no d_w × d_w matrix.
 """
 
 import math
@@ -23,7 +23,7 @@ _ROUNDED = 1e-6
 
 
 class Tally(NamedTuple):
-    """The data of a client in summary: how often each of K arms was pulled, and the sum of what was observed there.
+    """The data of a client in summary: how often it pulled each of K arms, and the sum of what it observed there.
 
     Args:
         counts: The number of pulls n_x of each arm x, (..., K) float64.
@@ -35,14 +35,17 @@ class Tally(NamedTuple):
     sums: Tensor
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
-        """Return the tally of the pulls of both tallies together: the counts and the sums are added, entry by entry."""
+        """Return the tally of the pulls of both tallies together.
+
+        The counts and the sums of the K arms are added entry by entry; leading axes broadcast.
+        """
         return Tally(self.counts + other.counts, self.sums + other.sums)
 
     @classmethod
     def blank(cls, *shape: int) -> "Tally":
         """Return a tally without pulls.
 
-        Its counts and sums are zeros of the given ``shape``, whose last number is the number K of arms.
+        Its counts and sums are float64 zeros of the given ``shape``, whose last number is the number K of arms.
         """
         return cls(*(torch.zeros(shape, dtype=torch.float64) for _ in range(2)))
 
@@ -73,9 +76,13 @@ class Tally(NamedTuple):
         This tally itself does not change.
 
         Args:
-            arm: The arm that is pulled, (...) int64.
-            residual: The residual or reward that is added to the sum of this arm, (...).
+            arm: The arm that is pulled, from 0 to K − 1, (...) int64.
+            residual: The residual or reward that is added to the sum of this arm, (...). It has to be finite where
+                ``turn`` is 0 too.
             turn: 1 where the pull is made and 0 where the tally stays as it is, (...) float64.
+
+        Raises:
+            RuntimeError: An arm is negative or not below K, or ``turn`` is not float64.
         """
         place = arm.unsqueeze(-1)
         counts = self.counts.scatter_add(-1, place, turn.unsqueeze(-1))
@@ -83,11 +90,11 @@ class Tally(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """The gradients of K arms in an orthonormal basis of a space that contains them.
+    """The gradients of K arms as coordinates in an orthonormal basis of a space that contains them.
 
-    The matrix G (..., K, d_w) with the arms' gradients as rows, one entry for each of d_w parameters, is ``features`` @
-    ``basis``ᵀ. ``features`` (..., K, r) has the coordinates of each arm's gradient, and ``basis`` (..., d_w, r) the
-    basis vectors as columns, with r = min(K, d_w).
+    The matrix G (..., K, d_w) with the arms' gradients as rows, one entry for each of d_w parameters, is the product
+    ``features`` ``basis``ᵀ. ``features`` (..., K, r) has the coordinates of each arm's gradient as rows, and ``basis``
+    (..., d_w, r) the basis vectors as columns, with r = min(K, d_w).
     """
 
     features: Tensor
@@ -97,9 +104,9 @@ class Coordinates(NamedTuple):
 def compress(gradients: Tensor) -> Coordinates:
     """Return the ``gradients`` (..., K, d_w) of K arms in r = min(K, d_w) coordinates, by a QR factorisation.
 
-    With these coordinates in place of the gradients, all norms ‖g‖_{Σ⁻¹} and all log-ratios ln(det Σ/det λI) stay the
-    same, where Σ = λI + Σ_x n_x g_x g_xᵀ for the regularisation weight λ and the pulls n_x of the arms x with gradients
-    g_x.
+    With these coordinates in place of the gradients, the norm ‖g_x‖_{Σ⁻¹} of each arm x with the gradient g_x and the
+    value ln(det Σ/det λI) stay the same. Here Σ = λI + Σ_x n_x g_x g_xᵀ for any regularisation weight λ > 0 and any
+    numbers n_x of pulls.
 
     Returns:
         The coordinates (..., K, r) as ``features`` and the basis (..., d_w, r) as ``basis``.
@@ -112,10 +119,12 @@ class Estimates(Protocol):
     """The interface of a posterior as a learner uses it, for K arms.
 
     `Posterior` and `fedgo.line_three.parameter_space.Columns` have this interface. ``mean`` is the estimated mean
-    reward of each arm, and ``variance`` the squared width ‖g_x‖²_{Σ⁻¹} of its confidence interval, (..., K) each, with
-    the gradient g_x of the arm x and the matrix Σ of the learner's data. ``gain(arm)`` returns ln(1 + variance) of the
-    given ``arm`` (...) int64, by which one pull raises ln det Σ, (...). ``of_each(learners)`` returns a posterior with
-    an entry for each of M = ``learners`` learners of a run, whose means and variances have memory of their own.
+    reward of each arm, and ``variance`` the squared width g_xᵀΣ⁻¹g_x of its confidence interval, (..., K) each. g_x is
+    the gradient of the arm x, and Σ = λI + Σ_x n_x g_x g_xᵀ the matrix of a learner's data, with n_x pulls of each arm
+    and the regularisation weight λ. ``gain(arm)`` returns ln(1 + variance) of the given ``arm`` (...) int64, by which
+    one pull raises ln det Σ, (...). ``of_each(learners)`` takes a posterior with the axes (S, 1 or M, K) for S runs and
+    returns one with an entry for each of M = ``learners`` learners of a run, (S, M, K), whose means and variances have
+    memory of their own.
     """
 
     @property
@@ -133,10 +142,12 @@ class Posterior(NamedTuple):
     """The confidence set in arm space: the mean and the covariance of the linearised rewards of all K arms.
 
     Args:
-        covariance: V = GΣ⁻¹Gᵀ, (..., K, K), where the rows of G are the gradients g_x = ∇f_x(ŵ₀) of the arms x, and Σ =
-            λI + Σ_x n_x g_x g_xᵀ with the regularisation weight λ and n_x pulls of each arm.
-        mean: The estimate f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) of each arm's mean reward, (..., K), with the ridge estimate ŵ of the
-            parameter.
+        covariance: V = GΣ⁻¹Gᵀ, (..., K, K), where the rows of G are the gradients g_x = ∇f_x(ŵ₀) of the network's
+            outputs f_x(w) at the parameter ŵ₀ of Phase I, one for each arm x, and Σ = λI + Σ_x n_x g_x g_xᵀ with the
+            regularisation weight λ and n_x pulls of each arm.
+        mean: The estimate f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) of each arm's mean reward, (..., K). ŵ = ŵ₀ + Σ⁻¹Gᵀe is the ridge
+            estimate of the parameter, where entry x of e is the sum of the residuals of the pulls of arm x, the rewards
+            minus f_x(ŵ₀).
     """
 
     covariance: Tensor
@@ -144,31 +155,41 @@ class Posterior(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each of K arms x, (..., K).
+        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each of K arms x, (..., K): the diagonal of the covariance.
 
-        g_x is the gradient of the arm, and Σ the matrix of the learner's data.
+        g_x is the gradient of the arm, and Σ = λI + Σ_x n_x g_x g_xᵀ the matrix of the learner's data, with n_x pulls
+        of each arm and the regularisation weight λ. The result is a view of ``covariance``.
         """
         return self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def gain(self, arm: Tensor) -> Tensor:
         """Return by how much one pull of ``arm`` (...) int64 would raise ln det Σ, (...).
 
-        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x, where Σ is
-        the matrix of the learner's data.
+        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x. Σ = λI +
+        Σ_x n_x g_x g_xᵀ is the matrix of the learner's data, with n_x pulls of each arm and the regularisation weight
+        λ.
+
+        Raises:
+            RuntimeError: An arm is negative, or not below the number of arms.
         """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False) -> "Posterior":
         """Return the posterior after one more pull of each learner whose turn it is.
 
-        The pull is a rank-one update of the covariance (..., K, K) and of the mean (..., K) of the K arms.
+        The pull of an arm x with the reward y is a rank-one update. The covariance V (..., K, K) of the K arms becomes
+        V − v vᵀ/(1 + V_xx), where v is column x of V, and the mean μ (..., K) becomes μ + v(y − μ_x)/(1 + V_xx).
 
         Args:
-            arm: The arm that each learner pulls, (...) int64.
-            reward: The reward that it observes, or the residual if the mean is one of residuals, (...) float64.
+            arm: The arm x that each learner pulls, (...) int64.
+            reward: The reward y that it observes, or the residual if the mean is one of residuals, (...) float64. It
+                has to be finite where ``turn`` is 0 too.
             turn: 1 for the learners that make this pull, 0 for the others, (...) float64.
             in_place: Whether to overwrite the memory of this posterior, which must be contiguous, as that of `copy` and
                 `of_each` is. This posterior must not be used afterwards.
+
+        Raises:
+            RuntimeError: An arm is negative, or not below K.
         """
         place = arm.unsqueeze(-1)
         arms = self.mean.shape[-1]
@@ -189,7 +210,7 @@ class Posterior(NamedTuple):
         """Return a posterior with one entry for each of M = ``learners`` learners, in memory of its own.
 
         This posterior has, for S runs and K arms, a covariance (S, 1, K, K) that all learners of a run share, or
-        (S, M, K, K); the result has (S, M, K, K) and a mean (S, M, K).
+        (S, M, K, K), and a mean (S, 1, K) or (S, M, K). The result has a covariance (S, M, K, K) and a mean (S, M, K).
         """
         arms = self.mean.shape[-1]
         covariance = self.covariance.expand(-1, learners, arms, arms)
@@ -200,7 +221,7 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
     """Refuse features so large, or a λ so small, that rounding would decide which arm is pulled.
 
     Args:
-        largest: The largest squared norm ‖g_x‖² of the features g_x of any arm x.
+        largest: The largest squared norm ‖g_x‖² of the features g_x of any arm x, a number or a tensor with one entry.
         lam: The regularisation weight λ > 0.
 
     Raises:
@@ -216,6 +237,7 @@ def width(variance: Tensor) -> Tensor:
     """Return the widths of the arms' confidence intervals, (...): the square roots of their ``variance`` (...).
 
     A variance from −1e-6 to 0 counts as 0, because rounding can leave a variance of 0 slightly negative.
+    ``variance`` has at least one entry.
 
     Raises:
         ValueError: A variance is below −1e-6, or NaN.
@@ -227,23 +249,26 @@ def width(variance: Tensor) -> Tensor:
 
 
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
-    """Return the posterior of K arms given all pulls of ``tally``, computed from one r × r Cholesky factorisation.
+    """Return the posterior of K arms given all pulls of ``tally``, computed from an r × r Cholesky factorisation.
 
-    The leading axes (...) of the arguments broadcast.
+    With the gradient g_x of each arm x as row x of G, the regularisation weight λ, n_x pulls of the arm and the sum e_x
+    of their residuals, Σ = λI + Σ_x n_x g_x g_xᵀ. The covariance is V = GΣ⁻¹Gᵀ, and the mean is f(ŵ₀) + Ve. The leading
+    axes (...) of the arguments, all float64, broadcast.
 
     Args:
         features: The arms' gradients g_x = ∇f_x(ŵ₀), or their r coordinates (`compress`), (..., K, r).
         offsets: The value f_x(ŵ₀) of each arm x at the parameter ŵ₀ of Phase I, (..., K).
         lam: The regularisation weight λ.
-        tally: The number of pulls of each arm and the sum of their residuals y − f_x(ŵ₀), (..., K) each.
+        tally: The number n_x of pulls of each arm and the sum e_x of their residuals y − f_x(ŵ₀), with the rewards y,
+            (..., K) each.
 
     Returns:
-        The posterior with its covariance (..., K, K) and its mean (..., K).
+        The posterior with its covariance (..., K, K) and its mean (..., K). The offsets and the sums add leading axes
+        to the mean only.
 
     Raises:
-        torch.linalg.LinAlgError: A feature or a count is NaN, or the matrix Σ = λI + Σ_x n_x g_x g_xᵀ of the pulls n_x
-            is not positive definite up to rounding, because the features are large, or the pulls many, for so small a
-            λ.
+        torch.linalg.LinAlgError: A feature, a count or λ is NaN, or the matrix Σ is not positive definite in float64,
+            because λ is too small for such large features or so many pulls.
     """
     factor = precision_factor(features, lam, tally)
     half: Tensor = torch.linalg.solve_triangular(factor, features.mT, upper=False)
@@ -257,11 +282,11 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
     Args:
         features: The gradient g_x of each of K arms x, or its r coordinates, (..., K, r).
         lam: The regularisation weight λ.
-        tally: The data, of which only the counts n_x (..., K) are used.
+        tally: The data, of which only the numbers n_x of pulls, ``counts`` (..., K), are used.
 
     Raises:
-        torch.linalg.LinAlgError: A feature or a count is NaN, or Σ is not positive definite up to rounding, because the
-            features are large, or the pulls many, for so small a λ.
+        torch.linalg.LinAlgError: A feature, a count or λ is NaN, or Σ is not positive definite in float64, because λ is
+            too small for such large features or so many pulls.
     """
     gram = (features * tally.counts.unsqueeze(-1)).mT @ features
     gram.diagonal(dim1=-2, dim2=-1).add_(lam)
@@ -272,13 +297,14 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
 def first_order(posterior: Estimates, beta: float) -> Tensor:
     """Return the first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of each of K arms x, (..., K).
 
-    It is the posterior mean plus √β standard deviations: the largest value, over the confidence ball, of the network
-    linearised at the parameter ŵ₀ of Phase I. g_x is the gradient of the arm x at ŵ₀, Σ the matrix of the data, and ŵ
-    the ridge estimate.
+    It is the posterior mean plus √β standard deviations. It is also the largest value, over the parameters w of the
+    confidence ball ‖w − ŵ‖²_Σ ≤ β, of f_x(ŵ₀) + g_xᵀ(w − ŵ₀), the network's output f_x(w) linearised at the parameter
+    ŵ₀ of Phase I. g_x is the gradient of f_x at ŵ₀, and ŵ the ridge estimate. Σ = λI + Σ_x n_x g_x g_xᵀ is the matrix
+    of the data, with n_x pulls of each arm and the regularisation weight λ.
 
     Args:
         posterior: The mean f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) and the variance ‖g_x‖²_{Σ⁻¹} of each arm, (..., K) each.
-        beta: The squared radius β ≥ 0 of the confidence ball.
+        beta: The squared radius β ≥ 0 of the confidence ball, which is finite.
 
     Raises:
         ValueError: β is negative or NaN, or a variance is below −1e-6, which is more than rounding, or NaN.
@@ -288,9 +314,10 @@ def first_order(posterior: Estimates, beta: float) -> Tensor:
 
 
 class Ball(NamedTuple):
-    """The confidence ball {w : ‖w − ŵ‖²_Σ ≤ β} of a client in parameter space, of dimension d_w (eq. 4).
+    """The confidence ball {w : (w − ŵ)ᵀΣ(w − ŵ) ≤ β} of a client, for parameters w of dimension d_w (eq. 4).
 
-    ``centre`` (..., d_w) is the ridge estimate ŵ, ``sigma`` (..., d_w, d_w) is the matrix Σ of the client's data, and
+    ``centre`` (..., d_w) is the ridge estimate ŵ; ``sigma`` (..., d_w, d_w) is the matrix Σ = λI + Σ_x n_x g_x g_xᵀ of
+    the client's data, with n_x pulls of the arms x with the gradients g_x and the regularisation weight λ; and
     ``beta``, a number or (...), is the squared radius β.
     """
 
@@ -301,7 +328,8 @@ class Ball(NamedTuple):
     def distance(self, w: Tensor) -> Tensor:
         """Return the squared distance ‖w − ŵ‖²_Σ = (w − ŵ)ᵀΣ(w − ŵ) of points from the centre ŵ of the ball, (...).
 
-        ``w`` (..., d_w) has the points, and Σ is the matrix ``sigma`` of the ball.
+        ``w`` (..., d_w) has the points, and Σ is the matrix ``sigma`` of the ball. The leading axes of the points and
+        of the ball broadcast.
         """
         away = (w - self.centre).unsqueeze(-1)
         return (away.mT @ self.sigma @ away).squeeze(-1).squeeze(-1)
@@ -318,8 +346,8 @@ class Ball(NamedTuple):
 def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple[Tensor, Tensor]:
     """Return the statistics Σ and b of a ``tally``, as the clients of Algorithm 1 keep them (eq. 6).
 
-    With the gradients g_x of K arms x, the pulls n_x and the sums e_x of the residuals y − f_x(ŵ₀), Σ = λI + Σ_x n_x
-    g_x g_xᵀ and b = Σ_x g_x(n_x g_xᵀŵ₀ + e_x).
+    With the gradients g_x of K arms x, the pulls n_x and the sums e_x of the residuals y − f_x(ŵ₀) of the rewards y,
+    Σ = λI + Σ_x n_x g_x g_xᵀ and b = Σ_x g_x(n_x g_xᵀŵ₀ + e_x). The leading axes (...) of the arguments broadcast.
 
     Args:
         gradients: The gradients g_x = ∇f_x(ŵ₀), (..., K, d_w).
@@ -348,11 +376,13 @@ def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally:
         w0: The parameter ŵ₀ of Phase I, (..., d_w).
         lam: The regularisation weight λ > 0.
         beta: The squared radius β of the ball, a number or (...).
-        tally: The pulls n_x of each arm and the sums e_x of their residuals y − f_x(ŵ₀), (..., K) each.
+        tally: The pulls n_x of each arm and the sums e_x of their residuals y − f_x(ŵ₀), with the rewards y, (..., K)
+            each.
 
     Raises:
         ValueError: λ is not positive.
-        torch.linalg.LinAlgError: Σ is not positive definite in float64, because λ is too small for the gradients.
+        torch.linalg.LinAlgError: A gradient or a count is NaN, or Σ is not positive definite in float64, because λ is
+            too small for such large gradients or so many pulls.
     """
     require(lam > 0, "lam", lam, "give a positive regularisation weight λ")
     sigma, b = statistics(gradients, w0, lam, tally)

@@ -1,8 +1,8 @@
-"""The oracle of Phase I: Distributed-GLD-Update (Algorithm 2), gradient Langevin dynamics over the star of clients.
+"""The oracle of Phase I: Distributed-GLD-Update (Algorithm 2), gradient Langevin dynamics with a server and clients.
 
 One round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z with ∇L̂(w) = (1/T₀) Σ_i ∇L̂_i(w). Here w (d_w,) is the parameter of the
-network, L̂_i is the squared error on the data of client i (eq. 2), T₀ the number of data of all clients, τ₁ the step
-size, τ₂ the inverse temperature, and z (d_w,) standard normal noise.
+network, L̂_i is the sum of squared errors on the data of client i (eq. 2), T₀ the number of data of all clients, τ₁ the
+step size, τ₂ the inverse temperature, and z (d_w,) standard normal noise.
 """
 
 import math
@@ -25,11 +25,11 @@ _ROUNDS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Langevin:
-    """The settings of Algorithm 2: how many rounds it takes, how far it steps, and how much noise it adds.
+    """The settings of gradient Langevin dynamics (Algorithm 2), which fits a network: rounds, step size and noise.
 
-    A round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z, with the parameter w, the loss L̂ and standard normal noise z. The inverse
-    temperature τ₂ grows geometrically from ``hot`` in the first round to ``cold`` in the last; a single round has
-    ``hot``. With ``hot == cold`` it is constant, as in the paper.
+    A round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z, with the network's parameter w, the mean squared error L̂ on the data and
+    standard normal noise z. The inverse temperature τ₂ grows geometrically from ``hot`` in the first round to ``cold``
+    in the last; a single round has ``hot``. With ``hot == cold`` it is constant, as in the paper.
 
     Args:
         rounds: The number n of rounds, at least 1.
@@ -38,7 +38,7 @@ class Langevin:
         cold: The inverse temperature τ₂ in the last round, at least ``hot``.
 
     Raises:
-        ValueError: A number is out of range.
+        ValueError: A number is out of range, NaN or infinite.
         TypeError: An argument is not a number, or ``rounds`` is not whole.
     """
 
@@ -56,7 +56,7 @@ class Langevin:
     def inverse_temperatures(self) -> list[float]:
         """Return the inverse temperature τ₂ of each of the n rounds, as a list of n numbers.
 
-        The temperatures grow geometrically from ``hot`` to ``cold``; a single round has ``hot``.
+        The inverse temperatures grow geometrically from ``hot`` to ``cold``; a single round has ``hot``.
         """
         ratio = self.cold / self.hot
         return [self.hot * ratio ** (k / max(self.rounds - 1, 1)) for k in range(self.rounds)]
@@ -69,9 +69,9 @@ class Shards(NamedTuple):
     system for each run. If every client fits alone, there is one system with N = 1 for each client of each run.
 
     Args:
-        x: The features of the pulled arms, of dimension d_x, (R, N, m, d_x).
-        y: The rewards, (R, N, m).
-        mask: 1 for data and 0 for padding, (R, N, m).
+        x: The features of the pulled arms, of dimension d_x, (R, N, m, d_x) float64.
+        y: The rewards, (R, N, m) float64; the padding is finite too.
+        mask: 1 for data and 0 for padding, (R, N, m) float64.
     """
 
     x: Tensor
@@ -82,8 +82,8 @@ class Shards(NamedTuple):
 class Iterate(NamedTuple):
     """The state of Algorithm 2 before a round or after the last one: the parameter and the training loss of R fits.
 
-    ``w`` (R, d_w) is the parameter of each fit, and ``loss`` (R,) is L̂(w), the mean squared error on all data of the
-    fit; it is 0 for a fit without data.
+    ``w`` (R, d_w) is the parameter of each fit, of d_w numbers, and ``loss`` (R,) the mean squared error of ``w`` on
+    all data of the fit; it is 0 for a fit without data.
     """
 
     w: Tensor
@@ -97,17 +97,20 @@ def langevin_rounds(
     generators: Sequence[torch.Generator],
     ask: Ask,
 ) -> Iterator[Iterate]:
-    """Yield the n + 1 iterates of Algorithm 2 from w = 0, with one exchange over the star for each of n rounds.
+    """Yield the n + 1 iterates of Algorithm 2 from w = 0, with one exchange between server and clients in each of n
+    rounds.
 
-    R fits are made at once: one for each run, or one for each client of each run (`Shards`). Only the first n iterates
-    cost an exchange, because the last one is not sent to the clients.
+    A round is w ← w − τ₁∇L̂(w) + √(2τ₁/τ₂)z, with the mean squared error L̂ on the data, the step size τ₁, the inverse
+    temperature τ₂ and standard normal noise z. R fits are made at once: one for each run, or one for each client of
+    each run. Only the first n iterates cost an exchange, because the last one is not sent to the clients. The function
+    is a generator: it computes a round, and makes its checks, when the next iterate is asked for.
 
     Args:
-        model: The parametric class F, with a parameter of dimension d_w.
-        shards: The data of the clients in the R fits.
-        langevin: The settings of Algorithm 2, or None for the default ones.
-        generators: The sources of the noise z. Each draws for an equal share of the R fits, and fits that share a
-            generator are neighbours.
+        model: The parametric class F, with a parameter w of dimension d_w.
+        shards: The data of N clients in each of the R fits, m ≥ 1 for each client with the padding.
+        langevin: The settings of Algorithm 2, with the number n of rounds, or None for the default ones.
+        generators: The sources of the noise z, whose number divides R. Each draws for an equal share of the R fits, and
+            fits that share a generator are neighbours.
         ask: A function that carries w (R, 1, d_w) to the clients and the sums of their squared errors and gradients
             back. `fedgo.star.Star.at` returns a function that counts the scalars sent; `fedgo.star.answer` is the
             function for a server that has the data itself.
@@ -116,9 +119,10 @@ def langevin_rounds(
         The parameter w (R, d_w) before each round, and after the last one, with its training loss (R,).
 
     Raises:
-        ValueError: The last iterate is not finite, because the iterates diverge, or a `fedgo.network.Network` has
-            another d_x than the data.
+        ValueError: The last iterate is not finite, because the iterates diverge or a reward is not finite; or a
+            `fedgo.network.Network` has another d_x than the data.
         TypeError: ``langevin`` is neither a `Langevin` nor None.
+        RuntimeError: The number of generators does not divide R, or m is 0.
     """
     langevin = Langevin() if langevin is None else langevin
     require_kind(isinstance(langevin, Langevin), "langevin", langevin, "give a Langevin, or None")
@@ -148,13 +152,14 @@ def langevin_rounds(
 
 
 def langevin_noise(generators: Sequence[torch.Generator], share: int, size: int) -> Iterator[Tensor]:
-    """Yield the Langevin noise z of one round after the other, for R fits, (R, d_w) float32 each, without an end.
+    """Yield the standard normal noise z of one round of Algorithm 2 after the other, without an end.
 
-    Each generator draws the noise of 64 rounds at once, as one array with the axes (round, fit, coordinate). Another
-    implementation of Algorithm 2 that keeps this order draws the same noise.
+    The noise of a round is a tensor (R, d_w) float32 for R fits. Each generator draws the noise of 64 rounds at once,
+    as one array with the axes (round, fit, coordinate). Another implementation of Algorithm 2 that keeps this order
+    draws the same noise.
 
     Args:
-        generators: The sources of the noise, in the order of the fits.
+        generators: The sources of the noise, in the order of the fits; at least one.
         share: The number of fits for which each generator draws, R divided by the number of generators.
         size: The dimension d_w of the parameter.
     """
@@ -170,8 +175,8 @@ def last(iterates: Iterator[Iterate]) -> Iterate:
     ``iterates`` are those of `langevin_rounds`, whose rounds and checks are made only now.
 
     Raises:
-        ValueError: The last iterate is not finite, because the iterates diverge, or the network's d_x is not that of
-            the data.
+        ValueError: The last iterate is not finite, because the iterates diverge or a reward is not finite; or the
+            network's d_x is not that of the data.
         TypeError: The settings that `langevin_rounds` was given are neither a `Langevin` nor None.
     """
     return deque(iterates, maxlen=1)[0]

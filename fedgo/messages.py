@@ -1,12 +1,14 @@
 """How many scalars it costs to send the statistics (ΔΣ, Δb), in each of five lossless forms.
 
-For k pulls of K arms that everybody knows, in d dimensions, the forms are:
+The d × d matrix ΔΣ is the sum of g gᵀ, and the vector Δb a sum of multiples of g, over k pulls with gradients g of
+length d. For k pulls of K arms that the clients and the server know, the forms are:
 
 - "dense": the matrix and the vector, d² + d scalars, as the paper counts;
 - "triangle": the upper half of the symmetric matrix and the vector, d(d + 3)/2 scalars;
 - "rows": the gradient and the residual of each pull, k(d + 1) scalars;
 - "counts": the number of pulls and the sum of rewards of each arm, or the number of the arm and its reward for each
-  pull if these are fewer, 2 min(k, K) scalars; whoever knows the arms and ŵ₀ can form ΔΣ and Δb from them;
+  pull if these are fewer, 2 min(k, K) scalars; a receiver that knows the arms and the parameter ŵ₀ of Phase I can form
+  ΔΣ and Δb from them;
 - "cheapest": the cheapest of the last three, and one scalar that says which it is.
 """
 
@@ -32,9 +34,9 @@ def check_encoding(encoding: str) -> None:
 
 
 def names_arms(encoding: Encoding) -> bool:
-    """Return whether a message in the form ``encoding`` may contain the numbers of arms.
+    """Return whether a message in the form ``encoding`` may name arms by their numbers.
 
-    This is so for the forms "counts" and "cheapest".
+    The result is True for "counts" and "cheapest", and False for the other forms and for an unknown one.
     """
     return encoding in ("counts", "cheapest")
 
@@ -49,21 +51,21 @@ def scalars(
 ) -> Tensor:
     """Return the number of scalars that it costs to send a d × d matrix and v vectors of length d, (...) int64.
 
-    The matrix and the vectors are sums over k pulls of K arms, such as ΔΣ and Δb. The cost is d² + vd in the form
-    "dense", d(d + 1)/2 + vd in the form "triangle", k(d + v) as "rows", and (1 + v) min(k, K) as "counts", where k
-    counts only the pulls that the receiver does not know yet. "cheapest" costs one more than the cheapest of the last
-    three.
+    The matrix and the vectors are sums over k pulls of K arms, as the statistics of a ridge regression are. The cost is
+    d² + vd in the form "dense", d(d + 1)/2 + vd in the form "triangle", k(d + v) as "rows", and (1 + v) min(k', K) as
+    "counts", where k' is the number of those of the k pulls that the receiver does not know yet. "cheapest" costs one
+    more than the cheapest of the last three.
 
     Args:
         encoding: The form in which the matrix and the vectors are sent.
-        dimension: The dimension d, a number or (...); it broadcasts with ``pulls``.
+        dimension: The dimension d, a whole number or (...) int64; it broadcasts with ``pulls``.
         pulls: The number k of pulls that the statistics contain, a number or (...).
         arms: The number K of arms.
         vectors: The number v of vectors beside the matrix.
-        news: The number of these pulls that the receiver does not know yet, (...), or None for all.
+        news: The number k' of pulls, of the shape of ``pulls``, or None if the receiver knows none of the k pulls.
 
     Raises:
-        ValueError: The dimension is above 10⁶.
+        ValueError: A dimension is above 10⁶.
         KeyError: ``encoding`` is not the name of a form.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()

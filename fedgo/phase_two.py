@@ -1,12 +1,14 @@
 """Phase II on features g_x of the arms x (Algorithm 1, lines 3–10): optimism, ridge regression and synchronisation.
 
 Each client i keeps the statistics Σ_{t,i} and b_{t,i} of the data D_{t,i} that it knows after step t: all data up to
-the last synchronisation, at step t_last, and its own since. ΔΣ_{t,i} is the part of Σ_{t,i} from its own pulls since
-t_last. The event of line 6 is (|D_{t,i}| − |D_{t_last,i}|)·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ: the number of
-these pulls times the log-ratio exceeds the threshold γ. When it occurs at one client, every client sends its ΔΣ and Δb
-to the server, the server sends the sums to all clients, and every client sets its ΔΣ and Δb to 0. The printed algorithm
-leaves this reset out. In this module the statistics are kept in arm space: as counts and sums of each arm, and as a
-posterior of the arms' rewards.
+the last synchronisation, at step t_last, and its own since. With the features g of the pulled arms and the
+regularisation weight λ, Σ_{t,i} is λI plus the sum of g gᵀ over these data, and b_{t,i} a sum of multiples of g.
+ΔΣ_{t,i} and Δb_{t,i} are their parts from the client's own pulls since t_last. The event of line 6 is
+n_i·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ: the number n_i of these pulls, the difference of the sizes of D_{t,i}
+and D_{t_last,i}, times the log-ratio exceeds the threshold γ. When it occurs at one client, every client sends its ΔΣ
+and Δb to the server, the server sends the sums to all clients, and every client sets its ΔΣ and Δb to 0. The printed
+algorithm leaves this reset out. In this module the statistics are kept in arm space: as the number of pulls and the sum
+of residuals of each arm, and as a posterior of the arms' mean rewards.
 """
 
 from collections.abc import Callable
@@ -39,15 +41,15 @@ class Settings:
 
     Args:
         lam: The regularisation weight λ > 0 of the ridge regression.
-        beta: The squared radius β ≥ 0 of the confidence ball.
-        gamma: The threshold γ ≥ 0 of the event that triggers a synchronisation. With 0, every pull of an arm whose
-            features are not 0 triggers one; with ∞, none does.
+        beta: The squared radius β ≥ 0 of the confidence ball; an index adds √β times an arm's width to its mean.
+        gamma: The threshold γ ≥ 0 of the event that triggers a synchronisation. In Algorithm 1 with γ = 0, every pull
+            of an arm whose variance is not 0 triggers one; with γ = ∞, none does.
         encoding: The form in which statistics are sent (`fedgo.messages`). The form decides what each message costs and
             does not change which arms are pulled; the default is the paper's dense form.
 
     Raises:
-        ValueError: A parameter is out of range, or ``encoding`` is not the name of a form.
-        TypeError: A parameter is not a number.
+        ValueError: A number is out of range or NaN, λ or β is infinite, or ``encoding`` is not the name of a form.
+        TypeError: λ, β or γ is not a number.
     """
 
     lam: float = 1.0
@@ -91,9 +93,10 @@ class EventState(NamedTuple):
     Args:
         posterior: Each learner's confidence set: a mean and a variance of each arm, (S, M, K) each.
         fresh: The counts and sums of each learner's own pulls since the last synchronisation, (S, M, K).
-        gain: The log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner, where Σ is the matrix of its data and ΔΣ the part of
-            Σ from the pulls in ``fresh``, (S, M).
-        server: The counts and sums of all pulls up to the last synchronisation, (S, K).
+        gain: The log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner, (S, M). Σ = λI + Σ_x n_x g_x g_xᵀ is the matrix of
+            its data, with n_x pulls of the arms x with the gradients g_x and the regularisation weight λ, and ΔΣ is the
+            part of Σ from the pulls in ``fresh``.
+        server: The counts and sums of the pulls of all learners up to the last synchronisation, (S, K).
     """
 
     posterior: Estimates
@@ -103,10 +106,9 @@ class EventState(NamedTuple):
 
     @property
     def known(self) -> Tally:
-        """The counts and sums of the data D_{t,i} in the model of each learner i, (S, M, K).
+        """The counts and sums of the data that each learner knows, (S, M, K), for S runs, M learners and K arms.
 
-        These are the server's data and the learner's own pulls since the last synchronisation, for S runs, M learners
-        and K arms.
+        These are the server's data and the learner's own pulls since the last synchronisation.
         """
         return self.server.for_all() + self.fresh
 
@@ -115,19 +117,23 @@ class EventState(NamedTuple):
 class EventTriggered:
     """M learners with a ridge model each, which synchronise when the event of Algorithm 1, line 6, occurs.
 
-    The methods are those that `fedgo.simulation.simulate` calls. There are S runs and K arms.
+    The event occurs when the number of a learner's pulls since the last synchronisation, times its log-ratio
+    ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ. Σ is the matrix of the data that the learner knows, and ΔΣ the part
+    of Σ from these pulls. `fedgo.simulation.simulate` plays the learners; there are S runs and K arms.
 
     Args:
         learners: The number M of learners in each run.
-        features: The arms' gradients at the parameter ŵ₀ of Phase I, or their r coordinates in an orthonormal basis of
-            a space that contains them, (S, M, K, r), or (S, 1, K, r) if all learners share them.
-        offsets: The values f_x(ŵ₀) of the arms x, (S, M, K), or (S, 1, K) if all learners share them.
+        features: The gradients of the network's outputs f_x(w) for the arms x, at the parameter ŵ₀ of Phase I, or their
+            r coordinates in an orthonormal basis of a space that contains them, (S, M, K, r), or (S, 1, K, r) if all
+            learners share them.
+        offsets: The outputs f_x(ŵ₀) for the arms x, (S, M, K), or (S, 1, K) if all learners share them.
         dimension: The number d_w of parameters, the dimension of the matrix and the vector that are sent, which decides
             their cost.
         settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
             the messages.
         optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
-            learner; if it is None, the first-order index is used.
+            learner. If it is None, the first-order index is used: the posterior mean plus √β posterior standard
+            deviations.
         in_place: Whether `learn` and `synchronise` overwrite the memory of the state that they are given. This suits a
             caller that keeps the last state only, as `fedgo.simulation.simulate` does.
     """
@@ -157,10 +163,12 @@ class EventTriggered:
     def begin(self) -> EventState:
         """Return the state before Phase II, in which no learner has data.
 
-        For each learner the matrix Σ of its data is then λI, with the regularisation weight λ, and the vector b is 0.
+        For each learner the matrix Σ of its data is then λI, with the regularisation weight λ, and the mean of each arm
+        is its offset.
 
         Raises:
-            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
+            ValueError: The largest squared norm of an arm's features, divided by λ, is 1e13 or more, or NaN; rounding
+                would then decide which arm is pulled.
         """
         runs, _, arms, _ = self.features.shape
         return self.resume(Tally.blank(runs, arms))
@@ -171,10 +179,10 @@ class EventTriggered:
         ``server`` (S, K) has the counts and sums of these data for S runs and K arms.
 
         Raises:
-            ValueError: The features are so large, or the regularisation weight λ so small, that rounding would decide
-                which arm is pulled.
-            torch.linalg.LinAlgError: The matrix Σ of the server's data is not positive definite up to rounding, because
-                the features are large, or the pulls many, for so small a λ.
+            ValueError: The largest squared norm of an arm's features, divided by the regularisation weight λ, is 1e13
+                or more, or NaN; rounding would then decide which arm is pulled.
+            torch.linalg.LinAlgError: A count is NaN, or the matrix Σ of the server's data is not positive definite in
+                float64, because λ is too small for such large features or so many pulls.
         """
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
@@ -193,18 +201,19 @@ class EventTriggered:
                 `fedgo.line_three.parameter_space.ParameterSpace` updates the variances in it.
 
         Returns:
-            The posterior with a mean and a variance of each arm, (R, 1 or M, K) each.
+            The posterior with a mean and a variance of each arm, (R, 1 or M, K) each; 1 if the learners of a run share
+            their features, their offsets and the ``tally``.
 
         Raises:
-            torch.linalg.LinAlgError: The matrix Σ of a learner's data is not positive definite up to rounding, because
-                the features are large, or the pulls many, for so small a regularisation weight λ.
+            torch.linalg.LinAlgError: A count is NaN, or the matrix Σ of a learner's data is not positive definite in
+                float64, because the regularisation weight λ is too small for such large features or so many pulls.
         """
         return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
 
     def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
         """Return the posteriors after one pull of each learner with ``turn`` 1.
 
-        If ``in_place`` is set, they overwrite the memory of the posteriors in ``state``.
+        If the field ``in_place`` is True, they overwrite the memory of the posteriors in ``state``.
 
         Args:
             state: The state before the pull.
@@ -219,7 +228,8 @@ class EventTriggered:
     def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
         """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each of M learners in each of S runs after its pull, (S, M).
 
-        Σ is the matrix of a learner's data and ΔΣ the part of its own pulls since the last synchronisation.
+        Σ is the matrix of the data that a learner knows, and ΔΣ the part of Σ from its own pulls since the last
+        synchronisation.
 
         Args:
             state: The state before the pull.
@@ -232,11 +242,12 @@ class EventTriggered:
     def index(self, state: EventState) -> Tensor:
         """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K) (line 3).
 
-        If ``optimism`` is given, it computes this value from the posterior and the data of each learner. Otherwise the
-        value is the first-order index: the posterior mean plus √β times the width of the arm.
+        If the field ``optimism`` is given, it computes this value from the posterior and the data of each learner.
+        Otherwise the value is the first-order index: the posterior mean plus √β times the width of the arm, which is
+        the square root of its posterior variance, with the squared radius β of the confidence ball.
 
         Raises:
-            ValueError: A variance of the first-order index is NaN or negative beyond rounding.
+            ValueError: A variance of the first-order index is NaN or below −1e-6.
         """
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
@@ -246,8 +257,9 @@ class EventTriggered:
         """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M) int64, (S, M) bool.
 
         A learner does so if the number of its pulls since the last synchronisation, times their log-ratio
-        ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of a learner's
-        data, and ΔΣ the part of its own pulls since the last synchronisation.
+        ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of the data
+        that a learner knows, and ΔΣ the part of Σ from its own pulls since the last synchronisation. ``state`` is the
+        state before the pull, of M learners in each of S runs.
         """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
@@ -259,14 +271,16 @@ class EventTriggered:
         data again, because rank-one updates accumulate rounding errors.
 
         Args:
-            state: The state before the pull.
+            state: The state before the pull. If the field ``in_place`` is True, the memory of its posterior is
+                overwritten.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards that they observe, (S, M).
-            turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
+            reward: The rewards that they observe, (S, M), finite for the learners with ``turn`` 0 too.
+            turn: 1 for the learners that make this pull and 0 for the others, which do not change, (S, M) float64.
 
         Raises:
-            torch.linalg.LinAlgError: A posterior that is computed again has a matrix Σ that is not positive definite up
-                to rounding.
+            torch.linalg.LinAlgError: A posterior that is computed again has a matrix Σ = λI + Σ_x n_x g_x g_xᵀ that is
+                not positive definite in float64, with n_x pulls of the arms x with the features g_x and the
+                regularisation weight λ.
         """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         gain = self.gain(state, arm, turn)  # this comes first, because `absorb` may overwrite the posterior
@@ -280,7 +294,8 @@ class EventTriggered:
         """Return ``state`` with the posteriors of the learners for which ``due`` (S, M) bool is True computed from all
         their data.
 
-        If ``in_place`` is set, this overwrites the memory of the posteriors in ``state``.
+        There are M learners in each of S runs. If the field ``in_place`` is True, this overwrites the memory of the
+        posteriors in ``state``.
         """
         assert isinstance(state.posterior, Posterior)
         learners = due.nonzero(as_tuple=True)
@@ -300,13 +315,16 @@ class EventTriggered:
         0, and their posteriors are those of the server's data.
 
         Args:
-            state: The state of all S runs before the synchronisation.
-            star: The network by which the messages travel, which counts their scalars.
-            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted.
+            state: The state of all S runs before the synchronisation. If the field ``in_place`` is True, its memory is
+                overwritten.
+            star: The network by which the messages travel, which adds their scalars to its ledger.
+            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted,
+                (R,) int64 each.
 
         Raises:
-            ValueError: ``dimension`` is above 10⁶.
-            torch.linalg.LinAlgError: The matrix Σ of the server's data is not positive definite up to rounding.
+            ValueError: The field ``dimension`` is above 10⁶.
+            torch.linalg.LinAlgError: The matrix Σ of the server's data, λI plus the sum of g gᵀ over its pulls with
+                features g, is not positive definite in float64; the regularisation weight λ is too small.
         """
         run = when.run
         fresh = state.fresh.of(run)
@@ -328,6 +346,9 @@ def place(state: StateT, run: Tensor, new: StateT, in_place: bool = False) -> St
         new: A state of the same kind whose tensors have R as first axis; they are expanded to the other axes of
             ``state``.
         in_place: Whether to write into the memory of ``state``, which must not be used afterwards.
+
+    Raises:
+        IndexError: A position is negative or not below the number of runs.
     """
     old: Any = state
     placed: StateT

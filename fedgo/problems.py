@@ -5,6 +5,8 @@ MagicTelescope and Shuttle have one arm x_k for each k-means cluster C_k of the 
 with these arms:
 
     x_k = mean of the rows in C_k,   f(x_k) = share of the positive class in C_k,   k = 1, ..., 20
+
+The rows of Shuttle have 9 attributes; the arms have a tenth feature, which is 1 for every arm.
 """
 
 import hashlib
@@ -24,21 +26,21 @@ DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # names in UCI's 
 
 @on_cpu
 def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
-    """Return Hartmann's function on [0, 1]⁶ as a bandit problem with uniformly drawn arms.
+    """Return Hartmann's function on [0, 1]⁶ as a bandit problem with uniformly drawn arms and Gaussian rewards.
 
     The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²) for i = 1, …, 4 and j = 1, …, 6, in (0, 3.33], with
     the tables ᾱ, Ā and P̄ of appendix D. The paper's table of P̄ lacks its factor 1e-4; BoTorch's function, which is
-    used here, has this factor.
+    used here, has this factor. The problem has arms (S, K, 6) in each of S runs, and is called "Hartmann6".
 
     Args:
-        runs: The number of runs, or a sequence of their numbers.
+        runs: The number of runs, or a sequence of their numbers, each at least 0 and given once.
         arms: The number K of arms, drawn anew for each run.
         seed: The seed, which with the number of a run determines its arms and its noise.
         sigma: The standard deviation σ of the Gaussian noise.
 
     Raises:
         ValueError: An argument is out of range, or a run is given twice.
-        TypeError: An argument is of another kind.
+        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
         ImportError: BoTorch is not installed; the message says which extra installs it.
     """
     function = botorch_function("Hartmann", dim=6)
@@ -50,14 +52,15 @@ def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 
 def cosine8(
     runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, negated: bool = True
 ) -> Problem:
-    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem with uniformly drawn arms (Section 6, appendix D).
+    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem with uniformly drawn arms and Gaussian rewards.
 
-    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j² for j = 1, …, 8, the mean reward is −f₂(x), as the appendix says, which
-    is largest at the corners of the cube. If ``negated`` is False, the mean reward is f₂(x), whose maximum is 0.8 at
-    x = 0.
+    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j² for j = 1, …, 8, the mean reward is −f₂(x), as the appendix says. Its
+    maximum is 8.8, at the corners of the cube. If ``negated`` is False, the mean reward is f₂(x), whose maximum is 0.8
+    at x = 0. The problem has arms (S, K, 8) in each of S runs. It is called "Cosine8", or "Cosine8 as printed" if
+    ``negated`` is False (Section 6, appendix D).
 
     Args:
-        runs: The number of runs, or a sequence of their numbers.
+        runs: The number of runs, or a sequence of their numbers, each at least 0 and given once.
         arms: The number K of arms, drawn anew for each run.
         seed: The seed, which with the number of a run determines its arms and its noise.
         sigma: The standard deviation σ of the Gaussian noise.
@@ -65,7 +68,7 @@ def cosine8(
 
     Raises:
         ValueError: An argument is out of range, or a run is given twice.
-        TypeError: An argument is of another kind.
+        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
         ImportError: BoTorch is not installed; the message says which extra installs it.
     """
     function = botorch_function("Cosine8")
@@ -77,13 +80,15 @@ def cosine8(
 def botorch_function(name: str, **options: Any) -> Any:
     """Return BoTorch's test function ``name``, made with the keyword arguments ``options``, in double precision.
 
-    BoTorch makes the function's constants in torch's default dtype; in single precision Hartmann's would be wrong by
-    4e-8. The default dtype is float64 while the function is made, and is set back afterwards.
+    BoTorch makes the function's constants in torch's default dtype; in single precision the values of Hartmann's
+    function would be wrong by up to about 5e-8. Torch's default dtype is float64 while the function is made, and is set
+    back afterwards.
 
     Raises:
         ImportError: BoTorch is not installed; the message says which extra installs it.
-        AttributeError: BoTorch has no test function of this name.
-        TypeError: The function does not have one of the ``options``.
+        AttributeError: ``botorch.test_functions.synthetic`` has nothing of this name.
+        TypeError: The function does not have one of the ``options``, or ``dtype`` is one of them.
+        ValueError: BoTorch refuses the value of an option, such as 5 for the dimension of Hartmann's function.
     """
     with extra("study"):
         from botorch.test_functions import synthetic
@@ -106,12 +111,13 @@ def clustered(
 ) -> Problem:
     """Return MagicTelescope or Shuttle as a bandit problem with 20 arms in [0, 1]¹⁰.
 
-    An arm is the centroid of a cluster of the data set's rows, and its mean reward is the share of the positive class
-    in the cluster (`shipped_arms`). The arms are the same in all runs, so that only the noise differs.
+    An arm is the centroid of a cluster of the data set's rows, whose attributes are scaled to [0, 1]; Shuttle's arms
+    have a tenth feature that is always 1. The mean reward of an arm is the share of the positive class in its cluster.
+    The arms are the same in all runs, so that only the noise differs.
 
     Args:
-        name: "magic" or "shuttle".
-        runs: The number of runs, or a sequence of their numbers.
+        name: "magic" for MagicTelescope or "shuttle" for Shuttle.
+        runs: The number of runs, or a sequence of their numbers, each at least 0 and given once.
         seed: The seed, which with the number of a run determines its noise.
         sigma: The standard deviation σ of the noise of Gaussian rewards.
         reward: The kind of rewards, "gaussian" or "bernoulli".
@@ -119,7 +125,7 @@ def clustered(
     Raises:
         ValueError: ``name`` or ``reward`` is unknown, another argument is out of range, a run is given twice, or the
             file with the arms is damaged.
-        TypeError: An argument is of another kind.
+        TypeError: ``runs``, ``seed`` or ``sigma`` is of another kind.
         OSError: The file with the arms cannot be read.
     """
     numbers = run_numbers(runs)
@@ -132,8 +138,9 @@ def clustered(
 class Arms(NamedTuple):
     """The arms of a data set, one for each cluster of its rows, sorted by their features, the first feature first.
 
-    ``features`` (clusters, d_x) float64 are the centroids, in [0, 1]; ``means`` (clusters,) float64 are the mean
-    rewards, in [0, 1]; and ``sizes`` (clusters,) int64 are the numbers of rows in the clusters.
+    ``features`` (clusters, d_x) float64 are the centroids, in [0, 1], with a last feature that is always 1 for Shuttle;
+    ``means`` (clusters,) float64 are the mean rewards, in [0, 1]; and ``sizes`` (clusters,) int64 are the numbers of
+    rows in the clusters.
     """
 
     features: NDArray[np.float64]
@@ -142,7 +149,12 @@ class Arms(NamedTuple):
 
 
 def shipped_arms(name: str) -> Arms:
-    """Return the 20 arms of "magic" or "shuttle" that the package ships.
+    """Return the 20 arms of MagicTelescope ("magic") or Shuttle ("shuttle") that the package ships.
+
+    An arm is the centroid of a cluster of the data set's rows.
+
+    Args:
+        name: "magic" or "shuttle".
 
     Returns:
         The features (20, 10) and the mean rewards (20,) of the arms, and the number of rows (20,) of each cluster.
@@ -160,11 +172,11 @@ def shipped(path: Path) -> NDArray[np.float64]:
     """Return the numbers of a CSV file with arms that the package ships, as a float64 matrix.
 
     The matrix has a row for each line of numbers. The repository's script ``data/uci_arms.py`` wrote the file ``path``,
-    whose comments say what its columns are and state the sha256 of its numbers.
+    whose comments say what its columns are and state the sha256 of its numbers, as `digest` computes it.
 
     Raises:
-        ValueError: The numbers have another sha256 than the file states, or the file has other lines than numbers and
-            comments.
+        ValueError: The numbers have another sha256 than the file states, or it states none; the file is not UTF-8; it
+            has other lines than numbers and comments; or the lines have different numbers of columns.
         OSError: The file cannot be read.
     """
     text = path.read_text(encoding="utf-8")
