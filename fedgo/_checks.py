@@ -6,6 +6,7 @@ for a number, raises a ``TypeError``.
 
 import math
 import numbers
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -16,6 +17,7 @@ from torch import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_LARGEST = sys.float_info.max
 MOST = 2**53  # float64 does not hold every larger whole number, and products of larger numbers exceed int64
 
 
@@ -56,7 +58,8 @@ def count(name: str, received: Any, remedy: str, least: int = 1, most: float = M
     """
     whole = isinstance(received, numbers.Integral) and not isinstance(received, bool)
     require_kind(whole, name, received, f"give a whole number; {remedy}")
-    require(least <= received <= most, name, received, remedy)
+    require(least <= received, name, received, remedy)
+    require(received <= most, name, received, f"{remedy}, at most {most:,}")
     return int(received)
 
 
@@ -66,8 +69,8 @@ def number(
     remedy: str,
     *,
     least: float = -math.inf,
-    above: float = -math.inf,
-    below: float = math.inf,
+    above: float = -_LARGEST,
+    below: float = _LARGEST,
     infinite: bool = False,
 ) -> float:
     """Return ``received`` as a ``float``, after a check that it is a real number within the given limits.
@@ -84,9 +87,8 @@ def number(
     Raises:
         TypeError: ``received`` is a bool, a string, a tensor, a ``decimal.Decimal`` or anything else that is not a
             ``numbers.Real``.
-        ValueError: ``received`` is NaN or outside the limits; the default limits exclude −∞ and +∞.
-        OverflowError: ``received`` is within the limits, but is a whole number or a fraction that is too large for a
-            ``float``.
+        ValueError: ``received`` is NaN or outside the limits; the default limits exclude −∞, +∞, and whole numbers and
+            fractions that are too large for a ``float``.
     """
     real = isinstance(received, numbers.Real) and not isinstance(received, bool)
     require_kind(real, name, received, f"give a number; {remedy}")

@@ -195,7 +195,7 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
             ``TypeError``, ``KeyError``, ``IndexError``, ``AttributeError``, ``RuntimeError``, ``OverflowError``,
             ``EOFError``, ``MemoryError``, or an error of pickle, zipfile or zlib. The text repeats that of the error.
             But if pickle raised the error, or its text contains "pickle", the new text says that the file holds pickled
-            objects.
+            objects, or is a file of another kind.
     """
     try:
         yield
@@ -203,5 +203,5 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
         # For a file that they cannot read, NumPy and torch advise to allow pickles, which would run the code in the
         # file. Therefore the error does not repeat their text.
         unread = isinstance(error, UnpicklingError) or "pickle" in str(error)
-        reason = "it holds pickled objects, as no file of fedgo does" if unread else str(error)
+        reason = "it holds pickled objects, or is a file of another kind" if unread else str(error)
         raise ValueError(f"{what} file is {str(path)!r}: {reason}; give {give}") from error
