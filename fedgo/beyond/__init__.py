@@ -1,4 +1,4 @@
-"""The part of the package that goes beyond the paper: the recommended method, studies, federations, guards and the map.
+"""The part of the package beyond the paper: a recommended method, its rivals, studies, federations and guards.
 
 Its public names are those in ``__all__``. The module of each is loaded when the name is first asked for.
 """
@@ -51,10 +51,12 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Return the object with the public ``name``, and load its module if it is not loaded yet (PEP 562).
+    """Return the object with the public ``name`` of this package, and load its module if it is not loaded yet.
+
+    Python calls this function if the package has no attribute of this name (PEP 562).
 
     Raises:
-        AttributeError: ``name`` is not a public name of this package.
+        AttributeError: ``name`` is not in ``__all__``.
     """
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

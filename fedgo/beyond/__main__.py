@@ -1,4 +1,8 @@
-"""The command ``python -m fedgo.beyond NAME``, which runs or checks any study, of the paper or beyond it."""
+"""The command ``python -m fedgo.beyond NAME``, which plays the runs that the table of the study NAME lacks.
+
+It is for all studies, of the paper and beyond it. With ``--check`` it plays some runs again and compares them with the
+table instead.
+"""
 
 from fedgo.beyond.map import studies  # noqa: F401 (its studies are known by name from here on)
 from fedgo.experiments.__main__ import run_or_check

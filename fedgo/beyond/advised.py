@@ -1,9 +1,10 @@
-"""The method that this book recommends: a warped Gaussian process that plans one growing epoch after the other.
+"""The method that this book recommends: a Gaussian process on warped rewards, from which growing epochs are planned.
 
-First T₀ distinct arms are pulled once each. Then `surrogate_ucb` plays whole rounds until at least ⌈√(NT)⌉ + NT pulls
-have been made, the budget of the paper's method, with N clients and T rounds. In each epoch one plan for all clients
-decides the pulls. How strongly it prefers arms that nobody has pulled follows from the budget NT and the number K of
-arms. The chapter "Should I use it?" says how the setting was chosen and what to expect of it.
+First T₀ distinct arms are pulled once each. Then `surrogate_ucb` plays whole rounds, of one pull by each client, until
+at least ⌈√(NT)⌉ + NT pulls have been made, the budget of the paper's method, with N clients and T rounds. In each epoch
+one plan for all clients decides the pulls. How strongly it prefers arms that nobody has pulled follows from NT, and how
+many arms are pulled before the first fit follows from NT and the number K of arms. The chapter "Should I use it?" says
+how the setting was chosen and what to expect of it.
 """
 
 import math
@@ -28,9 +29,9 @@ class Advised:
     """A method to play: a surrogate, and how strongly it explores with a budget of NT pulls of K arms.
 
     If K ≤ ``few``·√(NT), each arm is pulled once before the first fit of the surrogate. Otherwise ⌈``share``·√(NT)⌉
-    distinct arms are, but at least 2 and at most K. A joint plan then pulls the arms with the largest posterior mean +
-    weight·(posterior standard deviation). For an arm that nobody has pulled, the weight
-    is u; for an arm that has been pulled, it is at most κ:
+    distinct arms are, but at least 2 and at most K. Here N is the number of clients and T that of rounds. A joint plan
+    then pulls the arms with the largest posterior mean + weight·(posterior standard deviation). For an arm that nobody
+    has pulled, the weight is u; for an arm that has been pulled, it is at most κ:
 
         u = min(``untried``, max(``least``, ``bold``·ln(NT))),    the weight of a pulled arm = min(κ, u).
 
@@ -41,19 +42,19 @@ class Advised:
     Args:
         surrogate: The model that is fitted to counts and sums of rewards.
         kappa: κ ≥ 0, the largest weight of the standard deviation for an arm that has been pulled.
-        untried: The largest value of u, at least 0.
+        untried: The largest value of u, the weight for an arm that nobody has pulled, at least 0.
         share: The number T₀ of pulls before the first fit, divided by √(NT), above 0. It applies to K > ``few``·√(NT).
         few: The largest number of arms, divided by √(NT), for which each arm is pulled once before the first fit, at
             least 0.
         until: The rule that decides how many pulls an epoch has.
-        bold: The growth of u with ln(NT), at least 0; None means u = ``untried`` for every budget.
-        least: The smallest value of u, at least 0. None means κ, and that the weight of a pulled arm is κ for every
-            budget.
+        bold: The factor of ln(NT) in u, at least 0; None means u = ``untried`` for every budget.
+        least: The smallest value of u unless ``untried`` is smaller, at least 0. None means κ, and that the weight of a
+            pulled arm is κ for every budget.
 
     Raises:
         ValueError: κ, ``untried``, ``few``, ``bold`` or ``least`` is negative or not finite, or ``share`` is not
             positive and finite.
-        TypeError: One of these is not a number.
+        TypeError: One of these is not a number. None is refused for κ, ``share`` and ``few`` only.
     """
 
     surrogate: Surrogate = field(default_factory=lambda: GaussianProcess(warp=True))
@@ -85,26 +86,28 @@ class Advised:
     def setting(self) -> dict[str, Any]:
         """The numbers of the method by name, without the surrogate, so that they can be written to a JSON file.
 
-        They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, ``least``, and as ``growth`` the factor of
-        ``until``.
+        They are ``kappa``, ``untried``, ``share``, ``few``, ``bold``, ``least``, and as ``growth`` the factor by which
+        the pulls grow in an epoch (the ``factor`` of ``until``).
         """
         names = ("kappa", "untried", "share", "few", "bold", "least")
         return {name: getattr(self, name) for name in names} | {"growth": self.until.factor}
 
     def set(self, setting: Mapping[str, Any]) -> "Advised":
-        """Return this method with other numbers.
+        """Return a copy of this method with other numbers.
 
         Args:
-            setting: The numbers by name, with all names that the property `setting` has. Settings that an earlier
-                version of fedgo wrote do not have ``least``; it is None then, as these versions played.
+            setting: The numbers by name: ``kappa``, ``untried``, ``share``, ``few``, ``bold``, ``least``, and as
+                ``growth`` the factor by which the pulls grow in an epoch. If ``least`` is missing, it is None, because
+                earlier versions of fedgo wrote settings without it and played so.
 
         Returns:
-            The method with these numbers. Its ``until`` is `Growing` with ``growth`` as its ``factor`` and the default
-            ``least``.
+            The method with these numbers and the same surrogate. Its ``until`` is `Growing` with ``growth`` as its
+            ``factor`` and the default ``least``.
 
         Raises:
-            ValueError: ``setting`` is not a mapping, a name is missing or unknown, or a number is out of its range.
-            TypeError: A value is not a number, nor None as ``bold`` or ``least`` may be.
+            ValueError: ``setting`` is not a mapping, another name than ``least`` is missing, a name is unknown, or a
+                number is out of its range.
+            TypeError: A value is not a number. None is refused for ``kappa``, ``share``, ``few`` and ``growth`` only.
         """
         fits = isinstance(setting, Mapping) and {*setting, "least"} == self.setting.keys()
         require(fits, "the setting", setting, f"give {', '.join(self.setting)}")
@@ -114,13 +117,15 @@ class Advised:
     def first(self, clients: int, arms: int, rounds: int) -> int:
         """Return T₀, the number of distinct arms that are pulled once each before the first fit, at most K.
 
+        It is K if K ≤ ``few``·√(NT), and otherwise ⌈``share``·√(NT)⌉, but at least 2 and at most K.
+
         Args:
             clients: The number N of clients.
             arms: The number K of arms.
             rounds: The number T of rounds.
 
         Raises:
-            ValueError: N, K or T is below 1.
+            ValueError: N, K or T is below 1 or above 2⁵³.
             TypeError: N, K or T is not a whole number.
         """
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
@@ -134,12 +139,18 @@ class Advised:
         """Return the weights that a plan gives to the standard deviation of pulled arms and of arms that nobody pulled.
 
         Args:
-            budget: The number NT of pulls, at least 1, from which the weights follow.
+            budget: The number NT of pulls by N clients in T rounds, at least 1, from which the weights follow.
             sigma: The standard deviation σ of a reward's noise; None means the σ of the problem that is played.
+
+        Returns:
+            An `Optimism` with σ as its ``sigma``. Its ``untried`` is u = min(``untried``, max(``least``,
+            ``bold``·ln(``budget``))), where ``least`` None means κ = ``kappa``; or ``untried`` itself if ``bold`` is
+            None. Its ``kappa`` is min(κ, u), or κ if ``least`` is None.
 
         Raises:
             ValueError: σ is not positive and finite; or ``budget`` is 0 or negative, and ``bold`` is not None.
-            TypeError: σ is not a number; or ``budget`` is not, and ``bold`` is not None.
+            TypeError: σ is not a number; ``budget`` is not one, and ``bold`` is not None; or ``untried`` is None, and
+                ``bold`` or ``least`` is not.
         """
         kappa, untried = self.kappa, self.untried
         if self.bold is not None:
@@ -152,9 +163,9 @@ class Advised:
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
         """Play this method on a problem with N clients for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls.
 
-        T₀ distinct arms are pulled first (`first`). Then all clients pull in turn until the budget is used up. The last
-        round is completed, so that up to N − 1 more pulls may be made. If T₀ pulls use up the budget, one round follows
-        all the same.
+        T₀ distinct arms are pulled first, the number that `first` returns. Then all clients pull in turn until the
+        budget is used up. The last round is completed, so that up to N − 1 more pulls may be made. If T₀ pulls use up
+        the budget, one round of N pulls follows all the same.
 
         Args:
             problem: S runs of a bandit problem with K arms.
@@ -166,8 +177,8 @@ class Advised:
             The trace of all pulls. The T₀ pulls before the first fit are its Phase I.
 
         Raises:
-            ValueError: N or T is below 1, σ is not positive and finite, the first fit of a run fails, or the index of
-                an arm is NaN.
+            ValueError: N or T is below 1 or above 2⁵³, σ is not positive and finite, the first fit of a run fails, or
+                the index of an arm is NaN.
             TypeError: N or T is not a whole number, σ is not a number, the surrogate has no ``fit``, or ``until`` is
                 neither `Growing` nor `Event`.
             AttributeError: ``problem`` is not a `Problem`.
@@ -198,18 +209,23 @@ class Advised:
     ) -> Tensor:
         """Return the arms of the next epoch, (L,) int64, given a fit and the pulls that have been made.
 
-        The plan is made as if the rewards of the pulls in ``begun`` had been observed. If the ``fit`` is on cells, the
-        pairs of one of N sites and an arm, the plan consists of cells too. The first of them belongs to the site
-        ``turn``, the next ones to the following sites in cyclic order, and each site has at least one.
+        The number L of pulls is the one that ``until`` gives after the pulls in ``counts``, at most ``most``. Each pull
+        has the arm with the largest posterior mean + weight·(posterior standard deviation), with the weights that
+        `optimism` returns for the ``budget``. The variances are updated as if the rewards of the pulls in ``begun`` and
+        of the pulls planned before had been observed. If the ``fit`` is on cells, the pairs of one of N sites and an
+        arm, the plan consists of cells too. The first of them belongs to the site ``turn``, the next ones to the
+        following sites in cyclic order, and each site has at least one.
 
         Args:
-            fit: The posterior of the K arms' mean rewards, or of those of the N·K cells; cell i·K + x is arm x at site
-                i.
+            fit: The posterior of the K arms' mean rewards, or of those of the N·K cells, with finite means; cell
+                i·K + x is arm x at site i, both counted from 0.
             counts: The number of pulls of each arm, at all sites together, (K,).
             sigma: The standard deviation σ of a reward's noise.
-            order: The order in which ties are broken, (K,); of tied arms the one with the largest number is pulled.
+            order: A number for each arm by which ties are broken, (K,); of tied arms the one with the largest of these
+                numbers is pulled.
             begun: The arms, or cells, of pulls that have been started but whose rewards are not known yet.
-            retired: The arms that must not be pulled any more, (K,) bool; None means that all may be pulled.
+            retired: Whether each arm must not be pulled any more, (K,) bool; at least one has to remain. None means
+                that all may be pulled.
             most: The largest number of pulls of the epoch, except that each site has at least one; None means no limit.
             sites: The number N of sites if their mean rewards differ and ``fit`` is on cells; otherwise 1.
             turn: The number of the site that pulls first, from 0.
@@ -217,7 +233,10 @@ class Advised:
                 is used instead.
 
         Raises:
-            ValueError: The index of an arm is NaN, because rewards or features are far from order 1.
+            ValueError: The index of an arm is NaN because its variance or a covariance is.
+            IndexError: All arms are retired and ``begun`` is empty, or ``begun`` has a number above those of all arms
+                or cells.
+            AttributeError: ``until`` is not a `Growing`.
         """
         pulls = int(counts.sum())
         length = self.until.length(pulls)

@@ -1,18 +1,21 @@
-"""Play any surrogate in epochs: all clients fit it to the shared counts and sums, pull arms, and share them again.
+"""Play any surrogate in epochs: all clients fit it to the shared counts and sums, pull arms, and share the new ones.
 
 Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all clients have
-grown by a factor (`Growing`), or on the paper's event, n_i·Σ ln(1 + variance/σ²) > γ for the n_i pulls of a client i
-since the last synchronisation (`Event`). The pulls of an epoch are planned in one of two ways:
+grown by a factor (`Growing`), or on the paper's event (`Event`). The event is n_i·Σ ln(1 + variance/σ²) > γ for some
+client i. The sum runs over the n_i pulls of the client since the last synchronisation, with the posterior variance of
+each pulled arm before its pull, the standard deviation σ of a reward's noise and a threshold γ. The pulls of an epoch
+are planned in one of two ways:
 
-- "joint": One plan for all clients, as GP-BUCB makes it. Each pull has the arm with the largest mean + κ√variance. The
-  mean stays as fitted, and the variance is updated as if the rewards of the pulls planned before had been observed
-  (Desautels, Krause and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402).
+- "joint": One plan for all clients, as GP-BUCB makes it. Each pull has the arm with the largest mean + κ√variance,
+  with the posterior mean and variance of its mean reward and a weight κ. The mean stays as fitted, and the variance is
+  updated as if the rewards of the pulls planned before had been observed (Desautels, Krause and Burdick, JMLR 2014,
+  https://arxiv.org/abs/1206.6402).
 - "own": Each client plans for itself, and its mean and variance are conditioned on its own pulls.
 
 All clients and the server can compute a joint plan, so that they know who pulls which arm. Therefore only sums are
 sent: one scalar to the server for each arm that the client pulled, and one scalar to each client for each arm that
-anybody pulled. This requires that the fits of all clients agree to the last digit, as they do on machines of the same
-kind.
+any client pulled. This requires that the fits of all clients agree to the last digit, as they do on machines of the
+same kind.
 """
 
 import math
@@ -45,6 +48,9 @@ Planning = Literal["joint", "own"]
 class Growing:
     """A rule that ends an epoch by growth: the epoch after n pulls has max(⌈n(factor − 1)⌉, least) pulls.
 
+    The pulls are those of all clients together. The product is computed in float64; where it should be a whole number,
+    rounding may make the epoch one pull longer.
+
     Args:
         factor: The factor by which the number of pulls of all clients grows in an epoch, above 1.
         least: The smallest number of pulls of an epoch, at least 1.
@@ -63,7 +69,11 @@ class Growing:
         count("least", self.least, "give the least pulls of an epoch, at least 1")
 
     def length(self, pulls: int) -> int:
-        """Return the number of pulls of the epoch that follows ``pulls`` pulls by all clients together."""
+        """Return the number of pulls by all clients together in the epoch after the first ``pulls`` pulls.
+
+        It is max(⌈``pulls``·(``factor`` − 1)⌉, ``least``). The product is computed in float64; where it should be a
+        whole number, rounding may make the result one larger.
+        """
         return max(self.least, math.ceil(pulls * (self.factor - 1)))
 
 
@@ -72,10 +82,11 @@ class Event:
     """A rule that ends an epoch by the paper's event: n_i·Σ ln(1 + variance/σ²) > γ for some client i.
 
     n_i is the number of client i's pulls since the last synchronisation. The sum runs over these pulls, with the
-    posterior variance of each pulled arm before its pull and the variance σ² of a reward's noise.
+    posterior variance of each pulled arm before its pull and the variance σ² of a reward's noise. Source: Algorithm 1,
+    line 6.
 
     Args:
-        gamma: The threshold γ, at least 0. It may be infinite, so that no epoch ends.
+        gamma: The threshold γ, at least 0. It may be infinite, so that the event never occurs.
 
     Raises:
         ValueError: γ is negative or NaN.
@@ -118,7 +129,8 @@ class Optimism:
     def of_arms(self, counts: Tensor) -> Tensor:
         """Return the weight κ of each of K arms in a joint plan, (…, K).
 
-        It is ``kappa`` if the arm has been pulled, otherwise ``untried``, or ``kappa`` if that is None.
+        It is ``kappa`` if the arm has been pulled, otherwise ``untried``, or ``kappa`` if that is None. The result has
+        torch's default dtype, or int64 if both numbers are ints.
 
         Args:
             counts: The number of pulls of each arm, (…, K).
@@ -128,19 +140,20 @@ class Optimism:
 
 @dataclass(frozen=True)
 class Beginning:
-    """The pulls before the first fit, and how they are shared.
+    """The pulls before the first fit, and how the clients share their rewards.
 
     If neither ``start`` nor ``exploration`` is given, they are ⌈√(NT)⌉ uniform pulls, with N clients and T rounds.
 
     Args:
-        start: The paper's Phase I, with the fitted parameters ŵ₀ of its network.
+        start: The paper's Phase I, with its pulls and the parameters ŵ₀ of the network that were fitted to them.
         exploration: Other pulls, for instance those of `each_arm`.
-        informed: Whether the surrogate is fitted to the data of these pulls too.
+        informed: Whether the surrogate is fitted to the data of these pulls too. If not, these data are not shared,
+            unless a guard plays.
         foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
             only the sums of the rewards are sent, without counts. With a guard it makes no difference.
 
     Raises:
-        ValueError: Both ``start`` and ``exploration`` are given.
+        ValueError: Both ``start`` and ``exploration`` are given. Their types are not checked here.
     """
 
     start: Start | None = None
@@ -159,7 +172,8 @@ class Own(NamedTuple):
     Args:
         posterior: The posterior of each client on the K arms, with the mean (S, N, K) in units of the rewards and the
             covariance (S, N, K, K) in units of σ², the variance of a reward's noise.
-        gain: Σ ln(1 + variance/σ²) over each client's pulls since the last synchronisation, (S, N).
+        gain: Σ ln(1 + variance/σ²) over each client's pulls since the last synchronisation, (S, N), with the posterior
+            variance of each pulled arm before its pull.
     """
 
     posterior: Posterior
@@ -173,12 +187,13 @@ class EpochState(NamedTuple):
         fresh: The counts and sums of each client's pulls since the last synchronisation, (S, N, K) each.
         server: The counts and sums of all clients up to the last synchronisation, (S, K) each.
         place: The number of pulls of the epoch that come before each client's next pull, (S, N) int64.
-        length: The number of pulls of the epoch, (S,) int64. If the event of a joint plan does not fire within NT
-            pulls, it is NT + 1. If each client plans for itself and epochs end on an event, it is not used.
-        fits: The fit of each run, which is a posterior on its K arms.
+        length: The number of pulls of the epoch, (S,) int64. If epochs end on an `Event`, it is the number of pulls of
+            the joint plan up to the event, or NT + 1 for T rounds if the event does not occur within NT pulls. If each
+            client plans for itself and epochs end on an event, it is not used.
+        fits: The fit of each of the S runs, which is a posterior on its K arms.
         kept: Whether a run uses the fit of an earlier epoch because a newer one failed, (S,) bool.
-        plan: In a joint plan, the arms of the epoch's pulls, (S, NT) int64, with zeros after the planned ones. If each
-            client plans for itself, the models of the clients.
+        plan: In a joint plan, the arms of the epoch's pulls, (S, NT) int64, of which those after ``length`` pulls are
+            not used. If each client plans for itself, the models of the clients.
     """
 
     fresh: Tally
@@ -196,12 +211,12 @@ class Epochs:
 
     Args:
         learners: The number N of clients.
-        arms: The features of the K arms, (S, K, d_x).
+        arms: The d_x features of each of the K arms, (S, K, d_x).
         runs: The numbers of the S runs, which errors name.
         surrogates: The surrogate of each run.
         first: The counts and sums that everybody knows before the first fit, (S, K) each.
-        order: The order in which ties of a joint plan are broken, (S, 1, K); of tied arms the one with the largest
-            number is pulled.
+        order: A number for each arm by which ties of a joint plan are broken, (S, 1, K); of tied arms the one with the
+            largest of these numbers is pulled.
         sigma: The standard deviation σ of a reward's noise that the surrogates are given.
         optimism: The weight κ of the standard deviation in the index of each arm.
         until: The rule that ends an epoch.
@@ -224,10 +239,13 @@ class Epochs:
     begun: int
 
     def begin(self) -> EpochState:
-        """Return the state after the first fit, to the counts and sums in ``first``.
+        """Fit the surrogate of each of S runs to the counts and sums in ``first``, and plan the first epoch.
+
+        Returns:
+            The state of the runs at the beginning of Phase II.
 
         Raises:
-            ValueError: The first fit of a run failed, or in a joint plan the index of an arm is NaN.
+            ValueError: The first fit of a run fails, or in a joint plan the index of an arm is NaN.
             ImportError: A library that the fit needs is missing.
             MemoryError: The fit needs more memory than there is.
         """
@@ -237,7 +255,8 @@ class Epochs:
     def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> EpochState:
         """Fit the surrogates of R runs, plan the next epoch, and return the state at its beginning.
 
-        If a fit fails, the run keeps the fit before it; a ``ValueError`` is raised if there is none.
+        If a fit fails, the run keeps the fit before it; a ``ValueError`` is raised if there is none. If a library or
+        memory is missing, the error passes through.
 
         Args:
             run: The positions of the R runs among all S runs, (R,) int64.
@@ -288,7 +307,8 @@ class Epochs:
         """Return the index of each of K arms for the next pull of each of N clients in S runs, (S, N, K).
 
         In a joint plan it is 1 for the planned arm and 0 for the others; a plan that is used up begins again. If each
-        client plans for itself, the index is mean + κ√variance of the client's own posterior.
+        client plans for itself, the index is mean + κ√variance, with the posterior mean and variance of the arm by the
+        client's own model and the weight ``kappa`` as κ.
 
         Raises:
             ValueError: Each client plans for itself, and a variance is NaN or negative beyond rounding.
@@ -303,8 +323,10 @@ class Epochs:
     def fires(self, state: EpochState, arm: Tensor) -> Tensor:
         """Return whether each client's pull would end the epoch, (S, N) bool, for N clients in S runs.
 
-        If each client plans for itself and epochs end on an event, it does if the event of the client fires, with this
-        pull included. Otherwise it does if it is the last pull of the epoch, or a later one.
+        If each client plans for itself and epochs end on an event, the pull does so if n·Σ ln(1 + variance/σ²) > γ.
+        Here the sum runs over the n pulls of the client since the last synchronisation, this one included, with the
+        posterior variance of each pulled arm before its pull, the variance σ² of a reward's noise and the threshold γ.
+        Otherwise the pull does so if it is the last one of the epoch, or a later one.
 
         Args:
             state: The state before the pull.
@@ -318,6 +340,9 @@ class Epochs:
 
     def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
         """Return the state after some of the N clients of S runs have made a pull.
+
+        The pull is added to the counts and sums of the client since the last synchronisation. If each client plans for
+        itself, the client's model learns from the reward too.
 
         Args:
             state: The state before the pull.
@@ -335,14 +360,15 @@ class Epochs:
     def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
         """Return the state after a synchronisation of some runs.
 
-        Every client sends its new counts and sums, or with a joint plan its new sums alone, and the server broadcasts
-        their totals. Then all clients fit the surrogate again and plan the next epoch. A run whose fit fails keeps the
-        fit before it.
+        Every client sends its counts and sums since the last synchronisation, or with a joint plan these sums alone,
+        and the server broadcasts their totals. Then all clients fit the surrogate again and plan the next epoch. A run
+        whose fit fails keeps the fit before it.
 
         Args:
             state: The state before the synchronisation.
-            star: The network over which clients and server send, which books the scalars.
-            when: The positions of the R runs that synchronise, and the step at which the scalars of each are booked.
+            star: The network over which clients and server send, which counts the scalars.
+            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted,
+                (R,) int64 each.
 
         Raises:
             ImportError: A library that the fit needs is missing.
@@ -361,16 +387,16 @@ class Epochs:
     def _message(self, tally: Tally) -> Message[Tally]:
         """Return the message with ``tally`` (R, …, K) for R runs and K arms, and its cost in scalars, (R, …) int64.
 
-        Counts and sums are charged if each client plans for itself. If there is a joint plan, from which all know the
-        counts, the sums alone are charged.
+        If each client plans for itself, the cost is that of counts and sums. If there is a joint plan, from which all
+        know the counts, it is that of the sums alone.
         """
         return counts_and_sums(tally) if self.planning == "own" else sums_alone(tally)
 
     def _length(self, pulls: Tensor) -> Tensor:
         """Return the number of pulls (R,) that are planned for the epoch after ``pulls`` (R,) pulls of all clients.
 
-        If epochs end on an event, this is 4N, a first guess with N clients, because the event decides how many are
-        made.
+        If epochs end on an event, this number is 4N for N clients, a first guess, because the event decides how many
+        pulls are made.
         """
         if isinstance(self.until, Event):
             return torch.full(pulls.shape, 4 * self.learners)
@@ -407,7 +433,9 @@ class Epochs:
     def _fired(self, variance: Tensor) -> Tensor:
         """Return whether the event of the client that pulls would fire at each of the L pulls of a plan, (R, L) bool.
 
-        The N clients pull in turn. ``variance`` (R, L) is the posterior variance of each pulled arm before its pull.
+        The N clients pull in turn. The event is n·Σ ln(1 + variance/σ²) > γ over the client's n pulls of the plan so
+        far, with the variance σ² of a reward's noise and the threshold γ. ``variance`` (R, L) is the posterior variance
+        of each pulled arm before its pull, in R runs.
         """
         assert isinstance(self.until, Event)
         pulls, clients = variance.shape[1], self.learners
@@ -429,7 +457,7 @@ def sums_alone(tally: Tally) -> Message[Tally]:
 def require_epochs(
     surrogates: Sequence[Surrogate], rounds: int, until: Growing | Event, optimism: Optimism
 ) -> None:
-    """Check that surrogates can be played in epochs with these arguments.
+    """Check that `surrogate_ucb` can play in epochs with these arguments.
 
     Args:
         surrogates: The surrogate of each run.
@@ -440,7 +468,7 @@ def require_epochs(
     Raises:
         TypeError: A surrogate has no ``fit``, ``until`` is neither `Growing` nor `Event`, ``optimism`` is not an
             `Optimism`, or T is not a whole number.
-        ValueError: T is below 1.
+        ValueError: T is below 1 or above 2⁵³.
         ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
     for surrogate in surrogates:
@@ -458,14 +486,17 @@ def require_epochs(
 def each_arm(problem: Problem, length: int) -> Exploration:
     """Return T₀ exploratory pulls in each run that go through all K arms in a random order before an arm is repeated.
 
-    If T₀ ≤ K, the pulled arms are distinct. The scalars for sharing the data are not charged yet.
+    If T₀ ≤ K, the pulled arms are distinct.
 
     Args:
         problem: S runs of a bandit problem with K arms.
         length: The number T₀ of pulls.
 
+    Returns:
+        The arms and the rewards of the pulls, (S, T₀) each, with no scalars counted for sharing them.
+
     Raises:
-        ValueError: T₀ is below 1.
+        ValueError: T₀ is below 1 or above 2⁵³.
         TypeError: T₀ is not a whole number.
         AttributeError: ``problem`` is not a `Problem`.
     """
@@ -480,7 +511,7 @@ def distinct(arms: int, length: int, source: torch.Generator) -> Tensor:
 
     Args:
         arms: The number K of arms.
-        length: The number of pulls. The last block may be incomplete.
+        length: The number of pulls, at least 1. The last block may be incomplete.
         source: The generator of the random orders.
     """
     orders = [torch.randperm(arms, generator=source) for _ in range(-(-length // arms))]
@@ -509,10 +540,11 @@ def surrogate_ucb(
         rounds: The number T of rounds, so that Phase II has NT pulls.
         until: The rule that ends an epoch, `Growing` or `Event`; None means ``Growing()``.
         planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
-        optimism: The weight κ of the posterior standard deviation in the index of an arm, and σ.
+        optimism: The weight κ of the posterior standard deviation in the index of an arm, and the standard deviation σ
+            of a reward's noise that the surrogate is given.
         begins: The pulls before the first fit.
-        guarantee: The numbers of a guard. If it is given, the planned arms are the proposals of this guard (`guarded`),
-            and its event ends the epochs.
+        guarantee: The numbers of a guard. If they are given, the guard decides whether each planned arm is pulled or
+            the arm with the largest upper bound (`guarded`), and the guard's event ends the epochs.
 
     Returns:
         The trace of both phases. If a later fit of a run fails, but not for want of a library or of memory, the run
@@ -523,9 +555,11 @@ def surrogate_ucb(
         TypeError: ``problem``, a surrogate, ``until``, ``optimism``, ``begins`` or ``guarantee`` is of another kind, or
             N or T is not a whole number.
         ValueError: N or T is below 1; ``planning`` is unknown; a sequence does not have one surrogate for each run; the
-            ``start`` in ``begins`` was made on another problem or gives each client a ŵ₀ of its own, or the
-            ``exploration`` in it has another number of runs; the first fit of a run fails; or the index of an arm is
-            NaN.
+            ``start`` in ``begins`` was made on another problem or gives each client fitted parameters ŵ₀ of its own, or
+            the ``exploration`` in it has another number of runs; the first fit of a run fails; the index of an arm is
+            NaN; or each client plans for itself, and a posterior variance is NaN or negative beyond rounding.
+        AttributeError: The ``start`` in ``begins`` is not a `Start`, or the ``exploration`` not an `Exploration`.
+        RuntimeError: The ``exploration`` in ``begins`` has an arm that the problem does not have.
         ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
         MemoryError: A fit needs more memory than there is.
     """

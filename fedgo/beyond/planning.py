@@ -1,7 +1,8 @@
 """A joint plan of many pulls, as GP-BUCB makes it (Desautels, Krause and Burdick, JMLR 2014).
 
-Each pull has the arm with the largest mean + κ√variance. The mean stays as fitted, and the variance is updated as if
-the rewards of the pulls planned before had been observed. Source: https://arxiv.org/abs/1206.6402.
+Each pull has the arm with the largest mean + κ√variance, with the posterior mean and variance of its mean reward and a
+weight κ. The mean stays as fitted, and the variance is updated as if the rewards of the pulls planned before had been
+observed. Source: https://arxiv.org/abs/1206.6402.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,9 +13,9 @@ from torch import Tensor
 from fedgo.beyond.surrogates.models import ByColumns, Fitted
 from fedgo.simulation import largest
 
-_DENSE = 1000  # for up to this many rivals the whole covariance is computed at once
+_DENSE = 1000  # for up to this many arms that a plan may pull, the whole covariance is computed at once
 _ROOM = 1024  # memory is allocated for this many pulls of a plan at a time
-_LOOK = 16  # after every so many pulls of a plan it is checked whether a single rival is left
+_LOOK = 16  # after every so many pulls it is checked whether the plan can pull only a single arm from then on
 
 
 def plan(
@@ -32,27 +33,30 @@ def plan(
 
     After each pull the variances are updated as if its reward had been observed, while the means stay as fitted. Only
     the C arms of each run that can be planned at all are considered (`rivals`). A pull costs O(C) operations for each
-    pull planned before it, but for at most about 2C + 1,024 of them. If a single arm is left in every run and N is 1,
-    it gets all further pulls.
+    pull planned before it, but for at most about 2C + 1,024 of them. If a single arm can still be planned in every run
+    and N is 1, it gets all further pulls.
 
     Args:
-        fits: The fit of each run, a posterior on K arms.
+        fits: The fit of each run, a posterior on K arms with finite means.
         kappa: The weight κ ≥ 0 of each arm's standard deviation, (R, K).
-        order: The order in which ties are broken, (R, K); of tied arms the one with the largest number is pulled.
+        order: A number for each arm by which ties are broken, (R, K); of tied arms the one with the largest of these
+            numbers is pulled.
         sigma: The standard deviation σ of a reward's noise.
-        pulls: The number L of pulls, those in ``begun`` included.
-        begun: Arms of pulls that are already decided. The plan begins with them in every run.
-        retired: Whether an arm must not be planned any more, (K,) bool; None means that all arms may be planned.
+        pulls: The number L ≥ 1 of pulls, those in ``begun`` included.
+        begun: The arms of pulls that are already decided. The plan begins with them in every run.
+        retired: Whether an arm must not be planned any more, (K,) bool; at least one arm of each site has to remain.
+            None means that all arms may be planned.
         sites: The number N of sites. If it is above 1, the K arms are cells, the pairs of a site and an arm, with K/N
             consecutive cells for each site. Each pull after ``begun`` then has a cell of the site whose turn it is, in
             cyclic order.
         turn: The number of the site whose turn comes first after ``begun``.
 
     Returns:
-        The arms, (R, L) int64, and the posterior variance of each when it is pulled, (R, L), in this order.
+        The arms, (R, L) int64, and the posterior variance of each before its pull, (R, L), in this order.
 
     Raises:
-        ValueError: The index of an arm is NaN, because rewards or features are far from order 1.
+        ValueError: The index of an arm is NaN because its variance or a covariance is; or L is 0.
+        IndexError: All arms are retired and ``begun`` is empty, or ``begun`` has a number of K or above.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     mean = torch.stack([fit.mean for fit in fits])
@@ -97,11 +101,11 @@ def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites:
     """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
 
     Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is more than 1e-6 below
-    the largest mean of its site. C is the number of remaining arms in the run with the most of them; the other runs are
-    filled up to C with their next best arms.
+    the largest mean of its site. C is the number of remaining arms in the run with the most of them. The other runs are
+    filled up to C with the arms that are next nearest to this limit.
 
     Args:
-        mean: The posterior mean of each arm, (R, K).
+        mean: The posterior mean of each of K arms in R runs, (R, K).
         variance: The posterior variance of each arm, (R, K).
         kappa: The weight κ of each arm's standard deviation, (R, K).
         opened: The numbers of arms that are kept in any case, (B,) int64.
@@ -122,8 +126,8 @@ def _moments(
 
     The function takes one arm of the C for each run, as its position (R,) among them, and returns its covariance with
     all C arms, (R, C). If C is at most 1,000, or if some fit cannot give single columns, the whole covariance is
-    computed at once, and the variances are its diagonal. Otherwise the variances are those given, and columns are
-    computed on demand.
+    computed at once, and the variances are its diagonal, with 0 in place of negative entries. Otherwise the variances
+    are those given, and columns are computed on demand.
 
     Args:
         fits: The fit of each run.

@@ -1,20 +1,21 @@
-"""Two further algorithms for the regime map: FN-UCB, and kernel UCB with hyperparameters that are fitted once.
+"""Two algorithms to compare with on many regimes: FN-UCB, and kernel UCB with hyperparameters that are fitted once.
 
 **FN-UCB** weighs a neural tangent model on all clients' data against an averaged network (Dai, Shu, Verma, Fan, Low and
 Jaillet, Federated Neural Bandits, ICLR 2023, https://arxiv.org/abs/2205.14309).
 
-Its features are φ_x = g(x; θ₀)/√m, with the gradient g at θ₀ of a network of width m whose output at θ₀ is 0. Client i
-has V̄_i = λI + Σφφᵀ and θ̄_i = V̄_i⁻¹Σφy over all synchronised data and its own data since. V_j is the same matrix over
-all of client j's own data alone. Then
+Its features are φ_x = g(x; θ₀)/√m, with the gradient g at θ₀ of a network of width m whose output at the initial
+parameters θ₀ is 0. Client i has V̄_i = λI + Σφφᵀ and θ̄_i = V̄_i⁻¹Σφy over all synchronised data and its own data since.
+V_j = λI + Σφφᵀ is the matrix of all of client j's own data alone. Then
 
     UCBᵃ_i(x) = φ_xᵀθ̄_i + ν√λ‖φ_x‖_{V̄_i⁻¹},   UCBᵇ(x) = f(x; θ) + ν√λ √(φ_xᵀ((1/N)Σ_j V_j⁻¹)φ_x),
-    x = argmax (1 − α)UCBᵃ_i + αUCBᵇ.
+    and client i pulls x = argmax (1 − α)UCBᵃ_i + αUCBᵇ.
 
 Here λ is the regularisation weight, ν the weight of the widths, y a reward and f(x; θ) the output of the network. θ is
-the mean over the N clients of θ₀ after J steps of gradient descent on the loss ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² of the
-client's own data. The weight of UCBᵇ is α = min_j min_x s_j(x)/max_x s_j(x), with s_j(x) = ‖φ_x‖_{V_j⁻¹}. V_j, θ and α
-are those of the last synchronisation, and α = 0 before the first. Client i starts a synchronisation of all clients when
-its n_i pulls since the last one have n_i·ln(det V̄_i/det V̄_last) > γ, with the threshold γ. This differs from the
+the mean over the N clients of the parameters that each client reaches from θ₀ by J steps of gradient descent on the
+loss ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² of its own data. The weight of UCBᵇ is α = min_j min_x s_j(x)/max_x s_j(x), with
+s_j(x) = ‖φ_x‖_{V_j⁻¹}. V_j, θ and α are those of the last synchronisation, and α = 0 before the first. Client i starts
+a synchronisation of all clients when its n_i pulls since the last one have n_i·ln(det V̄_i/det V̄_last) > γ, with the
+threshold γ and the matrix V̄_last that all clients had after the last synchronisation. This differs from the
 experiments of that paper in four points: the arms stay the same, sigmoid units take the place of ReLU, α is that of the
 theory and not a schedule, and a step of gradient descent is as long as the curvature at θ₀ allows.
 
@@ -24,9 +25,9 @@ exact kernel:
     index_x = μ_x + κσ‖φ_x‖_{Σ⁻¹},   Σ = σ²I + Σ_t φ(x_t)φ(x_t)ᵀ,   φ_xᵀφ_x' = k(x, x')
 
 Here κ is the weight of the posterior standard deviation, and σ the standard deviation of a reward's noise. The kernel
-k is the posterior covariance of that process after Phase I, and its posterior mean is the first μ. The sum
-is over the pulls of Phase II, so that μ and Σ are what the process says of all pulls. Every pull is shared at once, as
-in `fedgo.algorithms.controls.exact_kernel_ucb`.
+k is the posterior covariance of that process after Phase I, and its posterior mean is the first μ. The sum is over the
+arms x_t pulled in Phase II, so that μ_x and σ‖φ_x‖_{Σ⁻¹} are the posterior mean and standard deviation by the process
+given all pulls. All clients learn of every pull at once, as in `fedgo.algorithms.controls.exact_kernel_ucb`.
 """
 
 import math
@@ -56,15 +57,16 @@ _POWER = 20  # power iterations for the largest curvature
 
 
 class Averaged(NamedTuple):
-    """What the server of FN-UCB broadcasts beside the sums, computed from the data of all clients at a synchronisation.
+    """What FN-UCB's server broadcasts at a synchronisation besides the statistics of the linearised model.
 
-    The width of client j at arm x is s_j(x) = √(φ_xᵀV_j⁻¹φ_x), with the features φ_x of the arm and V_j = λI + Σφφᵀ
-    over all of the client's own pulls, where λ is the regularisation weight.
+    It is computed from the data of all N clients, for S runs with K arms. The width of client j at arm x is
+    s_j(x) = √(φ_xᵀV_j⁻¹φ_x), with the features φ_x of the arm and V_j = λI + Σφφᵀ over all of the client's own pulls,
+    where λ is the regularisation weight.
 
     Args:
-        values: The network's value f(x; θ) at each arm, for the parameters θ averaged over the N clients, (S, K); 0
+        values: The network's value f(x; θ) at each arm x, for the parameters θ averaged over the N clients, (S, K); 0
             before the first synchronisation.
-        spread: √((1/N)Σ_j s_j(x)²) of each arm, (S, K); 0 before the first synchronisation.
+        spread: √((1/N)Σ_j s_j(x)²) of each arm x, (S, K); 0 before the first synchronisation.
         alpha: The weight α = min_j min_x s_j(x)/max_x s_j(x) of the network's index, (S,); 0 before the first
             synchronisation.
     """
@@ -78,9 +80,9 @@ class NeuralState(NamedTuple):
     """The state of S runs of `FNUCB` with N clients and K arms.
 
     Args:
-        tangent: The state of the linearised model.
-        own: The counts and sums of all of each client's own pulls, (S, N, K) each.
-        averaged: What the server has broadcast last.
+        tangent: The state of the clients' linearised models.
+        own: The number of each client's own pulls of each arm so far, and the sum of their rewards, (S, N, K) each.
+        averaged: The network's values, the widths and the weight α that the server has broadcast last.
     """
 
     tangent: EventState
@@ -98,8 +100,8 @@ class FNUCB:
     Args:
         tangent: The learner whose posterior gives UCBᵃ, and whose event starts synchronisations.
         network: The network f(x; θ), with d_w parameters.
-        inputs: The standardised arms, (S, K, d_x).
-        theta0: The initial parameters θ₀, (S, d_w).
+        inputs: The standardised features of the arms, (S, K, d_x).
+        theta0: The initial parameters θ₀ of the network, (S, d_w).
         features: φ_x = ∇f(x; θ₀)/√m of each arm, with m the width of the network, (S, K, d_w).
         descent: The number J of steps of gradient descent at each synchronisation.
     """
@@ -121,7 +123,8 @@ class FNUCB:
         index is 0.
 
         Raises:
-            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
+            ValueError: The features are so large, or the regularisation weight λ so small, that rounding would decide
+                which arm is pulled.
         """
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
@@ -132,8 +135,11 @@ class FNUCB:
         """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each of K arms for each of N clients in S runs, (S, N, K).
 
         UCBᵃ comes from the client's linearised model, UCBᵇ from the networks averaged over the clients, and α is the
-        weight that the server has broadcast last. Each of the two is a prediction plus √β = ν√λ times its width, with
-        the β of the settings.
+        weight that the server has broadcast last. UCBᵃ and UCBᵇ are each a prediction plus √β times its width, with the
+        squared radius β of the settings.
+
+        Raises:
+            ValueError: A squared width of a linearised model is NaN or negative beyond rounding.
         """
         values, spread, alpha = (part.unsqueeze(1) for part in state.averaged)
         alpha = alpha.unsqueeze(-1)
@@ -155,7 +161,8 @@ class FNUCB:
     def learn(self, state: NeuralState, arm: Tensor, reward: Tensor, turn: Tensor) -> NeuralState:
         """Return the state after some of the N clients of S runs have made a pull.
 
-        The linearised model of each learns from its reward, and the client stores the reward.
+        The linearised model of each of these clients learns from the reward, and the client adds the pull to its counts
+        and sums.
 
         Args:
             state: The state before the pull.
@@ -169,19 +176,21 @@ class FNUCB:
     def synchronise(self, state: NeuralState, star: Star, when: When) -> NeuralState:
         """Return the state after a synchronisation of the runs in ``when`` over ``star``.
 
-        The linearised model synchronises its statistics. In the dense encoding each client also sends V_j⁻¹, its
-        network's parameters θ_j and its share α_j = min_x s_j(x)/max_x s_j(x), and receives the averages of the first
-        two and the smallest share, α. In the encoding "counts" the server computes all this itself and sends the
-        averaged parameters θ, the K averaged variances s_j(x)² and α. V_j and the widths s_j(x) are defined in
-        `Averaged`.
+        The linearised models synchronise their statistics. With the encoding "dense" each client j also sends V_j⁻¹,
+        its network's parameters θ_j and its share α_j = min_x s_j(x)/max_x s_j(x), and receives the averages of the
+        first two and the smallest share, α. With the encoding "counts" the server computes all this itself and sends
+        the averaged parameters θ, the averages of s_j(x)² at the K arms and α. Here V_j = λI + Σφφᵀ is the matrix of
+        all of the client's own pulls of arms with the features φ, with the regularisation weight λ, and
+        s_j(x) = √(φ_xᵀV_j⁻¹φ_x) is its width at the arm x.
 
         Args:
             state: The state before the synchronisation.
-            star: The network over which clients and server send, which books the scalars.
-            when: The runs that synchronise, and the step at which the scalars of each are booked.
+            star: The network over which clients and server send, which counts the scalars.
+            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted,
+                (R,) int64 each.
 
         Raises:
-            RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
+            RuntimeError: λ is so small that the matrix of a client's data is not positive definite up to rounding.
         """
         run = when.run
         tangent = self.tangent.synchronise(state.tangent, star, when)
@@ -195,11 +204,11 @@ class FNUCB:
         return state._replace(tangent=tangent, averaged=place(state.averaged, run, new))
 
     def _averaged(self, run: Tensor, own: Tally) -> Averaged:
-        """Return what the server broadcasts in R runs, given the data of every client.
+        """Return the averaged networks and widths and the weight α that the server broadcasts in R runs.
 
         Args:
             run: The positions of the R runs among all S runs, (R,) int64.
-            own: The counts and sums of all of each client's own pulls, (R, N, K) each.
+            own: The number of each client's own pulls of each arm, and the sum of their rewards, (R, N, K) each.
         """
         lam, of_clients = self.tangent.settings.lam, []
         for r, *data in zip(run.tolist(), *own, strict=True):
@@ -215,13 +224,14 @@ class FNUCB:
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
     """Return the squared width s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j at each arm x, (N, K).
 
-    The sum is over the arms, with the number n of the client's own pulls of each, for N clients and K arms. A squared
-    width that rounding would make negative is 0.
+    The sum is over the K arms, with the number n of the client's own pulls of each. A squared width that rounding would
+    make negative is 0.
 
     Args:
-        features: The features φ of each arm, (K, d).
+        features: The d features φ of each arm, (K, d).
         lam: The regularisation weight λ > 0.
-        own: The counts and sums of each client's own pulls, (N, K) each.
+        own: The number of each client's own pulls of each arm, and the sum of their rewards, which is not used, (N, K)
+            each.
 
     Raises:
         RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
@@ -243,16 +253,16 @@ def train_networks(
     """Return the parameters θ of each client's network after gradient descent from θ₀, (N, d_w).
 
     The loss is ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² over the client's own pulls of arms x with rewards y, with m the width
-    of the network. The step size is 1/(mλ + mρ), where ρ is the largest eigenvalue of Σφφᵀ over these pulls, as 20
-    power iterations estimate it.
+    of the network. Up to a constant, it is computed from the mean reward of each arm. The step size is 1/(mλ + mρ),
+    where ρ is the largest eigenvalue of Σφφᵀ over these pulls, as 20 power iterations estimate it.
 
     Args:
-        network: The network f.
+        network: The network f, with d_w parameters.
         theta0: The initial parameters θ₀, (d_w,).
-        x: The standardised arms, (K, d_x).
-        features: The features φ of each arm, (K, d_w).
-        own: The counts and sums of each client's own pulls, (N, K) each. The parameters of a client without pulls stay
-            θ₀.
+        x: The standardised features of the K arms, (K, d_x).
+        features: The features φ = ∇f(x; θ₀)/√m of each arm, (K, d_w).
+        own: The number of each client's own pulls of each arm, and the sum of their rewards, (N, K) each. The
+            parameters of a client without pulls stay θ₀.
         lam: The regularisation weight λ.
         steps: The number J of steps.
     """
@@ -282,7 +292,8 @@ def tangent_start(network: Network, problem: Problem) -> Tensor:
     other parameters are standard normal, with the weights of the first layer divided by √d_x.
 
     Args:
-        network: The network f, whose width has to be even, which is not checked.
+        network: The network f, with d_w parameters and inputs of dimension d_x. Its width has to be even, which is not
+            checked.
         problem: S runs of a bandit problem, whose seed and run numbers determine the parameters.
     """
     half = Network(network.d_x, network.hidden // 2)
@@ -302,8 +313,9 @@ def fn_ucb(
 ) -> Trace:
     """Play FN-UCB, which weighs a neural tangent model against the average of the clients' networks.
 
-    The arms are standardised. The linearised model computes with vectors over the arms if there are at most `MANY`, and
-    over the parameters otherwise.
+    The tangent model is the network linearised at its initial parameters, with a ridge regression on the gradients. The
+    features of the arms are standardised. The linearised model computes with K × K matrices if there are at most 100
+    arms (`MANY`), and with the d_w parameters otherwise.
 
     Args:
         problem: S runs of a bandit problem with K arms.
@@ -311,10 +323,12 @@ def fn_ucb(
         steps: The number of pulls by all clients together.
         settings: The regularisation weight λ; β = ν²λ, where ν√λ is the weight of the widths in the indices of both
             models; the threshold γ of the event that starts a synchronisation; and the form of the messages. With
-            "dense" a client sends its new statistics of the linearised model, V_j⁻¹, θ_j and α_j, which are
-            2(d_w² + d_w) + 1 scalars with d_w = m(d_x + 2) + 1, and receives as many. With "counts" the clients send
-            counts and sums, and the server trains the networks and sends the new counts and sums, the averaged
-            parameters θ, the K averaged variances and α.
+            "dense" a client j sends its new statistics of the linearised model, the inverse V_j⁻¹ of the matrix
+            λI + Σφφᵀ of its own pulls of arms with gradient features φ, the parameters θ_j of its network and its ratio
+            α_j of the smallest to the largest width. These are 2(d_w² + d_w) + 1 scalars with d_w = m(d_x + 2) + 1
+            parameters for d_x features of an arm, and the client receives as many. With "counts" the clients send
+            counts and sums. The server trains the networks, and sends the new counts and sums, the parameters θ_j
+            averaged over the clients, the K averaged squared widths and the smallest α_j.
         descent: The number J of steps of gradient descent at each synchronisation.
         hidden: The width m of the network, an even number.
 
@@ -322,9 +336,9 @@ def fn_ucb(
         The trace of all runs.
 
     Raises:
-        ValueError: A value is out of range, m is odd, the messages have another form, or λ is so small that rounding
+        ValueError: A number is out of range, m is odd, the messages have another form, or λ is so small that rounding
             would decide which arm is pulled.
-        TypeError: ``problem`` or ``settings`` is of another kind, or a number is.
+        TypeError: ``problem`` is not a `Problem`, ``settings`` is not a `Settings`, or a number is not whole.
         RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
     """
     require_run(problem, clients, steps, settings)
@@ -351,8 +365,8 @@ def fn_ucb(
 def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float = 3.0) -> Trace:
     """Play T₀ = ⌈√(NT)⌉ uniform pulls, fit a kernel to them once, and play T rounds of kernel UCB with it.
 
-    Every pull is shared at once as its arm's number and its reward, 2 scalars to the server and 2 to each client, in
-    Phase I too. Memory is K × K numbers for each run.
+    All clients learn of every pull at once by its arm's number and its reward, 2 scalars to the server and 2 to each
+    client, in Phase I too. The memory is a few K × K matrices for each run.
 
     Args:
         problem: S runs of a bandit problem with K arms.
@@ -364,9 +378,10 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
         The trace of both phases.
 
     Raises:
-        ValueError: N or T is below 1, κ is negative or not finite, or in a run the Gaussian process refuses the data of
-            Phase I, because fewer than two arms have been pulled, all mean rewards are equal, or σ is 0.
-        TypeError: ``problem`` is not a `Problem`, or a number is of another kind.
+        ValueError: N or T is below 1; κ is negative or not finite; in a run the Gaussian process refuses the data of
+            Phase I, because fewer than two arms have been pulled, all mean rewards are equal, or the standard deviation
+            σ of the noise is 0; or σ is so small that rounding would decide which arm is pulled.
+        TypeError: ``problem`` is not a `Problem`, N or T is not a whole number, or κ is not a number.
         ImportError: BoTorch is missing.
         Exception: BoTorch finds no fit (its ``ModelFittingError``).
     """

@@ -1,10 +1,10 @@
 """Sites whose mean rewards differ, and the players on them: the cases of the study "differ" and what it measures.
 
-In a case, site i's mean rewards are f_i = f + τ·sd(f)·h_i, with the mean rewards f of the problem and the standard
-deviation sd over the arms of the run. The h_i are independent, and a case has one of three shapes. "smooth": h_i is
-drawn from a Gaussian process on the unit cube with the squared exponential kernel, variance 1 and length scale
-.5·√(d_x/6). "level": h_i is one constant from N(0, 1) for each site. "odd": h_i is smooth at the first site and 0 at
-the others. The regret counts from each site's own best arm.
+In a case, site i's mean rewards are f_i = f + τ·sd(f)·h_i, with the mean rewards f of the problem, their standard
+deviation sd(f) over the arms of the run, and the size τ of the differences. The h_i are independent, and a case has one
+of three shapes. "smooth": h_i is drawn from a Gaussian process on the unit cube of d_x features with the squared
+exponential kernel, variance 1 and length scale .5·√(d_x/6). "level": h_i is one constant from N(0, 1) for each site.
+"odd": h_i is smooth at the first site and 0 at the others. The regret counts from each site's own best arm.
 """
 
 import math
@@ -38,9 +38,10 @@ class Differing(NamedTuple):
 
     Args:
         problem: The name of the problem.
-        tau: The size τ of the differences, in standard deviations of the problem's mean rewards.
-        shape: The shape of the differences: "smooth" for a smooth function of the arm at each site, "level" for one
-            constant at each site, or "odd" for a smooth function at the first site only.
+        tau: The size τ of the differences, in standard deviations of the problem's mean rewards over its arms.
+        shape: The shape of the differences: "smooth" for a smooth random function of the arm at each site, "level" for
+            one random constant at each site, or "odd" for a smooth random function at the first site and no difference
+            at the others.
     """
 
     problem: str
@@ -49,16 +50,19 @@ class Differing(NamedTuple):
 
 
 def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
-    """Return the problem of each of N sites, with the arms and the noise of the one run of ``problem``.
+    """Return a list of the problems of N sites, each with the arms and the noise of the one run of ``problem``.
+
+    A site's mean rewards are those of ``problem`` plus random differences, which the seed and the run determine.
 
     Args:
         problem: A bandit problem with one run.
-        case: How the mean rewards of the sites differ. Its name of a problem is not used.
+        case: The size and the shape of the differences. A shape that is neither "level" nor "odd" counts as "smooth".
+            The name of a problem in it is not used.
         sites: The number N of sites.
 
     Raises:
-        ValueError: ``problem`` has several runs or a single arm; or its rewards are Bernoulli, and a mean reward of a
-            site is not in [0, 1].
+        ValueError: ``problem`` has several runs or a single arm; τ is NaN or infinite; or its rewards are Bernoulli,
+            and a mean reward of a site is not in [0, 1].
     """
     points = in_cube(problem.arms[0])
     factor = torch.ones(len(points), 1, dtype=torch.float64)
@@ -80,28 +84,32 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
 class OwnFromThree:
     """A surrogate of independent arms, for sites whose mean rewards may differ.
 
-    A site that has pulled an arm three times or more uses its own rewards of this arm alone. Otherwise it uses the
-    rewards of all sites, as in `IndependentArms`.
+    If a site has pulled an arm three times or more, its posterior of this arm rests on its own rewards of it alone.
+    Otherwise it rests on the rewards of all sites, as in `IndependentArms`.
     """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
-        """Return the posterior on the N·K cells (pairs of a site and an arm), those of the first site first.
+        """Return the posterior on the N·K cells (pairs of one of N sites and one of K arms).
 
-        If a site has n ≥ 3 pulls of an arm, the cell has the mean of these rewards, the variance σ²/n, and is
-        independent of all others. All other cells of an arm are one unknown, with the posterior of `IndependentArms`
-        given the rewards of all sites.
+        If a site has n ≥ 3 pulls of an arm, the posterior mean of the cell is the mean of these rewards, its variance
+        is σ²/n, and it is independent of all other cells. All other cells of an arm are one unknown, with the posterior
+        of `IndependentArms` given the rewards of all sites.
 
         Args:
-            arms: The features of the arms, (K, d_x).
-            data: The counts and sums of each arm at each site, (N, K) each.
+            arms: The d_x features of each arm, (K, d_x), of which only the number K is used.
+            data: The number of pulls and the sum of rewards of each arm at each site, (N, K) each.
             sigma: The standard deviation σ of a reward's noise.
             before: Not used.
+
+        Returns:
+            The posterior, whose K cells of the first site come first. Its means and variances are (N·K,) each.
 
         Raises:
             ValueError: No arm has been pulled; over all sites together, a count is negative or not finite, a sum is not
                 finite, or is not 0 for an arm without pulls, or a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is
                 not positive and finite.
             TypeError: ``sigma`` is not a number.
+            IndexError: The data are those of all sites together, (K,) each.
         """
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
         enough, n = data.counts >= 3, data.counts.clamp(min=1)
@@ -113,9 +121,10 @@ class OwnFromThree:
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
-    """A `Fitting` of clients that differ, to be made with ``differ=True``, which fits `OwnFromThree`.
+    """A `Fitting` of clients that differ, by which a federation fits the surrogate `OwnFromThree` and plans its pulls.
 
-    `OwnFromThree` takes the place of `Sites`, the Gaussian process on cells (pairs of a site and an arm).
+    It has to be made with ``differ=True``. `OwnFromThree` takes the place of `Sites`, the Gaussian process on cells
+    (pairs of a site and an arm).
     """
 
     surrogate = OwnFromThree()
@@ -123,9 +132,10 @@ class OfCells(Fitting):
 
 @dataclass(frozen=True)
 class OfWarpedCells(Fitting):
-    """A `Fitting` of clients that differ, to be made with ``differ=True``.
+    """A `Fitting` of clients that differ, by which a federation fits `Sites` to warped rewards and plans its pulls.
 
-    Its surrogate `Sites` warps the rewards.
+    It has to be made with ``differ=True``. `Sites` is the Gaussian process on cells (pairs of a site and an arm), and
+    here it first makes the mean rewards more like a normal sample by a power transformation.
     """
 
     surrogate = Sites(warp=True)
@@ -143,21 +153,21 @@ HOW: dict[str, Callable[[float, int], Fitting]] = {
 
 
 def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
-    """Return the fitting of a federation with which the player of ``job`` plays.
+    """Return the `Fitting`, a surrogate and rules of play for a federation, with which the player of ``job`` plays.
 
-    If its setting has "warp" 1, the surrogate is `Sites` with a warp. Otherwise the fitting is that of the player in
-    `HOW`.
+    If the setting has a "warp" other than 0, the surrogate is `Sites` with a power transformation of the mean rewards.
+    Otherwise the fitting is that of the player in `HOW`.
 
     Args:
-        job: The player, its setting and the regime.
+        job: The player and its setting.
         sigma: The standard deviation σ of a reward's noise.
         rounds: The number T of pulls of each client in Phase II.
 
     Raises:
         KeyError: The player is not in `HOW`, and its setting has no "warp" or "warp" 0.
-        ValueError: σ is not positive and finite, or T is below 1.
+        ValueError: σ is not positive and finite, or T is below 1 or above 2⁵³.
         TypeError: σ is not a number, or T is not a whole number.
-        ImportError: SciPy is missing, and the player is neither "UCB1" nor "as if alike, no warp".
+        ImportError: SciPy is missing. Without "warp" the players "UCB1" and "as if alike, no warp" do not need it here.
     """
     if job.setting.get("warp"):
         return OfWarpedCells(sigma, rounds, differ=True)
@@ -168,8 +178,8 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
     """Play one federation of N clients, each of which has one of the ``problems``.
 
     Args:
-        job: The player and the regime.
-        problems: The problem of each client, with one run.
+        job: The player, its setting and the regime, whose numbers of arms and rounds determine the pulls of Phase I.
+        problems: The problem of each of the N clients, with one run; all have the same arms, run and seed.
         pulls: The number of pulls of all clients together, Phase I included. Up to N − 1 more are made, so that all
             clients have equally many pulls after Phase I.
 
@@ -177,10 +187,11 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
         The trace, and the number of the client that made each pull, (pulls made,) int64.
 
     Raises:
-        ValueError: ``pulls`` is not larger than the number of pulls in Phase I; the σ of the problem is 0; or a single
-            client is to differ.
-        KeyError: The player is unknown.
-        ImportError: SciPy is missing.
+        ValueError: ``pulls`` is not larger than the number of pulls in Phase I; the σ of the problem is 0; a problem
+            has several runs; or there is a single client, and the player's clients are to differ.
+        IndexError: There is no problem.
+        KeyError: The player is unknown, and its setting has no "warp".
+        ImportError: SciPy is missing; "UCB1" does not need it.
 
     Warns:
         UserWarning: A fit of the surrogate fails.
@@ -194,21 +205,23 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
 
 
 def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
-    """Return the regret of the first `LATE` = 20 pulls together of a site that joins after all others have played.
+    """Return the sum of the regrets of the first `LATE` = 20 pulls of a site that joins after all others have played.
 
-    Each pull is planned by a fit to the rewards of all sites so far, those of the new site included.
+    Each pull is planned by a fit to the rewards of all sites so far, those of the new site included. ``counts`` and
+    ``sums`` do not change.
 
     Args:
-        job: The player and the regime.
+        job: The player, its setting and the regime.
         problem: The problem of the site that joins, with one run.
         counts: The number of pulls of each arm at each of the N other sites, (N, K).
         sums: The sums of their rewards, (N, K).
 
     Raises:
         ValueError: The surrogate refuses the data, for instance because fewer than two arms have been pulled.
-        KeyError: The player is unknown.
-        ImportError: SciPy is missing.
-        RuntimeError: The covariance of the mean rewards is not positive definite.
+        KeyError: The player is unknown, and its setting has no "warp".
+        ImportError: SciPy is missing; "UCB1" does not need it.
+        RuntimeError: The covariance of the mean rewards is not positive definite, ``problem`` has several runs, or
+            ``counts`` or ``sums`` has another number of arms than ``problem``.
     """
     arms, fitting = problem.arms[0], fitting_of(job, problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
@@ -230,17 +243,18 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
 def measure_sites(job: Job) -> list[dict[str, Any]]:
     """Play the ``job``, and return a row of the table of the study "differ" for each of its runs.
 
-    One thread is used. A row has the columns of the regime, the player, its setting, the seed, the run, and
+    torch is set to one thread and stays so. A row is a dictionary with "problem", "arms", "sigma", "rounds" and
+    "clients" of the regime, with "player", the parameters of its setting, "seed" and "run", and with
 
     - "regret", the final regret of all sites together, Phase I included;
     - "worst_site", the largest regret of a site;
-    - "late_regret", the mean regret of a pull in the last tenth of the pulls;
+    - "late_regret", the mean regret of a pull in the last tenth of the pulls, at least one pull;
     - "own", the share ρ̂ of the variance that belongs to one site alone, as `Sites` without a warp fits it after the
       last pull, for the player "differ"; NaN for others;
     - "joining", the regret of the first `LATE` = 20 pulls together of one more site. It joins when the others have
-      played, or plays alone if the player is "each alone". The column is NaN outside the regimes `JOINED` and for other
-      players than "each alone", "as if alike" and "differ";
-    - "seconds", the processor seconds of the play, without the site that joins.
+      played, or plays alone if the player is "each alone". The column is NaN outside the first four cases (`JOINED`)
+      and for other players than "each alone", "as if alike" and "differ";
+    - "seconds", the processor seconds of the play, without the site that joins, rounded to three decimals.
 
     Raises:
         KeyError: The regime is not in `CASES`, or the player is unknown.
@@ -254,7 +268,10 @@ def measure_sites(job: Job) -> list[dict[str, Any]]:
 
 
 def _measured(job: Job, run: int) -> dict[str, Any]:
-    """Return the row of one ``run`` of the ``job`` with the columns of `measure_sites`."""
+    """Play one ``run`` of the ``job``, and return its row of the table of the study "differ" as a dictionary.
+
+    The keys of the row are the columns that `measure_sites` lists.
+    """
     regime, case = job.regime, CASES[job.regime]
     world = replace(regime, problem=case.problem).world((run,), job.seed)
     *problems, late = of_sites(world.problem, case, regime.clients + 1)

@@ -1,4 +1,4 @@
-"""The surrogate `GaussianProcess`: BoTorch's Gaussian process, or one in closed form on warped rewards."""
+"""The surrogate `GaussianProcess`: BoTorch's Gaussian process, or one in closed form on transformed rewards."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,19 +13,20 @@ from fedgo.confidence import Tally
 
 
 def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
-    """Return BoTorch's SingleTaskGP, fitted to mean rewards whose variances are known.
+    """Return BoTorch's SingleTaskGP, fitted to n mean rewards whose variances are known, and ready to predict.
 
-    Its hyperparameters are at the mode of their posterior, and the mean rewards are standardised inside the model. The
-    same data give the same fit, whatever the state of torch's random numbers.
+    Its hyperparameters are at the mode of their posterior, as BoTorch's search finds it, and the mean rewards are
+    standardised inside the model. The same data give the same fit, whatever the state of torch's random numbers.
 
     Args:
-        points: The inputs in the unit cube, (n, d_x).
+        points: The n inputs in the unit cube, with d_x features each, (n, d_x) float64.
         means: The mean reward observed at each input, (n,).
         variances: The variance of each of these mean rewards, (n,).
 
     Raises:
         ImportError: BoTorch is missing.
-        Exception: BoTorch finds no fit (its ``ModelFittingError``).
+        ValueError: There is no input (n = 0).
+        Exception: A number is NaN (BoTorch's ``InputDataError``), or BoTorch finds no fit (its ``ModelFittingError``).
     """
     with extra("study"):
         from botorch.fit import fit_gpytorch_mll
@@ -46,9 +47,9 @@ class FittedModel(NamedTuple):
 
     Args:
         model: The fitted model, with one output.
-        arms: The inputs of the arms, scaled as those to which the model was fitted, (K, d_x).
-        mean: The posterior mean of each arm, (K,).
-        variance: The posterior variance of each arm, (K,).
+        arms: The d_x inputs of each arm, scaled as those to which the model was fitted, (K, d_x).
+        mean: The posterior mean of each arm's mean reward, (K,).
+        variance: The posterior variance of each arm's mean reward, (K,).
     """
 
     model: Any
@@ -58,18 +59,21 @@ class FittedModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, arms: Tensor) -> "FittedModel":
-        """Return the posterior of a fitted BoTorch model at K arms.
+        """Return the posterior of K arms' mean rewards by a fitted BoTorch model.
 
         Args:
             model: The fitted model, with one output.
-            arms: The inputs of the arms, scaled as those to which the model was fitted, (K, d_x).
+            arms: The d_x inputs of each arm, scaled as those to which the model was fitted, (K, d_x).
+
+        Returns:
+            The model and the arms, with the posterior mean and variance of each arm, (K,) each.
         """
         with torch.no_grad():
             posterior = model.posterior(arms)
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the arms, (C, C).
+        """Return the posterior covariance between the mean rewards of C of the arms, (C, C).
 
         ``among`` (C,) int64 has the numbers of these arms.
         """
@@ -84,15 +88,16 @@ class GaussianProcess:
 
     The features of the arms are scaled to the unit cube. Without ``warp`` the process is BoTorch's SingleTaskGP. With
     ``warp`` the mean rewards are first transformed by a power that makes them more like a normal sample
-    (`fedgo.beyond.surrogates.process.Warp`). The process is then computed in closed form, without BoTorch. For n pulled
-    arms of K this takes O(n³) operations at each step of the search for the hyperparameters, and O(n²K) once. While two
-    or more arms have been pulled and all of them have the same mean reward, as 0/1 rewards may, the warped process
-    treats the arms as independent (`IndependentArms`).
+    (`fedgo.beyond.surrogates.process.Warp`). The process is then computed in closed form, with SciPy and without
+    BoTorch. For n pulled arms of K this takes O(n³) operations at each step of the search for the hyperparameters, and
+    O(n²K) once. While two or more arms have been pulled and all of them have the same mean reward, as 0/1 rewards may,
+    the process with ``warp`` treats the arms as independent (`IndependentArms`).
 
-    To use another model of BoTorch, write a `Surrogate` whose ``fit`` returns `FittedModel.of` this model.
+    To use another model of BoTorch, write a `Surrogate` whose ``fit`` calls `FittedModel.of` with this model and the
+    scaled arms, and returns the result.
 
     Args:
-        warp: Whether the rewards are warped.
+        warp: Whether the mean rewards are first transformed by a power (warped).
 
     Raises:
         TypeError: ``warp`` is not a bool.
@@ -111,8 +116,8 @@ class GaussianProcess:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
-            arms: The features of the arms, (K, d_x).
-            data: The number of pulls and the sum of rewards of each arm, (K,) each.
+            arms: The d_x features of each arm, (K, d_x) float64.
+            data: The number of pulls and the sum of rewards of each arm, (K,) float64 each.
             sigma: The standard deviation σ of the noise of one reward.
             before: Not used.
 
@@ -126,8 +131,10 @@ class GaussianProcess:
                 is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; a mean reward is
                 not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
-            RuntimeError: With ``warp``, the covariance of the warped mean rewards is not positive definite.
-            Exception: Without ``warp``, BoTorch finds no fit (its ``ModelFittingError``).
+            RuntimeError: With ``warp``, the covariance of the warped mean rewards is not positive definite, for
+                instance because a feature is NaN.
+            Exception: Without ``warp``, a feature is NaN (BoTorch's ``InputDataError``), or BoTorch finds no fit (its
+                ``ModelFittingError``).
         """
         if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)

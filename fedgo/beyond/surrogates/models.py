@@ -5,10 +5,11 @@
 Here f(x) is the mean reward of the arm x, which is one of K, and σ the standard deviation of the noise of one reward.
 
 `GaussianProcess` is BoTorch's usual Gaussian process, or the same process on warped rewards. `IndependentArms` learns
-nothing from one arm about another. `Relinearised` fits the paper's network anew to all data and linearises it there,
-which is the linearised Laplace approximation with its weight decay by the evidence (MacKay, Neural Computation 1992,
-https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021, https://arxiv.org/abs/2008.08400).
-`LinearisedOnce` is the paper's model: eqs. 4–6 around a ŵ₀ that stays the same.
+nothing from one arm about another. `Relinearised` fits the paper's network anew to all data and linearises it at the
+fitted parameters, which is the linearised Laplace approximation, with a weight decay chosen by the evidence (MacKay,
+Neural Computation 1992, https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021,
+https://arxiv.org/abs/2008.08400). `LinearisedOnce` is the paper's model (eqs. 4–6): the network is linearised at the
+parameters ŵ₀ that Phase I has fitted, in every fit at the same ones.
 
 Because the arms are finitely many and public, a fit needs only counts and sums. Whoever has them can make the fit, and
 nothing else has to be sent.
@@ -28,10 +29,10 @@ _ROUNDED = 1e-6  # a variance that is negative by up to this share of the larges
 
 
 class Fitted(Protocol):
-    """A posterior of the mean rewards of the K arms of one run, as a plan needs it.
+    """The interface of a posterior of the mean rewards of the K arms of one run, from which pulls are planned.
 
-    The posterior ``mean`` and ``variance`` of each arm have the shape (K,). If the sites of a run differ, the K arms
-    are cells, the pairs of a site and an arm.
+    The posterior ``mean`` and ``variance`` of each arm's mean reward have the shape (K,). If an arm's mean reward
+    differs between the sites of a run, the K entries belong to cells, the pairs of a site and an arm.
     """
 
     @property
@@ -41,7 +42,7 @@ class Fitted(Protocol):
     def variance(self) -> Tensor: ...
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the arms, (C, C).
+        """Return the posterior covariance between the mean rewards of C of the arms, (C, C).
 
         ``among`` (C,) int64 has the numbers of these arms.
         """
@@ -50,10 +51,13 @@ class Fitted(Protocol):
 
 @runtime_checkable
 class ByColumns(Protocol):
-    """A posterior that can give single columns of its covariance, which plans on many arms need."""
+    """The interface of a posterior that can give single columns of its covariance.
+
+    With it a plan on many arms does not have to compute the whole covariance.
+    """
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A arms with each of C arms, (A, C).
+        """Return the posterior covariance of the mean reward of each of A arms with that of each of C arms, (A, C).
 
         Args:
             arm: The numbers of the A arms, (A,) int64.
@@ -63,18 +67,24 @@ class ByColumns(Protocol):
 
 
 class Surrogate(Protocol):
-    """A model that can be fitted to counts and sums, with the same result whoever fits it."""
+    """The interface of a model that is fitted to counts and sums of rewards.
+
+    The same data have to give the same fit, because each client may make the fit for itself.
+    """
 
     def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
-            arms: The features of the arms, (K, d_x).
+            arms: The d_x features of each arm, (K, d_x).
             data: The number of pulls and the sum of rewards of each arm, (K,) each. Single rewards can be given as arms
                 with a count of one. A surrogate for N sites that differ receives those of each site, (N, K) each, and
                 returns the posterior of the N·K cells (pairs of a site and an arm), those of the first site first.
             sigma: The standard deviation σ of the noise of one reward.
             before: The last fit, from which the new fit may begin; None if there is none.
+
+        Returns:
+            The posterior, with a mean and a variance for each arm or cell.
         """
         ...
 
@@ -82,22 +92,24 @@ class Surrogate(Protocol):
 def fitted(
     surrogate: Surrogate, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None
 ) -> Fitted:
-    """Fit ``surrogate`` to ``data`` and return the posterior if it is a valid one.
+    """Fit ``surrogate`` to ``data``, check the posterior's mean and variance, and return the posterior.
 
     Args:
         surrogate: The model to fit.
-        arms: The features of the arms, (K, d_x).
-        data: The counts and sums of each arm, (K,) each, or of each arm at each of N sites, (N, K) each.
+        arms: The d_x features of each arm, (K, d_x).
+        data: The number of pulls and the sum of rewards of each arm, (K,) each, or of each arm at each of N sites,
+            (N, K) each.
         sigma: The standard deviation σ of the noise of one reward.
         before: The last fit, from which the new fit may begin; None if there is none.
 
     Returns:
-        The posterior on the K arms, or on the N·K pairs of a site and an arm.
+        The posterior on the K arms, or on the N·K pairs of a site and an arm, as ``surrogate.fit`` returns it.
 
     Raises:
         ValueError: The last axis of the counts is not K long; or the posterior's mean or variance has a wrong shape,
             NaN or an infinite number; or a variance is negative by more than 1e-6 of the largest variance (or of 1e-12,
-            if that is larger), which allows for rounding. Any error that ``surrogate.fit`` raises passes through.
+            if that is larger), which allows for rounding.
+        Exception: ``surrogate.fit`` fails; its error passes through.
     """
     shape, name = tuple(data.counts.shape), type(surrogate).__name__
     remedy = f"give one for each of {len(arms)} arms"
@@ -117,14 +129,15 @@ def fitted(
 
 
 def why_it_failed(error: Exception) -> str:
-    """Return the message of the ``error`` that a fit raised, or raise the error again if other data could not avoid it.
+    """Return the message of the ``error`` that a fit raised, unless a library or memory is missing.
 
-    A caller that goes on without the fit shows this message.
+    A caller that goes on without the fit shows this message. If a library or memory is missing, other data would not
+    help, and an error is raised instead.
 
     Raises:
-        ImportError: ``error`` is an ``ImportError``.
-        MemoryError: ``error`` is a ``MemoryError``, or a ``RuntimeError`` by which torch says that it cannot allocate
-            memory.
+        ImportError: ``error`` is an ``ImportError``, which is raised again.
+        MemoryError: ``error`` is a ``MemoryError``, which is raised again; or its text contains "can't allocate
+            memory", as that of torch's ``RuntimeError`` does.
     """
     if isinstance(error, ImportError | MemoryError):
         raise error
@@ -148,8 +161,9 @@ class Observed(NamedTuple):
 
     @property
     def alike(self) -> bool:
-        """Whether two arms or more have been pulled and all have the same mean reward, so that the means have no
-        scale.
+        """Whether two arms (or cells) or more have been pulled and all have the same mean reward.
+
+        If so, the mean rewards have a spread of 0, by which they cannot be standardised.
         """
         return len(self.at) > 1 and bool((self.means == self.means[0]).all())
 
@@ -158,15 +172,19 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     """Return the mean rewards of the arms that have been pulled, and the variances of these mean rewards.
 
     Args:
-        data: The counts and sums of each arm, (K,) each.
+        data: The number of pulls and the sum of rewards of each arm, or of each cell (pair of a site and an arm),
+            (K,) each.
         sigma: The standard deviation σ of the noise of one reward.
-        least: The smallest number of pulled arms that is accepted.
+        least: The smallest number of pulled arms or cells that is accepted.
+
+    Returns:
+        The numbers, mean rewards and variances of the n arms or cells with a pull, (n,) each.
 
     Raises:
         TypeError: ``sigma`` is not a number.
         ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; σ is
-            not positive and finite; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; fewer than ``least`` arms have been
-            pulled; or ``least`` is 2 or more and all mean rewards are equal.
+            not positive and finite; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; fewer than ``least`` arms or cells
+            have been pulled; or ``least`` is 2 or more and all mean rewards are equal.
     """
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
     rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
@@ -237,10 +255,13 @@ class IndependentArms:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
-            arms: The features of the arms, (K, d_x), of which only the number K is used.
+            arms: The d_x features of each arm, (K, d_x), of which only the number K is used.
             data: The number of pulls and the sum of rewards of each arm, (K,) each.
             sigma: The standard deviation σ of the noise of one reward.
             before: Not used.
+
+        Returns:
+            The posterior mean and variance of each arm, (K,) float64 each, under which all arms are independent.
 
         Raises:
             ValueError: No arm has been pulled; a count is negative or not finite; a sum is not finite, or is not 0 for

@@ -1,4 +1,4 @@
-"""Surrogates that linearise a network: once at ŵ₀, or again at every fit at the newly fitted parameters."""
+"""Surrogates that linearise a network: once at the parameters ŵ₀ of Phase I, or at parameters fitted anew each time."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,10 +25,10 @@ class Linear(NamedTuple):
 
     Args:
         mean: The posterior mean of each arm, (K,).
-        features: F, the gradients of the network with d_w parameters at the arms, each entry times the prior standard
-            deviation of its parameter, (K, d_w).
+        features: F, the gradient of the network's value at each arm in its d_w parameters, each entry times the prior
+            standard deviation of its parameter, (K, d_w).
         half: C, (n, K), whose product CᵀC is what the mean rewards of n pulled arms explain of the prior covariance
-            FFᵀ + τ²I.
+            FFᵀ + τ²I of the K arms.
         effect: τ², the prior variance of each arm's own deviation from the network.
         w: The parameters at which the network was linearised, (d_w,).
         decay: The prior precision α of each parameter (its weight decay), (d_w,).
@@ -43,24 +43,27 @@ class Linear(NamedTuple):
 
     @classmethod
     def kept(cls, w: Tensor) -> "Linear":
-        """Return a fit without arms that only holds the d_w parameters ŵ = ``w`` (d_w,), where the next fit begins."""
+        """Return a fit without arms that only holds the d_w parameters ``w`` (d_w,).
+
+        If it is given to `Relinearised.fit` as ``before``, the next fit also begins at these parameters.
+        """
         none = w.new_zeros(0)
         return cls(none, w.new_zeros(0, 0), w.new_zeros(0, 0), 0.0, w, none)
 
     @property
     def variance(self) -> Tensor:
-        """The posterior variance of each arm's mean reward, (K,)."""
+        """The posterior variance of each arm's mean reward, (K,). Rounding may leave it slightly negative."""
         return self.features.square().sum(-1) + self.effect - self.half.square().sum(0)
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the arms, (C, C).
+        """Return the posterior covariance between the mean rewards of C of the arms, (C, C).
 
         ``among`` (C,) int64 has the numbers of these arms.
         """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A arms with each of C arms, (A, C).
+        """Return the posterior covariance of the mean reward of each of A arms with that of each of C arms, (A, C).
 
         Args:
             arm: The numbers of the A arms, (A,) int64.
@@ -75,11 +78,11 @@ def linear(
 ) -> Linear:
     """Return the posterior on K arms whose prior is N(``prior``, FFᵀ + τ²I), given the mean rewards of n arms.
 
-    It costs one Cholesky factorisation of an n × n matrix.
+    It is computed from one Cholesky factorisation of an n × n matrix.
 
     Args:
-        features: F, the gradients of the network with d_w parameters at the arms, each entry times the prior standard
-            deviation of its parameter, (K, d_w).
+        features: F, the gradient of the network's value at each arm in its d_w parameters, each entry times the prior
+            standard deviation of its parameter, (K, d_w).
         prior: The prior mean of each arm, (K,).
         seen: The n pulled arms, with their mean rewards and the variances of these mean rewards.
         effect: τ², the prior variance of each arm's own deviation from the network.
@@ -103,11 +106,11 @@ def linear(
 class LinearisedOnce:
     """The paper's model as a surrogate: a network f(x; w) that is linearised at ŵ₀, with the prior w ~ N(ŵ₀, (σ²/λ)I).
 
-    Every fit uses the same linearisation. σ is the standard deviation of a reward's noise.
+    Every fit linearises the network at the same ŵ₀. σ is the standard deviation of a reward's noise.
 
     Args:
         network: The network f(x; w) of an arm with the features x, with d_w parameters w.
-        w0: The parameter ŵ₀, fitted in Phase I, at which the network is linearised, (d_w,).
+        w0: The parameters ŵ₀ at which the network is linearised, for instance those fitted in Phase I, (d_w,) float64.
         lam: The regularisation weight λ > 0.
 
     Raises:
@@ -125,12 +128,14 @@ class LinearisedOnce:
 
     @classmethod
     def at(cls, start: Start, lam: float = 1.0) -> "tuple[LinearisedOnce, ...]":
-        """Return one surrogate for each run of ``start``, linearised at the ŵ₀ that all clients of that run share.
+        """Return one surrogate for each run of Phase I, linearised at the parameters ŵ₀ that all clients of it share.
 
-        ``lam`` is the regularisation weight λ > 0.
+        Args:
+            start: The result of Phase I, with the network and the fitted ŵ₀ of each run.
+            lam: The regularisation weight λ > 0.
 
         Raises:
-            ValueError: Each client has a ŵ₀ of its own, or λ is not positive and finite.
+            ValueError: Each of several clients has a ŵ₀ of its own, or λ is not positive and finite.
             TypeError: λ is not a number.
         """
         return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
@@ -139,10 +144,13 @@ class LinearisedOnce:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
-            arms: The features of the arms, (K, d_x).
+            arms: The d_x features of each arm, (K, d_x) float64.
             data: The number of pulls and the sum of rewards of each arm, (K,) each; all may be 0.
             sigma: The standard deviation σ of the noise of one reward.
             before: Not used.
+
+        Returns:
+            The posterior by the network linearised at ŵ₀; without pulls it is the prior.
 
         Raises:
             ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; a
@@ -162,11 +170,12 @@ class Relinearised:
     """A surrogate that fits a network to all data and linearises it at the fitted parameters ŵ, again at every fit.
 
     The fit begins at the ŵ of the last fit, if this is a `Linear`, and at ``starts`` random parameters, and keeps the
-    result with the largest evidence. It standardises inputs and rewards. The prior of the parameters is
-    w ~ N(0, diag(α)⁻¹), and all parameters of a layer have the same weight decay α. A network of another class than
-    `Network` counts as a single layer. With ``effect`` each arm also deviates from the network
-    by an independent N(0, τ²), which absorbs misfit. The fit iterates α and τ² towards a stationary point of the
-    evidence of the linearised model.
+    result with the largest evidence. It standardises the features of the arms, and the mean rewards of the pulled arms.
+    The prior of the parameters is w ~ N(0, diag(α)⁻¹). In a `Network` the first weights, the first offsets, the second
+    weights and the second offset have one weight decay α each; in a network of another class all parameters have the
+    same α. With ``effect`` each arm also deviates from the network by an independent N(0, τ²), which absorbs misfit. A
+    fit takes 40 Gauss–Newton steps. At nine of them it updates α, within [10⁻³, 10³], and τ² towards a stationary point
+    of the evidence of the linearised model.
 
     Args:
         network: The network f(x; w) of an arm with the features x, for instance a `Network`.
@@ -191,10 +200,14 @@ class Relinearised:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
-            arms: The features of the arms, (K, d_x).
+            arms: The d_x features of each arm, (K, d_x) float64.
             data: The number of pulls and the sum of rewards of each arm, (K,) each.
             sigma: The standard deviation σ of the noise of one reward.
             before: The last fit. If it is a `Linear`, the fit also begins at its parameters ŵ.
+
+        Returns:
+            The posterior by the network linearised at the fitted parameters, in units of the rewards. Its ``w`` and
+            ``decay`` are those of the network on standardised inputs and rewards.
 
         Raises:
             ValueError: Fewer than two arms have been pulled; all their mean rewards are equal, or one is not between
@@ -202,8 +215,8 @@ class Relinearised:
                 pulls; σ is not positive and finite; or the arms have another number of features than the inputs of the
                 network.
             TypeError: ``sigma`` is not a number.
-            RuntimeError: The covariance of the mean rewards is not positive definite, or ``before`` is a `Linear` with
-                another number of parameters.
+            RuntimeError: The covariance of the mean rewards is not positive definite, for instance because a feature is
+                NaN; or ``before`` is a `Linear` with another number of parameters.
         """
         seen = observed(data, sigma)
         spread = arms.std(0, correction=0)
@@ -226,8 +239,8 @@ class Relinearised:
     def _starts(self, before: Fitted | None) -> Tensor:
         """Return the B parameters at which a fit begins, (B, d_w) for a network with d_w parameters and d_x inputs.
 
-        They are the ŵ of the fit ``before``, if this fit is a `Linear`, and ``starts`` draws of standard normals
-        divided by √d_x, the same draws in every fit. So B is ``starts``, or one more.
+        They are the parameters ŵ of the fit ``before``, if this fit is a `Linear`, and ``starts`` vectors of standard
+        normal numbers divided by √d_x, the same in every fit. So B is ``starts``, or one more.
         """
         source = torch.Generator().manual_seed(0)
         w = torch.randn(self.starts, self.network.size, generator=source, dtype=torch.float64)
@@ -239,8 +252,10 @@ class Relinearised:
 
         Here ŵ are the d_w parameters, α their prior precisions, and τ² is the prior variance of each arm's own
         deviation from the network. Each step stays where it is, goes to the mean of the linearised posterior, or to a
-        point on the way to this mean, whichever has the least loss. After every fourth step but the last, α and τ² are
-        updated. The log-evidence is that of the linearised model, up to a constant, at the beginning of the last step.
+        point on the way to this mean, whichever has the least loss. The loss is the sum of the squared errors of the
+        network, each divided by the variance of the mean reward plus τ², and of α·w² over all parameters w. After every
+        fourth step but the last, α and τ² are updated; τ² stays 0 without ``effect``. The log-evidence is that of the
+        linearised model, up to a constant, at the beginning of the last step.
 
         Args:
             x: The standardised inputs of the n arms in ``seen``, (n, d_x).
@@ -279,8 +294,8 @@ class Relinearised:
 def _layers(network: Parametric) -> Tensor:
     """Return the number of the layer of each of the d_w parameters of ``network``, (d_w,) int64.
 
-    The layers of a `Network` are its weights W₁ and offsets c₁ and its weights W₂ and offset c₂, in this order from 0
-    to 3; any other network has a single layer, with the number 0.
+    Here a `Network` has four layers: its first weights W₁ are layer 0, its first offsets c₁ layer 1, its second weights
+    W₂ layer 2 and its second offset c₂ layer 3. Any other network has a single layer, with the number 0.
     """
     numbers = torch.arange(network.size)
     if not isinstance(network, Network):

@@ -1,23 +1,25 @@
 """A Gaussian process with the squared exponential kernel, and a warp of rewards that are skewed.
 
-    means_x = c + g(x) + ε_x,   g ~ GP(0, s²·exp(−½ Σ_j (x_j − x′_j)²/ℓ_j²)),   ε_x ~ N(0, σ²/n_x)
+    means_x = c + g(x) + ε_x,   g ~ GP(0, s²·k),   k(x, x′) = exp(−½ Σ_j (x_j − x′_j)²/ℓ_j²),   ε_x ~ N(0, σ²/n_x)
 
 Here means_x is the mean of the n_x rewards of arm x, which has d_x features x_j. c is a constant, s the standard
 deviation of the means of all pulled arms (their spread), σ the standard deviation of one reward's noise, and ℓ_j the
 length scale of feature j. The prior is ln ℓ_j ~ N(√2 + ½ ln d_x, 3), with the variance 3 (Hvarfner, Hellsten and Nardi,
-ICML 2024, https://arxiv.org/abs/2402.02229). The model, the prior and the mode are those of BoTorch's SingleTaskGP. The
-gradient is in closed form, a fit takes a tenth of the time, and single columns of the posterior covariance can be
-computed. The warp is the power of Yeo and Johnson (Biometrika 2000, https://doi.org/10.1093/biomet/87.4.954).
+ICML 2024, https://arxiv.org/abs/2402.02229). The model, the prior and the mode are those of BoTorch's SingleTaskGP.
+Unlike there, the gradient is in closed form, a fit takes a tenth of the time, and single columns of the posterior
+covariance can be computed. The warp is the power of Yeo and Johnson (Biometrika 2000,
+https://doi.org/10.1093/biomet/87.4.954).
 
 If the rewards of several sites differ, each x is a cell, the pair of a site and an arm. Then the covariance of x at
-site i with x′ at site j is
+site i with x′ at site i′ is
 
-    k(x, x′)·[(1 − ρ) + ρ·1{i=j}] + v·1{i=j},   ρ = 1 − exp(−1/ℓ²),   ln ℓ ~ N(1, 1),   ln v ~ N(−3, 4),
+    k(x, x′)·[(1 − ρ) + ρ·1{i=i′}] + v·1{i=i′},   ρ = 1 − exp(−1/ℓ²),   ln ℓ ~ N(1, 1),   ln v ~ N(−3, 4),
 
-in units of s². ρ is the share of the variance that belongs to one site alone, as if the site were a categorical input
-with the length scale ℓ. v is the variance of the level by which all rewards of a site are higher or lower. 1{i=j} is 1
-if both cells are of the same site, and 0 if not. This kernel is among those of CGP-UCB (Krause and Ong, NeurIPS 2011).
-The parameters of the model are ln ℓ_1, …, and with sites ln ℓ and ln v after them.
+in units of s², with the variances 1 and 4 of the two priors. ρ is the share of the variance that belongs to one site
+alone, as if the site were a categorical input with the length scale ℓ. v is the variance of the level by which all
+rewards of a site are higher or lower. 1{i=i′} is 1 if both cells are of the same site, and 0 if not. This kernel is
+among those of CGP-UCB (Krause and Ong, NeurIPS 2011). The parameters of the model are ln ℓ_j of each feature j, and
+with sites ln ℓ and ln v after them.
 """
 
 import math
@@ -41,13 +43,14 @@ _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64, device="cpu")
 class PriorCovariance(NamedTuple):
     """The prior covariance of n points, which are arms or cells (pairs of a site and an arm), in units of s².
 
-    s is the spread of the mean rewards, by which they are standardised.
+    The unit s is the spread of the mean rewards, by which they are standardised.
 
     Args:
-        inputs: The points, each feature divided by its length scale, (n, d_x).
+        inputs: The points, each of the d_x features divided by its length scale, (n, d_x).
         site: The number of the site of each cell, (n,) int64; None if the points are arms.
         own: ρ, the share of the variance that belongs to one site alone, (); 0 if the points are arms.
-        level: v, the variance of the level of a site, in units of s², (); 0 if the points are arms.
+        level: v, in units of s², the variance of the level by which all rewards of a site are higher or lower, (); 0 if
+            the points are arms.
     """
 
     inputs: Tensor
@@ -60,7 +63,8 @@ class PriorCovariance(NamedTuple):
         """Return the prior covariance of n points, which are arms or cells, for given parameters.
 
         Args:
-            points: The arms, or the arm of each cell (a pair of a site and an arm), in the unit cube, (n, d_x).
+            points: The arms, or the arm of each cell (a pair of a site and an arm), in the unit cube of d_x features,
+                (n, d_x).
             site: The number of the site of each cell, (n,) int64; None if the points are arms.
             parameters: The logarithms of the length scales ℓ_j of the features, (d_x,). With sites, ln ℓ of the sites'
                 length scale and ln v of the variance of their levels follow, (d_x + 2,).
@@ -73,15 +77,15 @@ class PriorCovariance(NamedTuple):
         return cls(inputs, site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
 
     def at(self, places: Tensor) -> "PriorCovariance":
-        """Return the prior covariance of the m points with the numbers ``places`` (m,) int64."""
+        """Return the prior covariance of only those m of the points that have the numbers ``places`` (m,) int64."""
         site = None if self.site is None else self.site[places]
         return self._replace(inputs=self.inputs[places], site=site)
 
     def covariance(self, other: "PriorCovariance") -> Tensor:
         """Return the prior covariance of each of this object's n points with each of the m points of ``other``, (n, m).
 
-        The points are arms, or cells (pairs of a site and an arm). The unit is s², with the spread s of the mean
-        rewards.
+        The points are arms, or cells (pairs of a site and an arm). Both objects have to rest on the same parameters.
+        The unit is s², with the spread s of the mean rewards.
         """
         covariance = _kernel(self.inputs, other.inputs)
         if self.site is None or other.site is None:
@@ -93,7 +97,8 @@ class PriorCovariance(NamedTuple):
 class Warped(NamedTuple):
     """The posterior of K warped mean rewards, from which intervals of the mean rewards themselves are computed.
 
-    The K mean rewards are those of arms, or of cells (pairs of a site and an arm).
+    The K mean rewards are those of arms, or of cells (pairs of a site and an arm). Warped means transformed by a power
+    that makes skewed rewards more like a normal sample (`Warp`).
 
     Args:
         warp: The warp of the rewards.
@@ -106,15 +111,16 @@ class Warped(NamedTuple):
     variance: Tensor
 
     def interval(self, kappa: Tensor) -> Tensor:
-        """Return an estimate and an interval for each mean reward, by the inverse of the warp.
+        """Return an estimate and an interval for each of K mean rewards, by the inverse of the warp of the rewards.
 
         Args:
             kappa: The half-width κ of the interval in posterior standard deviations of the warped mean reward, (K,) or
                 a scalar ().
 
         Returns:
-            The inverse of the warp at m, m − κ√v and m + κ√v, in this order, (3, K), with m and v the posterior mean
-            and variance, in the unit of the rewards. An entry is infinite where no reward has that warp.
+            The inverse of the warp at m, m − κ√v and m + κ√v, in this order, (3, K), in the unit of the rewards, with m
+            and v the posterior mean and variance of the warped mean reward. An entry is infinite where no reward has
+            that warp.
         """
         half = kappa * self.variance.clamp(min=0).sqrt()
         return self.warp.inverse(torch.stack([self.mean, self.mean - half, self.mean + half]))
@@ -125,8 +131,7 @@ class ProcessFit(NamedTuple):
 
     If the rewards were warped, the warp is replaced by its tangent at the leader, the pulled arm or cell with the
     largest posterior mean. If w is the warp of the leader's mean reward r, a posterior mean m of the warped rewards
-    becomes r + (m − w)/``slope``, and its standard deviation is divided by ``slope``. At r the noise is therefore that
-    of the rewards themselves.
+    becomes r + (m − w)/``slope``, and its standard deviation is divided by ``slope``.
 
     Args:
         mean: The posterior means, (K,), in the unit of the rewards.
@@ -202,7 +207,7 @@ def squared_exponential(
 
     Args:
         arms: The K arms in the unit cube, or the arm of each of K cells (pairs of a site and an arm), (K, d_x).
-        seen: The n arms or cells that were pulled, with their mean rewards and the variances of these mean rewards.
+        seen: The n ≥ 1 arms or cells that were pulled, with their mean rewards and the variances of these mean rewards.
         site: The number of the site of each cell, (K,) int64; None if the points are arms.
         units: The centre c₀ and the spread s by which the mean rewards are standardised as (means − c₀)/s, () each.
             None means the mean and the standard deviation of the n mean rewards, of which two must then differ.
@@ -212,8 +217,8 @@ def squared_exponential(
 
     Raises:
         ImportError: SciPy is missing.
-        RuntimeError: The covariance of the mean rewards is not positive definite, or ``units`` is None and all mean
-            rewards are equal.
+        RuntimeError: The covariance of the mean rewards is not positive definite; or ``units`` is None, and n is 1 or
+            all mean rewards are equal.
     """
     centre, scale = units or (seen.means.mean(), seen.means.std())
     values, noise = (seen.means - centre) / scale, seen.variances / scale**2
@@ -269,7 +274,8 @@ def _mode(points: Tensor, values: Tensor, noise: Tensor, site: Tensor | None) ->
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """Return −ln of the posterior density, up to a constant, and its gradient by the ``parameters`` in their shape.
 
-        The density is that of the ℓ_j, of ln ℓ and of ln v; the ``parameters`` are ln ℓ_1, …, ln ℓ and ln v.
+        The density is that of the length scales ℓ_j of the features and, with sites, of ln ℓ of their length scale and
+        ln v of the variance of their levels. The ``parameters`` are ln ℓ_j of each feature j, then ln ℓ and ln v.
         """
         at = torch.from_numpy(parameters)
         value, gradient = evidence(points, values, noise, site, at)
@@ -286,12 +292,12 @@ def evidence(
 ) -> tuple[Tensor, Tensor]:
     """Return −ln of the density of the ``values``, up to a constant, and its gradient by the ``parameters``.
 
-    The mean c of the Gaussian process is the one for which the density is largest.
+    The density is that of a Gaussian process, whose mean c is the number for which the density is largest.
 
     Args:
         points: The n pulled arms, or the arms of the n pulled cells (pairs of a site and an arm), in the unit cube,
             (n, d_x).
-        values: Their standardised mean rewards (means − c₀)/s, (n,), with the centre c₀ and the spread s.
+        values: Their standardised mean rewards, (n,).
         noise: The variances of the ``values``, (n,).
         site: The number of the site of each pulled cell, (n,) int64; None if the points are arms.
         parameters: The logarithms of the length scales ℓ_j of the features, (d_x,). With sites, ln ℓ of the sites'
@@ -310,7 +316,8 @@ def evidence(
     ones = inverse.sum(-1)
     residual = values - (ones @ values) / ones.sum()
     weights = inverse @ residual
-    # each derivative is Σ_ab W_ab ∂C_ab with W = ½(A⁻¹ − αα′); for ln ℓ_j, ∂C_ab = k_ab (x_aj − x_bj)²/ℓ_j²
+    # With the covariance C of the n points and A = C + noise, each derivative is Σ_ab W_ab ∂C_ab. Here W is
+    # ½(A⁻¹ − αα′) with α = A⁻¹·residual, and for ln ℓ_j it is ∂C_ab = k_ab (x_aj − x_bj)²/ℓ_j².
     slope, inputs, by_site = inverse - weights.outer(weights), prior.inputs, points.new_zeros(0)
     if site is not None:
         same = site.unsqueeze(-1) == site
@@ -355,8 +362,11 @@ class Warp(NamedTuple):
             variances: The variance of the noise in each of these mean rewards, (n,).
 
         Returns:
-            The warp with power p, and with the mean and the standard deviation of ``means`` as ``centre`` and
-            ``spread``.
+            The warp with power p, and with the mean and the standard deviation (with the divisor n − 1) of ``means`` as
+            ``centre`` and ``spread``.
+
+        Raises:
+            ZeroDivisionError: n is 2 or more, and all ``means`` are equal.
         """
         centre, spread = means.mean().item(), means.std().item()
         z = (means - centre) / spread
@@ -367,17 +377,23 @@ class Warp(NamedTuple):
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Return the warp of each of the ``rewards``, a power transformation, in their shape; it has no unit."""
+        """Return the warp of each of the ``rewards`` in their shape, a power transformation whose value has no unit."""
         # all stored tables were made with a power that is rounded to float32
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power, dtype=torch.float32))
 
     def slope(self, rewards: Tensor) -> Tensor:
-        """Return the derivative of the warp at each of the ``rewards``, in their shape, per unit of reward."""
+        """Return the derivative of the warp, a power transformation, at each of the ``rewards``, in their shape.
+
+        Its unit is one divided by that of the rewards.
+        """
         z = (rewards - self.centre) / self.spread
         return ((self.power - 1) * z.sign() * z.abs().log1p()).exp() / self.spread
 
     def inverse(self, warped: Tensor) -> Tensor:
-        """Return the rewards whose warp is ``warped``, in its shape; ∞ or −∞ where no reward has this warp."""
+        """Return the rewards whose warp, a power transformation, is ``warped``, in its shape.
+
+        Where no reward has this warp, the result is ∞ or −∞.
+        """
         powers = torch.tensor([2 - self.power, self.power], dtype=torch.float32)  # rounded as in the warp
         power = powers[(warped >= 0).long()]
         flat, size = power.abs() < 1e-9, warped.abs()
@@ -396,19 +412,24 @@ def _power(z: Tensor, power: Tensor) -> Tensor:
 
 
 def warped_posterior(points: Tensor, seen: Observed, pooled: Observed, site: Tensor | None) -> ProcessFit:
-    """Return the posterior of the module's Gaussian process for warped rewards, in the unit of the rewards.
+    """Return the posterior of a Gaussian process that is fitted to warped mean rewards, in the unit of the rewards.
+
+    The warp is a power transformation that makes skewed rewards more like a normal sample. The process has the squared
+    exponential kernel, and with sites a share of the variance that belongs to one site alone and a level of each site.
 
     Args:
         points: The K arms in the unit cube, or the arm of each of K cells (pairs of a site and an arm), (K, d_x) for
             d_x features.
         seen: The arms or cells that were pulled, with their mean rewards and the variances of these.
         pooled: The arms that were pulled at any site, with their mean rewards over all sites together and the variances
-            of these. The warp is the likeliest one for these mean rewards. Without sites this is ``seen``.
+            of these. The warp is the likeliest one for these mean rewards, of which two at least differ. Without sites
+            this is ``seen``.
         site: If the K points are cells, the number of the site of each, (K,) int64; else None.
 
     Raises:
         ImportError: SciPy is missing.
         RuntimeError: The covariance of the warped mean rewards is not positive definite.
+        ZeroDivisionError: All mean rewards in ``pooled`` are equal, and there are two or more.
     """
     warp = Warp.likeliest(pooled.means, pooled.variances)
     middle, values = warp(pooled.means), warp(seen.means)

@@ -19,11 +19,11 @@ from fedgo.confidence import Tally
 class Sites:
     """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm.
 
-    Given the data of all sites together, it is the same process on the arms alone.
+    If it is given the counts and sums of all sites together instead, it fits the same process on the arms alone.
 
     Args:
-        warp: Whether the rewards are first made more like a normal sample by a power transformation, the warp that is
-            likeliest for the arms' mean rewards over all sites together.
+        warp: Whether the mean rewards are first made more like a normal sample by a power transformation. It is the one
+            that is likeliest for the arms' mean rewards over all sites together.
     """
 
     warp: bool = False
@@ -34,7 +34,7 @@ class Sites:
         The parameters of the Gaussian process are at the mode of their posterior.
 
         Args:
-            arms: The features of the arms, (K, d_x); they are scaled to the unit cube.
+            arms: The d_x features of each arm, (K, d_x) float64; they are scaled to the unit cube.
             data: Counts and sums of the rewards of each arm at each of N sites, (N, K) each; a site may have none. Or
                 counts and sums of all sites together, (K,) each.
             sigma: The standard deviation σ of the noise of one reward.
@@ -50,8 +50,8 @@ class Sites:
                 pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
             ImportError: SciPy is missing.
-            RuntimeError: The covariance of the mean rewards is not positive definite, or the data do not consist of
-                whole rows of K arms.
+            RuntimeError: The covariance of the mean rewards is not positive definite, for instance because a feature is
+                NaN; or the data do not consist of whole rows of K arms.
         """
         counts, sums = (part.reshape(-1, len(arms)) for part in data)
         pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
@@ -74,10 +74,15 @@ def cochran(data: Tally, sigma: float) -> Tensor:
 
     Args:
         data: Counts and sums of the rewards of each of K arms at each site, (…, N, K) each.
-        sigma: The standard deviation σ > 0 of the noise of one reward. If it is too small, the sites seem to differ.
+        sigma: The standard deviation σ > 0 of the noise of one reward, which is not checked. If it is too small, the
+            sites seem to differ.
 
     Returns:
-        The probability of a Q as large as this if the sites are alike, (…); 1 if no arm was pulled at two sites.
+        The probability of a Q at least as large as this if the sites are alike, (…) float64; 1 if no arm was pulled at
+        two sites.
+
+    Raises:
+        IndexError: The counts have no axis of sites.
     """
     counts, sums = data
     pulled = (counts > 0) & ((counts > 0).sum(-2, keepdim=True) >= 2)
