@@ -89,7 +89,7 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     shape = tuple(start.w0.shape)
     require(shape[1] == 1, "the shape of w0", shape, "give a shared_start: all Σ must be around one ŵ₀")
     remedy = "give the arms of the problem that the start was made on"
-    require(torch.equal(arms, start.problem.arms), f"arms, of the shape {tuple(arms.shape)},", "others", remedy)
+    require(torch.equal(arms, start.problem.arms), "arms", f"others, {tuple(arms.shape)}", remedy)
     w0, network = start.w0[:, 0], start.network
     features = compress(network.gradients(w0, arms)).features
     residual = trace.reward - network.values(w0, arms).gather(1, trace.arm)
