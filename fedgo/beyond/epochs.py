@@ -129,13 +129,16 @@ class Optimism:
     def of_arms(self, counts: Tensor) -> Tensor:
         """Return the weight κ of each of K arms in a joint plan, (…, K).
 
-        It is ``kappa`` if the arm has been pulled, otherwise ``untried``, or ``kappa`` if that is None. The result has
-        torch's default dtype, or int64 if both numbers are ints.
+        It is ``kappa`` if the arm has been pulled, otherwise ``untried``, or ``kappa`` if that is None, rounded to
+        float32 and returned as float64.
 
         Args:
             counts: The number of pulls of each arm, (…, K).
         """
-        return torch.where(counts > 0, self.kappa, self.kappa if self.untried is None else self.untried)
+        # The stored runs were played with float32 weights; with others, near ties could end differently.
+        untried = self.kappa if self.untried is None else self.untried
+        weights = torch.tensor([self.kappa, untried], dtype=torch.float32, device=counts.device).double()
+        return torch.where(counts > 0, weights[0], weights[1])
 
 
 @dataclass(frozen=True)
