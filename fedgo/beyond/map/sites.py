@@ -68,7 +68,7 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
     factor = torch.ones(len(points), 1, dtype=torch.float64)
     if case.shape != "level":
         away = torch.cdist(points, points) / (0.5 * math.sqrt(points.shape[1] / 6))
-        factor = torch.linalg.cholesky((-away.square() / 2).exp() + 1e-9 * torch.eye(len(points)))
+        factor = torch.linalg.cholesky((-away.square() / 2).exp() + 1e-9 * torch.eye(len(points)).float())
     (source,) = problem.generators("sites")
     own = torch.randn(sites, factor.shape[1], generator=source, dtype=torch.float64) @ factor.mT
     if case.shape == "odd":
