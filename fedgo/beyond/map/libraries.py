@@ -83,7 +83,7 @@ def thompson(
     """
     fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
     covariance = fit.covariance(torch.arange(len(cube)))
-    root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diagonal().amax() * torch.eye(len(cube)).float())
+    root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diag().amax() * torch.eye(len(cube)).float())
     draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
     samples: Tensor = fit.mean + draws @ root.mT
     return samples.argmax(-1)
