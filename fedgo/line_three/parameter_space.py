@@ -88,7 +88,8 @@ class Columns(NamedTuple):
         Args:
             features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
             arm: The arm that each of M learners pulls, (S, M) int64.
-            reward: The reward that it observes, (S, M). This is not a residual, because ``mean`` is that of rewards.
+            reward: The reward that it observes, (S, M), finite for the learners with ``turn`` 0 too. This is not a
+                residual, because ``mean`` is that of rewards.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
             in_place: Whether to overwrite the memory of these columns, which must not be used afterwards.
         """

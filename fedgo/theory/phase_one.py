@@ -49,7 +49,7 @@ def finite_risk(
         data: The number t of data.
         delta: The failure probability δ.
         value: The bound F on the absolute values of the functions.
-        noise: The standard deviation σ of a reward's noise.
+        noise: A number σ such that the noises of the rewards are independent and σ-sub-Gaussian.
         epsilon: The optimisation error ϵ of f̃.
 
     Raises:

@@ -27,8 +27,9 @@ independent of the noise, then with probability 1 − δ
 
     r_t ≤ q_t = q(x_t),   Σ r_t ≤ Σ q_t ≤ `guard_regret`,
 
-where r_t = max f − f(x_t) is the regret of step t. If the intervals that a client has seen so far have an empty
-intersection for some arm, its bounds are refuted, and its certificate is 2F from then on.
+where r_t = max f − f(x_t) is the regret of step t, and the sums are over the NT steps of Phase II, with T rounds. If
+the intervals that a client has seen so far have an empty intersection for some arm, its bounds are refuted, and its
+certificate is 2F from then on.
 
 The guard has limits. The arms are finite and public, and each has to be pulled, so that nothing is certified for K ≫
 NT. σ and F have to be bounds; the theorem allows F = max|f|, but an experiment should not use it, since it gives the
