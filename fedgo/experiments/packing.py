@@ -1,8 +1,8 @@
 """How to compute a client's counts and sums from its message (ΔΣ, Δb) of the paper.
 
-ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x, with the gradient g_x of each arm x, the number n_x of the client's new pulls
-of it, and the sum e_x over these pulls of what multiplies g_x in Δb. `reveal` returns n_x and e_x; `fedgo.messages`
-counts the scalars of each form of a message.
+ΔΣ = Σ_x n_x g_x g_xᵀ and Δb = Σ_x e_x g_x, with the gradient g_x of each arm x, the number n_x of the client's new
+pulls of it, and the sum e_x over these pulls of what multiplies g_x in Δb. `reveal` returns n_x and e_x;
+`fedgo.messages` counts the scalars of each form of a message.
 """
 
 import torch
