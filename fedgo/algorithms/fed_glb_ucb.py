@@ -37,8 +37,9 @@ MOST_ROUNDS = 50_000  # the most rounds of gradient descent in one fit; a fit th
 class Link(NamedTuple):
     """A link function μ with bounds on its slope μ', for a model in which μ(xᵀθ) is the mean reward of the arm x.
 
-    θ is the parameter of the model. ``mean`` is μ, a function that is applied to each entry of a tensor. ``least`` is a
-    lower bound c_μ on μ', which the Newton step uses, and ``most`` an upper bound on μ', which gives the step size of
+    θ is the parameter of the model. ``mean`` is μ, a function that is applied to each entry of a tensor. ``least`` > 0
+    is a lower bound c_μ on μ'(xᵀθ) at the values of xᵀθ that are expected (for the logistic link of this module, |xᵀθ|
+    ≤ 2), by which the Newton step divides. ``most`` is an upper bound on μ' everywhere, which gives the step size of
     the gradient descent.
     """
 

@@ -93,11 +93,11 @@ class Claim:
         Raises:
             KeyError: The ``quantity`` is neither "regret" nor "scalars".
         """
-        quantity = {"regret": "final regret", "scalars": "scalars"}[self.quantity]
-        what = f"mean {quantity} of {' or '.join(self.ours)} over that of {'; '.join(self.others)}"
+        quantity = {"regret": "final regret", "scalars": "number of scalars"}[self.quantity]
+        what = f"mean {quantity} of {' or '.join(self.ours)}, divided by that of {', of '.join(self.others)}"
         if not self.others:
-            what = f"share of Phase II's scalars that {' or '.join(self.ours)} sends in its second half"
-        return f"{what}; whole interval {self.side} {Fraction(self.limit)}"
+            what = f"share of the scalars of {' or '.join(self.ours)} in Phase II that are sent in its second half"
+        return f"{what}: held if the whole interval is {self.side} {Fraction(self.limit)}"
 
 
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:

@@ -236,9 +236,10 @@ class Sweep:
         def score(setting: Setting, runs: int) -> float | None:
             """Return the score of ``setting`` on the first ``runs`` tuning runs of each regime of the group.
 
-            For one regime the score is the mean final regret, as `Known.score` returns it; for several regimes it is
-            the geometric mean of 1 + these means, minus 1. The result is None if ``known`` has for one of the regimes
-            neither these runs nor their mean.
+            For one regime the score is the mean final regret, or for a player in ``tail`` the average of this mean and
+            of the mean over the worst tenth of the runs, as `Known.score` returns it, rounded to three decimals. For
+            several regimes it is the geometric mean of 1 + these numbers, minus 1. The result is None if ``known`` has
+            for one of the regimes neither these runs nor their mean.
             """
             tuning = [cell(regime, name, setting, self.tuning_seed) for regime in group]
             return score_of([known.score(rows, runs, name in self.tail) for rows in tuning])

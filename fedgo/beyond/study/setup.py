@@ -219,8 +219,8 @@ class Setup:
             ``spread`` or ``reach`` is not a number; ``sites`` is not a list or a tuple; ``differ`` is not a bool; a
             value in ``setting`` is not a number; or ``surrogate`` has no method ``fit``.
         ValueError: A field has a value that is not allowed; ``reach`` is given without ``centre``; ``differ`` is given
-            without its conditions; or no feature varies among the options with which the study began, and the method
-            needs features. The message names the field and the remedy.
+            without its conditions; or no feature varies among the options with which the study began, and the model
+            is not that of "ucb1", `IndependentArms`. The message names the field and the remedy.
     """
 
     options: Options

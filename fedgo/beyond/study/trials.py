@@ -50,7 +50,9 @@ class Standing(NamedTuple):
         estimate: The model's estimate of its mean reward.
         low: The lower end of the model's interval for its mean reward. The interval guarantees nothing.
         high: The upper end of this interval. The plan prefers options with a large upper end.
-        certificate: A bound on how much lower its mean reward is than the best option's, if the study has a ``reach``.
+        certificate: If the study has a ``reach``, a bound on how much lower its mean reward is than the best option's;
+            NaN if the rewards refute ``noise`` or ``reach``. If these two are true bounds, all certificates hold at
+            once with probability 0.9, or with a smaller one if options or sites were added.
         retired: Whether it is not proposed again.
     """
 
