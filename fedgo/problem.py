@@ -152,7 +152,8 @@ class Problem:
             noise: The standard normal number z of each pull, (S, n) float64.
 
         Raises:
-            RuntimeError: An arm is negative or not below the number K of arms, or the shapes do not fit.
+            RuntimeError: An arm is negative or not below the number K of arms, ``arm`` has more rows than there are
+                runs, or the shapes do not broadcast. Fewer rows are not refused: they count as the first runs.
         """
         mean = self.means.gather(1, arm)
         if self.reward == "bernoulli":

@@ -38,7 +38,8 @@ def plain_ticks(axis: Axis) -> None:
 
     The numbers have six significant digits at most, and commas between thousands. Numbers whose absolute value, so
     rounded, is from 0.0001 to below 1,000,000 have no exponent. A logarithmic axis gets ticks at 1, 2 and 5 times the
-    powers of ten, which matplotlib leaves out if the axis has more powers of ten than ticks fit on it.
+    powers of ten. But matplotlib sets ticks as on a linear axis if at most one of these numbers is on the axis, and
+    none if the axis has more powers of ten than ticks fit on it.
     """
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

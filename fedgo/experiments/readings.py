@@ -94,9 +94,10 @@ SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB
 def reading_players(tune: Sweep) -> dict[str, Player]:
     """Return a dictionary with a player for each name in `READINGS`, readings of the paper's setup, and in `CONSTANTS`.
 
-    A player for a reading plays each of three algorithms (`TRIO`) on a problem that the reading has changed. A player
-    for a choice of constants plays Fed-GO-UCB with these constants. When they play, they use the settings that the
-    study ``tune`` has chosen on the unchanged problem, according to its stored table.
+    A player for a reading plays each of three algorithms (`TRIO`) on a problem that the reading has changed. It uses
+    the settings that the study ``tune`` has chosen on the unchanged problem, according to its stored table. A player
+    for a choice of constants is meant for Hartmann6: it plays Fed-GO-UCB with these constants and the setting that
+    ``tune`` has chosen on Hartmann6, and its trace is cut to the first 10 + NT steps, for N clients and T rounds.
     """
     players = {name: _reading(experiment, change, tune) for name, (experiment, change) in READINGS.items()}
     return players | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}

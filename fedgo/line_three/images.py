@@ -161,7 +161,7 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
             to M − 1, and of the arms.
 
     Raises:
-        IndexError: A position is out of range.
+        IndexError: A position is too large. A negative position is not refused; it counts from the end.
     """
     owner, learner, arm = at
     view, index = images.view, images.pulled[owner, learner]

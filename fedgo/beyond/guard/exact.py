@@ -170,9 +170,10 @@ class Prior(NamedTuple):
 class ExactIntervals(Bounds):
     """The rule of Theorem S, which gives the intervals m ± √β w, cut to [−F, F], of K arms in S runs.
 
-    Here m is the posterior mean of an arm and w its width, the square root of its posterior variance. The radius is √β
-    = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + ``bias``, with the prior covariance Q and the posterior precision A of
-    the arms, and p synchronisations so far. All clients of a run have the same parameter ŵ₀, fitted in Phase I.
+    Here m is the posterior mean of an arm and w its width, the square root of its posterior variance, where the noise
+    of a reward counts with variance 1 whatever σ is (`Prior.after`). The radius is √β = σ√(ln det QA + 2 ln(π²N(p +
+    1)²/(6δ))) + ``bias``, with the prior covariance Q of the arms, their posterior precision A = Q⁻¹ + diag(n) after n
+    pulls of each, and p synchronisations so far. All clients of a run have the same parameter ŵ₀, fitted in Phase I.
 
     Args:
         clients: The number N of clients.

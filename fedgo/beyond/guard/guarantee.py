@@ -214,7 +214,8 @@ class Guard:
             and public random numbers. It is synchronised when the guard is, and its own method ``fires`` is not called.
             Its messages are not counted, because counts and sums determine what they contain.
         kappa: The price κ ≥ 1. A proposed arm is played if its certificate, a bound on its regret (`Interval.price`),
-            is at most κ times the length of its interval.
+            is at most κ times the length of its interval. Otherwise, or if an index of the proposal is NaN, the client
+            plays the arm with the largest upper end of its interval. κ is not checked here.
         order: The order in which each client breaks ties, numbers of at least 0, (S, N, K) for S runs with K arms. Of
             tied arms the client plays the one with the largest number in ``order``.
         begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
