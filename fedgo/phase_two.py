@@ -196,7 +196,8 @@ class EventTriggered:
 
         Args:
             run: The positions of R runs among all S runs, (R,) int64.
-            tally: The counts and sums of K arms, (R, 1, K) if all learners of a run know the same, else (R, M, K).
+            tally: The counts of K arms and the sums of their residuals, the rewards minus the offset of the arm, (R, 1,
+                K) each if all learners of a run know the same, else (R, M, K).
             before: The state of all runs before a synchronisation, or None. This class does not use the state;
                 `fedgo.line_three.parameter_space.ParameterSpace` updates the variances in it.
 
@@ -240,7 +241,9 @@ class EventTriggered:
         return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: EventState) -> Tensor:
-        """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K) (line 3).
+        """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K).
+
+        Each learner pulls the arm with the largest value, as in line 3 of Algorithm 1.
 
         If the field ``optimism`` is given, it computes this value from the posterior and the data of each learner.
         Otherwise the value is the first-order index: the posterior mean plus √β times the width of the arm, which is
@@ -257,9 +260,9 @@ class EventTriggered:
         """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M) int64, (S, M) bool.
 
         A learner does so if the number of its pulls since the last synchronisation, times their log-ratio
-        ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ; both include this pull (line 6). Σ is the matrix of the data
-        that a learner knows, and ΔΣ the part of Σ from its own pulls since the last synchronisation. ``state`` is the
-        state before the pull, of M learners in each of S runs.
+        ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ; both include this pull (line 6 of Algorithm 1). Σ is the matrix
+        of the data that a learner knows, and ΔΣ the part of Σ from its own pulls since the last synchronisation.
+        ``state`` is the state before the pull, of M learners in each of S runs.
         """
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
@@ -308,11 +311,12 @@ class EventTriggered:
         return state._replace(posterior=posterior)
 
     def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
-        """Return the state after the runs ``when.run`` have synchronised over ``star`` (lines 7 to 10).
+        """Return the state after the runs ``when.run`` have synchronised over ``star`` (Algorithm 1).
 
         Every learner of these runs sends its statistics since the last synchronisation, and the server sends the sums
-        to all M learners. Afterwards the learners have no own pulls that the server does not know, their log-ratios are
-        0, and their posteriors are those of the server's data.
+        to all M learners. Afterwards the learners have no own pulls that the server does not know, and their
+        posteriors are those of the server's data. Their log-ratios ln(det Σ/det(Σ − ΔΣ)), with the part ΔΣ of Σ from
+        own pulls since the last synchronisation, are 0. These are lines 7 to 10 of Algorithm 1.
 
         Args:
             state: The state of all S runs before the synchronisation. If the field ``in_place`` is True, its memory is

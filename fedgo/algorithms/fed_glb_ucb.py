@@ -144,8 +144,8 @@ class GeneralisedLinear:
     def begin(self) -> LinkState:
         """Return the state of N clients in S runs before their first pull.
 
-        The matrix A of each client and of the server is then λI, with the regularisation weight λ. The vectors b and θ
-        and all counts, sums and log-ratios are 0.
+        The matrix A of each client and of the server is then λI, with the regularisation weight λ. The vectors b and θ,
+        all counts and sums, and the log-ratios ln(det A/det(A − ΔA)) with the part ΔA of A from new pulls are 0.
         """
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)

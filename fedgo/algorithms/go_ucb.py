@@ -7,10 +7,10 @@ updates them as follows, and line 3 chooses the next arm, with the squared radiu
 
     Σ ← Σ + g gᵀ,   b ← b + g(gᵀŵ₀ + y − f_x(ŵ₀)),   ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀,   x = argmax_x max_{‖w − ŵ‖²_Σ ≤ β} f_x(w)
 
-Fed-GO-UCB synchronises if the new data of a client have changed its Σ enough (line 6), and One-GO-UCB after every pull.
-N-GO-UCB (Section 6) never synchronises, and each of its clients fits a ŵ₀ of its own to its own data of Phase I. The
-learners are those of `fedgo.phase_two`. Their index is the first-order index f_x(ŵ₀) + gᵀ(ŵ − ŵ₀) + √β‖g‖_{Σ⁻¹}, or the
-index of line 3 as printed, which `fedgo.line_three` computes.
+Fed-GO-UCB synchronises if the new data of a client have changed its Σ enough (line 6 of Algorithm 1), and One-GO-UCB
+after every pull. N-GO-UCB (Section 6) never synchronises, and each of its clients fits a ŵ₀ of its own to its own data
+of Phase I. The learners are those of `fedgo.phase_two`. Their index is the first-order index f_x(ŵ₀) + gᵀ(ŵ − ŵ₀) +
+√β‖g‖_{Σ⁻¹}, or the index of line 3 as printed, which `fedgo.line_three` computes.
 """
 
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ _FITTED_AT_ONCE = 400
 def fed_go_ucb(
     problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> Trace:
-    """Play Phase II of Fed-GO-UCB: N clients with a ridge model each, which synchronise by the event of line 6.
+    """Play Phase II of Fed-GO-UCB: N clients with a ridge model each, which synchronise by the event of Algorithm 1.
 
     The models are linear in the gradients of the network at ŵ₀, the parameter that Phase I has fitted. The event of
     line 6 of Algorithm 1 is that, at some client, the number of its pulls since the last synchronisation, times the

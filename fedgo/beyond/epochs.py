@@ -351,7 +351,7 @@ class Epochs:
             state: The state before the pull.
             arm: The arm that each client pulls, (S, N) int64.
             reward: The reward that it receives, (S, N).
-            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N) float64.
         """
         plan = state.plan
         if isinstance(plan, Own):

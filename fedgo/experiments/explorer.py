@@ -87,7 +87,7 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
     Returns:
         A dictionary that JSON can hold. It has the threshold ``gamma``, the number of ``clients``, and ``first``, the
         first shown step of Phase II counted from 1. For each shown step it has the number ``arm`` of the pulled arm and
-        the ``level``: the left side of line 6, which is the number of the client's pulls since the last
+        the ``level``: the left side of line 6 of Algorithm 1, which is the number of the client's pulls since the last
         synchronisation, this one included, times the log-ratio ln(det Σ/det(Σ − ΔΣ)). Σ is the matrix of the client's
         data and ΔΣ the part of Σ from these pulls. ``fires`` has the positions, from 0, of those shown steps that
         synchronise. For each arm it has the regret ``loss`` of a pull, and one of the ``colours`` from blue (no regret)

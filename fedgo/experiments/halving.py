@@ -21,9 +21,9 @@ Candidate = Mapping[str, Any]
 class Rung(NamedTuple):
     """One round of successive halving.
 
-    ``settings`` is the number of settings that `halve` compares in it, except that the first round compares all
-    settings and a later one at least the winners of all earlier rounds. ``runs`` is the number of runs of each setting,
-    those of earlier rounds included.
+    ``settings`` is the number of settings that `halve` compares in it, or all of the round before if these are fewer.
+    But the first round compares all settings, and a later one at least the winners of all earlier rounds. ``runs`` is
+    the number of runs of each setting, those of earlier rounds included.
     """
 
     settings: int

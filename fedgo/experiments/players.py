@@ -23,10 +23,13 @@ MANY = 100  # with more arms than this, Fed-GO-UCB uses the learner for many arm
 
 @dataclass(frozen=True)
 class Play:
-    """A function that plays a world with a setting, and the name under which its traces are stored.
+    """A function that plays an algorithm on a world, and the name under which its traces are stored.
+
+    A world is some runs of a problem, with the numbers of clients and rounds. A setting has the values of the
+    algorithm's parameters by their names.
 
     Args:
-        call: The function. It returns the trace of all runs of a world with a setting.
+        call: The function. It gets a world and a setting, and returns the trace of all runs.
         key: The dotted name of the algorithm with its options, by which stored traces are found. If it is empty, no
             trace is stored.
     """

@@ -848,7 +848,7 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
         study: The study.
         rows: The stored rows, a pandas frame.
         now: The same rows with the new numbers, as `afresh` returns them, with the index of ``rows``.
-        folder: The folder in which the table is kept.
+        folder: The folder in which the table is kept. If it has no such table, that of the package is used.
 
     Returns:
         The rows with the new numbers in columns "… now"; with ``not_compared``, the names of the columns left out,

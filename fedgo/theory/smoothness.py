@@ -243,11 +243,11 @@ def measured(
     """Return the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ of Lemma 2, for each of S runs.
 
     F, C_g and C_h bound the network's output and its first and second derivatives (`suprema`) on the line from ŵ₀ to
-    w*, which lies in every convex parameter set W that contains both. ζ is the largest eigenvalue of the loss's Hessian
-    at w*. The smallest one on the span of the gradients, μ₊, takes the place of the growth constant μ, because the
-    smallest of all is 0 with fewer arms than parameters. Assumption 1 needs W in the unit cube. Therefore lengths are
-    in units of the side of the smallest cube around 0 that contains the run's ŵ₀ and w*: C_g is multiplied by the side,
-    and C_h, μ₊ and ζ by its square.
+    w*, which lies in every convex parameter set W that contains both. ζ is the largest eigenvalue of the Hessian at w*
+    of the loss L(w), the mean of (f_x(w) − f_x(w*))² over the arms x. The smallest eigenvalue on the span of the
+    gradients, μ₊, takes the place of the growth constant μ, because the smallest of all is 0 with fewer arms than
+    parameters. Assumption 1 needs W in the unit cube. Therefore lengths are in units of the side of the smallest cube
+    around 0 that contains the run's ŵ₀ and w*: C_g is multiplied by the side, and C_h, μ₊ and ζ by its square.
 
     Args:
         network: The two-layer network, with d_w parameters.
@@ -257,7 +257,9 @@ def measured(
         noise: The standard deviation σ of a reward's noise.
 
     Returns:
-        A list of S pairs of the constants, with τ = ∞ and χ = 1, and ζ.
+        A list of S pairs of the constants and ζ. The constant τ and the exponent χ of the growth condition min{μr²/2,
+        τr^χ/2} ≤ L(w) at distance r from the zeros of L are ∞ and 1 in them, so that the growth is quadratic
+        everywhere.
 
     Raises:
         ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent and

@@ -311,8 +311,8 @@ class Guard:
         Args:
             state: The state before the pull.
             arm: The arm that each client pulls, (S, N) int64.
-            reward: The reward that each client receives, (S, N).
-            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
+            reward: The reward that each client receives, (S, N) float64.
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N) float64.
         """
         counted = self.optimist.learn(state.counted, arm, reward, turn)
         return GuardState(counted, self.proposal.learn(state.proposer, arm, reward, turn))
@@ -358,7 +358,8 @@ def guarded(
             these messages are added to those of its last step.
         clients: The number N of clients.
         rounds: The number T of rounds.
-        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
+        guarantee: A bound F on |f(x)| for the mean reward f(x) of every arm x, a number σ such that the noise is
+            σ-sub-Gaussian, the failure probability δ, the price κ and the threshold γ of the guard.
         told: Whether the server knows the counts and sums of Phase I already, so that only the server sends them.
         begun: The state of the proposal when Phase II begins; None means the one that its method ``begin`` returns.
 
@@ -405,7 +406,8 @@ def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guara
         start: Phase I, with the fitted parameter ŵ₀, the number N of clients and the number T of rounds.
         settings: The regularisation weight λ and the squared radius β of Fed-GO-UCB. The threshold γ in it is not used,
             because the guard decides when to synchronise.
-        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ of the guard.
+        guarantee: A bound F on |f(x)| for the mean reward f(x) of every arm x, a number σ such that the noise is
+            σ-sub-Gaussian, the failure probability δ, the price κ and the threshold γ of the guard.
 
     Returns:
         The trace of both phases, with three notes on each pull: ``certificate``, a bound on its regret; ``proposed``,
@@ -500,8 +502,9 @@ def guard_regret(
     the past and on random numbers that are independent of the noise.
 
     Args:
-        guarantee: The bounds F and σ, the failure probability δ, the price κ and the threshold γ, which should not be
-            infinite. If it is ``simultaneous`` and there are several clients, h̄ is computed with δ/2.
+        guarantee: A bound F on |f(x)| for the mean reward f(x) of every arm x, a number σ such that the noise is
+            σ-sub-Gaussian, the failure probability δ, the price κ and the threshold γ, which should not be infinite. If
+            it is ``simultaneous`` and there are several clients, h̄ is computed with δ/2.
         arms: The number K of arms.
         clients: The number N of clients.
         rounds: The number T of rounds, so that Phase II has NT steps.
@@ -630,7 +633,8 @@ def malicious(problem: Problem, exploration: Exploration, clients: int, guarante
         problem: S runs of a bandit problem, whose mean rewards the proposal knows.
         exploration: Phase I, whose data the guard and the proposal know.
         clients: The number N of clients.
-        guarantee: The bounds F and σ, the failure probability δ and the price κ of the guard.
+        guarantee: A bound F on |f(x)| for the mean reward f(x) of every arm x, a number σ such that the noise is
+            σ-sub-Gaussian, the failure probability δ and the price κ of the guard.
 
     Raises:
         ValueError: N is negative, and Phase I has pulls.

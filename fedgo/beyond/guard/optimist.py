@@ -80,7 +80,10 @@ class Optimist:
         check_event(self.gamma)
 
     def begin(self) -> Counted:
-        """Return the state of all N clients in S runs at the beginning of Phase II, when they know ``first`` only."""
+        """Return the state of all N clients in S runs at the beginning of Phase II.
+
+        All clients then know the counts and sums in the field ``first``, and nothing else.
+        """
         return self.resume(self.first, torch.zeros(len(self.first.counts), dtype=torch.int64))
 
     def resume(self, server: Tally, syncs: Tensor, run: Tensor | None = None) -> Counted:
@@ -139,7 +142,7 @@ class Optimist:
             state: The state before the pull.
             arm: The arm that each client pulls, (S, N) int64.
             reward: The reward that each client receives, (S, N).
-            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N) float64.
         """
         fresh = state.fresh.record(arm, reward, turn)
         gain = state.gain + turn * of_arm(state.interval.gain, arm)

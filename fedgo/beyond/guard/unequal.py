@@ -73,9 +73,11 @@ class UnequalIntervals(Bounds):
     def after(self, own_data: Tally, others_data: Tally, syncs: Tensor) -> Interval:
         """Return the interval of each of K arms for one client in each of S runs, (S, K).
 
-        Each weight gives an interval, and the result is their intersection within [−F, F], with the bound F on the mean
-        rewards; it may be empty. The ``gain`` of the result is ln(1 + 1/(1 + n)) for each arm, with the n pulls of the
-        arm in both tallies. A client sums the gains of its own pulls to decide when it synchronises.
+        Each weight w in the field ``weights``, by which the others' counts and sums are multiplied before they are
+        added to the client's own, gives an interval; with one client only w = 0 is used. The result is the intersection
+        of these intervals within [−F, F], with the bound F on the mean rewards; it may be empty. The ``gain`` of the
+        result is ln(1 + 1/(1 + n)) for each arm, with the n pulls of the arm in both tallies. A client sums the gains
+        of its own pulls to decide when it synchronises.
 
         Args:
             own_data: The number of pulls and the summed rewards of each arm, of the client itself, (S, K) each.

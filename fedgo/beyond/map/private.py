@@ -190,8 +190,8 @@ def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, si
 
     Each decision takes the arm with the largest mean + κ√variance, with the κ of `ADVISED`, for b = ⌈L/1000⌉ pulls; the
     last decision may be for fewer. If n pulls of this arm have been planned before in the epoch, the covariance is then
-    conditioned on b more: the precision of the arm's released sum rises from p(n) to p(n + b), with
-    p(n) = n²/(σ²n + ν²).
+    conditioned on b more: the precision with which the released sum of the arm determines its mean reward rises from
+    p(n) to p(n + b), with p(n) = n²/(σ²n + ν²).
 
     Args:
         fits: The posterior mean (K,) and covariance (K, K) of the K arms' mean rewards in each of S runs, at least one.

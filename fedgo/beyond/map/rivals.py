@@ -4,8 +4,8 @@
 Jaillet, Federated Neural Bandits, ICLR 2023, https://arxiv.org/abs/2205.14309).
 
 Its features are φ_x = g(x; θ₀)/√m, with the gradient g at θ₀ of a network of width m whose output at the initial
-parameters θ₀ is 0. Client i has V̄_i = λI + Σφφᵀ and θ̄_i = V̄_i⁻¹Σφy over all synchronised data and its own data since.
-V_j = λI + Σφφᵀ is the matrix of all of client j's own data alone. Then
+parameters θ₀ is 0. Client i has V̄_i = λI + Σφφᵀ and θ̄_i = V̄_i⁻¹Σφy over all synchronised data and its own data
+since. V_j = λI + Σφφᵀ is the matrix of all of client j's own data alone. Then
 
     UCBᵃ_i(x) = φ_xᵀθ̄_i + ν√λ‖φ_x‖_{V̄_i⁻¹},   UCBᵇ(x) = f(x; θ) + ν√λ √(φ_xᵀ((1/N)Σ_j V_j⁻¹)φ_x),
     and client i pulls x = argmax (1 − α)UCBᵃ_i + αUCBᵇ.
@@ -168,7 +168,7 @@ class FNUCB:
             state: The state before the pull.
             arm: The arm that each client pulls, (S, N) int64.
             reward: The reward that it receives, (S, N).
-            turn: 1 for the clients that make this pull, 0 for the others, (S, N).
+            turn: 1 for the clients that make this pull, 0 for the others, (S, N) float64.
         """
         own = state.own.record(arm, reward, turn)
         return state._replace(tangent=self.tangent.learn(state.tangent, arm, reward, turn), own=own)

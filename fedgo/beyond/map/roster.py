@@ -146,7 +146,8 @@ def surrogate(
             world's Phase I, because this Phase I is then the first part of the trace.
         until: The rule that ends an epoch: after a number of pulls that grows by a factor, or on an event.
         planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
-        informed: Whether the surrogate is fitted to the data of Phase I too.
+        informed: Whether the surrogate is fitted to the data of Phase I too. If not, the first fit has no data, which
+            only a `LinearisedOnce` accepts; with another surrogate the `Play` raises a ``ValueError``.
         guard: The threshold γ for synchronisations of a guard inside which the surrogate plays. None means without a
             guard.
         arms_first: Whether each of the K arms is pulled once in place of the ⌈√(NT)⌉ pulls of Phase I. Phase II is then
@@ -212,7 +213,8 @@ def process(world: World) -> Surrogate:
 def network(world: World) -> Surrogate:
     """Return a surrogate that at every fit fits a network to all data anew and linearises it at the fitted parameters.
 
-    It is the network of ``world`` with 25 hidden units, for the features of its arms.
+    It is the network with 25 hidden units for the features of the arms of ``world``, which is some runs of a problem
+    with N clients and T rounds.
     """
     return Relinearised(world.network)
 

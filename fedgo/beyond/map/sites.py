@@ -178,8 +178,11 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
     """Play one federation of N clients, each of which has one of the ``problems``.
 
     Args:
-        job: The player, its setting and the regime, whose numbers of arms and rounds determine the pulls of Phase I.
-        problems: The problem of each of the N clients, with one run; all have the same arms, run and seed.
+        job: The player, a key of `HOW`; its setting, in which a "warp" other than 0 means the model of sites that
+            differ with transformed rewards, whatever the player is; and the regime, whose numbers of arms and rounds
+            determine the pulls of Phase I.
+        problems: The problem of each of the N clients, with one run; all have the same arms, run and seed. The model
+            uses the σ of the first problem.
         pulls: The number of pulls of all clients together, Phase I included. Up to N − 1 more are made, so that all
             clients have equally many pulls after Phase I.
 
@@ -211,10 +214,10 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
     ``sums`` do not change.
 
     Args:
-        job: The player, its setting and the regime.
+        job: The player, a key of `HOW`; its setting, as for `together`; and the regime.
         problem: The problem of the site that joins, with one run.
-        counts: The number of pulls of each arm at each of the N other sites, (N, K).
-        sums: The sums of their rewards, (N, K).
+        counts: The number of pulls of each arm at each of the N other sites, (N, K) float64.
+        sums: The sums of their rewards, (N, K) float64.
 
     Raises:
         ValueError: The surrogate refuses the data, for instance because fewer than two arms have been pulled.

@@ -295,8 +295,8 @@ class Study:
     def open(self) -> list[Trial]:
         """The trials that were asked for and have no reward yet, as pairs of the names of option and site.
 
-        The site is "" in a study without sites. Trials that were given up are not among them. They are in the order in
-        which they were asked for.
+        The site is "" in a study without sites. Trials that were given up, or whose reward was taken back, are not
+        among them. The trials are in the order in which they were asked for.
 
         Raises:
             ValueError: The file cannot be read as a study.
@@ -369,9 +369,10 @@ class Study:
         """Return the results so far as a pandas frame with a row for each option, whose name is the index.
 
         The rows with the largest estimate come first. The columns are ``pulls`` (the number of rewards), ``mean`` (of
-        the rewards), ``estimate``, ``low`` and ``high`` (the model's estimate of the mean reward and its interval),
-        ``certificate`` (a bound on how far the mean reward is below the best) and ``retired``. A number that is not
-        known is NaN.
+        the rewards), ``estimate`` (the model's estimate of the mean reward), ``low`` and ``high`` (the ends of the
+        model's interval, which extends κ posterior standard deviations to each side, with the κ of the plan, and
+        guarantees nothing), ``certificate`` (a bound on how far the mean reward is below the best, if the study has a
+        ``reach``) and ``retired``. A number that is not known is NaN.
 
         Args:
             site: The site whose results are returned, if the sites differ; otherwise None is enough.
@@ -442,7 +443,8 @@ class Study:
         """Hold the study's lock, and yield the study's setup, its record, and a function that replaces both in the
         file.
 
-        If there is no file, the setup and the record are the pair ``new``. If an error occurs before the file is
+        If there is no file, the setup and the record are the pair ``new``, or a ``ValueError`` is raised if ``new`` is
+        None. If an error occurs before the file is
         written, the file stays as it was, and the error is raised; the message of an ``OSError`` says so. If an
         ``OSError`` or Ctrl-C occurs afterwards, a `DoneBut` warning begins with ``done``, the word for the change;
         Ctrl-C is raised all the same, the ``OSError`` is not.

@@ -43,7 +43,9 @@ _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64, device="cpu")
 class PriorCovariance(NamedTuple):
     """The prior covariance of n points, which are arms or cells (pairs of a site and an arm), in units of s².
 
-    The unit s is the spread of the mean rewards, by which they are standardised.
+    The unit s is the spread of the mean rewards, by which they are standardised. The covariance of two arms x and x′
+    with scaled features is k = exp(−½‖x − x′‖²). That of two cells is (1 − ρ)k if their sites differ, and k + v
+    otherwise.
 
     Args:
         inputs: The points, each of the d_x features divided by its length scale, (n, d_x).
@@ -292,7 +294,8 @@ def evidence(
 ) -> tuple[Tensor, Tensor]:
     """Return −ln of the density of the ``values``, up to a constant, and its gradient by the ``parameters``.
 
-    The density is that of a Gaussian process, whose mean c is the number for which the density is largest.
+    The density is that of a Gaussian process with the covariance `PriorCovariance`, a squared exponential, plus the
+    ``noise``. Its mean c is the number for which the density is largest.
 
     Args:
         points: The n pulled arms, or the arms of the n pulled cells (pairs of a site and an arm), in the unit cube,
@@ -354,8 +357,8 @@ class Warp(NamedTuple):
 
         Of 49 equally spaced powers from −2 to 4, p̂ is the one with the largest product of two densities: that of the
         ``means`` if their warp is a normal sample with the likeliest mean and variance, and that of the power by the
-        prior N(1, 1). The warp has p = 1 + (p̂ − 1)(1 − r), where r is the mean of ``variances`` divided by the variance
-        of ``means``, at most 1.
+        prior N(1, 1). The warp has p = 1 + (p̂ − 1)(1 − r), where r is the mean of ``variances`` divided by the
+        variance of ``means``, at most 1.
 
         Args:
             means: The mean rewards of n arms, (n,), of which two at least differ.
