@@ -202,7 +202,8 @@ class Trace:
                 Python refuses before 3.13.
             OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
             TypeError: ``clients`` or ``phase_one`` is a whole number that JSON does not know, such as a NumPy integer;
-                or a note has a dtype that NumPy does not know, such as bfloat16.
+                or a note is sparse or has a dtype that NumPy does not know, such as bfloat16.
+            RuntimeError: A note requires gradients.
         """
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}

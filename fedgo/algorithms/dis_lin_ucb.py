@@ -41,6 +41,8 @@ def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) 
         ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³; or the arms are so large, or λ so small, that
             rounding would decide which arm is pulled; or rewards are so large that an index is NaN.
         TypeError: An argument is of another kind.
+        torch.linalg.LinAlgError: The matrix A of all pulls is not positive definite in float64, because λ is too small
+            for so many pulls.
     """
     require_run(problem, clients, steps, settings)
     arms = problem.arms.unsqueeze(1)

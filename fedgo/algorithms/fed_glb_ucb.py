@@ -85,6 +85,8 @@ def fed_glb_ucb(
         ValueError: An argument is out of range; ``link`` is unknown; the arms are so large, or λ so small, that
             rounding would decide which arm is pulled; or rewards are so large that an index is NaN.
         TypeError: An argument is of another kind.
+        torch.linalg.LinAlgError: The matrix A of all pulls is not positive definite in float64, because λ is too small
+            for so many pulls.
         ArithmeticError: A fit did not reach its tolerance in 50,000 rounds, for instance because rewards are too large.
     """
     require_run(problem, clients, steps, settings)

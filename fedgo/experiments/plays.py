@@ -273,8 +273,8 @@ class Hindsight(Replayed):
 
         Args:
             delta: The failure probability δ.
-            exact: Whether to compute the radius for a start at w* in place of ŵ₀, where only the first term, that of
-                the noise, is left.
+            exact: Whether to leave out the last two terms, as if ρ₀ were 0. Σ remains the matrix of the gradients at
+                ŵ₀.
 
         Raises:
             ValueError: δ does not lie strictly between 0 and 1, ``curvature`` is negative and ``exact`` is False, the

@@ -134,7 +134,8 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
         tally: The counts and the summed residuals of the learners' data, (V, M, K).
 
     Raises:
-        torch.linalg.LinAlgError: λ is 0, or the gradient of a pulled arm is NaN.
+        torch.linalg.LinAlgError: The gradient of a pulled arm is NaN, or λ is 0 or so small for the gradients and the
+            counts that the factorisation fails in float64.
     """
     pulled = tally.counts > 0
     most = max(1, int(pulled.sum(-1).max()))

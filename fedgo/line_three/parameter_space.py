@@ -248,7 +248,8 @@ class ParameterSpace(EventTriggered):
         Args:
             state: The state before the pull.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards that they observe, (S, M); these are not residuals.
+            reward: The rewards that they observe, (S, M), finite for the learners with ``turn`` 0 too. These are not
+                residuals.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         return _columns(state).absorb(self.features, arm, reward, turn, self.in_place)

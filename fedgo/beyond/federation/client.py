@@ -10,9 +10,10 @@ A client holds its own rewards, and never a true mean. It plays the paper's algo
 `fedgo.phase_two.EventTriggered` of the simulator. In Phase I, and if the server plans, it plays its share of a public
 plan. If the server plans and the share is used up, the client goes on from the beginning of the share.
 
-Save the client before its answer is sent. The server refuses a client that was restored from an older file, because its
-pulls would be counted twice. If the file is lost, ``Client(plan, me)`` can begin anew at any moment, and the server
-sends it all that is known. The pulls that only the file had, which no answer had carried, are then lost. A warning says
+Save the client before its answer is sent. A client that was restored from a file older than its last answer that the
+server used refuses the server's letters, because its pulls would be counted twice. If the file is lost, ``Client(plan,
+me)`` can begin anew at any moment. The server then sends it ŵ₀ and the data of all clients or, if it plans, a share of
+the plan. The pulls that only the file had, which no answer had carried, are then lost. A warning says
 so if the server has used an answer of the lost client.
 """
 

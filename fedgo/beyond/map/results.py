@@ -239,7 +239,7 @@ def ratio(regime: Regime, ours: str, other: str, of: Statistic = np.mean, study:
 
     Raises:
         ValueError: There is no table of the study.
-        KeyError: One of the players has not been evaluated on ``regime``.
+        KeyError: One of the players has not been evaluated on ``regime``, or the table has no column "regret".
     """
     one, two = paired(regime, ours, other, study=study)
     return interval(lambda *both, axis: of(both[0], axis=axis) / of(both[1], axis=axis), one, two)
@@ -262,7 +262,8 @@ def geometric(group: Sequence[Regime], ours: str, other: str, of: Statistic = np
     """Return the geometric mean over the regimes of ``group`` of the ratio of two players' regrets, and the two ends of
     its 95 % interval.
 
-    The regrets are the final ones in the study "map". The ends of the interval are percentiles over `RESAMPLES` = 2,000
+    The regrets are the final ones in the study "map". On each regime only the common runs of the two players count, the
+    first runs, as many as both have. The ends of the interval are percentiles over `RESAMPLES` = 2,000
     bootstrap resamples, always with the same random numbers. In each resample the common runs of each regime are drawn
     anew, independently of the other regimes; the two regrets of a run stay together.
 

@@ -172,11 +172,14 @@ class Options:
 
 
 def _csv_rows(path: str | Path) -> list[list[str]]:
-    """Return the rows of the CSV file at ``path`` that have an entry, each up to its last entry.
+    """Return the rows of the CSV file at ``path``.
+
+    Blanks and commas at the end of each line are removed first, and rows of which nothing is left are left out. A
+    quoted empty entry stays.
 
     Raises:
-        ValueError: The file is not in UTF-8; Python's ``csv`` refuses it; or its first row has no comma, but a
-            semicolon, a tab or "sep=". The message says how to save the file instead.
+        ValueError: The file is not in UTF-8; Python's ``csv`` refuses it; or its first row is then a single entry with
+            a semicolon, a tab or "sep=". The message says how to save the file instead.
         OSError: The file does not exist or cannot be read.
     """
     remedy = "separate by commas, with decimal points, and leave out a line 'sep='"
