@@ -213,7 +213,8 @@ class NystroemKernel:
         """Count the scalars of the four messages of a synchronisation of R runs.
 
         The clients send the arms that they drew, the server sends the dictionary, the clients send their statistics in
-        its features, and the server sends the sums of these.
+        its features, and the server sends the sums of these. If messages are counts and sums ("counts" or "cheapest"),
+        the last two messages are the counts and sums of the new pulls instead.
 
         Args:
             drawn: Which of K arms each of N clients drew, (R, N, K) bool.

@@ -1,7 +1,8 @@
 """Players for other readings of the paper's setup, for other constants of Fed-GO-UCB, and for other thresholds.
 
-Their results show whether the comparison of the algorithms would change. Each player plays with the settings that were
-tuned for the book's own reading.
+A reading is an interpretation of what the paper leaves open. The results of these players show whether the comparison
+of the algorithms would change. Each player plays with the settings that were tuned for the reading that is used
+everywhere else, that of `fedgo.experiments.world.EXPERIMENTS`.
 """
 
 import math
@@ -178,9 +179,10 @@ def _sender(algorithm: str, tune: Sweep) -> Player:
     """
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play the algorithm on ``world`` with its tuned setting and the threshold of ``setting``; return the trace.
+        """Play the algorithm on ``world`` with its tuned setting, and return the trace.
 
-        The world must have been made by a regime, because the setting is the one tuned for this regime.
+        If the algorithm is in `WITH_GAMMA`, the threshold of ``setting`` takes the place of its tuned γ. The world must
+        have been made by a regime, because the setting is the one tuned for this regime.
         """
         assert world.regime is not None
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}

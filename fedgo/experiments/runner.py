@@ -462,9 +462,10 @@ class Known:
         return set(self.cells[key]["run"].tolist()) if key in self.cells else set()
 
     def regrets(self, key: Cell) -> dict[int, float]:
-        """Return the final regrets that the table has for ``key`` (`cell`), by the number of the run.
+        """Return the final regrets that the table has for ``key``, by the number of the run.
 
-        The result is empty if the table has no such rows.
+        ``key`` is a regime, player, setting and seed, as `cell` returns it. The result is empty if the table has no
+        such rows.
 
         Raises:
             KeyError: The table has such rows, but no column "regret".
@@ -879,8 +880,8 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 def _digits(values: Any) -> int:
     """Return the largest number of decimals with which one of the ``values`` is written as a float, at most `DECIMALS`.
 
-    The ``values`` are a column of a pandas frame. A whole number counts as written with one decimal, such as 3.0. NaN
-    is ignored, and without other values the result is 0.
+    The ``values`` are a column of a pandas frame. A whole number below 10¹⁶ counts as written with one decimal, such
+    as 3.0; from 10¹⁶ on its decimals are negative. NaN is ignored, and without other values the result is 0.
     """
     written = [Decimal(repr(value)) for value in values.dropna().astype(float).unique().tolist()]
     return min(DECIMALS, max((-int(value.as_tuple().exponent) for value in written), default=0))

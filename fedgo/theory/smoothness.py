@@ -1,10 +1,11 @@
 """The constants of Assumptions 2 and 3 for the two-layer network, in closed form: F, C_g, C_h, ζ and μ.
 
 F, C_g and C_h bound |f_x|, ‖∇f_x‖ and ‖∇²f_x‖; ζ and μ are the largest and the smallest eigenvalue of the Hessian of
-the loss. The supremum over a set of parameters depends only on the interval of the input z = W₁ⱼ·x + c₁ⱼ of each hidden
-unit j and on a bound B ≥ |W₂ⱼ| of its output weight. With the output s = σ(z) of the unit and r² = 1 + |x|², the
-share of the unit in ‖∇f_x‖² is s² + B²r²s²(1 − s)². With v = |1 − 2s|, the block of the unit in ∇²f_x has the norm (1 −
-v²)/8·(Br²v + √(B²r⁴v² + 4r²)). Both are maximised exactly; nothing is sampled.
+the loss at w*. The suprema for C_g and C_h over a set of parameters depend only on the interval of the input z = W₁ⱼ·x
++ c₁ⱼ of each hidden unit j and on a bound B ≥ |W₂ⱼ| of its output weight; that for F depends on the intervals of W₂ⱼ
+and of the bias c₂ of the output, too. With the output s = σ(z) of the unit and r² = 1 + |x|², the share of the unit in
+‖∇f_x‖² is s² + B²r²s²(1 − s)². With v = |1 − 2s|, the block of the unit in ∇²f_x has the norm (1 − v²)/8·(Br²v +
+√(B²r⁴v² + 4r²)). Both are maximised exactly; nothing is sampled.
 """
 
 from typing import NamedTuple

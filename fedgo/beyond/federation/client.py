@@ -442,9 +442,10 @@ class Client:
             news: The counts and sums to be added to ``Memory.base``, (2, K) for K arms.
 
         Raises:
-            Refused: The letter is ``NEWS`` and the public plan has a fitting, or it is a ``PLAN`` and has none; it
-                belongs to another exchange than the one that this client answered last, or builds on another than it
-                applied last; or the server used another answer.
+            Refused: The letter is ``NEWS`` and the public plan has a fitting, or the letter is a ``PLAN`` and the
+                public plan has none; the letter belongs to another exchange than the one that this client answered
+                last, or builds on another exchange than the one that this client applied last; or the server used
+                another answer.
         """
         memory, exchange = self.memory, letter.exchange
         other = (letter.kind == Kind.PLAN) != (self.plan.fitting is not None)

@@ -91,7 +91,8 @@ class Exchange(NamedTuple):
 
     Args:
         number: The number of the exchange, from 1 on.
-        checksum: A CRC-32 of what the server knew when it opened or closed the exchange, and of the checksum before.
+        checksum: A CRC-32 of what the server knew when it opened or closed the exchange, and of the checksum before. If
+            the plan has a fitting, exchange 1 counts as closed from the start, with the checksum 0.
     """
 
     number: int = 0

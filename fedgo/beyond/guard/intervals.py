@@ -85,8 +85,9 @@ class Interval(NamedTuple):
 class Intervals(Protocol):
     """The interface of a rule that computes an interval for each arm from counts and sums of rewards.
 
-    The intervals of a rule with the failure probability δ contain the mean rewards of all arms, for all clients and
-    steps at once, with probability at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1`, a rule without a failure
+    If the bounds that the rule is given are true (F on the mean rewards, σ on the noise), the intervals of a rule with
+    the failure probability δ contain the mean rewards of all arms, for all clients and steps at once, with probability
+    at least 1 − δ. `fedgo.beyond.guard.optimist.Ucb1`, a rule without a failure
     probability, makes no such promise.
     """
 

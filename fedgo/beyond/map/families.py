@@ -220,7 +220,7 @@ def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
     The arms of a run are K different rows, and their features ten attributes scaled to [0, 1], so that the arms are
     (S, K, 10). The mean reward of a row, the probability of a reward of 1, is the share of gamma rays among the hundred
-    rows nearest to it, itself included. Source: Bock, UCI Machine Learning Repository 2004,
+    rows of the whole data set nearest to it, itself included. Source: Bock, UCI Machine Learning Repository 2004,
     https://doi.org/10.24432/C52C8B.
 
     Args:
@@ -232,7 +232,7 @@ def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
     Raises:
         ValueError: ``arms`` is below 1 or above 1,000; ``runs``, ``seed`` or ``sigma`` is out of range; a run is given
-            twice; ``seed`` is a text; or the file with the rows is damaged.
+            twice; or the file with the rows is damaged.
         TypeError: ``runs``, ``arms`` or ``sigma`` is of another kind, or ``seed`` is a float.
         OSError: The file cannot be read.
     """

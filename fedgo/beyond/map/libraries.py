@@ -264,7 +264,8 @@ def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor
 
     Raises:
         ValueError: The player's model refuses the data, for instance because there is no pull. The surrogate of
-            `ADVISED` and BoTorch need two different arms.
+            `ADVISED` and BoTorch need two different arms and a problem with σ > 0; BoTorch also needs mean rewards that
+            are not all equal.
         IndexError: The player is Optuna, and there is no pull.
         ImportError: A library that the fit needs is missing; Optuna is not needed here.
         Exception: The fit fails: BoTorch's ``ModelFittingError``, or a ``RuntimeError`` by the surrogate of `ADVISED`.
@@ -293,7 +294,9 @@ def measure_library(job: Job) -> list[dict[str, Any]]:
 
     Raises:
         ValueError: The problem of the regime is unknown, or the player's model refuses the data.
-        KeyError: The player is unknown.
+        KeyError: The player is unknown, and NT is above max(N, 5).
+        RuntimeError: The player is scikit-learn or BoTorch with qLogNEI, and N is above K and NT above N and 5; or the
+            player is a library other than Optuna, and NT + N is below 5.
         ImportError: A library that the player or the problem needs is not installed.
         Exception: A fit of the player's model fails.
     """

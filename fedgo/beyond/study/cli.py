@@ -21,7 +21,9 @@ _site = click.option("--site", help="The site that makes the trial, in a study t
 
 
 class _InOneLine(click.Group):
-    """The group of all commands, which prints each warning and each error of a command in one line.
+    """The group of all commands, which prints each warning of a command in one line, and so each of its errors.
+
+    These errors are ``ValueError``, ``TypeError``, ``ImportError`` and ``OSError``; any other is passed on as it is.
 
     The exit code is 0 if the command is done, and 3 if it is done but something failed after it. It is 1 if the command
     failed and changed nothing. If the command line itself is wrong, click prints its usual text, and the code is 2.
@@ -143,8 +145,8 @@ def ask(path: str, count: int, site: str | None) -> None:
 def tell(path: str, option: str, reward: float, site: str | None) -> None:
     """Enter the result REWARD of a trial of OPTION, and print how many results there are.
 
-    REWARD is a number. Put a name with blanks in quotes. A result far from the others is noted, but kept. A study with
-    sites needs --site.
+    REWARD is a number. Put a name with blanks in quotes. A result that is far from a usual one is noted, but kept;
+    --centre and --spread of the study say what is usual, or else the first results do. A study with sites needs --site.
     """
     told = Study(path).tell(option, reward, site)
     _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")

@@ -225,7 +225,8 @@ class Study:
         """Take back the last reward that was entered, for instance because it was a mistake.
 
         The trial is not opened again. The next new trial is planned anew, unless fewer rewards remain than the number
-        of options that the study tries first, before the model decides; then the plan stays as it is.
+        of options that the study tries first, before the model decides, and some of these have not been asked for yet;
+        then these follow.
 
         Args:
             option: The name of the option whose last reward is taken back; None means any option.

@@ -219,8 +219,9 @@ def squared_exponential(
 
     Raises:
         ImportError: SciPy is missing.
-        RuntimeError: The covariance of the mean rewards is not positive definite; or ``units`` is None, and n is 1 or
-            all mean rewards are equal.
+        RuntimeError: The covariance of the mean rewards is not positive definite, for instance because ``units`` is
+            None and n is 1. Equal mean rewards are refused only if their standard deviation is exactly 0, which
+            rounding can prevent; the caller has to exclude them (`Observed.alike`).
     """
     centre, scale = units or (seen.means.mean(), seen.means.std())
     values, noise = (seen.means - centre) / scale, seen.variances / scale**2
