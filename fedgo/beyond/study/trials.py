@@ -2,12 +2,11 @@
 unchanged.
 
 First the options in `Setup.first` are proposed once each, in random order, until as many rewards are known as there are
-such options. Then epochs follow. For each of them a
-surrogate, the model of the rewards, is fitted to all rewards so far. The next trials are those of the options with the
-largest mean + κ√variance of the posterior, where κ is the weight of exploration, and the variance is that after the
-planned and the open trials. In a study with a ``reach``, the guard proposes the option with the largest upper end
-instead if it does not accept the planned one. Several trials can therefore be open at once, at several sites, and their
-rewards can be entered in any order.
+such options. Then epochs follow. For each of them a surrogate, the model of the rewards, is fitted to all rewards so
+far. The next trials are those of the options with the largest mean + κ√variance of the posterior, where κ is the weight
+of exploration, and the variance is that after the planned and the open trials. In a study with a ``reach``, the guard
+proposes the option with the largest upper end instead if it does not accept the planned one. Several trials can
+therefore be open at once, at several sites, and their rewards can be entered in any order.
 
 If the sites differ, each site has its own estimates (`fedgo.beyond.surrogates.sites`). After the first options, each
 request of a site for a new trial plans this one trial from a fit to all rewards.
