@@ -45,15 +45,15 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
         the reward of an arm at a step.
 
     Raises:
-        ValueError: ``make`` is not among the names, separated by commas, in the environment variable ``FEDGO_MAKES``
+        ValueError: ``make`` is not among the names, separated by commas or blanks, in the variable ``FEDGO_MAKES``
             of this machine.
         ImportError: The module that ``make`` names cannot be imported here.
         AttributeError: The module does not have the function.
         TypeError: The function does not take these ``options``. Any other error that it raises passes through too.
     """
-    allowed = [name.strip() for name in os.environ.get("FEDGO_MAKES", "").split(",")]
+    allowed = os.environ.get("FEDGO_MAKES", "").replace(",", " ").split()
     remedy = f"this machine allows {allowed}: its owner can set FEDGO_MAKES"
-    require(make != "" and make in allowed, "make", make, remedy)
+    require(make in allowed, "make", make, remedy)
     pair: tuple[Plan, Reward] = resolve_name(make)(**options)
     return pair
 

@@ -203,8 +203,9 @@ def play(
         due = clients[i].tell(arm, reward) or due
         ends = not together or (t + 1 - first) % plan.clients == 0
         if t == first - 1 or (t >= first and due and ends):
-            for i, reason in converse(server, clients, silent if t >= first else None).items():
-                raise RuntimeError(f"client {i} refuses a letter: {reason}")
+            refused = converse(server, clients, silent if t >= first else None)
+            if refused:
+                raise RuntimeError(f"letters are refused, by client: {refused}")
             sync[0, t], due = t >= first, False
         bills.append(server.scalars)
     regret = torch.cat([one.regret(arms) for one in problems]).gather(0, turns.unsqueeze(0))

@@ -69,9 +69,9 @@ class Fitting:
         remedy = "clients that differ have their own model: leave out how"
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
-        require_epochs([how.surrogate], self.rounds, how.until, how.optimism(1, sigma))
         remedy = "give Growing(…): the server plans epochs of a known length"
         require_kind(isinstance(how.until, Growing), "how.until", how.until, remedy)
+        require_epochs([how.surrogate], self.rounds, how.until, how.optimism(1, sigma))
 
 
 @dataclass(frozen=True, eq=False)
