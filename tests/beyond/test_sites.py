@@ -303,6 +303,28 @@ def test_a_certificate_counts_the_trials_of_its_own_site(tmp_path):
         study = Study(study.path, sites=[*SITES, "east"])
     assert all(later >= earlier for earlier, later in zip(*before, strict=True))
     assert f"with probability {1 - 0.1 * (1 + np.log(1.5)):.3g}," in study.verdict("east")
+    table = tmp_path / "options.csv"
+    table.write_text(table.read_text() + "".join(f"o{x},{x}\n" for x in range(12, 18)))
+    share = 1 - 0.1 * (1 + np.log(18 * 3 / (12 * 2)))
+    assert f"with probability {share:.3g}," in Study(study.path, table).verdict("east")
+
+
+def test_a_certificate_of_pooled_sites_is_about_no_average_of_them_and_the_verdict_says_so(tmp_path):
+    north, south = {"a": 1.0, "b": 0.4}, {"a": -0.9, "b": 0.4}
+    (tmp_path / "two.csv").write_text("name,x\na,0\nb,1\n")
+    told = {"trials": 60, "noise": 0.1, "sites": SITES, "centre": 0.0, "reach": 1.0, "method": "ucb1"}
+    study = Study(tmp_path / "study.json", tmp_path / "two.csv", **told)
+    for _ in range(30):
+        study.tell("a", north["a"], "north")
+        study.tell("b", south["b"], "south")
+    best = min(study.standings(), key=lambda row: row.certificate)
+    average = [(north[x] + south[x]) / 2 for x in "ab"]
+    assert best.option == "a" and best.certificate < average[1] - average[0]
+    study.tell("a", south["a"], "south")
+    assert "(a: north 30, south 1)" in study.verdict() and "with differ" in study.verdict()
+    for _ in range(60):
+        study.tell("a", south["a"], "south")
+    assert "refute noise or reach, or the sites differ" in study.verdict()
 
 
 def test_sites_fitted_as_alike_are_said_to_differ_if_they_do(tmp_path):

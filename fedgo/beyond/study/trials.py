@@ -13,6 +13,7 @@ request of a site for a new trial plans this one trial from a fit to all rewards
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -53,7 +54,8 @@ class Standing(NamedTuple):
         high: The upper end of this interval. The plan prefers options with a large upper end.
         certificate: If the study has a ``reach``, a bound on how much lower its mean reward is than the best option's;
             NaN if the rewards refute ``noise`` or ``reach``. If these two are true bounds, all certificates hold at
-            once with probability 0.9, or with a smaller one if options or sites were added.
+            once with probability 0.9, or with a smaller one if options or sites were added. If sites share the row,
+            each option's mean reward is weighted by where this option was tried.
         retired: Whether it is not proposed again.
     """
 
@@ -266,7 +268,7 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
 
     Retired options do not count. If the study has a ``reach``, the leading option is the one with the smallest
     certificate, and the sentence gives this certificate and its probability, or says that the rewards refute the noise
-    or the reach. Otherwise it is the one with the largest estimate, and the sentence gives the largest upper end of the
+    or the reach; if sites share it, further sentences say where this option was tried. Otherwise it is the one with the largest estimate, and the sentence gives the largest upper end of the
     other options' intervals less this estimate, or 0 if that is negative. If there is no fit or one of these numbers is
     not finite, the sentence gives the reason.
 
@@ -277,13 +279,22 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
         best, sites = min(remain, key=lambda row: row.certificate), len(setup.rows)
+        mixed = len(setup.sites) > sites  # several sites share one certificate
         if math.isnan(best.certificate):
-            return "The rewards refute noise or reach: no certificate holds."
+            return (
+                f"The rewards refute noise or reach{', or the sites differ' * mixed}: no certificate holds."
+            )
         # each option that is added takes a further δ/K, and each site that joins a further δ/N
         grown = len(rows) / setup.begun * sites / (sites - setup.joined)
         share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
         words = f"{best.option} is at most {best.certificate:.3g} below the best"
-        return f"{words}, with probability {share:.3g},\nif noise and reach are true bounds."
+        words += f", with probability {share:.3g},\nif noise and reach are true bounds."
+        if mixed:
+            where = Counter(site for option, site, _ in record.told if option == best.option)
+            most = ", ".join(f"{site} {pulls}" for site, pulls in where.most_common(3)) or "nowhere yet"
+            words += f"\nEach option's mean is weighted by where it was tried ({best.option}: {most})."
+            words += "\nFor certificates of one site, begin another file with differ."
+        return words
     if fit is None:
         return f"Nothing can be said yet: {reason}."
     best, others = remain[0], [row.high for row in remain[1:]]
