@@ -67,6 +67,20 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
         checks.add("$a < b$", "identity", "here", "3 > 2")
 
 
+def test_only_the_parameters_of_the_book_stop_at_a_sentence_that_does_not_hold(capsys):
+    with pytest.raises(AssertionError, match=re.escape("the page says: A is less than B. This does not hold")):
+        Checks(book=True).says("A is less than B.", 1 < 2, torch.tensor([True, False]))
+    other = Checks(book=False)
+    other.says("A is less than B.", False)
+    assert capsys.readouterr().out.endswith("this sentence of the book does not hold: A is less than B.\n")
+    other.says("A is less than B.", True, torch.tensor([True, True]))
+    assert capsys.readouterr().out == ""
+    other.add("$a < b$", "probability 0.95", "here", "3 > 2", False)
+    assert other.rows == [("$a < b$", "probability 0.95", "here", "does not hold with these parameters; expected: 3 > 2")]
+    with pytest.raises(AssertionError, match="condition 0 does not hold"):
+        other.add("$a < b$", "on every run, all arms", "here", "3 > 2", False)
+
+
 def test_the_squares_of_a_claim_stand_in_fives_and_are_sorted_by_state():
     states = ["open", "held", "reversed", "held", "held", "held"]
     assert share_of_parts(states) == "■■■■⊠ □<br>4\u00a0held, 1\u00a0reversed, 1\u00a0open"

@@ -251,35 +251,64 @@ def quote(form: str = "", of: str = "", /, **values: object) -> None:
             )
 
 
+_ALWAYS = ("identity", "on every run", "proof")  # kinds of checks that do not depend on the parameters
+
+
+def _all(conditions: Iterable[Truth]) -> bool:
+    """Return whether every entry of every condition is true."""
+    return all(bool(torch.as_tensor(condition).all()) for condition in conditions)
+
+
 @dataclass
 class Checks:
-    """The checks of a page of the book: `add` makes a check and keeps it, and `table` shows all checks in a table.
+    """The checks of a page of the book, and which of its sentences do not hold in this run.
 
-    ``rows`` has four texts for each check made so far: the statement, the kind of the check, the runs or values on
-    which it was made, and the result.
+    What must hold in every run stops the notebook if it does not. A number that depends on the parameters may be another
+    one in another run; it stops the notebook only in a run with the parameters of the book.
+
+    Args:
+        book: Whether the parameters are those of the book.
     """
 
+    book: bool = True
     rows: list[tuple[str, str, str, str]] = field(default_factory=list)
 
+    def says(self, sentence: str, *holds: Truth) -> None:
+        """Check a sentence of the page whose truth depends on the run; if it does not hold, print it.
+
+        Args:
+            sentence: The sentence, in the words of the page or shorter.
+            holds: The conditions under which it holds.
+
+        Raises:
+            AssertionError: The sentence does not hold with the parameters of the book.
+        """
+        if _all(holds):
+            return
+        if self.book:
+            raise AssertionError(f"the page says: {sentence} This does not hold; correct the sentence")
+        print(f"With these parameters, this sentence of the book does not hold: {sentence}")
+
     def add(self, statement: str, kind: str, where: str, result: str, *holds: Truth) -> None:
-        """Check that all conditions in ``holds`` are true, and add the statement to the table of checks.
+        """Check a statement and add it to the table of checks.
 
         Args:
             statement: The statement that is checked.
-            kind: The kind of the check.
+            kind: The kind of the check. If it begins with identity, proof or "on every run", it must hold in every run.
             where: The runs or values on which it is checked.
             result: The result, in words or numbers.
-            holds: The conditions, at least one, each a bool or a boolean tensor or array. Every entry has to be true;
-                an array without entries counts as true.
+            holds: The conditions, at least one. Every entry has to be true.
 
         Raises:
-            AssertionError: An entry of a condition is false. The statement is then not added.
+            AssertionError: A condition is false that must hold in every run, or in a run with the book's parameters.
             ValueError: There is no condition.
         """
         require(len(holds) >= 1, "holds", holds, "give what has to be true")
-        for number, condition in enumerate(holds):
-            if not torch.as_tensor(condition).all():
+        if not _all(holds):
+            if self.book or kind.startswith(_ALWAYS):
+                number = [_all([condition]) for condition in holds].index(False)
                 raise AssertionError(f"{statement}, {where}: {result}; condition {number} does not hold")
+            result = f"does not hold with these parameters; expected: {result}"
         self.rows.append((statement, kind, where, result))
 
     def table(self) -> Markdown:
