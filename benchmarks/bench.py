@@ -23,10 +23,10 @@ from reference import go_ucb as plain
 import fedgo
 from fedgo import Network, Settings, fed_go_ucb, one_go_ucb, shared_start
 from fedgo.beyond import Plan
-from fedgo.beyond.epochs import surrogate_ucb
 from fedgo.beyond.federation.local import play
-from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
-from fedgo.beyond.surrogates.networks import Relinearised
+from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
+from fedgo.beyond.method.epochs import surrogate_ucb
+from fedgo.beyond.method.networks import Relinearised
 
 CLIENTS, ROUNDS = 20, 100
 SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)

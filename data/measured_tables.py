@@ -3,7 +3,7 @@
 A shipped table has a line for each option, with its features, the mean of its results, their number, and the results
 themselves if an option has several. Larger results are better; if smaller ones were, their sign is turned. Run as a
 script, ``python data/measured_tables.py`` reads the published files in the folder ``$FEDGO_DATA/tables`` and writes
-what `fedgo.beyond.map.measured` reads. It is no part of the package.
+what `fedgo.beyond.evidence.measured` reads. It is no part of the package.
 """
 
 import csv
@@ -113,7 +113,7 @@ def noise_of(results: dict[tuple[str, ...], list[float]]) -> float:
     return float((squares / sum(len(each) - 1 for each in several)) ** 0.5)
 
 
-def ship(name: str, raw: Path, folder: Path = PACKAGE / "beyond/map/data/tables") -> Path:
+def ship(name: str, raw: Path, folder: Path = PACKAGE / "beyond/evidence/data/tables") -> Path:
     """Write the table ``name`` that the package ships, from the published file in the folder ``raw``."""
     table, results = TABLES[name], results_of(name, raw)
     measured = not table.noise

@@ -146,7 +146,9 @@ def ship(name: str, folder: Path = PACKAGE / "data") -> Path:
     return write(folder / f"{name}.csv", name, len(scaled), "clustered, averaged", how, columns, numbers)
 
 
-def ship_rows(folder: Path = PACKAGE / "beyond/map/data", rows: int = 1000, neighbours: int = 100) -> Path:
+def ship_rows(
+    folder: Path = PACKAGE / "beyond/evidence/data", rows: int = 1000, neighbours: int = 100
+) -> Path:
     """Write ``rows`` random rows of magic, scaled to [0, 1], each with the share of gammas among its nearest."""
     scaled, positive = load("magic")
     how = (

@@ -118,7 +118,7 @@ def compress(gradients: Tensor) -> Coordinates:
 class Estimates(Protocol):
     """The interface of a posterior as a learner uses it, for K arms.
 
-    `Posterior` and `fedgo.line_three.parameter_space.Columns` have this interface. ``mean`` is the estimated mean
+    `Posterior` and `fedgo.many_arms.Columns` have this interface. ``mean`` is the estimated mean
     reward of each arm, and ``variance`` the squared width g_xᵀΣ⁻¹g_x of its confidence interval, (..., K) each. g_x is
     the gradient of the arm x, and Σ = λI + Σ_x n_x g_x g_xᵀ the matrix of a learner's data, with n_x pulls of each arm
     and the regularisation weight λ. ``gain(arm)`` returns ln(1 + variance) of the given ``arm`` (...) int64, by which

@@ -199,7 +199,7 @@ class EventTriggered:
             tally: The counts of K arms and the sums of their residuals, the rewards minus the offset of the arm, (R, 1,
                 K) each if all learners of a run know the same, else (R, M, K).
             before: The state of all runs before a synchronisation, or None. This class does not use the state;
-                `fedgo.line_three.parameter_space.ParameterSpace` updates the variances in it.
+                `fedgo.many_arms.ParameterSpace` updates the variances in it.
 
         Returns:
             The posterior with a mean and a variance of each arm, (R, 1 or M, K) each; 1 if the learners of a run share

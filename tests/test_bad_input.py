@@ -41,13 +41,13 @@ from fedgo import (
 )
 from fedgo.confidence import Posterior, Tally, ball, first_order
 from fedgo.experiments.results import evaluate, tuned
-from fedgo.experiments.tables import frequency, rate, table
 from fedgo.experiments.world import world
 from fedgo.messages import scalars
+from fedgo.pages.tables import frequency, rate, table
 from fedgo.phase_one import deal
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.theory.assumptions import Assumptions
-from fedgo.theory.confidence import radius
+from fedgo.theory.ball import radius
 from fedgo.theory.interpolation import interpolate
 from fedgo.theory.replay import replay
 from fedgo.theory.smoothness import box, suprema
@@ -165,13 +165,13 @@ CASES = [
     *row(Premises, {"a": CALM, "clients": 20, "rounds": 100}, delta=DELTA, clients=WHOLE, rounds=WHOLE),
     *row(theory.worlds.single_unit, {"runs": 2}, dimension=bad(0), scale=bad(0.0), arms=bad(0)),
     *row(suprema, LINE, pieces=bad(0)),
-    *row(theory.phase_one.iota, RISK, delta=DELTA),
-    *row(theory.phase_one.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
-    *row(theory.phase_one.finite_risk, CLASS | {"noise": 1.0}, delta=DELTA),
-    *row(theory.phase_one.covering, {"dimension": 3}, radius=bad(0.0)),
-    *row(theory.phase_two.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0, -1.0)),
-    *row(theory.confidence.information_bound, {"dimension": 5, "pulls": 10, "slope": 1.0}, lam=bad(0.0)),
-    *row(theory.confidence.radius_printed, RISK | {"pulls": 9, "step": 9, "delta": 0.1}, lam=bad(0.0)),
+    *row(theory.oracle.iota, RISK, delta=DELTA),
+    *row(theory.oracle.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
+    *row(theory.oracle.finite_risk, CLASS | {"noise": 1.0}, delta=DELTA),
+    *row(theory.oracle.covering, {"dimension": 3}, radius=bad(0.0)),
+    *row(theory.regret.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0, -1.0)),
+    *row(theory.ball.information_bound, {"dimension": 5, "pulls": 10, "slope": 1.0}, lam=bad(0.0)),
+    *row(theory.ball.radius_printed, RISK | {"pulls": 9, "step": 9, "delta": 0.1}, lam=bad(0.0)),
     *row(Trace, RECORD, algorithm=bad(kinds=(3,)), clients=WHOLE, phase_one=bad(-5, 4, kinds=("x",))),
     *row(
         Trace, RECORD, arm=bad(BLANK.double(), BLANK[0]), regret=bad(BLANK.double()[:, :2]), sync=bad(BLANK)
@@ -241,8 +241,8 @@ TOGETHER = [
     # theory
     (lambda: bound(setting=TheoremSetting(10, 0.0, 1.0)), "lam"),
     (lambda: bound(setting=TheoremSetting(10, 9.0, 0.0)), "gamma"),
-    (lambda: theory.phase_one.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
-    (lambda: theory.phase_one.squared_distance(GROWN, theory.phase_one.growth_limit(GROWN)), "risk"),
+    (lambda: theory.oracle.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
+    (lambda: theory.oracle.squared_distance(GROWN, theory.oracle.growth_limit(GROWN)), "risk"),
     (lambda: replay(SHARED, ARMS, Trace(**RECORD), 0.0), "lam"),
     (lambda: replay(PRIVATE, ARMS, Trace(**RECORD), 1.0), "w0"),
     (lambda: replay(SHARED, ARMS + 0.1, Trace(**RECORD), 1.0), "arms"),

@@ -6,7 +6,7 @@ from instances import sample
 
 from fedgo import Network, realizable
 from fedgo.confidence import Tally, ball, compress, condition, first_order, statistics
-from fedgo.theory.confidence import radius
+from fedgo.theory.ball import radius
 
 
 @pytest.fixture(params=[(4, 9), (9, 4), (6, 6)], ids=["K<d", "K>d", "K=d"])

@@ -60,7 +60,7 @@ def test_the_script_computes_the_shipped_files_from_the_raw_data(
 ) -> None:
     monkeypatch.setenv("FEDGO_DATA", str(FILES))
     made = [(uci_arms.ship(name, tmp_path), problems.ARMS_FOLDER) for name in uci_arms.RAW]
-    beyond = ROOT / "fedgo/beyond/map/data"
+    beyond = ROOT / "fedgo/beyond/evidence/data"
     if beyond.is_dir():  # the paper does without it
         made.append((uci_arms.ship_rows(tmp_path), beyond))
     for path, there in made:

@@ -7,8 +7,8 @@ from instances import made_trace
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fedgo.experiments.figures import STYLES, plain_ticks, regret_and_communication
 from fedgo.experiments.roster import ALGORITHMS, SIX
+from fedgo.pages.figures import STYLES, plain_ticks, regret_and_communication
 from fedgo.trace import Trace
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from fedgo import Langevin, Settings, SingleUnit, shared_start
-from fedgo.experiments.inequalities import one_step, violations
-from fedgo.experiments.plays import blind, play_phase_two, random_play
-from fedgo.experiments.printed_event import bookkeeping
-from fedgo.theory.phase_two import excess_first_order, excess_in_ball, excess_printed
+from fedgo.theory.executed.inequalities import one_step, violations
+from fedgo.theory.executed.plays import blind, play_phase_two, random_play
+from fedgo.theory.executed.printed_event import bookkeeping
+from fedgo.theory.regret import excess_first_order, excess_in_ball, excess_printed
 from fedgo.theory.replay import Replay
 from fedgo.theory.worlds import single_unit
 

@@ -17,7 +17,7 @@ from fedgo import (
     simulate,
 )
 from fedgo.confidence import Tally, condition
-from fedgo.line_three.parameter_space import Columns, ParameterSpace, columns
+from fedgo.many_arms import Columns, ParameterSpace, columns
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 PARTS = ("arm", "up", "down", "sync")

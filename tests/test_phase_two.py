@@ -18,7 +18,7 @@ from fedgo import (
     simulate,
 )
 from fedgo.confidence import compress, statistics
-from fedgo.line_three.parameter_space import ParameterSpace
+from fedgo.many_arms import ParameterSpace
 from fedgo.phase_two import EventState
 from fedgo.star import Ledger, Star, When
 

@@ -8,8 +8,8 @@ import torch
 
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
 from fedgo.confidence import Tally, ball, condition
-from fedgo.experiments.plays import Hindsight, play_phase_two, single_unit_line_three
-from fedgo.theory.confidence import information_bound
+from fedgo.theory.ball import information_bound
+from fedgo.theory.executed.plays import Hindsight, play_phase_two, single_unit_line_three
 from fedgo.theory.worlds import single_unit
 
 BRIEF = Langevin(rounds=12, step=0.05)

@@ -7,7 +7,7 @@ import nbformat
 import pytest
 from sphinx.application import Sphinx
 
-from fedgo.experiments import tables
+from fedgo.pages import tables
 
 FIGURE = {"mystnb": {"figure": {"name": "fig-a", "caption": "A caption."}, "image": {"alt": "A dot."}}}
 NARROW = {"tags": ["narrow"], "mystnb": {"image": {"alt": "A dot, narrow."}}}

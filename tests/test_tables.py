@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.experiments.tables import Checks, Rate, frequency, quote, rate, share_of_parts, table
+from fedgo.pages.tables import Checks, Rate, frequency, quote, rate, share_of_parts, table
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def quoted(monkeypatch):
         assert raw and name not in found
         found[name] = kind.removeprefix(metadata["scrapbook"]["mime_prefix"]), text, metadata["value"]
 
-    monkeypatch.setattr("fedgo.experiments.tables.display", display)
+    monkeypatch.setattr("fedgo.pages.tables.display", display)
     return found
 
 
@@ -68,7 +68,9 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
 
 
 def test_only_the_parameters_of_the_book_stop_at_a_sentence_that_does_not_hold(capsys):
-    with pytest.raises(AssertionError, match=re.escape("the page says: A is less than B. This does not hold")):
+    with pytest.raises(
+        AssertionError, match=re.escape("the page says: A is less than B. This does not hold")
+    ):
         Checks(book=True).says("A is less than B.", 1 < 2, torch.tensor([True, False]))
     other = Checks(book=False)
     other.says("A is less than B.", False)
@@ -76,7 +78,9 @@ def test_only_the_parameters_of_the_book_stop_at_a_sentence_that_does_not_hold(c
     other.says("A is less than B.", True, torch.tensor([True, True]))
     assert capsys.readouterr().out == ""
     other.add("$a < b$", "probability 0.95", "here", "3 > 2", False)
-    assert other.rows == [("$a < b$", "probability 0.95", "here", "does not hold with these parameters; expected: 3 > 2")]
+    assert other.rows == [
+        ("$a < b$", "probability 0.95", "here", "does not hold with these parameters; expected: 3 > 2")
+    ]
     with pytest.raises(AssertionError, match="condition 0 does not hold"):
         other.add("$a < b$", "on every run, all arms", "here", "3 > 2", False)
 

@@ -12,7 +12,7 @@ from instances import about
 from fedgo import Settings, theory
 from fedgo.confidence import Tally, condition, first_order
 from fedgo.theory.assumptions import Assumptions
-from fedgo.theory.confidence import radius
+from fedgo.theory.ball import radius
 from fedgo.theory.theorem import Premises, TheoremSetting
 
 PLAIN = Assumptions(dimension=5, value=2.0, slope=3.0, curvature=0.7, noise=0.4, growth=0.5)
@@ -34,23 +34,23 @@ def test_what_no_later_test_writes_out_is_what_was_worked_out_by_hand():
     for found, expected in (
         # α = ½: 3·4·ln 8·ln 2/(50·½) + 2 ln 20/(50·½)
         (
-            theory.phase_one.finite_risk_printed(8, 50, 0.1, 2.0),
+            theory.oracle.finite_risk_printed(8, 50, 0.1, 2.0),
             0.48 * math.log(8) * math.log(2) + 0.08 * math.log(20),
         ),
         (
-            theory.phase_one.finite_risk(8, 50, 0.1, 2.0, 3.0, 0.1),
+            theory.oracle.finite_risk(8, 50, 0.1, 2.0, 3.0, 0.1),
             (16 * 9 + 32 * 4) * math.log(160) / 50 + 0.4,
         ),
-        (theory.phase_one.iota(PLAIN, 100, 0.1), logs),
-        (theory.phase_one.regression_risk_printed(PLAIN, 100, 0.1), 16 * 5 * 4 * logs / 100),
-        (theory.phase_one.optimisation_error(45), 1 / 720),
-        (theory.phase_one.covering(1, 0.125), math.log(4)),  # four intervals of length ¼ cover [0, 1]
-        (theory.phase_one.growth_limit(PLAIN), INF),  # without a tail the growth is quadratic everywhere
-        (theory.phase_one.squared_distance(PLAIN, 1e6), 4e6),
-        (theory.phase_one.exploration_needed(PLAIN, 3.0), 0),
+        (theory.oracle.iota(PLAIN, 100, 0.1), logs),
+        (theory.oracle.regression_risk_printed(PLAIN, 100, 0.1), 16 * 5 * 4 * logs / 100),
+        (theory.oracle.optimisation_error(45), 1 / 720),
+        (theory.oracle.covering(1, 0.125), math.log(4)),  # four intervals of length ¼ cover [0, 1]
+        (theory.oracle.growth_limit(PLAIN), INF),  # without a tail the growth is quadratic everywhere
+        (theory.oracle.squared_distance(PLAIN, 1e6), 4e6),
+        (theory.oracle.exploration_needed(PLAIN, 3.0), 0),
     ):
         assert found == about(expected), expected
-    assert (theory.phase_one.C_NET, theory.phase_one.C_RISK, theory.phase_one.C_DISTANCE) == (8, 16, 32)
+    assert (theory.oracle.C_NET, theory.oracle.C_RISK, theory.oracle.C_DISTANCE) == (8, 16, 32)
 
 
 # Phase I: the net and the regression oracle
@@ -62,12 +62,12 @@ def test_the_risk_of_the_oracle_by_hand():
     share = (u + 5 * math.log(12)) / 1000
     spread = 1 + math.sqrt(2 * u / 1000) + math.sqrt(2 * share)
     expected = (25 * 0.16 + 40 * 4) * share + 12.5 * 3 * 0.1 * 0.4 * spread + 6.25 * 0.3 + 17.5 * 0.09
-    assert theory.phase_one.regression_risk(PLAIN, 1000, 0.1, 0.3, 0.1) == about(expected)
-    default = theory.phase_one.regression_risk(PLAIN, 1000, 0.1)
-    assert default == about(theory.phase_one.regression_risk(PLAIN, 1000, 0.1, 0.0, 1 / 3000))
+    assert theory.oracle.regression_risk(PLAIN, 1000, 0.1, 0.3, 0.1) == about(expected)
+    default = theory.oracle.regression_risk(PLAIN, 1000, 0.1)
+    assert default == about(theory.oracle.regression_risk(PLAIN, 1000, 0.1, 0.0, 1 / 3000))
     silent = replace(PLAIN, noise=0.0)
     share = (u + 5 * math.log(math.ceil(1500 * math.sqrt(5)))) / 1000
-    assert theory.phase_one.regression_risk(silent, 1000, 0.1) == about(160 * share + 17.5e-6)
+    assert theory.oracle.regression_risk(silent, 1000, 0.1) == about(160 * share + 17.5e-6)
 
 
 # Phase I: from the loss to the distance
@@ -78,12 +78,12 @@ def test_the_risk_of_the_oracle_by_hand():
 @pytest.mark.parametrize("growth", [0.2, 1.0, 7.0])
 def test_the_distance_is_the_largest_that_the_growth_allows(growth, tail, exponent):
     a = replace(PLAIN, growth=growth, tail=tail, exponent=exponent)
-    limit = theory.phase_one.growth_limit(a)
+    limit = theory.oracle.growth_limit(a)
     far = line(0, 3 * math.sqrt(2 * limit / growth), 30_001)
     least = torch.minimum(growth / 2 * far**2, tail / 2 * far**exponent)
     for share in (1e-3, 0.2, 0.7, 0.99):
         largest = far[least <= share * limit].max().item()
-        found = math.sqrt(theory.phase_one.squared_distance(a, share * limit))
+        found = math.sqrt(theory.oracle.squared_distance(a, share * limit))
         assert largest <= found <= largest + 2 * far[1].item()
     beyond = far[least <= 1.2 * limit].max().item()
     assert beyond > math.sqrt(2.4 * limit / growth) * 1.001  # the other branch allows more
@@ -93,7 +93,7 @@ def test_the_distance_is_the_largest_that_the_growth_allows(growth, tail, expone
 
 
 def test_the_largest_increment_is_the_root_of_x_and_twice_ln_1_plus_x():
-    root = theory.phase_two.LARGEST_INCREMENT
+    root = theory.regret.LARGEST_INCREMENT
     assert root == pytest.approx(2 * math.log1p(root), rel=0, abs=1e-15) and root > 2
     for share in (1e-6, 0.01, 0.5, 0.999999):
         assert share * root < 2 * math.log1p(share * root)
@@ -108,8 +108,8 @@ def test_the_second_order_part_of_line_three_is_attained_by_a_parabola(distance)
     reach = math.sqrt(beta / lam)
     w = line(distance, distance + 2 * reach, 10_001)
     regret = (curvature / 2 * (w**2 - distance**2)).max().item()  # ∇f(ŵ₀) = 0: only the second order is left
-    assert regret == pytest.approx(theory.phase_two.excess_in_ball(beta, curvature, lam, distance), rel=1e-9)
-    assert (regret > theory.phase_two.excess_printed(beta, curvature, lam) * (1 + 1e-9)) == (distance > 0)
+    assert regret == pytest.approx(theory.regret.excess_in_ball(beta, curvature, lam, distance), rel=1e-9)
+    assert (regret > theory.regret.excess_printed(beta, curvature, lam) * (1 + 1e-9)) == (distance > 0)
 
 
 def test_the_second_order_part_of_the_first_order_index_is_attained_by_two_parabolas():
@@ -118,17 +118,17 @@ def test_the_second_order_part_of_the_first_order_index_is_attained_by_two_parab
     posterior = condition(none.unsqueeze(1), none, 1.0, Tally(none + 5, none + 3))
     assert first_order(posterior, 9.0).argmax() == 0
     values = [sign * curvature / 2 * distance**2 for sign in (-1, 1)]
-    assert values[1] - values[0] == about(theory.phase_two.excess_first_order(curvature, distance))
+    assert values[1] - values[0] == about(theory.regret.excess_first_order(curvature, distance))
 
 
 @given(wide, wide, wide)
 @cases
 def test_the_synchronisations_solve_their_quadratic(rounds, information, gamma):
-    most = theory.phase_two.synchronisations(rounds, information, gamma)
+    most = theory.regret.synchronisations(rounds, information, gamma)
     assert most**2 * gamma == pytest.approx((rounds + most) * information, rel=1e-9)
     product, ratio = math.sqrt(rounds * information / gamma), information / gamma
     assert max(product, ratio) <= most * (1 + 1e-12) and most <= (product + ratio) * (1 + 1e-12)
-    printed = theory.phase_two.synchronisations_printed(rounds, information, gamma)
+    printed = theory.regret.synchronisations_printed(rounds, information, gamma)
     # the missing term decides where Λ/γ is large against T
     assert (most > printed) == (ratio > 2.25 * rounds) or most == pytest.approx(printed)
 
@@ -187,7 +187,7 @@ def test_the_repaired_theorem_is_made_of_its_parts(clients, rounds, line_three):
     premises, steps = Premises(PLAIN, clients, rounds), clients * rounds
     information = 5 * math.log(1 + steps / 5)
     setting = TheoremSetting(math.ceil(math.sqrt(steps)), 9.0, rounds / (clients * information))
-    rho2 = 2 * theory.phase_one.regression_risk(PLAIN, setting.exploration, 0.1, 0.02) / 0.5
+    rho2 = 2 * theory.oracle.regression_risk(PLAIN, setting.exploration, 0.1, 0.02) / 0.5
     found = theory.theorem.theorem(premises, 30, epsilon=0.02, line_three=line_three)
     _, expected = by_hand(premises, 30, rho2, setting, information, line_three)
     assert tuple(found) == expected and found.regret == found.phase_one + found.phase_two

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from instances import about, double
 from protocols import kernel_widths, play
 
-from fedgo.theory import phase_two as theory
-from fedgo.theory.confidence import tabular_information
+from fedgo.theory import regret as theory
+from fedgo.theory.ball import tabular_information
 
 INF = math.inf
 cases = settings(max_examples=120, deadline=None, derandomize=True)

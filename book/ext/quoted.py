@@ -1,6 +1,6 @@
 """Put what a chapter quotes into the text of any page: {n} for numbers and phrases, {again} for tables and pictures.
 
-A chapter quotes a value by `quote` of `fedgo.experiments.tables`, which also gives it its format. {n}`regret` becomes
+A chapter quotes a value by `quote` of `fedgo.pages.tables`, which also gives it its format. {n}`regret` becomes
 what this chapter quotes as "regret", and {n}`results:regret` what the chapter "results" quotes. The directives
 
 ```{again} results:final-table

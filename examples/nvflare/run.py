@@ -32,9 +32,9 @@ import psutil
 from at_site import hartmann
 from nvflare.recipe import ProdEnv, SimEnv
 
-from fedgo.beyond.advised import ADVISED
 from fedgo.beyond.federation.flare import Hub, recipe
 from fedgo.beyond.federation.local import play
+from fedgo.beyond.method.advised import ADVISED
 from fedgo.experiments.results import tuned
 from fedgo.experiments.world import world
 from fedgo.phase_one import phase_one_length

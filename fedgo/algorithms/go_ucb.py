@@ -25,7 +25,7 @@ from fedgo.confidence import compress
 from fedgo.langevin import Langevin, Shards, langevin_rounds, last
 from fedgo.line_three.ascent import LineThree
 from fedgo.line_three.images import view
-from fedgo.line_three.parameter_space import ParameterSpace
+from fedgo.many_arms import ParameterSpace
 from fedgo.messages import scalars
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start, explore_and_deal, require_fitted

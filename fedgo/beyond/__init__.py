@@ -7,38 +7,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedgo.beyond.advised import ADVISED, METHODS, UCB1, Advised
-    from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
     from fedgo.beyond.federation.client import Client
     from fedgo.beyond.federation.local import at_random, converse, play
     from fedgo.beyond.federation.plan import Fitting, Plan
     from fedgo.beyond.federation.server import Server
     from fedgo.beyond.federation.wire import Kind, Letter, Refused, decode
-    from fedgo.beyond.guard.guarantee import Guarantee, guarded, guarded_fed_go_ucb
-    from fedgo.beyond.guard.optimist import exact_go_ucb, optimistic_ucb1
+    from fedgo.beyond.guarantees.guarantee import Guarantee, guarded, guarded_fed_go_ucb
+    from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
+    from fedgo.beyond.method.advised import ADVISED, METHODS, UCB1, Advised
+    from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
+    from fedgo.beyond.method.gaussian_process import GaussianProcess
+    from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+    from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
     from fedgo.beyond.study.setup import Options, Setup
     from fedgo.beyond.study.study import Study
     from fedgo.beyond.study.trials import Standing, as_lines, next_trials, standings
-    from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
-    from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
-    from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
 
 _MODULES = {
-    "advised": ("ADVISED", "METHODS", "UCB1", "Advised",),
-    "epochs": ("Beginning", "Event", "Growing", "Optimism", "each_arm", "surrogate_ucb",),
+    "method.advised": ("ADVISED", "METHODS", "UCB1", "Advised",),
+    "method.epochs": ("Beginning", "Event", "Growing", "Optimism", "each_arm", "surrogate_ucb",),
     "federation.client": ("Client",),
     "federation.local": ("at_random", "converse", "play",),
     "federation.plan": ("Fitting", "Plan",),
     "federation.server": ("Server",),
     "federation.wire": ("Kind", "Letter", "Refused", "decode",),
-    "guard.guarantee": ("Guarantee", "guarded", "guarded_fed_go_ucb",),
-    "guard.optimist": ("exact_go_ucb", "optimistic_ucb1",),
+    "guarantees.guarantee": ("Guarantee", "guarded", "guarded_fed_go_ucb",),
+    "guarantees.optimist": ("exact_go_ucb", "optimistic_ucb1",),
     "study.setup": ("Options", "Setup",),
     "study.study": ("Study",),
     "study.trials": ("Standing", "as_lines", "next_trials", "standings",),
-    "surrogates.gaussian_process": ("GaussianProcess",),
-    "surrogates.models": ("IndependentArms", "Surrogate",),
-    "surrogates.networks": ("LinearisedOnce", "Relinearised",),
+    "method.gaussian_process": ("GaussianProcess",),
+    "method.surrogates": ("IndependentArms", "Surrogate",),
+    "method.networks": ("LinearisedOnce", "Relinearised",),
 }  # fmt: skip
 __all__ = [
     "ADVISED", "METHODS", "UCB1", "Advised", "Beginning", "Client", "Event", "Fitting", "GaussianProcess", "Growing",

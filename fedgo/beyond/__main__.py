@@ -4,7 +4,7 @@ It is for all studies, of the paper and beyond it. With ``--check`` it plays som
 table instead.
 """
 
-from fedgo.beyond.map import studies  # noqa: F401 (its studies are known by name from here on)
+from fedgo.beyond.evidence import studies  # noqa: F401 (its studies are known by name from here on)
 from fedgo.experiments.__main__ import run_or_check
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ import pandas as pd
 
 from fedgo.experiments.runner import DATA
 from fedgo.experiments.summaries import Array, interval
-from fedgo.experiments.tables import State
 from fedgo.experiments.world import PROBLEMS
 from fedgo.trace import Trace
 
 Verdict = Literal["reproduced", "partly", "mostly contradicted", "undecided"]
+State = Literal["held", "reversed", "open"]  # the states of a part of a claim
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 

@@ -1,1 +1,1 @@
-"""The index of line 3 of Algorithm 1 as printed, by ascent over the confidence ball, and learners for many arms."""
+"""The index of line 3 of Algorithm 1 as printed, by ascent over the confidence ball."""

@@ -1,5 +1,5 @@
 """The bounds of the paper's analysis with explicit constants: as printed and, where that is wrong, as repaired."""
 
-from fedgo.theory import assumptions, confidence, phase_one, phase_two, theorem, worlds
+from fedgo.theory import assumptions, ball, oracle, regret, theorem, worlds
 
-__all__ = ["assumptions", "confidence", "phase_one", "phase_two", "theorem", "worlds"]
+__all__ = ["assumptions", "ball", "oracle", "regret", "theorem", "worlds"]

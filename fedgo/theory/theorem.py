@@ -14,9 +14,9 @@ from torch import Tensor
 from fedgo._checks import count
 from fedgo.phase_one import phase_one_length
 from fedgo.phase_two import Settings
-from fedgo.theory import phase_one, phase_two
+from fedgo.theory import oracle, regret
 from fedgo.theory.assumptions import Assumptions, check_probability
-from fedgo.theory.confidence import information_bound, radius, radius_printed
+from fedgo.theory.ball import information_bound, radius, radius_printed
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def worst_case(
 
     R bounds Λ = ln(det Σ/det λI) of the matrix Σ of the NT pulls of N clients in T rounds. P̄ bounds P; it is at most
     NT, and need not be whole. β̄ is the squared radius of the repaired confidence lemma
-    (`fedgo.theory.confidence.radius`) of a client that knows all NT pulls, with R as its log-ratio and P̄ as the number
+    (`fedgo.theory.ball.radius`) of a client that knows all NT pulls, with R as its log-ratio and P̄ as the number
     of synchronisations before.
 
     Args:
@@ -172,7 +172,7 @@ def worst_case(
     """
     setting = theorem_setting(given) if setting is None else setting
     information = given.information(setting.lam)
-    syncs = min(phase_two.synchronisations(given.rounds, information, setting.gamma), given.steps)
+    syncs = min(regret.synchronisations(given.rounds, information, setting.gamma), given.steps)
     most, pulls, epochs = torch.tensor([information, given.steps, syncs], dtype=torch.float64)
     beta = radius(
         most,
@@ -229,12 +229,12 @@ def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0)
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
     beta = sum(radius_printed(a, lam, steps, steps, exploration, given.delta))
     information = information_bound(a.dimension, steps, a.slope, lam)
-    good = phase_two.good_regret_printed(beta, information, steps, a.curvature, lam)
-    bad = phase_two.bad_regret_printed(beta, information, clients, gamma, a.curvature, lam_scale)
-    syncs = phase_two.synchronisations_printed(given.rounds, information, gamma)
-    first = phase_one.phase_one_scalars(oracle_rounds, clients, a.dimension) - clients * a.dimension
-    scalars = first + phase_two.phase_two_scalars(syncs, clients, a.dimension)
-    return Totals(phase_two.regret_phase_one(exploration, a.value), good + bad, syncs, scalars)
+    good = regret.good_regret_printed(beta, information, steps, a.curvature, lam)
+    bad = regret.bad_regret_printed(beta, information, clients, gamma, a.curvature, lam_scale)
+    syncs = regret.synchronisations_printed(given.rounds, information, gamma)
+    first = oracle.phase_one_scalars(oracle_rounds, clients, a.dimension) - clients * a.dimension
+    scalars = first + regret.phase_two_scalars(syncs, clients, a.dimension)
+    return Totals(regret.regret_phase_one(exploration, a.value), good + bad, syncs, scalars)
 
 
 def theorem(
@@ -248,7 +248,7 @@ def theorem(
 ) -> Totals:
     """Return the bounds of the repaired theorem, which hold with probability 1 − δ.
 
-    The regret of Phase II is that of item 3 (`fedgo.theory.phase_two.regret_phase_two_clipped`), for any regularisation
+    The regret of Phase II is that of item 3 (`fedgo.theory.regret.regret_phase_two_clipped`), for any regularisation
     weight λ > 0. With the bound β̄ on the squared radii (`worst_case`) and the bounds F on the functions and C_g on
     their gradients, a width above F/√β̄ counts as F/√β̄, and no width is above C_g/√λ.
 
@@ -256,7 +256,7 @@ def theorem(
         given: The premises, with N clients and d_w parameters.
         oracle_rounds: The number n of rounds of Algorithm 2.
         rho2: A bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖² of the fitted parameter from the true one. If it is None,
-            it is computed from `fedgo.theory.phase_one.regression_risk`.
+            it is computed from `fedgo.theory.oracle.regression_risk`.
         setting: The number T₀ of pulls of Phase I, λ and the threshold γ; `theorem_setting` if it is None.
         epsilon: The optimisation error ϵ ≥ 0 of the oracle, which is not used if ``rho2`` is given.
         line_three: Whether the index of an arm x is that of line 3, the largest f_x(w) over the parameters w in the
@@ -273,14 +273,14 @@ def theorem(
     a, clients = given.a, given.clients
     setting = theorem_setting(given) if setting is None else setting
     if rho2 is None:
-        risk = phase_one.regression_risk(a, setting.exploration, given.delta, epsilon)
-        rho2 = phase_one.squared_distance(a, risk)
+        risk = oracle.regression_risk(a, setting.exploration, given.delta, epsilon)
+        rho2 = oracle.squared_distance(a, risk)
     rho = math.sqrt(rho2)
     worst = worst_case(given, rho, setting)
-    excess = phase_two.excess_first_order(a.curvature, rho)
+    excess = regret.excess_first_order(a.curvature, rho)
     if line_three:
-        excess = phase_two.excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
-    second = phase_two.regret_phase_two_clipped(
+        excess = regret.excess_in_ball(worst.beta, a.curvature, setting.lam, rho)
+    second = regret.regret_phase_two_clipped(
         worst.beta,
         worst.information,
         clients=clients,
@@ -290,7 +290,7 @@ def theorem(
         excess=excess,
         widest=a.slope / math.sqrt(setting.lam),
     )
-    first = phase_two.regret_phase_one(setting.exploration, a.value)
-    oracle = phase_one.phase_one_scalars(oracle_rounds, clients, a.dimension)
-    scalars = oracle + phase_two.phase_two_scalars(worst.syncs, clients, a.dimension)
+    first = regret.regret_phase_one(setting.exploration, a.value)
+    sent = oracle.phase_one_scalars(oracle_rounds, clients, a.dimension)
+    scalars = sent + regret.phase_two_scalars(worst.syncs, clients, a.dimension)
     return Totals(first, second.total, worst.syncs, scalars)

@@ -4,9 +4,9 @@ import pickle
 
 from fedgo import Langevin, Network, Problem, Settings, realizable
 from fedgo.beyond import Client, Fitting, Plan, Server, converse
-from fedgo.beyond.advised import Advised
-from fedgo.beyond.epochs import Growing
-from fedgo.beyond.surrogates.networks import Relinearised
+from fedgo.beyond.method.advised import Advised
+from fedgo.beyond.method.epochs import Growing
+from fedgo.beyond.method.networks import Relinearised
 from fedgo.phase_one import phase_one_length
 
 RIDGE = Relinearised(Network(2, 2), 1)

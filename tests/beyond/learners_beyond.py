@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from ways import FEW, SETTINGS, from_scratch, from_start
 
 from fedgo import Network, Problem, Settings, Start, Trace, shared_start
-from fedgo.beyond.epochs import Event, Growing, surrogate_ucb
-from fedgo.beyond.guard.guarantee import Guarantee, guarded_fed_go_ucb
-from fedgo.beyond.guard.optimist import exact_go_ucb, optimistic_ucb1
-from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
-from fedgo.beyond.surrogates.models import Surrogate
-from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
+from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
+from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
+from fedgo.beyond.method.epochs import Event, Growing, surrogate_ucb
+from fedgo.beyond.method.gaussian_process import GaussianProcess
+from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.surrogates import Surrogate
 
 
 def tabular(problem: Problem, start: Start, settings: Settings) -> Trace:

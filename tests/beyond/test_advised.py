@@ -14,13 +14,13 @@ from transcriptions import epochs as reference
 from transcriptions import warped
 
 from fedgo import Network, Problem, hartmann6
-from fedgo.beyond import planning
-from fedgo.beyond.advised import ADVISED, BEFORE, UCB1, Advised
-from fedgo.beyond.epochs import Growing, Optimism, surrogate_ucb
-from fedgo.beyond.surrogates.gaussian_process import FittedModel, GaussianProcess, single_task_gp
-from fedgo.beyond.surrogates.models import IndependentArms, Observed
-from fedgo.beyond.surrogates.networks import Relinearised
-from fedgo.beyond.surrogates.process import Warp, squared_exponential
+from fedgo.beyond.method import planning
+from fedgo.beyond.method.advised import ADVISED, BEFORE, UCB1, Advised
+from fedgo.beyond.method.epochs import Growing, Optimism, surrogate_ucb
+from fedgo.beyond.method.gaussian_process import FittedModel, GaussianProcess, single_task_gp
+from fedgo.beyond.method.networks import Relinearised
+from fedgo.beyond.method.process import Warp, squared_exponential
+from fedgo.beyond.method.surrogates import IndependentArms, Observed
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 

@@ -22,7 +22,7 @@ from fedgo.beyond import Client, Fitting, Kind, Plan, Refused, Server, converse,
 from fedgo.beyond.federation import files
 from fedgo.beyond.federation.local import deliver
 from fedgo.beyond.federation.wire import Exchange, unpack
-from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.beyond.method.surrogates import IndependentArms
 
 KINDS = {"network": small, "planned": partial(with_surrogate, IndependentArms())}
 

@@ -34,16 +34,16 @@ from test_bad_input import (
 
 from fedgo import Exploration, Network, Settings
 from fedgo.beyond import Client, Fitting, Plan, Server
-from fedgo.beyond.advised import ADVISED, Advised
-from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.federation.local import at_random, converse, play
-from fedgo.beyond.guard.exact import Prior, computable_lam, exact_intervals
-from fedgo.beyond.guard.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
-from fedgo.beyond.guard.optimist import exact_go_ucb, optimistic_ucb1
-from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
-from fedgo.beyond.surrogates.models import IndependentArms, fitted
-from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.guarantees.exact import Prior, computable_lam, exact_intervals
+from fedgo.beyond.guarantees.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
+from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
+from fedgo.beyond.method.advised import ADVISED, Advised
+from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.method.gaussian_process import GaussianProcess
+from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.surrogates import IndependentArms, fitted
 from fedgo.confidence import Tally
 
 GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}

@@ -12,8 +12,8 @@ from instances import about, certificates, double
 from protocols import kernel_widths, log_ratio
 
 from fedgo import Langevin, Network, realizable, shared_start
-from fedgo.beyond.guard import exact
-from fedgo.beyond.guard.optimist import exact_go_ucb
+from fedgo.beyond.guarantees import exact
+from fedgo.beyond.guarantees.optimist import exact_go_ucb
 from fedgo.confidence import Tally, compress, condition
 
 BRIEF = Langevin(rounds=40, step=0.1)

@@ -12,14 +12,14 @@ from federated import RIDGE, explored, pull, small, started, with_surrogate
 
 from fedgo import Network, realizable
 from fedgo.beyond import Client, Fitting, Plan, Server, converse, play
-from fedgo.beyond.advised import ADVISED, BEFORE, METHODS
-from fedgo.beyond.epochs import Beginning, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.federation import wire
 from fedgo.beyond.federation.model import course
 from fedgo.beyond.federation.wire import Kind, Refused
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess, single_task_gp
-from fedgo.beyond.surrogates.models import IndependentArms
-from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.advised import ADVISED, BEFORE, METHODS
+from fedgo.beyond.method.epochs import Beginning, Growing, each_arm, surrogate_ucb
+from fedgo.beyond.method.gaussian_process import GaussianProcess, single_task_gp
+from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.surrogates import IndependentArms
 
 
 def bill(trace, until, arms):

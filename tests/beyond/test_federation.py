@@ -26,7 +26,7 @@ from fedgo import Langevin, Network, Settings, _files
 from fedgo.beyond import Client, Kind, Letter, Plan, Refused, Server, at_random, converse, decode, play
 from fedgo.beyond.federation.client import CLIENT
 from fedgo.beyond.federation.wire import OVERHEAD, Exchange, pack, unpack
-from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.confidence import Tally, condition
 from fedgo.messages import scalars
 

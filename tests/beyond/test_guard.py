@@ -15,7 +15,7 @@ from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
 from fedgo import Exploration, Langevin, Problem, Settings, shared_start, simulate
-from fedgo.beyond.guard.guarantee import (
+from fedgo.beyond.guarantees.guarantee import (
     Guarantee,
     Guard,
     Scripted,
@@ -24,13 +24,13 @@ from fedgo.beyond.guard.guarantee import (
     guarded_fed_go_ucb,
     malicious,
 )
-from fedgo.beyond.guard.intervals import outside
-from fedgo.beyond.guard.optimist import Optimist, optimistic_ucb1, with_trivial
+from fedgo.beyond.guarantees.intervals import outside
+from fedgo.beyond.guarantees.optimist import Optimist, optimistic_ucb1, with_trivial
 from fedgo.confidence import Tally
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
-from fedgo.theory.confidence import tabular_information
-from fedgo.theory.phase_two import synchronisations
+from fedgo.theory.ball import tabular_information
+from fedgo.theory.regret import synchronisations
 from fedgo.theory.replay import knowledge
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from tables_of_studies import assert_shipped
 
-from fedgo.beyond.map import results
-from fedgo.beyond.map.results import evaluations
-from fedgo.beyond.map.roster import PLAYERS, VARIANTS
-from fedgo.beyond.map.studies import BEYOND, MAIN, MAP, REGIMES
+from fedgo.beyond.evidence import results
+from fedgo.beyond.evidence.results import evaluations
+from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS
+from fedgo.beyond.evidence.studies import BEYOND, MAIN, MAP, REGIMES
 from fedgo.experiments import runner
 from fedgo.experiments.results import evaluated, tried
 from fedgo.experiments.runner import afresh, known, read

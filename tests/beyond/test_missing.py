@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from fedgo import Network, realizable
-from fedgo.beyond.advised import ADVISED, UCB1
-from fedgo.beyond.epochs import surrogate_ucb
 from fedgo.beyond.federation.model import course
 from fedgo.beyond.federation.plan import Fitting, Plan
+from fedgo.beyond.method.advised import ADVISED, UCB1
+from fedgo.beyond.method.epochs import surrogate_ucb
+from fedgo.beyond.method.gaussian_process import GaussianProcess
+from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.beyond.study.study import Study
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
-from fedgo.beyond.surrogates.models import IndependentArms
 from fedgo.confidence import Tally
 
 PROBLEM = realizable(Network(2, 2), 1, arms=6, sigma=0.3)

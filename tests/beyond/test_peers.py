@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose
 from transcriptions.fn_ucb import plain_fn_ucb
 
 from fedgo import Network, Settings, hartmann6
-from fedgo.beyond.map import rivals
-from fedgo.beyond.map.rivals import fitted_kernel_ucb, fn_ucb, local_variances, tangent_start
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
+from fedgo.beyond.evidence import rivals
+from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb, local_variances, tangent_start
+from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from fedgo import Problem
-from fedgo.beyond.epochs import Event, Growing, Optimism, surrogate_ucb
-from fedgo.beyond.guard.guarantee import Guarantee
-from fedgo.beyond.guard.optimist import optimistic_ucb1
-from fedgo.beyond.map import private
-from fedgo.beyond.map.private import Hiding, OneRewardChanged, counted, fit_hidden, plan_hidden
-from fedgo.beyond.surrogates.models import IndependentArms
+from fedgo.beyond.evidence import private
+from fedgo.beyond.evidence.private import Hiding, OneRewardChanged, counted, fit_hidden, plan_hidden
+from fedgo.beyond.guarantees.guarantee import Guarantee
+from fedgo.beyond.guarantees.optimist import optimistic_ucb1
+from fedgo.beyond.method.epochs import Event, Growing, Optimism, surrogate_ucb
+from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Regime
 from fedgo.simulation import order_of_ties

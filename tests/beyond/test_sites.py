@@ -14,15 +14,15 @@ from transcriptions import sites as reference
 from fedgo import Problem
 from fedgo._streams import generator
 from fedgo.beyond import Client, Fitting, Plan, Server, Study, converse, play
-from fedgo.beyond.advised import ADVISED, BEFORE, METHODS
-from fedgo.beyond.map import sites as measured
-from fedgo.beyond.map.sites import HOW, Differing, OwnFromThree, measure_sites, of_sites
-from fedgo.beyond.map.studies import DIFFER
-from fedgo.beyond.planning import plan
+from fedgo.beyond.evidence import differing as measured
+from fedgo.beyond.evidence.differing import HOW, Differing, OwnFromThree, measure_sites, of_sites
+from fedgo.beyond.evidence.studies import DIFFER
+from fedgo.beyond.method import process
+from fedgo.beyond.method.advised import ADVISED, BEFORE, METHODS
+from fedgo.beyond.method.planning import plan
+from fedgo.beyond.method.sites import Sites, cochran
+from fedgo.beyond.method.surrogates import IndependentArms, Observed
 from fedgo.beyond.study.cli import main
-from fedgo.beyond.surrogates import process
-from fedgo.beyond.surrogates.models import IndependentArms, Observed
-from fedgo.beyond.surrogates.sites import Sites, cochran
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Regime
 
@@ -132,8 +132,8 @@ def test_a_long_plan_over_many_cells_asks_for_columns(monkeypatch):
     arms, n, total = data(5, sites=5, arms=60, pulls=30)
     how = [Sites().fit(arms, Tally(n, total), SIGMA)], torch.full((1, 300), 3.0).double(), ties_of(300)[None]
     whole = plan(*how, SIGMA, 80, sites=5)
-    monkeypatch.setattr("fedgo.beyond.planning._DENSE", 10)
-    monkeypatch.setattr("fedgo.beyond.planning._ROOM", 16)
+    monkeypatch.setattr("fedgo.beyond.method.planning._DENSE", 10)
+    monkeypatch.setattr("fedgo.beyond.method.planning._ROOM", 16)
     assert torch.equal(plan(*how, SIGMA, 80, sites=5)[0], whole[0])
 
 

@@ -11,12 +11,12 @@ import torch
 from click.testing import CliRunner
 
 from fedgo import Problem
-from fedgo.beyond.advised import ADVISED, BEFORE, UCB1
+from fedgo.beyond.method.advised import ADVISED, BEFORE, UCB1
+from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.study import cli
 from fedgo.beyond.study.setup import Options
 from fedgo.beyond.study.study import Study
 from fedgo.beyond.study.trials import as_lines
-from fedgo.beyond.surrogates.networks import Relinearised
 from fedgo.network import Network
 
 LINES = [

@@ -12,11 +12,11 @@ from reference.go_ucb import value_and_gradient
 from transcriptions import epochs as reference
 
 from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
-from fedgo.beyond.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
-from fedgo.beyond.guard.guarantee import Guarantee, guard_regret
-from fedgo.beyond.surrogates.gaussian_process import GaussianProcess
-from fedgo.beyond.surrogates.models import IndependentArms, Observed, fitted
-from fedgo.beyond.surrogates.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.guarantees.guarantee import Guarantee, guard_regret
+from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
+from fedgo.beyond.method.gaussian_process import GaussianProcess
+from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.surrogates import IndependentArms, Observed, fitted
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 

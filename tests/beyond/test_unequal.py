@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.beyond.guard.guarantee import Guarantee
-from fedgo.beyond.guard.unequal import UnequalIntervals, play_unequal
+from fedgo.beyond.guarantees.guarantee import Guarantee
+from fedgo.beyond.guarantees.unequal import UnequalIntervals, play_unequal
 from fedgo.confidence import Tally
 
 SIGMA, VALUE, GAMMA, KAPPA = 0.3, 1.6, 0.4, 3.0

@@ -141,8 +141,8 @@ def play(
 
     If all clients face one problem, the plan has its run and seed, and ``turns``, ``silent`` and ``together`` are not
     given, then with a network the arms, rewards, synchronisations and scalars are those of `fedgo.fed_go_ucb`. With a
-    fitting, unless its clients differ, they are those of `fedgo.beyond.epochs.surrogate_ucb` with a joint plan, except
-    for the scalars: here the server sends its plans.
+    fitting, unless its clients differ, they are those of `fedgo.beyond.method.epochs.surrogate_ucb` with a joint plan,
+    except for the scalars: here the server sends its plans.
 
     Args:
         problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms, run and

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo.beyond.advised import UCB1
 from fedgo.beyond.federation.plan import Plan
-from fedgo.beyond.surrogates.models import Fitted, fitted, why_it_failed
-from fedgo.beyond.surrogates.networks import Linear
+from fedgo.beyond.method.advised import UCB1
+from fedgo.beyond.method.networks import Linear
+from fedgo.beyond.method.surrogates import Fitted, fitted, why_it_failed
 from fedgo.confidence import Tally
 
 

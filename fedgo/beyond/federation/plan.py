@@ -13,11 +13,11 @@ from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator, uniform_draws
-from fedgo.beyond.advised import ADVISED, Advised
-from fedgo.beyond.epochs import Growing, distinct, require_epochs
 from fedgo.beyond.federation.wire import NEVER, Exchange, Letter, each_pull, without_counts
-from fedgo.beyond.surrogates.models import Surrogate
-from fedgo.beyond.surrogates.sites import Sites
+from fedgo.beyond.method.advised import ADVISED, Advised
+from fedgo.beyond.method.epochs import Growing, distinct, require_epochs
+from fedgo.beyond.method.sites import Sites
+from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.langevin import Langevin, langevin_rounds, last
 from fedgo.network import Parametric
 from fedgo.phase_one import deal, require_fitted
@@ -31,9 +31,9 @@ MOST_PULLS = 10**8  # the most pulls of one client in a federation: one pull eac
 class Fitting:
     """A method for a `Plan` by which the server fits a surrogate to the data of all clients and plans each epoch.
 
-    Unless the clients differ, they pull the same arms as with `fedgo.beyond.epochs.surrogate_ucb` and a joint plan.
-    Each client sends the counts and the sums of its rewards, and the server sends each client its share of the plan.
-    The fit of a network begins at the last fitted weights.
+    Unless the clients differ, they pull the same arms as with `fedgo.beyond.method.epochs.surrogate_ucb` and a joint
+    plan. Each client sends the counts and the sums of its rewards, and the server sends each client its share of
+    the plan. The fit of a network begins at the last fitted weights.
 
     Args:
         sigma: The standard deviation σ > 0 of the noise of one reward.
@@ -41,7 +41,7 @@ class Fitting:
         how: The surrogate and the rules of play; by default the method that this book recommends. Its ``until`` has to
             be a `Growing`, because the server plans epochs of a known length.
         differ: Whether the clients have different reward functions. If so, the server fits one function for each client
-            (`fedgo.beyond.surrogates.sites.Sites`) and plans for each client by its own.
+            (`fedgo.beyond.method.sites.Sites`) and plans for each client by its own.
 
     Raises:
         TypeError: ``how`` is not an `Advised`, its surrogate has no ``fit``, or its ``until`` is no `Growing`;

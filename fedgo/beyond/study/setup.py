@@ -27,12 +27,12 @@ from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
-from fedgo.beyond.advised import BEFORE, METHODS, UCB1, Advised
-from fedgo.beyond.epochs import distinct
 from fedgo.beyond.federation.wire import HUGE, checked_reward
-from fedgo.beyond.guard.guarantee import Guarantee
-from fedgo.beyond.surrogates.models import IndependentArms, Surrogate
-from fedgo.beyond.surrogates.sites import Sites
+from fedgo.beyond.guarantees.guarantee import Guarantee
+from fedgo.beyond.method.advised import BEFORE, METHODS, UCB1, Advised
+from fedgo.beyond.method.epochs import distinct
+from fedgo.beyond.method.sites import Sites
+from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
 
 Trial = tuple[str, str]
 Told = tuple[str, str, float]
@@ -487,9 +487,9 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
 def _before(about: dict[str, Any]) -> dict[str, Any]:
     """Return the setting (`Setup.setting`) of a study whose file does not contain it, as earlier versions wrote it.
 
-    These versions explored by fixed numbers, which did not depend on the budget: ``UCB1`` of `fedgo.beyond.advised` for
-    the method "ucb1", and otherwise ``BEFORE``, but with the ``few`` of "every arm once" if this is the method and the
-    sites do not differ. ``about`` has the fields of the study's setup by name.
+    These versions explored by fixed numbers, which did not depend on the budget: ``UCB1`` of
+    `fedgo.beyond.method.advised` for the method "ucb1", and otherwise ``BEFORE``, but with the ``few`` of "every arm
+    once" if this is the method and the sites do not differ. ``about`` has the fields of the study's setup by name.
     """
     once = about.get("method") == "every arm once" and not about.get("differ")
     how = UCB1 if about.get("method") == "ucb1" else BEFORE

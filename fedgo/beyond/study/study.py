@@ -18,9 +18,9 @@ from typing import Any
 from fedgo import _files
 from fedgo._checks import extra, require
 from fedgo.beyond.federation.wire import checked_reward
+from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.setup import Options, Record, Setup, Told, Trial, composed, dumps, is_number, loads
-from fedgo.beyond.surrogates.models import Surrogate
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Content = tuple[Setup, Record]

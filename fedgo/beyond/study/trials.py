@@ -8,7 +8,7 @@ of exploration, and the variance is that after the planned and the open trials. 
 proposes the option with the largest upper end instead if it does not accept the planned one. Several trials can
 therefore be open at once, at several sites, and their rewards can be entered in any order.
 
-If the sites differ, each site has its own estimates (`fedgo.beyond.surrogates.sites`). After the first options, each
+If the sites differ, each site has its own estimates (`fedgo.beyond.method.sites`). After the first options, each
 request of a site for a new trial plans this one trial from a fit to all rewards.
 """
 
@@ -26,12 +26,12 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu
 from fedgo._streams import generator, uniform_draws
-from fedgo.beyond.guard.guarantee import Guarantee
-from fedgo.beyond.guard.intervals import Interval
+from fedgo.beyond.guarantees.guarantee import Guarantee
+from fedgo.beyond.guarantees.intervals import Interval
+from fedgo.beyond.method.process import ProcessFit
+from fedgo.beyond.method.sites import cochran
+from fedgo.beyond.method.surrogates import Fitted, fitted, why_it_failed
 from fedgo.beyond.study.setup import Record, Setup, Told
-from fedgo.beyond.surrogates.models import Fitted, fitted, why_it_failed
-from fedgo.beyond.surrogates.process import ProcessFit
-from fedgo.beyond.surrogates.sites import cochran
 from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
@@ -241,7 +241,7 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
     ``reach``, otherwise by an estimate of the model, which promises nothing. If nothing can be said, the text gives the
     reason. If the sites differ and only other sites have rewards, another sentence says so. If the study has several
     sites, fits them as alike, and they seem to differ, a last sentence says so: if they were alike, they would look so
-    different with a chance below 1 in 1,000 (`fedgo.beyond.surrogates.sites.cochran`).
+    different with a chance below 1 in 1,000 (`fedgo.beyond.method.sites.cochran`).
 
     Args:
         setup: The setup of the study.

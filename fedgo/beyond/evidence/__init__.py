@@ -1,0 +1,1 @@
+"""How the advice was found out: the regime map, libraries, sites that differ, and hiding."""

@@ -1,0 +1,309 @@
+"""The studies beyond the paper, as lists of players, regimes and numbers of runs (``python -m fedgo.beyond NAME``).
+
+A player is an algorithm with the settings that it may choose from. A regime is a problem with its numbers of arms,
+rounds and clients and its noise. A study plays players on regimes and writes one table of results.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from fedgo.beyond.evidence.differing import CASES, HOW, JOINED, WARP_TUNING, measure_sites
+from fedgo.beyond.evidence.families import TABLES, listed
+from fedgo.beyond.evidence.libraries import LIBRARIES, OPTUNA, measure_library
+from fedgo.beyond.evidence.private import WAYS, play_regime
+from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
+from fedgo.experiments.halving import Rung
+from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
+from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
+from fedgo.experiments.studies import STUDIES, costs, sizes, timed
+from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
+from fedgo.trace import Trace
+
+SHIPPED.append(TABLES)
+
+# --- The regime map
+
+BASE = listed("base")
+WIDER = listed("wider")
+SMALL_BUDGETS = listed("small_budgets")
+REGIMES = (*BASE, *WIDER, *SMALL_BUDGETS)
+
+
+TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
+
+
+TUNING_FEW = (Regime("hartmann6", 50), Regime("cosine8", 50))
+
+
+TUNING_RUNS = 5
+
+
+MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
+
+
+# The advice rests on these players, with fifty runs of each. The study `BOLDNESS` decided the setting of "advised"; the
+# others chose theirs on `ADVICE_TUNING`.
+DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
+
+
+ADVICE_TUNING = listed("advice_tuning")
+
+
+ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
+
+
+def map_runs(name: str, regime: Regime) -> int:
+    """Return how many runs the study "map" gives to the player ``name`` on ``regime``, 0 if it does not play there.
+
+    A player in `DECIDE` (those on which the advice rests) has 50 runs on every regime that it plays. On regimes outside
+    `BASE` (the 20 base regimes), other players in `MAIN` (the five main ones) have 10 and the rest none. On regimes of
+    `BASE`, the players in `MAIN` and those that take their setting from one of them have 30 if there are at most 500
+    arms and at most 100 rounds and the problem is not "two ridges". In all other cases on a regime of `BASE`, a player
+    has 5 if there are more than 50 arms and it does not play Cosine8 with 500 arms, and otherwise 10.
+
+    Args:
+        name: The name of a player (algorithm) in `PLAYERS`.
+        regime: A problem with its numbers of arms, rounds and clients and its noise.
+
+    Raises:
+        KeyError: There is no such player.
+        ValueError: The player has a guard, and the problem of the regime is unknown.
+    """
+    player = PLAYERS[name]
+    if not player.plays_on(regime):
+        return 0
+    if name in DECIDE:
+        return 50
+    if regime not in BASE:
+        return 10 if name in MAIN else 0
+    cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
+    if cheap and (name in MAIN or player.setting_of in MAIN):
+        return 30
+    return 5 if regime.arms > 50 and not player.plays_on(Regime("cosine8", 500)) else 10
+
+
+def map_tuning(name: str) -> list[Regimes]:
+    """Return the groups of regimes on which the player ``name`` of the study "map" chooses its setting.
+
+    A regime is a problem with its sizes, and a setting gives the parameters of the player's algorithm. The list is
+    empty if the player has only one setting, as every player has that takes its setting from another one. Otherwise the
+    list has one group: `ADVICE_TUNING` for a player in `DECIDE` (those on which the advice rests); `TUNING`, Hartmann6
+    with 500 arms and Cosine8 with 50, for another player that plays Cosine8 with 500 arms; and `TUNING_FEW`, both
+    problems with 50 arms, for the rest.
+
+    Raises:
+        KeyError: There is no such player.
+    """
+    if len(PLAYERS[name].grid) == 1:
+        return []
+    if name in DECIDE:
+        return [ADVICE_TUNING]
+    return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
+
+
+MAP = Sweep(
+    "map",
+    "who is to be run when: every player at one setting for all regimes, the scalars as packed as may be",
+    PLAYERS,
+    ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
+    chosen_on=map_tuning,
+    rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
+    regimes=REGIMES,
+    runs=map_runs,
+    batch=5,
+    tail=DECIDE,
+    folder=TABLES,
+)
+
+
+# --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
+
+# u is the weight of exploration for an arm that nobody has pulled. Two candidates have the same u for all budgets: 3,
+# and 5, the value before u depended on the budget. The last two show what a smaller u and more frequent fits would
+# bring.
+RULES: tuple[Setting, ...] = (
+    *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
+    {"bold": 0.55, "share": 0.35},
+    {"bold": 0.6, "share": 0.5},
+    {"bold": 0.7, "share": 0.25},
+    {"untried": 3.0, "bold": 9.0, "share": 0.5},
+    {"bold": 9.0, "share": 0.5},
+    {"bold": 0.4, "share": 0.35},
+    {"bold": 0.55, "share": 0.35, "growth": 1.4},
+)
+
+RULE_TUNING = listed("rule_tuning")
+
+BOLDNESS = Sweep(
+    "boldness",
+    "how boldly the advised setting plays for which budget: every candidate on the same tuning runs",
+    {"advised": Player(advised(), RULES)},
+    ("regret", "late_regret", "seconds"),
+    chosen_on=lambda name: [RULE_TUNING],
+    rungs=lambda name: (Rung(len(RULES), 100),),
+    batch=5,
+    tail=("advised",),
+    folder=TABLES,
+)
+
+
+FEW, WITH_500 = Regime("hartmann6", 50), Regime("hartmann6", 500)
+
+
+ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
+
+
+def _ablated(name: str) -> list[Regimes]:
+    """Return the groups of regimes on which the variant ``name`` of a surrogate chooses κ, the weight of exploration.
+
+    It makes one choice on each group, and each group has one regime: Hartmann6 with 50 arms, and for the variants in
+    `WITH_MANY` also Hartmann6 with 500 arms.
+    """
+    return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
+
+
+ABLATION = Sweep(
+    "ablation",
+    "surrogates that differ in one thing each, every κ on the tuning runs and the best on others",
+    VARIANTS,
+    ("regret", "misses_best", "scalars"),
+    chosen_on=_ablated,
+    rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
+    regimes=(FEW, WITH_500),
+    runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
+    folder=TABLES,
+)
+
+
+# Two families that the tuning used and two that it did not, each with budgets of 100, 400 and 2,000 pulls; and regimes
+# of studies, in which one client makes one trial at a time.
+FOUR = (("hartmann6", 500), ("cosine8", 500), ("levy10", 500), ("diabetes", 400))
+ALL_LIBRARIES = Regime("hartmann6", 500, rounds=20)
+STUDY_REGIMES = tuple(Regime(problem, 200, clients=1) for problem in ("hartmann6", "diabetes"))
+RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for problem, arms in FOUR)
+
+
+RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
+ELSEWHERE = Listing(
+    "elsewhere",
+    "libraries that see every reward, and the advised setting, on the same arms and pulls",
+    {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
+    ("regret", "gap", "seconds", "scalars"),
+    listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
+    runs=lambda name, regime: 40 if name in RIVALS else 5,
+    batch=1,
+    measure=measure_library,
+    needs={OPTUNA: "optuna"},
+    folder=TABLES,
+)
+
+DIFFER = Sweep(
+    "differ",
+    "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
+    {name: Player(measured) for name in HOW} | {"differ": Player(measured, grid(warp=(0.0, 1.0)))},
+    ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
+    chosen_on=lambda name: WARP_TUNING if name == "differ" else (),
+    rungs=lambda name: (Rung(2, 100),),
+    regimes=tuple(CASES),
+    runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
+    batch=5,
+    measure=measure_sites,
+    folder=TABLES,
+)
+
+# --- What the paper's pages show of the recommended method. Its tables are stored in the paper's folder, the default.
+
+ADVISED_RUNS = Listing(
+    "advised",
+    "the advised setting on the paper's Hartmann6, for the results page",
+    {"advised": Player(advised())},
+    ("regret", "scalars"),
+    listed=lambda name: [EXPERIMENTS["hartmann6"]],
+    runs=lambda name, regime: 50,
+    batch=50,
+    encoding="dense",
+)
+# For each curve, how it is played, the setting, and its regimes.
+ADVISED_CURVES: Mapping[str, tuple[Play, Setting, list[Regime]]] = {
+    "process, in epochs": (VARIANTS["process"].play, {"kappa": 3.0}, sizes(arms=(50, 500, 2_000))),
+    "advised": (advised(), {}, sizes(arms=(50, 500, 5_000, 20_000, 50_000))),
+}
+
+
+def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
+    """Return the trace of one run of a curve of computing costs, and the processor seconds that playing it takes.
+
+    The time for making the problem is not counted.
+
+    Args:
+        curve: The name of the curve in `ADVISED_CURVES`, which decides what is played: "advised" for the recommended
+            method, or "process, in epochs" for a Gaussian process with κ = 3 as the weight of exploration.
+        regime: The problem with its numbers of arms, clients and rounds and its noise.
+        hidden: Not used.
+        seed: The seed of the run, which has the number 0.
+
+    Raises:
+        KeyError: There is no such curve.
+        ValueError: The problem of the regime is unknown, a number is out of range, or the first fit fails.
+        TypeError: A number is not whole.
+        ImportError: A library that the problem or the surrogate needs is not installed.
+    """
+    play, setting, _ = ADVISED_CURVES[curve]
+    return timed(partial(play, regime.world(1, seed), setting))
+
+
+ADVISED_COSTS = Listing(
+    "advised_costs",
+    "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
+    {curve: Player(measured, grid(hidden=(25,))) for curve in ADVISED_CURVES},
+    ("seconds", "gigabytes", "synchronisations"),
+    listed=lambda curve: ADVISED_CURVES[curve][2],
+    measure=partial(costs, time_of_advised),
+    at_once=1,
+)
+
+# --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
+# model that is fitted then.
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+# the longest regime, which three budgets play with the setting that they chose on the first regime of `HIDDEN_REGIMES`
+LONGEST = Regime("hartmann6", 50, rounds=10_000)
+HIDDEN_REGIMES = listed("hidden")
+HIDDEN_PLAYERS = {
+    f"{way}, {epsilon:g}": Player(
+        Play(partial(play_regime, way, epsilon)),
+        grid(batch=(4, 16, 64), model=("less noise", "as seen", "warped")),
+        # the two ways add nearly the same noise, so that they share a setting
+        setting_of=f"secure sum, {epsilon:g}" if way == "trusted server" else "",
+    )
+    for way in WAYS
+    for epsilon in EPSILONS
+} | {"uniform": Player(play_uniform)}
+
+
+def hidden_runs(name: str, regime: Regime) -> int:
+    """Return how many runs the study "private" gives to the player ``name`` on ``regime``, a problem with its sizes.
+
+    They are 50, or 20 if there are more than 100 rounds. On the regime `LONGEST`, which has 10,000 rounds, the players
+    with the privacy budget ε = 0.5 or 4, whose names end with ", 0.5" or ", 4", have none. ``name`` is not checked.
+    """
+    if regime == LONGEST and name.endswith((", 0.5", ", 4")):
+        return 0
+    return 50 if regime.rounds <= 100 else 20
+
+
+PRIVATE = Sweep(
+    "private",
+    "what hiding every reward costs, by the budget and by who adds the noise; and uniform play",
+    HIDDEN_PLAYERS,
+    ("regret", "late_regret", "scalars", "synchronisations", "seconds"),
+    chosen_on=lambda name: [] if name == "uniform" else [(regime,) for regime in HIDDEN_REGIMES],
+    rungs=lambda name: (Rung(9, 8),),
+    regimes=(*HIDDEN_REGIMES, LONGEST),
+    runs=hidden_runs,
+    batch=25,
+    folder=TABLES,
+)
+
+BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+STUDIES |= {study.name: study for study in BEYOND}

@@ -1,0 +1,1 @@
+"""What can be promised: intervals, certificates, and the guard."""

@@ -1,0 +1,1 @@
+"""What to run: surrogates, the joint plan, epochs, and the recommended method."""

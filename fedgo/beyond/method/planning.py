@@ -1,0 +1,151 @@
+"""A joint plan of many pulls, as GP-BUCB makes it (Desautels, Krause and Burdick, JMLR 2014).
+
+Each pull has the arm with the largest mean + κ√variance, with the posterior mean and variance of its mean reward and a
+weight κ. The mean stays as fitted, and the variance is updated as if the rewards of the pulls planned before had been
+observed. Source: https://arxiv.org/abs/1206.6402.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from fedgo.beyond.method.surrogates import ByColumns, Fitted
+from fedgo.simulation import largest
+
+_DENSE = 1000  # for up to this many arms that a plan may pull, the whole covariance is computed at once
+_ROOM = 1024  # memory is allocated for this many pulls of a plan at a time
+_LOOK = 16  # after every so many pulls it is checked whether the plan can pull only a single arm from then on
+
+
+def plan(
+    fits: Sequence[Fitted],
+    kappa: Tensor,
+    order: Tensor,
+    sigma: float,
+    pulls: int,
+    begun: Sequence[int] = (),
+    retired: Tensor | None = None,
+    sites: int = 1,
+    turn: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Plan L pulls for each of R runs, each with the arm of the largest mean + κ√variance at that point of the plan.
+
+    After each pull the variances are updated as if its reward had been observed, while the means stay as fitted. Only
+    the C arms of each run that can be planned at all are considered (`rivals`). A pull costs O(C) operations for each
+    pull planned before it, but for at most about 2C + 1,024 of them. If a single arm can still be planned in every run
+    and N is 1, it gets all further pulls.
+
+    Args:
+        fits: The fit of each run, a posterior on K arms with finite means.
+        kappa: The weight κ ≥ 0 of each arm's standard deviation, (R, K).
+        order: A number for each arm by which ties are broken, (R, K); of tied arms the one with the largest of these
+            numbers is pulled.
+        sigma: The standard deviation σ of a reward's noise.
+        pulls: The number L ≥ 1 of pulls, those in ``begun`` included.
+        begun: The arms of pulls that are already decided. The plan begins with them in every run.
+        retired: Whether an arm must not be planned any more, (K,) bool; at least one arm of each site has to remain.
+            None means that all arms may be planned.
+        sites: The number N of sites. If it is above 1, the K arms are cells, the pairs of a site and an arm, with K/N
+            consecutive cells for each site. Each pull after ``begun`` then has a cell of the site whose turn it is, in
+            cyclic order.
+        turn: The number of the site whose turn comes first after ``begun``.
+
+    Returns:
+        The arms, (R, L) int64, and the posterior variance of each before its pull, (R, L), in this order.
+
+    Raises:
+        ValueError: The index of an arm is NaN because its variance or a covariance is; or L is 0.
+        IndexError: All arms are retired and ``begun`` is empty, or ``begun`` has a number of K or above.
+    """
+    opened = torch.tensor(begun, dtype=torch.int64)
+    mean = torch.stack([fit.mean for fit in fits])
+    if retired is not None:
+        mean = mean.masked_fill(retired, -torch.inf)
+    variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
+    among = rivals(mean, variance, kappa, opened, sites)
+    site = among // (mean.shape[1] // sites)
+    mean, variance, kappa, order = (part.gather(1, among) for part in (mean, variance, kappa, order))
+    variance, columns = _moments(fits, among, variance)
+    places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
+    vectors, used = mean.new_zeros(len(mean), min(pulls, _ROOM), mean.shape[1]), 0
+    arms, variances = [], []
+    for k in range(pulls):
+        index = mean + kappa * variance.sqrt()
+        if sites > 1:
+            index = index.masked_fill(site != (turn + k - len(begun)) % sites, -torch.inf)
+        arm = places[:, k : k + 1] if k < len(begun) else largest(index, order).unsqueeze(-1)
+        arms.append(arm)
+        variances.append(variance.gather(-1, arm))
+        left = pulls - k - 1
+        looks = sites == 1 and k >= len(begun) and k % _LOOK == 0
+        if looks and rivals(mean, variance, kappa, opened[:0]).shape[1] == 1:
+            arms.append(arm.expand(-1, left))
+            variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
+            break
+        if used == vectors.shape[1]:
+            if used > 2 * mean.shape[1]:  # C vectors suffice to describe the change of the covariance
+                vectors = torch.linalg.qr(vectors, mode="r").R
+                used = vectors.shape[1]
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _ROOM)))
+        past = vectors[:, :used]
+        explained = past.gather(-1, arm.unsqueeze(-1).expand(-1, used, 1)).mT @ past
+        column = columns(arm.squeeze(-1)) - explained.squeeze(-2)
+        vectors[:, used] = column / (noise + variances[-1]).sqrt()
+        variance = (variance - vectors[:, used].square()).clamp(min=0)
+        used += 1
+    return among.gather(1, torch.cat(arms, -1)), torch.cat(variances, -1)
+
+
+def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1) -> Tensor:
+    """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
+
+    Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is more than 1e-6 below
+    the largest mean of its site. C is the number of remaining arms in the run with the most of them. The other runs are
+    filled up to C with the arms that are next nearest to this limit.
+
+    Args:
+        mean: The posterior mean of each of K arms in R runs, (R, K).
+        variance: The posterior variance of each arm, (R, K).
+        kappa: The weight κ of each arm's standard deviation, (R, K).
+        opened: The numbers of arms that are kept in any case, (B,) int64.
+        sites: The number N of sites, with K/N consecutive arms for each site.
+    """
+    upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
+    top = mean.unflatten(1, (sites, -1)).amax(-1, keepdim=True)
+    margin = upper.unflatten(1, (sites, -1)).sub(top).flatten(1)
+    most = int((margin >= -1e-6).sum(-1).max())
+    among: Tensor = margin.topk(most, -1).indices.sort(-1).values
+    return among
+
+
+def _moments(
+    fits: Sequence[Fitted], among: Tensor, variance: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return the posterior variances (R, C) of the C arms of each run, and a function that computes their covariances.
+
+    The function takes one arm of the C for each run, as its position (R,) among them, and returns its covariance with
+    all C arms, (R, C). If C is at most 1,000, or if some fit cannot give single columns, the whole covariance is
+    computed at once, and the variances are its diagonal, with 0 in place of negative entries. Otherwise the variances
+    are those given, and columns are computed on demand.
+
+    Args:
+        fits: The fit of each run.
+        among: The numbers of the C arms of each run, (R, C) int64.
+        variance: The posterior variances of these arms, (R, C).
+    """
+    by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
+    if among.shape[1] > _DENSE and len(by_columns) == len(fits):
+
+        def columns(arm: Tensor) -> Tensor:
+            """Return the covariance of one arm of each run with all C arms of the run, (R, C).
+
+            ``arm`` (R,) int64 is its position among these C arms.
+            """
+            each = zip(by_columns, among, arm, strict=True)
+            return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
+
+        return variance, columns
+    covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+    runs = torch.arange(len(fits))
+    return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), lambda arm: covariance[runs, arm]

@@ -1,0 +1,95 @@
+"""A Gaussian process on cells, the pairs of a site and an arm, for sites whose mean rewards differ.
+
+The model is the one with sites of `fedgo.beyond.method.process`. Its centre c₀ and spread s are the mean and the
+standard deviation of the arms' mean rewards over all sites together, after the warp if there is one. Cells are numbered
+site by site: of K arms, the arm x at site i is cell i·K + x, both counted from 0.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedgo.beyond.method.process import in_cube, squared_exponential, warped_posterior
+from fedgo.beyond.method.surrogates import Fitted, observed
+from fedgo.confidence import Tally
+
+
+@dataclass(frozen=True)
+class Sites:
+    """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm.
+
+    If it is given the counts and sums of all sites together instead, it fits the same process on the arms alone.
+
+    Args:
+        warp: Whether the mean rewards are first made more like a normal sample by a power transformation. It is the one
+            that is likeliest for the arms' mean rewards over all sites together.
+    """
+
+    warp: bool = False
+
+    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
+        """Return the posterior of the mean reward of each arm at each site, given what each site has pulled.
+
+        The parameters of the Gaussian process are at the mode of their posterior.
+
+        Args:
+            arms: The d_x features of each arm, (K, d_x) float64; they are scaled to the unit cube.
+            data: Counts and sums of the rewards of each arm at each of N sites, (N, K) each; a site may have none. Or
+                counts and sums of all sites together, (K,) each.
+            sigma: The standard deviation σ of the noise of one reward.
+            before: Not used.
+
+        Returns:
+            The posterior of the N·K cells, of which number i·K + x is arm x at site i; or of the K arms, given the data
+            of all sites together.
+
+        Raises:
+            ValueError: All sites together have pulled fewer than two arms; the mean rewards of the arms over all sites
+                are all equal; a count is negative or not finite; a sum is not finite, or is not 0 for a cell without
+                pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
+            TypeError: ``sigma`` is not a number.
+            ImportError: SciPy is missing.
+            RuntimeError: The covariance of the mean rewards is not positive definite, for instance because a feature is
+                NaN; or the data do not consist of whole rows of K arms.
+        """
+        counts, sums = (part.reshape(-1, len(arms)) for part in data)
+        pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
+        pooled = observed(Tally(counts.sum(0), sums.sum(0)), sigma)
+        site = torch.arange(len(counts)).repeat_interleave(len(arms)) if data.counts.ndim > 1 else None
+        points, units = in_cube(arms).repeat(len(counts), 1), (pooled.means.mean(), pooled.means.std())
+        if self.warp:
+            return warped_posterior(points, pulled, pooled, site)
+        return squared_exponential(points, pulled, site, units)
+
+
+def cochran(data: Tally, sigma: float) -> Tensor:
+    """Return the p-value of the hypothesis that all N sites have the same mean rewards, by Cochran's Q.
+
+    Q is Σ_x Σ_i n_ix (m_ix − m_x)²/σ² over the arms x that at least two sites pulled and the sites i that pulled x.
+    Here m_ix is the mean of the n_ix rewards of arm x at site i, and m_x the mean of all its rewards. If the sites are
+    alike, and pulls were not chosen by rewards, Q has a χ² distribution. Its degrees of freedom are the number of pairs
+    (i, x) in the sum less the number of arms in it. Source: Cochran, Biometrics 1954,
+    https://doi.org/10.2307/3001666.
+
+    Args:
+        data: Counts and sums of the rewards of each of K arms at each site, (…, N, K) each.
+        sigma: The standard deviation σ > 0 of the noise of one reward, which is not checked. If it is too small, the
+            sites seem to differ.
+
+    Returns:
+        The probability of a Q at least as large as this if the sites are alike, (…) float64; 1 if no arm was pulled at
+        two sites.
+
+    Raises:
+        IndexError: The counts have no axis of sites.
+    """
+    counts, sums = data
+    pulled = (counts > 0) & ((counts > 0).sum(-2, keepdim=True) >= 2)
+    pooled = sums.sum(-2, keepdim=True) / counts.sum(-2, keepdim=True).clamp(min=1)
+    away = (sums / counts.clamp(min=1) - pooled).where(pulled, 0.0)
+    statistic = (counts * away.square()).sum((-2, -1)) / sigma**2
+    degrees = pulled.sum((-2, -1)) - pulled.any(-2).sum(-1)
+    p: Tensor = torch.special.gammaincc(degrees.clamp(min=1).double() / 2, statistic / 2)
+    p = p.where(degrees > 0, 1.0)
+    return p
