@@ -263,8 +263,8 @@ def _all(conditions: Iterable[Truth]) -> bool:
 class Checks:
     """The checks of a page of the book, and which of its sentences do not hold in this run.
 
-    What must hold in every run stops the notebook if it does not. A number that depends on the parameters may be another
-    one in another run; it stops the notebook only in a run with the parameters of the book.
+    What must hold in every run stops the notebook if it does not. A number that depends on the parameters may be
+    another one in another run; it stops the notebook only in a run with the parameters of the book.
 
     Args:
         book: Whether the parameters are those of the book.

@@ -268,9 +268,9 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
 
     Retired options do not count. If the study has a ``reach``, the leading option is the one with the smallest
     certificate, and the sentence gives this certificate and its probability, or says that the rewards refute the noise
-    or the reach; if sites share it, further sentences say where this option was tried. Otherwise it is the one with the largest estimate, and the sentence gives the largest upper end of the
-    other options' intervals less this estimate, or 0 if that is negative. If there is no fit or one of these numbers is
-    not finite, the sentence gives the reason.
+    or the reach; if sites share it, further sentences say where this option was tried. Otherwise it is the one with the
+    largest estimate, and the sentence gives the largest upper end of the other options' intervals less this estimate,
+    or 0 if that is negative. If there is no fit or one of these numbers is not finite, the sentence gives the reason.
 
     Raises:
         ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
