@@ -8,7 +8,8 @@ arms, the sum S of its clipped rewards plus normal noise Z of variance ν². For
 
 (Balle and Wang, ICML 2018, https://arxiv.org/abs/1805.06530). ε is the privacy budget, δ the probability with which its
 promise may fail, and Φ the distribution function of the standard normal. If the arms and lengths of all epochs follow
-from public numbers and earlier releases, then all that anybody sees is (ε, δ)-differentially private for every reward.
+from public numbers and earlier releases, then all that anybody sees, other than a reward's own client and a server that
+adds the noise, is (ε, δ)-differentially private for this reward.
 
 A *cell* is an arm in an epoch, with b pulls and the released sum S + Z. With σ the standard deviation of a reward's
 noise, the model counts the cell as b²/(b + ν²/σ²) pulls. With sums over the cells of an arm,

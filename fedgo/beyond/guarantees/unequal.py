@@ -15,7 +15,8 @@ certificate q_t = max{0, max_{x ≠ x_t} U(x) − L(x_t)}: each client's regret 
 these intervals as in `fedgo.beyond.guarantees.guarantee`. In its rule for synchronisations, n° + n′ takes the place
 of n.
 
-The user has to give D. If [L, U] is empty for some arm, D, F or σ is refuted, but no data can confirm D.
+The user has to give D. If [L, U] is empty for some arm, D, F or σ is refuted. A client's own data bound D only up to
+their own widths, so a D learnt from them gains nothing over Ω = {0}.
 """
 
 from collections.abc import Callable
