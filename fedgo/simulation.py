@@ -311,8 +311,9 @@ def order_of_ties(problem: Problem, learners: int) -> Tensor:
 def largest(index: Tensor, order: Tensor) -> Tensor:
     """Return the arm with the largest index for each of M learners in each of S runs, (S, M) int64.
 
-    Those of the K arms tie whose index is at most 1e-9·s below the largest index m. The scale s is the absolute value
-    of m, but at least 1 and at most 1e300. Of the tied arms the one with the largest number in ``order`` is taken.
+    Those of the K arms tie whose index is below the largest one by at most 1e-9 of the largest distance between two
+    finite indices, or 1e-12 of the largest absolute value, which covers rounding. Of the tied arms the one with the
+    largest number in ``order`` is taken.
 
     Args:
         index: The index of each arm, (S, M, K) float64.
@@ -324,6 +325,9 @@ def largest(index: Tensor, order: Tensor) -> Tensor:
     top = index.amax(-1, keepdim=True)
     remedy = "rewards, features or settings are out of range; scale them to order 1, or raise λ"
     require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
-    # an arm that was never pulled may have an infinite index, for which the slack must stay finite
-    slack = 1e-9 * top.abs().clamp(1.0, 1e300)
+    # an arm may have the index ∞ if it was never pulled, and −∞ if it must not be
+    finite = index.isfinite()
+    low = index.where(finite, torch.inf).amin(-1, keepdim=True)
+    high = index.where(finite, -torch.inf).amax(-1, keepdim=True)
+    slack = 1e-9 * torch.maximum(high - low, 1e-3 * torch.maximum(high.abs(), low.abs())).clamp(0, 1e300)
     return order.masked_fill(index < top - slack, -1.0).argmax(-1)

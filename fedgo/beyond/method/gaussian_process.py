@@ -8,11 +8,11 @@ from torch import Tensor
 
 from fedgo._checks import extra, require_kind
 from fedgo.beyond.method.process import in_cube, warped_posterior
-from fedgo.beyond.method.surrogates import Fitted, IndependentArms, observed
+from fedgo.beyond.method.surrogates import Fitted, IndependentArms, Noise, Replicates, observed
 from fedgo.confidence import Tally
 
 
-def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
+def single_task_gp(points: Tensor, means: Tensor, variances: Tensor | None) -> Any:
     """Return BoTorch's SingleTaskGP, fitted to n mean rewards whose variances are known, and ready to predict.
 
     Its hyperparameters are at the mode of their posterior, as BoTorch's search finds it, and the mean rewards are
@@ -21,7 +21,7 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
     Args:
         points: The n inputs in the unit cube, with d_x features each, (n, d_x) float64.
         means: The mean reward observed at each input, (n,).
-        variances: The variance of each of these mean rewards, (n,).
+        variances: The variance of each of these mean rewards, (n,); None means that BoTorch estimates one for all.
 
     Raises:
         ImportError: BoTorch is missing.
@@ -34,8 +34,8 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor) -> Any:
         from botorch.models.transforms import Standardize
         from gpytorch.mlls import ExactMarginalLogLikelihood
 
-    columns = means.unsqueeze(-1), variances.unsqueeze(-1)
-    model = SingleTaskGP(points, *columns, outcome_transform=Standardize(1))
+    known = None if variances is None else variances.unsqueeze(-1)
+    model = SingleTaskGP(points, means.unsqueeze(-1), known, outcome_transform=Standardize(1))
     with torch.random.fork_rng():  # BoTorch begins a fit that fails again at a random point
         torch.manual_seed(0)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
@@ -98,6 +98,8 @@ class GaussianProcess:
 
     Args:
         warp: Whether the mean rewards are first transformed by a power (warped).
+        groups: The number of the group of each feature, from 0, with ``warp``; features of one group share a length
+            scale, as the columns of 0 and 1 of one category do. None means a group for each feature.
 
     Raises:
         TypeError: ``warp`` is not a bool.
@@ -105,6 +107,7 @@ class GaussianProcess:
     """
 
     warp: bool = False
+    groups: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         require_kind(isinstance(self.warp, bool), "warp", self.warp, "give True (no BoTorch needed) or False")
@@ -112,7 +115,7 @@ class GaussianProcess:
             with extra("study"):
                 import botorch  # noqa: F401
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
+    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Fitted:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
@@ -141,5 +144,6 @@ class GaussianProcess:
         seen = observed(data, sigma)
         cube = in_cube(arms)
         if not self.warp:
-            return FittedModel.of(single_task_gp(cube[seen.at], seen.means, seen.variances), cube)
-        return warped_posterior(cube, seen, pooled=seen, site=None)
+            known = None if isinstance(sigma, Replicates) else seen.variances
+            return FittedModel.of(single_task_gp(cube[seen.at], seen.means, known), cube)
+        return warped_posterior(cube, seen, seen, None, self.groups)

@@ -100,8 +100,8 @@ def plan(
 def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1) -> Tensor:
     """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
 
-    Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is more than 1e-6 below
-    the largest mean of its site. C is the number of remaining arms in the run with the most of them. The other runs are
+    Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is below the largest mean
+    of its site by more than 1e-6 of the largest standard deviation. C is the number of remaining arms in the run with the most of them. The other runs are
     filled up to C with the arms that are next nearest to this limit.
 
     Args:
@@ -114,7 +114,8 @@ def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites:
     upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
     top = mean.unflatten(1, (sites, -1)).amax(-1, keepdim=True)
     margin = upper.unflatten(1, (sites, -1)).sub(top).flatten(1)
-    most = int((margin >= -1e-6).sum(-1).max())
+    slack = 1e-6 * variance.amax(-1, keepdim=True).sqrt()
+    most = int((margin >= -slack).sum(-1).max())
     among: Tensor = margin.topk(most, -1).indices.sort(-1).values
     return among
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedgo.beyond.method.process import in_cube, squared_exponential, warped_posterior
-from fedgo.beyond.method.surrogates import Fitted, observed
+from fedgo.beyond.method.surrogates import Fitted, Noise, observed
 from fedgo.confidence import Tally
 
 
@@ -27,8 +27,9 @@ class Sites:
     """
 
     warp: bool = False
+    groups: tuple[int, ...] | None = None
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
+    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Fitted:
         """Return the posterior of the mean reward of each arm at each site, given what each site has pulled.
 
         The parameters of the Gaussian process are at the mode of their posterior.
@@ -59,8 +60,8 @@ class Sites:
         site = torch.arange(len(counts)).repeat_interleave(len(arms)) if data.counts.ndim > 1 else None
         points, units = in_cube(arms).repeat(len(counts), 1), (pooled.means.mean(), pooled.means.std())
         if self.warp:
-            return warped_posterior(points, pulled, pooled, site)
-        return squared_exponential(points, pulled, site, units)
+            return warped_posterior(points, pulled, pooled, site, self.groups)
+        return squared_exponential(points, pulled, site, units, self.groups)
 
 
 def cochran(data: Tally, sigma: float) -> Tensor:

@@ -15,6 +15,7 @@ Because the arms are finitely many and public, a fit needs only counts and sums.
 nothing else has to be sent.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -25,7 +26,27 @@ from fedgo._checks import number, require, require_each
 from fedgo.confidence import Tally
 
 _HUGE = 1e100  # mean rewards must be smaller than this, so that their squares are finite
-_ROUNDED = 1e-6  # a variance that is negative by up to this share of the largest variance is rounding
+_ROUNDED = 1e-6  # a variance that is negative by up to this share of the largest absolute one is rounding
+
+
+class Replicates(NamedTuple):
+    """What repeated pulls of single arms tell about a noise σ that is not known.
+
+    Args:
+        degrees: Σ (n_x − 1) over the pulled arms x with n_x rewards each, at least 0.
+        squares: The sum of the squared distances of all rewards from the mean reward of their arm, at least 0.
+    """
+
+    degrees: int
+    squares: float
+
+    def guess(self, means: Tensor) -> float:
+        """Return a σ from the replicates alone, or where there are few, from a share of the spread of the ``means``."""
+        prior = math.exp(-4) * means.var(correction=0).item()
+        return math.sqrt((self.squares + prior) / (self.degrees + 1))
+
+
+Noise = float | Replicates  # σ, or what is known of it
 
 
 class Fitted(Protocol):
@@ -72,7 +93,7 @@ class Surrogate(Protocol):
     The same data have to give the same fit, because each client may make the fit for itself.
     """
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Fitted:
+    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Fitted:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
@@ -80,7 +101,7 @@ class Surrogate(Protocol):
             data: The number of pulls and the sum of rewards of each arm, (K,) each. Single rewards can be given as arms
                 with a count of one. A surrogate for N sites that differ receives those of each site, (N, K) each, and
                 returns the posterior of the N·K cells (pairs of a site and an arm), those of the first site first.
-            sigma: The standard deviation σ of the noise of one reward.
+            sigma: The standard deviation σ of the noise of one reward, or what replicates tell about it.
             before: The last fit, from which the new fit may begin; None if there is none.
 
         Returns:
@@ -90,7 +111,7 @@ class Surrogate(Protocol):
 
 
 def fitted(
-    surrogate: Surrogate, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None
+    surrogate: Surrogate, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None
 ) -> Fitted:
     """Fit ``surrogate`` to ``data``, check the posterior's mean and variance, and return the posterior.
 
@@ -107,8 +128,8 @@ def fitted(
 
     Raises:
         ValueError: The last axis of the counts is not K long; or the posterior's mean or variance has a wrong shape,
-            NaN or an infinite number; or a variance is negative by more than 1e-6 of the largest variance (or of 1e-12,
-            if that is larger), which allows for rounding.
+            NaN or an infinite number; or a variance is negative by more than 1e-6 of the largest one's absolute value,
+            which allows for rounding.
         Exception: ``surrogate.fit`` fails; its error passes through.
     """
     shape, name = tuple(data.counts.shape), type(surrogate).__name__
@@ -122,7 +143,7 @@ def fitted(
         remedy = "the fit broke down: scale arms and rewards to order 1, or give another model"
         require_each(values.isfinite(), f"the {what} by {name}", values, remedy)
     variance = posterior.variance
-    positive = variance >= -_ROUNDED * variance.amax().clamp(min=1e-12)
+    positive = variance >= -_ROUNDED * variance.abs().amax()
     remedy = "it is negative beyond rounding: give a model whose covariance is positive semi-definite"
     require_each(positive, f"the variance by {name}", variance, remedy)
     return posterior
@@ -151,34 +172,29 @@ class Observed(NamedTuple):
 
     Args:
         at: The numbers of these arms or cells, in ascending order, (n,) int64.
-        means: The mean reward S_x/n_x of each of them, (n,), with the sum S_x of the rewards of its n_x pulls.
-        variances: The variance σ²/n_x of each mean reward, (n,), with σ² the variance of one reward's noise.
+        means: The mean reward S_x/n_x of each of them, (n,).
+        variances: The variance σ²/n_x of each mean reward, (n,), or 1/n_x if σ is not known.
+        sigma: σ, or what replicates tell about it.
     """
 
     at: Tensor
     means: Tensor
     variances: Tensor
+    sigma: Noise
 
     @property
     def alike(self) -> bool:
-        """Whether two arms (or cells) or more have been pulled and all have the same mean reward.
-
-        If so, the mean rewards have a spread of 0, by which they cannot be standardised.
-        """
+        """Whether two arms (or cells) or more have been pulled and all have the same mean reward."""
         return len(self.at) > 1 and bool((self.means == self.means[0]).all())
 
 
-def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
-    """Return the mean rewards of the arms that have been pulled, and the variances of these mean rewards.
+def observed(data: Tally, sigma: Noise, least: int = 2) -> Observed:
+    """Return the mean rewards of the arms or cells that have been pulled, and the variances of these mean rewards.
 
     Args:
-        data: The number of pulls and the sum of rewards of each arm, or of each cell (pair of a site and an arm),
-            (K,) each.
-        sigma: The standard deviation σ of the noise of one reward.
+        data: The number of pulls and the sum of rewards of each arm, or of each cell, (K,) each.
+        sigma: The standard deviation σ of one reward's noise, or what replicates tell about it.
         least: The smallest number of pulled arms or cells that is accepted.
-
-    Returns:
-        The numbers, mean rewards and variances of the n arms or cells with a pull, (n,) each.
 
     Raises:
         TypeError: ``sigma`` is not a number.
@@ -189,13 +205,15 @@ def observed(data: Tally, sigma: float, least: int = 2) -> Observed:
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
     rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
     require_each(rewarded, "sums", data.sums, "give finite rewards, and 0 where there are no counts")
-    number("sigma", sigma, "give σ > 0, the noise of a reward", above=0)
+    if not isinstance(sigma, Replicates):
+        number("sigma", sigma, "give σ > 0, the noise of a reward", above=0)
     at = data.counts.nonzero().squeeze(-1)
     remedy = "a fit needs two arms at least: explore longer"
     require(len(at) >= least, "the number of distinct arms with a reward", len(at), remedy)
     means = data.sums[at] / data.counts[at]
     require_each(means.abs() < _HUGE, "the mean reward of an arm", means, "scale rewards to order 1")
-    seen = Observed(at, means, sigma**2 / data.counts[at])
+    square = 1.0 if isinstance(sigma, Replicates) else sigma**2
+    seen = Observed(at, means, square / data.counts[at], sigma)
     if least > 1 and seen.alike:
         remedy = "rewards that are all the same have no scale to fit: explore longer"
         require(False, "the mean reward of every arm", means[0].item(), remedy)
@@ -251,7 +269,7 @@ class IndependentArms:
 
     wide: float = 100.0
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
+    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Independent:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
@@ -269,6 +287,8 @@ class IndependentArms:
             TypeError: ``sigma`` is not a number.
         """
         seen = observed(data, sigma, least=1)
+        if isinstance(sigma, Replicates):
+            seen = observed(data, sigma := sigma.guess(seen.means), least=1)
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)
         mean = (none + seen.means.mean()).index_put((seen.at,), seen.means)
