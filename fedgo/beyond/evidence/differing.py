@@ -23,7 +23,7 @@ from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.process import ProcessFit, in_cube
 from fedgo.beyond.method.sites import Sites
-from fedgo.beyond.method.surrogates import Fitted, Independent, IndependentArms
+from fedgo.beyond.method.surrogates import Fitted, Independent, IndependentArms, Noise, as_number
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.experiments.world import Regime
@@ -88,7 +88,7 @@ class OwnFromThree:
     Otherwise it rests on the rewards of all sites, as in `IndependentArms`.
     """
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Independent:
+    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Independent:
         """Return the posterior on the N·K cells (pairs of one of N sites and one of K arms).
 
         If a site has n ≥ 3 pulls of an arm, the posterior mean of the cell is the mean of these rewards, its variance
@@ -111,6 +111,7 @@ class OwnFromThree:
             TypeError: ``sigma`` is not a number.
             IndexError: The data are those of all sites together, (K,) each.
         """
+        sigma = as_number(sigma, data)
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
         enough, n = data.counts >= 3, data.counts.clamp(min=1)
         mean = torch.where(enough, data.sums / n, shared.mean).flatten()

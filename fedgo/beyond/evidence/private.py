@@ -32,7 +32,7 @@ from fedgo._checks import number, require, require_kind
 from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.epochs import Growing, each_arm
-from fedgo.beyond.method.process import _kernel, _mode
+from fedgo.beyond.method.process import Data, _kernel, mode
 from fedgo.beyond.method.surrogates import observed
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Setting, World
@@ -176,11 +176,13 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
     if model == "warped":
         fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
         return fit.mean, fit.covariance(torch.arange(len(arms)))
-    at, means, variances = observed(Tally(counts, sums), sigma)
+    at, means, variances, _ = observed(Tally(counts, sums), sigma)
     added = variances.mean() if model == "less noise" else 0.0
     centre, square = means.mean(), (means.var() - added).clamp(min=least**2)
     cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
-    inputs = cube / _mode(cube[at], (means - centre) / square.sqrt(), variances / square, None).exp()
+    features = torch.arange(cube.shape[1])
+    data = Data(cube[at], at, (means - centre) / square.sqrt(), variances / square, None, features, None)
+    inputs = cube / mode(data, misfit=False)[features].exp()
     prior = square * _kernel(inputs, inputs)
     gain = torch.cholesky_solve(prior[at], torch.linalg.cholesky(prior[at][:, at] + variances.diag()))
     return centre + (means - centre) @ gain, prior - prior[:, at] @ gain

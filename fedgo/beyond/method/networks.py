@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, require, require_kind
-from fedgo.beyond.method.surrogates import Fitted, Observed, observed
+from fedgo.beyond.method.surrogates import Fitted, Noise, Observed, as_number, observed
 from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start
@@ -140,7 +140,7 @@ class LinearisedOnce:
         """
         return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
+    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Linear:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
@@ -159,6 +159,7 @@ class LinearisedOnce:
             TypeError: ``sigma`` is not a number.
             RuntimeError: The covariance of the mean rewards is not positive definite.
         """
+        sigma = as_number(sigma, data)
         seen, scale = observed(data, sigma, least=0), sigma / self.lam**0.5
         features = self.network.gradients(self.w0, arms) * scale
         decay = torch.full_like(self.w0, self.lam / sigma**2)
@@ -196,7 +197,7 @@ class Relinearised:
         require_kind(hasattr(self.network, "gradients"), "network", self.network, remedy)
         count("starts", self.starts, "give the number of random starts, at least 1")
 
-    def fit(self, arms: Tensor, data: Tally, sigma: float, before: Fitted | None = None) -> Linear:
+    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Linear:
         """Return the posterior of the K arms' mean rewards given ``data``.
 
         Args:
@@ -218,11 +219,11 @@ class Relinearised:
             RuntimeError: The covariance of the mean rewards is not positive definite, for instance because a feature is
                 NaN; or ``before`` is a `Linear` with another number of parameters.
         """
-        seen = observed(data, sigma)
+        seen = observed(data, as_number(sigma, data))
         spread = arms.std(0, correction=0)
         inputs = (arms - arms.mean(0)) / torch.where(spread > 0, spread, 1.0)
         centre, scale = seen.means.mean(), seen.means.std()
-        unit = Observed(seen.at, (seen.means - centre) / scale, seen.variances / scale**2)
+        unit = Observed(seen.at, (seen.means - centre) / scale, seen.variances / scale**2, 1.0)
         w, decay, effect, evidence = self._climb(inputs[seen.at], unit, self._starts(before))
         best = int(evidence.argmax())
         w, decay, tau = w[best], decay[best], effect[best].item()

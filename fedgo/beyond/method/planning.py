@@ -101,8 +101,8 @@ def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites:
     """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
 
     Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is below the largest mean
-    of its site by more than 1e-6 of the largest standard deviation. C is the number of remaining arms in the run with the most of them. The other runs are
-    filled up to C with the arms that are next nearest to this limit.
+    of its site by more than 1e-6 of the largest standard deviation. C is the number of remaining arms in the run with
+    the most of them. The other runs are filled up to C with the arms that are next nearest to this limit.
 
     Args:
         mean: The posterior mean of each of K arms in R runs, (R, K).

@@ -45,7 +45,7 @@ _SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
 # for ln w and for ln(σ²/s²) likewise
 _MISFIT = (math.log(0.05), 4.0, math.log(0.05), (-12.0, 2.0))
 _NOISE = (-4.0, 1.0, -5.0, (-14.0, 2.0))
-_NO_MISFIT = (0.0, 1.0, -700.0, (-700.0, -700.0))
+_NO_MISFIT = (-700.0, 1.0, -700.0, (-700.0, -700.0))
 # the powers among which the warp is chosen
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64, device="cpu")
 
@@ -210,10 +210,10 @@ def squared_exponential(
     place = None if site is None else site[seen.at]
     if isinstance(seen.sigma, Replicates):
         within = seen.sigma.degrees, seen.sigma.squares / square
-        data = _Data(points[seen.at], arm[seen.at], values, seen.variances, place, number, within)
+        data = Data(points[seen.at], arm[seen.at], values, seen.variances, place, number, within)
     else:
-        data = _Data(points[seen.at], arm[seen.at], values, seen.variances / square, place, number, None)
-    parameters = _mode(data, misfit)
+        data = Data(points[seen.at], arm[seen.at], values, seen.variances / square, place, number, None)
+    parameters = mode(data, misfit)
     told = torch.isin(arm, arm[seen.at])
     prior = PriorCovariance.of(points, arm.where(told, -1), site, number, parameters)
     pulled = prior.at(seen.at)
@@ -233,7 +233,7 @@ def squared_exponential(
     )
 
 
-class _Data(NamedTuple):
+class Data(NamedTuple):
     """The n observed points, their arms, standardised means, noise variances (shares 1/n_x of σ² if σ is not known) and
     sites, the groups of the features, and the degrees of freedom and sum of squares within the arms if σ is not known.
     """
@@ -251,7 +251,7 @@ class _Data(NamedTuple):
         return self.shares if self.within is None else self.shares * parameters[-1].exp()
 
 
-def _mode(data: _Data, misfit: bool = True) -> Tensor:
+def mode(data: Data, misfit: bool = True) -> Tensor:
     """Return the parameters θ at the mode of their posterior within bounds, found by L-BFGS-B from the priors' mode.
 
     The mode is that of the density of the length scales ℓ_j themselves, as in BoTorch, and of the logarithms of the
@@ -282,7 +282,7 @@ def _mode(data: _Data, misfit: bool = True) -> Tensor:
     return torch.from_numpy(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
 
 
-def evidence(data: _Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
+def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
     """Return −ln of the density of the observed values, up to a constant, and its gradient by the parameters θ.
 
     The mean c is the number for which the density is largest.

@@ -40,13 +40,17 @@ class Replicates(NamedTuple):
     degrees: int
     squares: float
 
-    def guess(self, means: Tensor) -> float:
-        """Return a σ from the replicates alone, or where there are few, from a share of the spread of the ``means``."""
-        prior = math.exp(-4) * means.var(correction=0).item()
-        return math.sqrt((self.squares + prior) / (self.degrees + 1))
-
 
 Noise = float | Replicates  # σ, or what is known of it
+
+
+def as_number(sigma: Noise, data: Tally) -> float:
+    """Return σ, or where it is not known a value from the replicates and the spread of the arms' mean rewards."""
+    if not isinstance(sigma, Replicates):
+        return sigma
+    means = (data.sums / data.counts)[data.counts > 0]
+    prior = math.exp(-4) * means.var(correction=0).item()
+    return math.sqrt((sigma.squares + prior) / (sigma.degrees + 1))
 
 
 class Fitted(Protocol):
@@ -286,9 +290,8 @@ class IndependentArms:
                 an arm without pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
             TypeError: ``sigma`` is not a number.
         """
+        sigma = as_number(sigma, data)
         seen = observed(data, sigma, least=1)
-        if isinstance(sigma, Replicates):
-            seen = observed(data, sigma := sigma.guess(seen.means), least=1)
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
         none = torch.zeros(len(arms), dtype=torch.float64)
         mean = (none + seen.means.mean()).index_put((seen.at,), seen.means)
