@@ -13,7 +13,7 @@ from typing import Any
 from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.guarantees.optimist import optimistic_ucb1
-from fedgo.beyond.method.advised import ADVISED, BEFORE, UCB1, Advised
+from fedgo.beyond.method.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
@@ -286,13 +286,13 @@ PLAYERS: dict[str, Player] = {
     "advised": Player(
         advised(), grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=STYLES["advised"]
     ),
-    "before": Player(  # the recommended setting before it depended on the budget
-        advised(BEFORE), grid(kappa=(3.0,), untried=(5.0,), share=(0.5,)), style=("#3D8BFD", "h"),
-        plays_on=lambda regime: BEFORE.first(regime.clients, regime.arms, regime.rounds) < regime.arms,
+    "before": Player(  # the recommended method before its model had a misfit
+        advised(replace(ADVISED, surrogate=GaussianProcess(warp=True, misfit=False))),
+        grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=("#3D8BFD", "h"),
     ),
     "UCB1, planned": Player(advised(UCB1), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")),
     "each arm first": Player(
-        advised(replace(BEFORE, few=1e9)), setting_of="before", style=("#B08030", "P"),
+        advised(replace(ADVISED, few=1e9)), setting_of="advised", style=("#B08030", "P"),
         plays_on=lambda regime: regime.pulls >= 2,
     ),
     "UCB1": Player(ucb1, grid(b=(0.02, 0.06, 0.2, 0.6)), style=ALGORITHMS["UCB1, shared"].style),

@@ -70,7 +70,7 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
         try:
             fit: Fitted = fitted(surrogate, plan.arms, Tally(*data), sigma, before)
             sites = len(fit.mean) // len(plan.arms)
-            cells = how.epoch(fit, total[0], sigma, order, most=left, sites=sites, turn=turn, budget=budget)
+            cells = how.epoch(fit, data[0], sigma, order, most=left, sites=sites, turn=turn, budget=budget)
         except Exception as error:
             why = why_it_failed(error)
             warnings.warn(f"the fit failed ({why}): until the next one {instead}", stacklevel=2)

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.federation.wire import NEVER, Exchange, Letter, each_pull, without_counts
-from fedgo.beyond.method.advised import ADVISED, Advised
+from fedgo.beyond.method.advised import ADVISED, SEARCH, Advised
 from fedgo.beyond.method.epochs import Growing, distinct, require_epochs
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import Surrogate
@@ -54,7 +54,7 @@ class Fitting:
     sigma: float
     rounds: int
     how: Advised = ADVISED
-    differ: bool = field(default=False, metadata={"later": True})
+    differ: bool = False
 
     @property
     def surrogate(self) -> Surrogate:
@@ -65,7 +65,7 @@ class Fitting:
         how = self.how
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
-        fits = not self.differ or how.surrogate == ADVISED.surrogate
+        fits = not self.differ or how.surrogate in (ADVISED.surrogate, SEARCH.surrogate)
         remedy = "clients that differ have their own model: leave out how"
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)

@@ -100,6 +100,7 @@ class GaussianProcess:
         warp: Whether the mean rewards are first transformed by a power (warped).
         groups: The number of the group of each feature, from 0, with ``warp``; features of one group share a length
             scale, as the columns of 0 and 1 of one category do. None means a group for each feature.
+        misfit: Whether the process with ``warp`` has a misfit.
 
     Raises:
         TypeError: ``warp`` is not a bool.
@@ -108,6 +109,7 @@ class GaussianProcess:
 
     warp: bool = False
     groups: tuple[int, ...] | None = None
+    misfit: bool = True
 
     def __post_init__(self) -> None:
         require_kind(isinstance(self.warp, bool), "warp", self.warp, "give True (no BoTorch needed) or False")
@@ -146,4 +148,4 @@ class GaussianProcess:
         if not self.warp:
             known = None if isinstance(sigma, Replicates) else seen.variances
             return FittedModel.of(single_task_gp(cube[seen.at], seen.means, known), cube)
-        return warped_posterior(cube, seen, seen, None, self.groups)
+        return warped_posterior(cube, seen, seen, None, self.groups, self.misfit)

@@ -405,6 +405,7 @@ def warped_posterior(
     pooled: Observed,
     site: Tensor | None,
     groups: tuple[int, ...] | None = None,
+    misfit: bool = True,
 ) -> ProcessFit:
     """Return the posterior of a Gaussian process that is fitted to warped mean rewards, in the unit of the rewards.
 
@@ -415,6 +416,7 @@ def warped_posterior(
             warp is the likeliest; without sites ``seen``.
         site: The number of the site of each cell, (K,) int64; None if the points are arms.
         groups: The number of the group of each feature, (d_x,); None means a group for each.
+        misfit: Whether the model has a misfit; if not, w is 0.
     """
     told, unit, noise = seen.sigma, 1.0, pooled.variances
     if isinstance(told, Replicates):  # the fit finds σ in units of the warp's spread
@@ -424,9 +426,8 @@ def warped_posterior(
         unit, told = warp.spread, told._replace(squares=told.squares / warp.spread**2)
     middle, values = warp(pooled.means), warp(seen.means)
     variances = seen.variances * (unit * warp.slope(seen.means)).square()
-    fit = squared_exponential(
-        points, Observed(seen.at, values, variances, told), site, (middle.mean(), middle.std()), groups
-    )
+    data, units = Observed(seen.at, values, variances, told), (middle.mean(), middle.std())
+    fit = squared_exponential(points, data, site, units, groups, misfit)
     leader = fit.mean[seen.at].argmax()
     reward, slope = seen.means[leader].item(), warp.slope(seen.means[leader]).item()
     mean, square = reward + (fit.mean - values[leader].item()) / slope, slope**2

@@ -29,7 +29,7 @@ from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.federation.wire import HUGE, checked_reward
 from fedgo.beyond.guarantees.guarantee import Guarantee
-from fedgo.beyond.method.advised import BEFORE, METHODS, UCB1, Advised
+from fedgo.beyond.method.advised import METHODS, Advised
 from fedgo.beyond.method.epochs import distinct
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
@@ -456,8 +456,7 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
 
     Args:
         text: The text that `dumps` returned. Of the fields in its entry "about", all but ``trials`` and ``noise`` may
-            be missing, because earlier versions of fedgo did not have all of them. A missing field has its default. A
-            missing ``setting`` is that of the version without this field.
+            be missing, because earlier versions of fedgo did not have all of them. A missing field has its default.
         surrogate: The user's own model, if the study was begun with one, because a file cannot hold it.
 
     Raises:
@@ -473,7 +472,7 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
     named = content["options"]
     require(isinstance(named, dict), "options", named, "give the features of each option by its name")
     options = Options(tuple(named), content["columns"], tuple(named.values()))
-    about = {"setting": _before(about)} | {name: about[name] for name in _ABOUT if name in about}
+    about = {name: about[name] for name in _ABOUT if name in about}
     setup = Setup(options, content["begun"], surrogate=surrogate, **about)
     rows = _rows(content, "told", 3)
     told = tuple((setup.option(row[0]), setup.place(row[1]), checked_reward(row[2])) for row in rows)
@@ -482,18 +481,6 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
     require(len(set(retired)) < len(named), "retired", list(retired), "keep at least one option")
     until = count("until", content["until"], "give the number of rewards at which a plan ends", least=0)
     return setup, Record(told, opened, retired, plan, until)
-
-
-def _before(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the setting (`Setup.setting`) of a study whose file does not contain it, as earlier versions wrote it.
-
-    These versions explored by fixed numbers, which did not depend on the budget: ``UCB1`` of
-    `fedgo.beyond.method.advised` for the method "ucb1", and otherwise ``BEFORE``, but with the ``few`` of "every arm
-    once" if this is the method and the sites do not differ. ``about`` has the fields of the study's setup by name.
-    """
-    once = about.get("method") == "every arm once" and not about.get("differ")
-    how = UCB1 if about.get("method") == "ucb1" else BEFORE
-    return how.setting | ({"few": METHODS["every arm once"].few} if once else {})
 
 
 def _fields(where: str, content: Any, names: Collection[str], others: Collection[str]) -> dict[str, Any]:
