@@ -82,9 +82,14 @@ def depends_on(name: str) -> dict[str, str]:
     names = [*code.imported(ast.parse("\n".join(sources)), "")]
     modules = code.hashes(names, package)
     own = {code.module_of(used, package) for used in names}
-    # A chapter of the paper reads no table of fedgo.beyond.
+    # Of the tables of fedgo.beyond, a chapter of the paper reads those that its code names.
     beyond = any(module.startswith("fedgo.beyond") for module in modules)
-    data = sorted(path for path in package.rglob("data/*") if beyond or "beyond" not in path.parts)
+    code_of = "".join(cells)
+    data = [
+        path
+        for path in sorted(package.rglob("data/**/*"))
+        if path.is_file() and (beyond or "beyond" not in path.parts or f"'{path.stem}'" in code_of)
+    ]
     return {
         "its code": code.hash_of(cells),
         "the data": code.hash_of(part for path in data for part in (path.name, path.read_bytes())),

@@ -3,12 +3,11 @@
 import pandas as pd
 
 from fedgo.experiments import runner
-from fedgo.experiments.studies import STUDIES
 
 
-def assert_shipped(name: str) -> None:
-    """The table of the study ``name`` lacks no run, and each row has an origin; without the column all have one."""
-    study, known = STUDIES[name], runner.known(name)
+def assert_shipped(study: runner.Sweep) -> None:
+    """The table of ``study`` lacks no run, and each row has an origin; without the column all have one."""
+    name, known = study.name, runner.known(study)
     missing = [player for player in study.players if any(study.jobs(known, player))]
     assert not missing, f"rows of {missing} are missing in {name}.csv: run `make study NAME={name}`"
     table = pd.read_csv(study.folder / f"{name}.csv")

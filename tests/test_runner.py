@@ -16,12 +16,12 @@ from instances import made_trace
 from tables_of_studies import assert_shipped
 
 from fedgo.experiments import __main__ as command
-from fedgo.experiments import runner, studies
+from fedgo.experiments import runner
 from fedgo.experiments.halving import Rung, halve, score_of
 from fedgo.experiments.players import Player, grid
-from fedgo.experiments.runner import Sweep, compared, measure, run
+from fedgo.experiments.runner import Sweep, compared, run
 from fedgo.experiments.studies import STUDIES
-from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, World
+from fedgo.experiments.world import TUNING_SEED, Entry, Regime, World
 from fedgo.problems import cosine8, hartmann6
 from fedgo.trace import Trace
 
@@ -201,14 +201,13 @@ def test_only_what_is_asked_for_is_played_and_no_other_row_goes(tmp_path):
         run(both, regime="magic", folder=tmp_path)
 
 
-def test_a_problem_of_ones_own_is_an_entry(tmp_path, monkeypatch):
-    monkeypatch.setitem(PROBLEMS, "mine", Entry(hartmann6, "Mine", bound=8.4))
-    mine = Regime("mine", 6, rounds=3, clients=2)
+def test_a_problem_of_ones_own_is_an_entry(tmp_path):
+    """Also one that is written anew, under the same name, in one session."""
     play = Counting()
-    study = made_up(play, regimes=(mine,), chosen_on=lambda name: [(mine,)])
-    assert set(run(study, folder=tmp_path)["problem"]) == {"mine"}
-    monkeypatch.setitem(PROBLEMS, "mine", Entry(cosine8, "Mine"))  # written anew in one session
-    run(study, fresh=True, folder=tmp_path)
+    for entry in (Entry(hartmann6, "Mine", bound=8.4), Entry(cosine8, "Mine")):
+        mine = Regime("mine", 6, rounds=3, clients=2, problems={"mine": entry})
+        study = made_up(play, regimes=(mine,), chosen_on=lambda name, mine=mine: [(mine,)])
+        assert set(run(study, fresh=True, folder=tmp_path)["problem"]) == {"mine"}
     assert {name for _, name, *_ in play.calls} == {"Hartmann6", "Cosine8"}
     assert set(play.played.values()) == {1}
     assert mine.title == "Mine, 6 arms, T 3"
@@ -245,11 +244,10 @@ def test_the_command_fails_on_a_wrong_row_and_says_what_it_left_out(tmp_path, mo
     play = Counting()
     study = made_up(play, needs={"B": "no_such_module"})
     study = replace(study, players=dict.fromkeys("AB", study.players["A"]))
-    monkeypatch.setitem(studies.STUDIES, "made up", study)
     table = run(study, folder=tmp_path)
     calls = len(play.calls)
     monkeypatch.setattr(sys, "argv", ["", "made up", "--check", "--workers", "1", "--folder", str(tmp_path)])
-    command.run_or_check()
+    command.run_or_check(studies={"made up": study})
     assert len(play.calls) == calls + 1
     said = capsys.readouterr().out
     assert "made up: not compared: seconds of A" in said
@@ -257,16 +255,7 @@ def test_the_command_fails_on_a_wrong_row_and_says_what_it_left_out(tmp_path, mo
     table.assign(regret=table["regret"] + 2e-6).to_csv(tmp_path / "made up.csv", index=False)
     runner.forget()
     with pytest.raises(SystemExit, match="made up: not the same: A"):
-        command.run_or_check()
-
-
-def test_a_job_has_its_own_problem_where_a_process_knows_an_older_one(monkeypatch):
-    play = Counting()
-    monkeypatch.setitem(PROBLEMS, "mine", Entry(hartmann6, "Mine"))
-    job = made_up(play).job(Regime("mine", 6, rounds=3, clients=2), "A", {"beta": 1.0}, 0, (0,))
-    monkeypatch.setitem(PROBLEMS, "mine", Entry(cosine8, "Mine"))
-    measure(job)
-    assert play.calls[0][1] == "Hartmann6"
+        command.run_or_check(studies={"made up": study})
 
 
 @pytest.mark.slow
@@ -288,7 +277,7 @@ def test_on_processes_and_on_a_cluster_the_rows_are_the_same(tmp_path):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_shipped_table_of_a_study_is_whole_and_every_row_has_an_origin(name):
-    assert_shipped(name)
+    assert_shipped(STUDIES[name])
 
 
 def test_no_setting_is_given_twice_and_no_threshold_is_tuned():

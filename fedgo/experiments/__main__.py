@@ -4,15 +4,17 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import joblib
 
-from fedgo.experiments.runner import REGIME, SEED, asked, check, missing, run
+from fedgo.experiments.runner import SEED, Sweep, asked, check, missing, run
 from fedgo.experiments.studies import STUDIES
+from fedgo.experiments.world import REGIME
 
 
-def run_or_check(package: str = "fedgo.experiments") -> None:
+def run_or_check(package: str = "fedgo.experiments", studies: Mapping[str, Sweep] = STUDIES) -> None:
     """Run or check one study, or some of its players on some of its regimes, as the arguments of the command line say.
 
     Without ``--check`` the rows that the table lacks are computed and written. With it one row of each player whose
@@ -24,6 +26,7 @@ def run_or_check(package: str = "fedgo.experiments") -> None:
 
     Args:
         package: The name of the package that the help text shows in the command.
+        studies: The studies by name.
 
     Raises:
         SystemExit: An argument of the command line is wrong, it asks for the help text, or a row that was played again
@@ -36,7 +39,7 @@ def run_or_check(package: str = "fedgo.experiments") -> None:
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=__doc__)
     option = parser.add_argument
-    option("study", choices=list(STUDIES), help="the study")
+    option("study", choices=list(studies), help="the study")
     option(
         "--player", action="append", default=[], help="play this player only; give it again for more players"
     )
@@ -51,7 +54,7 @@ def run_or_check(package: str = "fedgo.experiments") -> None:
     option("--workers", type=int, default=2, help="the number of processes, with one thread each")
     option("--folder", type=Path, help="the folder of the table; that of the package if it is not given")
     options = parser.parse_args()
-    study = STUDIES[options.study]
+    study = studies[options.study]
     folder = options.folder or study.folder
     with joblib.parallel_config(n_jobs=options.workers):
         if not options.check:

@@ -9,17 +9,25 @@ import pandas as pd
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.experiments.players import Player
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.runner import SEED, Regimes, cell, known, read, shared_world, until_written
+from fedgo.experiments.runner import SEED, Regimes, Sweep, cell, known, read, shared_world, until_written
 from fedgo.experiments.studies import STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime, Setting
 from fedgo.trace import Trace
 
+Named = str | Sweep  # a study beyond the paper, or the name of one of the paper's
+
+
+def _study(study: Named) -> Sweep:
+    """Return the ``study``, which may be given by its name in `STUDIES`."""
+    return study if isinstance(study, Sweep) else STUDIES[study]
+
+
 BATCH = 50  # the largest number of runs that are played at a time
 
 
 @until_written
-def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
+def ranked(study: Named, player: str, group: Regimes) -> list[list[Setting]]:
     """Return, for each finished round of successive halving, a list of the settings that were compared, best first.
 
     Successive halving compares all settings of a player on a few runs, and the best of them on more runs in the next
@@ -28,7 +36,7 @@ def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
     empty if no round is finished, for instance because nothing was played on these regimes.
 
     Args:
-        study: The name of the study in which the rounds were played.
+        study: The study, or its name, in which the rounds were played.
         player: The name of the player that chose a setting.
         group: The regimes on which the player chose one setting together, a tuple of at least one.
 
@@ -37,10 +45,11 @@ def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
         KeyError: The study or the player is unknown.
         TypeError: ``group`` is a list, which cannot be cached.
     """
-    return STUDIES[study].choice(known(study), player, group).ranked
+    own = _study(study)
+    return own.choice(known(own), player, group).ranked
 
 
-def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
+def tuned(name: str, algorithm: str, study: Named = "tune") -> dict[str, Any]:
     """Return the setting with which an algorithm plays an experiment, as the stored table of a study decides.
 
     The result is a new dictionary with the values of the algorithm's parameters by name. If the study chose no setting
@@ -50,7 +59,7 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
         algorithm: The name of the player.
-        study: The name of the study in which its setting was chosen.
+        study: The study, or its name, in which its setting was chosen.
 
     Raises:
         ValueError: The experiment or algorithm is unknown, the study has no table, it has not chosen yet because the
@@ -58,16 +67,16 @@ def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
         KeyError: The study is unknown.
     """
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
-    players = tuple(STUDIES[study].players)
+    players = tuple(_study(study).players)
     require(algorithm in players, "algorithm", algorithm, f"choose one of {players}")
-    return STUDIES[study].setting(algorithm, EXPERIMENTS[name])
+    return _study(study).setting(algorithm, EXPERIMENTS[name])
 
 
-def evaluated(study: str, regime: Regime) -> dict[str, Any]:
+def evaluated(study: Named, regime: Regime) -> dict[str, Any]:
     """Return each player's rows for ``regime`` and the seed 0 (`SEED`), that of evaluations, in the table of a study.
 
     Args:
-        study: The name of the study.
+        study: The study, or its name if it is one of the paper's.
         regime: The problem with its sizes.
 
     Returns:
@@ -79,19 +88,20 @@ def evaluated(study: str, regime: Regime) -> dict[str, Any]:
         ValueError: There is no table of the study, or no such study.
         KeyError: There is a table of this name, but it is not that of a study.
     """
-    stored = known(study).cells.items()
+    own = _study(study)
+    stored = known(own).cells.items()
     rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
-    return {name: rows[name].reset_index(drop=True) for name in STUDIES[study].players if name in rows}
+    return {name: rows[name].reset_index(drop=True) for name in own.players if name in rows}
 
 
-def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
+def tried(study: Named, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
     """Return a list of pairs: a setting that a player may choose, and a pandas frame with its tuning runs on a regime.
 
     The list has a pair for each setting, in the order of the player's ``grid``. The frame has those rows of the study's
     table that have this setting and the seed of the tuning, a row for each run.
 
     Args:
-        study: The name of the study.
+        study: The study, or its name if it is one of the paper's.
         player: The name of the player.
         regime: The problem with its sizes.
 
@@ -100,12 +110,12 @@ def tried(study: str, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
         KeyError: The table has no such row for one of the settings, the player is unknown, or there is a table of this
             name, but it is not that of a study.
     """
-    stored, seed = known(study).cells, STUDIES[study].tuning_seed
-    grid = STUDIES[study].players[player].grid
-    return [(setting, stored[cell(regime, player, setting, seed)]) for setting in grid]
+    own = _study(study)
+    stored, grid = known(own).cells, own.players[player].grid
+    return [(setting, stored[cell(regime, player, setting, own.tuning_seed)]) for setting in grid]
 
 
-def judged(name: str, algorithm: str, study: str = "tune") -> Any:
+def judged(name: str, algorithm: str, study: Named = "tune") -> Any:
     """Return a pandas frame of the settings that an algorithm tried on an experiment, by round of the tuning.
 
     It has a row for each setting in each round, the first round first and in each round the best setting first. The
@@ -118,16 +128,16 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
         algorithm: The name of the player.
-        study: The name of the study in which it chose.
+        study: The study, or its name, in which it chose.
 
     Raises:
         ValueError: The player is unknown, or the study has no table, has not chosen yet, does not tune on this
             experiment although it has rounds, or chooses no settings although the player has several.
         KeyError: The experiment or the study is unknown.
     """
-    regime, seed = EXPERIMENTS[name], STUDIES[study].tuning_seed
+    regime, own = EXPERIMENTS[name], _study(study)
     kept = read("rungs")
-    kept = kept[(kept["study"] == study) & (kept["problem"] == name) & (kept["player"] == algorithm)]
+    kept = kept[(kept["study"] == own.name) & (kept["problem"] == name) & (kept["player"] == algorithm)]
     if len(kept):
         return kept.drop(columns="study").dropna(axis=1)
     # If the table lacks rows, this raises an error that names the command that adds them.
@@ -139,10 +149,10 @@ def judged(name: str, algorithm: str, study: str = "tune") -> Any:
 
         If the table has fewer runs, the result is shorter.
         """
-        by_run = known(study).regrets(cell(regime, algorithm, setting, seed))
+        by_run = known(own).regrets(cell(regime, algorithm, setting, own.tuning_seed))
         return np.array([*by_run.values()])[:runs]
 
-    for rung, settings in zip(STUDIES[study].rungs(algorithm), rungs, strict=True):
+    for rung, settings in zip(own.rungs(algorithm), rungs, strict=True):
         best = regrets(winner, rung.runs)
         for setting in settings:
             final = regrets(setting, rung.runs)
@@ -176,7 +186,7 @@ class Chosen(NamedTuple):
     median: float
 
 
-def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
+def summary(name: str, algorithm: str, study: Named = "tune") -> Chosen:
     """Return the mean final regret of the setting that an algorithm has chosen, and how sure the choice is.
 
     The regret is that on the tuning runs of an experiment. How many other settings are alike, and how much worse the
@@ -185,7 +195,7 @@ def summary(name: str, algorithm: str, study: str = "tune") -> Chosen:
     Args:
         name: The name of the experiment in `fedgo.experiments.world.EXPERIMENTS`.
         algorithm: The name of the player.
-        study: The name of the study in which it chose.
+        study: The study, or its name, in which it chose.
 
     Raises:
         ValueError: The algorithm is unknown, or the study has no table, has not chosen yet, does not tune on this

@@ -21,10 +21,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import lru_cache, wraps
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,13 +41,14 @@ from fedgo._files import whole
 from fedgo.experiments.halving import Halving, Rung, halve, score_of
 from fedgo.experiments.players import Player
 from fedgo.experiments.traces import VERSIONED
-from fedgo.experiments.world import PROBLEMS, TUNING_SEED, Entry, Regime, Setting, World
+from fedgo.experiments.world import PROBLEMS, REGIME, TUNING_SEED, Entry, Regime, Setting, World
 from fedgo.messages import Encoding
 
 DATA = Path(__file__).parent / "data"
-# The folders of the package that have tables. A module with studies of its own adds its folder when it is imported.
-SHIPPED = [DATA]
-REGIME = tuple(field.name for field in fields(Regime))  # the columns of a table that name the regime
+SHIPPED = (
+    DATA,
+    *sorted(DATA.parents[1].glob("beyond/*/data")),
+)  # the folders of the package that have tables
 SEED = 0  # the seed of the evaluation runs
 PAUSE = 10.0  # seconds between two writes of a table that grows
 DECIMALS = 6  # the numbers of a table are rounded to these decimals
@@ -59,37 +60,39 @@ Regimes = tuple[Regime, ...]
 Cell = tuple[Regime, str, tuple[tuple[str, Any], ...], int]  # a regime, a player, a setting, a seed
 
 
-_cached: list[Any] = []  # the functions with a cache that `until_written` has returned
+_written = 0  # how often tables were written: the caches of `until_written` begin anew
 
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
-    """Return ``function`` with a cache of its values, which `forget` empties; `run` calls `forget` after it has played.
-
-    It is for functions whose values depend on the stored tables. The values must not be changed, because later calls
-    with equal arguments get the same object.
+    """Return ``function`` with a cache of its values, which are computed anew after `run` has written a table.
 
     Args:
-        function: A function whose arguments can all be hashed. A call with another argument raises a ``TypeError``.
+        function: A function whose arguments can all be hashed. Its values must not be changed.
     """
-    _cached.append(cache(function))
-    decorated: Callable[P, T] = _cached[-1]
-    return decorated
+
+    kept: Any = lru_cache(4096)(lambda written, *args, **how: function(*args, **how))
+
+    @wraps(function)
+    def current(*args: P.args, **how: P.kwargs) -> T:
+        result: T = kept(_written, *args, **how)
+        return result
+
+    return current
 
 
 def forget() -> None:
-    """Empty the caches of all functions that `until_written` decorates."""
-    for function in _cached:
-        function.cache_clear()
+    """Let all functions that `until_written` decorates compute their values anew."""
+    global _written
+    _written += 1
 
 
 class Job(NamedTuple):
     """Some runs of one player on one regime with one setting, which one process computes.
 
-    A job carries all that another process may not know: the study with its players, and the entry of the problem.
+    A job carries all that another process may not know: the study with its players, and the regime with its problems.
 
     Args:
         study: The study.
-        entry: The problem's entry in `fedgo.experiments.world.PROBLEMS`, or None if there is none.
         regime: The problem with its sizes.
         name: The player's name in the study.
         setting: The setting with which the player plays, the values of its parameters by name.
@@ -98,7 +101,6 @@ class Job(NamedTuple):
     """
 
     study: "Sweep"
-    entry: Entry | None
     regime: Regime
     name: str
     setting: Setting
@@ -114,7 +116,7 @@ def measure(job: Job) -> list[dict[str, Any]]:
     of Phase I only if this process does not have the result yet: later jobs of the same player on the same runs share
     it (`shared_world`). "scalars_dense" is NaN if the player is not ``dense``.
 
-    From then on this process computes on one thread, and knows the problem of the job by name.
+    From then on this process computes on one thread.
 
     Raises:
         ValueError: The problem is unknown, there is no run, a run is given twice, or the number of arms, the noise
@@ -126,10 +128,8 @@ def measure(job: Job) -> list[dict[str, Any]]:
             instance a ``ValueError`` if a value is out of range.
     """
     torch.set_num_threads(1)
-    if job.entry:
-        PROBLEMS[job.regime.problem] = job.entry
     columns, player = job.study.columns, job.study.players[job.name]
-    world = shared_world(job.regime, job.runs, job.seed, job.study.encoding, (job.name, job.entry))
+    world = shared_world(job.regime, job.runs, job.seed, job.study.encoding, (job.name, job.regime.entry))
     begun = time.process_time()
     trace = player.play(world, job.setting)
     seconds = (time.process_time() - begun) / len(job.runs)
@@ -137,7 +137,7 @@ def measure(job: Job) -> list[dict[str, Any]]:
     if player.dense and "scalars_dense" in columns:
         dense = player.play(job.regime.world(job.runs, job.seed, "dense"), job.setting)
         frame["scalars_dense"] = dense.communication[:, -1].numpy()
-    where = {**asdict(job.regime), "player": job.name, **job.setting, "seed": job.seed}
+    where = {**job.regime.columns, "player": job.name, **job.setting, "seed": job.seed}
     return [where | row for row in frame[["run", *columns]].to_dict("records")]
 
 
@@ -156,7 +156,7 @@ def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encod
         by: Any value that can be hashed; only callers with an equal one share a world.
 
     Raises:
-        ValueError: `fedgo.experiments.world.PROBLEMS` has no problem of the regime's name; the number of arms, the
+        ValueError: The regime's ``problems`` have no problem of its name; the number of arms, the
             noise level, the seed or the number of a run is out of range; there is no run; or a run is given twice.
         TypeError: An argument cannot be hashed, or one of these numbers is of another kind.
         ImportError: A library that the problem needs, BoTorch for instance, is not installed.
@@ -164,7 +164,7 @@ def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encod
     return regime.world(runs, seed, encoding)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sweep:
     """A study that tunes: its players choose settings on tuning runs, and then play the evaluation with them.
 
@@ -189,6 +189,7 @@ class Sweep:
         regimes: The regimes of the evaluation. If it is empty, the study only tunes.
         runs: A function that returns, for a player's name and a regime, the number of its evaluation runs, with the
             seed `SEED`.
+        problems: The problems that the regimes in the study's table may name.
         tuning_seed: The seed of the tuning runs.
         encoding: The form of the messages (`fedgo.messages`).
         batch: The largest number of runs in one job.
@@ -208,6 +209,7 @@ class Sweep:
     rungs: Callable[[str], Sequence[Rung]] = lambda name: ()
     regimes: Regimes = ()
     runs: Callable[[str, Regime], int] = lambda name, regime: 0
+    problems: Mapping[str, Entry] = field(default_factory=lambda: PROBLEMS)
     tuning_seed: int = TUNING_SEED
     encoding: Encoding = "counts"
     batch: int = 10
@@ -302,7 +304,7 @@ class Sweep:
                 has no setting.
             KeyError: The player, or the player whose setting it uses, is unknown.
         """
-        setting = self.chosen(known(self.name), name, regime)
+        setting = self.chosen(known(self), name, regime)
         require(setting is not None, "player", name, f"it has no setting; run make study NAME={self.name}")
         return dict(setting or {})
 
@@ -358,10 +360,10 @@ class Sweep:
 
         ``runs`` has the numbers of the runs, and ``seed`` is their seed. Nothing is checked here, not even the names.
         """
-        return Job(self, PROBLEMS.get(regime.problem), regime, name, setting, seed, runs)
+        return Job(self, regime, name, setting, seed, runs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes.
 
@@ -412,7 +414,7 @@ def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
     return regime, name, tuple(sorted(setting.items())), seed
 
 
-def cells(table: Any) -> dict[Cell, Any]:
+def cells(table: Any, problems: Mapping[str, Entry] = PROBLEMS) -> dict[Cell, Any]:
     """Return the rows of ``table``, a pandas frame, grouped by regime, player, setting and seed.
 
     The result has a frame of rows for each key that `cell` returns; it is empty if the table has no rows. The columns
@@ -429,7 +431,7 @@ def cells(table: Any) -> dict[Cell, Any]:
         names = names[names.index(REGIME[0]) : names.index("seed") + 1]
         for _, rows in table.groupby(names, dropna=False, sort=False):
             (first,) = rows.head(1)[names].to_dict("records")
-            regime = Regime(**{name: first.pop(name) for name in REGIME})
+            regime = Regime(**{name: first.pop(name) for name in REGIME}, problems=problems)
             player, seed = first.pop("player"), first.pop("seed")
             setting = {name: value for name, value in first.items() if value == value}
             rows_of[cell(regime, player, setting, seed)] = rows
@@ -444,16 +446,16 @@ class Known:
 
     Args:
         table: The table of the study, a pandas frame.
-        study: The name of the study in the table "rungs"; if it is empty, ``means`` is empty.
-
-    Raises:
-        ValueError: There is no table "rungs", or ``table`` has rows, but no column "problem" or "seed".
+        study: The study.
+        means: Whether to read ``means``; if not, it is empty.
     """
 
-    def __init__(self, table: Any, study: str = "") -> None:
-        self.cells, means = cells(table), read("rungs")
-        kept = cells(means[means["study"] == study]).items()
-        self.means = {key: dict(zip(rows["runs"], rows["regret"], strict=True)) for key, rows in kept}
+    def __init__(self, table: Any, study: Sweep, means: bool = True) -> None:
+        self.cells, kept = cells(table, study.problems), read("rungs")
+        kept = kept[kept["study"] == (study.name if means else "")]
+        self.means = {
+            key: dict(zip(rows["runs"], rows["regret"], strict=True)) for key, rows in cells(kept).items()
+        }
 
     def runs(self, key: Cell) -> set[int]:
         """Return the set of the numbers of the runs that the table has for ``key``: a regime, player, setting and seed
@@ -520,16 +522,9 @@ def read(name: str, folder: Path = DATA) -> Any:
 
 
 @until_written
-def known(study: str) -> Known:
-    """Return the rows of the shipped table of ``study``, grouped by regime, player, setting and seed.
-
-    The result also has the mean regrets that the table "rungs" keeps for this study. It is cached and must not be
-    changed.
-
-    Raises:
-        ValueError: There is no table of this study, or no table "rungs".
-    """
-    return Known(read(study), study)
+def known(study: Sweep) -> Known:
+    """Return the rows of the shipped table of ``study``, which must not be changed because they are cached."""
+    return Known(read(study.name), study)
 
 
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
@@ -614,8 +609,7 @@ def run(
         table = _stored(study.name, folder)
         if fresh and len(table):
             table = _merge(study, [], folder, origin, lambda rows: asked(rows, names, regime))
-        means = "" if fresh else study.name
-        while jobs := _lacking(study, Known(table, means), names, regime, runs):
+        while jobs := _lacking(study, Known(table, study, not fresh), names, regime, runs):
             table = _grown(study, table, jobs, folder, origin)
     finally:
         forget()
@@ -782,7 +776,7 @@ def afresh(study: Sweep, rows: Any) -> Any:
         ImportError: A library that a problem or a player needs is not installed.
         Exception: A job cannot be played any more; the error is that of the study's ``measure``.
     """
-    by_cell = cells(rows.reset_index(drop=True))
+    by_cell = cells(rows.reset_index(drop=True), study.problems)
     jobs = [
         study.job(regime, name, dict(setting), seed, tuple(same["run"].tolist()))
         for (regime, name, setting, seed), same in by_cell.items()

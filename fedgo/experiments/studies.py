@@ -9,7 +9,6 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -209,7 +208,7 @@ def _cost(
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in kibibytes
-    row = {**asdict(regime), "player": curve, **setting, "seed": 0, "run": 0}
+    row = {**regime.columns, "player": curve, **setting, "seed": 0, "run": 0}
     row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]
 
@@ -263,4 +262,6 @@ def exponent(rows: Any) -> float:
     return float((seconds[1] - seconds[0]) / (values[1] - values[0]))
 
 
-STUDIES: dict[str, Sweep] = {study.name: study for study in (TUNE, LINE3, IN_SAMPLE, ALTERED, BILLS, COSTS)}
+STUDIES: Mapping[str, Sweep] = {
+    study.name: study for study in (TUNE, LINE3, IN_SAMPLE, ALTERED, BILLS, COSTS)
+}

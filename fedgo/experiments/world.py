@@ -5,8 +5,8 @@ rounds. A world has some runs of a problem, with N and T.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from fedgo._checks import require
@@ -27,55 +27,34 @@ class Entry:
     """A problem that regimes can name.
 
     Args:
-        make: A function that makes the problem, called as ``make(runs, arms=K, sigma=σ, seed=…)`` for K arms and the
-            standard deviation σ of the noise. ``runs`` is the number of runs, or a sequence of their numbers. The
-            ``options`` of `Regime.world` are further keyword arguments of it.
+        make: A function that makes the problem, called as ``make(runs=…, arms=K, sigma=σ, seed=…)``. ``runs`` is the
+            number of runs, or a sequence of their numbers.
         title: The name of the problem in the book.
         bound: A bound F ≥ |f| on the mean rewards, if the formula of the problem gives one. It must not be computed
             from the arms of a run, because that would tell an algorithm the best value.
+        options: Further keyword arguments of ``make``.
     """
 
-    make: Callable[..., Problem] = field(hash=False)
+    make: Callable[..., Problem]
     title: str
     bound: float | None = None
-
-    def _parts(self) -> tuple[Any, ...]:
-        """Return a tuple of the values that equal entries share; a `functools.partial` counts as its function and its
-        arguments.
-        """
-        make, about = self.make, (self.title, self.bound)
-        return (make.func, make.args, make.keywords, *about) if isinstance(make, partial) else (make, *about)
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether ``other`` is an entry with equal values, so that an entry equals its copy from another
-        process.
-
-        Two functions ``make`` that are a `functools.partial` are equal if they have the same function and arguments.
-        """
-        return self._parts() == other._parts() if isinstance(other, Entry) else NotImplemented
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 def _clusters(name: Any, runs: int | Sequence[int], *, arms: int, **options: Any) -> Problem:
-    """Return the given ``runs`` of the problem of clustered data ``name``, "magic" or "shuttle", which has 20 arms.
-
-    ``options`` are further arguments of `fedgo.problems.clustered`.
-
-    Raises:
-        ValueError: ``arms`` is not 20, another argument is out of range, or a run is given twice.
-        TypeError: An argument is of another kind.
-    """
+    """Return `fedgo.problems.clustered` of the data set ``name``, after a check that 20 arms are asked for."""
     require(arms == 20, "arms", arms, f"give 20, the number of clusters of {name}")
     return clustered(name, runs, **options)
 
 
-# The last value is the bound F: Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1
+# The number is the bound F: Σ_i ᾱ_i for Hartmann's function, 8·(1 + 0.1) for the cosine mixture on [−1, 1]⁸, and 1
 # for the share of the positive class in a cluster.
-PROBLEMS: dict[str, Entry] = {
+PROBLEMS: Mapping[str, Entry] = {
     "hartmann6": Entry(hartmann6, "Hartmann6", 8.4),
     "cosine8": Entry(cosine8, "Cosine8", 8.8),
-    "cosine8 printed": Entry(partial(cosine8, negated=False), "Cosine8 as printed", 8.8),
-    "magic": Entry(partial(_clusters, "magic"), "MagicTelescope", 1.0),
-    "shuttle": Entry(partial(_clusters, "shuttle"), "Shuttle", 1.0),
+    "cosine8 printed": Entry(cosine8, "Cosine8 as printed", 8.8, {"negated": False}),
+    "magic": Entry(_clusters, "MagicTelescope", 1.0, {"name": "magic"}),
+    "shuttle": Entry(_clusters, "Shuttle", 1.0, {"name": "shuttle"}),
 }
 
 
@@ -157,11 +136,12 @@ class Regime:
     when a regime is made.
 
     Args:
-        problem: The name of the problem in `PROBLEMS`.
+        problem: The name of the problem, a key of ``problems``.
         arms: The number K of arms.
         sigma: The standard deviation σ of the noise.
         rounds: The number T of rounds.
         clients: The number N of clients.
+        problems: The problems by name. Two regimes that differ in it alone are equal.
     """
 
     problem: str
@@ -169,19 +149,27 @@ class Regime:
     sigma: float = 0.1
     rounds: int = 100
     clients: int = 20
+    problems: Mapping[str, Entry] = field(default_factory=lambda: PROBLEMS, compare=False, repr=False)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The problem and its sizes, by the names of the columns that tables have for them."""
+        return {name: getattr(self, name) for name in REGIME}
 
     def __str__(self) -> str:
         return f"{self.problem}, K={self.arms}, sigma={self.sigma:g}, T={self.rounds}, N={self.clients}"
 
     @property
     def entry(self) -> Entry:
-        """The entry of the problem in `PROBLEMS`.
+        """The problem's entry.
 
         Raises:
-            ValueError: `PROBLEMS` has no problem of this name.
+            ValueError: ``problems`` has no problem of this name.
         """
-        require(self.problem in PROBLEMS, "problem", self.problem, f"choose one of {tuple(PROBLEMS)}")
-        return PROBLEMS[self.problem]
+        require(
+            self.problem in self.problems, "problem", self.problem, f"choose one of {tuple(self.problems)}"
+        )
+        return self.problems[self.problem]
 
     @property
     def title(self) -> str:
@@ -191,7 +179,7 @@ class Regime:
         the number N of clients if it is 1 or 12. For the problem "magic rows" a σ other than 0.1 is named "coins".
 
         Raises:
-            ValueError: `PROBLEMS` has no problem of this name.
+            ValueError: ``problems`` has no problem of this name.
         """
         parts = [self.entry.title, f"{self.arms:,} arms"]
         if self.sigma != 0.1:
@@ -222,15 +210,18 @@ class Regime:
                 regime's number K of arms and its noise level σ.
 
         Raises:
-            ValueError: `PROBLEMS` has no problem of this name, an argument of the problem's function is out of range,
+            ValueError: ``problems`` has no problem of this name, an argument of the problem's function is out of range,
                 or a run is given twice. N, T and ``encoding`` are not checked here.
             TypeError: ``runs``, K, σ or ``seed`` is of another kind, or the problem's function has no such option.
             ImportError: A library that the problem needs, BoTorch for instance, is not installed.
         """
         how = {"arms": self.arms, "sigma": self.sigma, "seed": seed} | options
-        problem = self.entry.make(runs, **how)
+        problem = self.entry.make(runs=runs, **self.entry.options, **how)
         return World(problem, self.clients, self.rounds, encoding, self.entry.bound, self)
 
+
+# The columns of a table that name the regime.
+REGIME = tuple(field.name for field in fields(Regime) if field.compare)
 
 # The experiments in the rows of the paper's Figures 2 and 3.
 EXPERIMENTS: Mapping[str, Regime] = {

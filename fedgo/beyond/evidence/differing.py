@@ -10,14 +10,14 @@ exponential kernel, variance 1 and length scale .5·√(d_x/6). "level": h_i is 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedgo.beyond.evidence.families import LISTED
+from fedgo.beyond.evidence.families import LISTED, PROBLEMS
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.method.advised import ADVISED
@@ -300,7 +300,7 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
     elif regime in JOINED and job.name in ("as if alike", "differ"):
         joined = joining(job, late, counts, sums)
     tenth = -max(1, trace.regret.shape[1] // 10)
-    where = {**asdict(regime), "player": job.name, **job.setting, "seed": job.seed, "run": run}
+    where = {**regime.columns, "player": job.name, **job.setting, "seed": job.seed, "run": run}
     return where | {
         "regret": sum(one.regret.sum().item() for one, _ in played),
         "worst_site": max(site.bincount(one.regret[0]).max().item() for one, site in played),
@@ -312,7 +312,9 @@ def _measured(job: Job, run: int) -> dict[str, Any]:
 
 
 # The cases of the study by regime. The problem of such a regime has the name of its case, which is not in `PROBLEMS`.
-_CASES = [(Regime(**case["regime"]), case["tau"], case["shape"]) for case in LISTED["differ"]]
+_CASES = [
+    (Regime(**case["regime"], problems=PROBLEMS), case["tau"], case["shape"]) for case in LISTED["differ"]
+]
 CASES = {
     replace(regime, problem=f"{regime.problem}, {shape} {tau:g}"): Differing(regime.problem, tau, shape)
     for regime, tau, shape in _CASES

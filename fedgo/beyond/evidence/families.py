@@ -1,4 +1,4 @@
-"""Problems beyond the paper's, which a regime can name once this module is imported, and the regimes of the studies.
+"""Problems beyond the paper's (`PROBLEMS` has them and the paper's), and the regimes of the studies.
 
 A regime (`fedgo.experiments.world.Regime`) is a problem by its name, with its numbers of arms, rounds and clients and
 its noise. The problems are Levy's function, two ridges, a random tree, features that tell nothing about the rewards,
@@ -6,9 +6,8 @@ networks, and rows of two data sets as arms. To import this module, BoTorch must
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,7 +16,8 @@ from torch import Tensor
 
 from fedgo._checks import count, on_cpu
 from fedgo._streams import generator
-from fedgo.experiments.world import PROBLEMS, Entry, Regime
+from fedgo.experiments import world
+from fedgo.experiments.world import Entry, Regime
 from fedgo.network import Network
 from fedgo.problem import Problem, Runs, run_numbers, uniform_arms
 from fedgo.problems import shipped
@@ -40,7 +40,7 @@ def listed(group: str) -> tuple[Regime, ...]:
         KeyError: The file has no such group.
         TypeError: The group is "differ", whose entries have numbers that a regime does not have.
     """
-    return tuple(Regime(**regime) for regime in LISTED[group])
+    return tuple(Regime(**regime, problems=PROBLEMS) for regime in LISTED[group])
 
 
 @on_cpu
@@ -258,11 +258,12 @@ def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tens
     return table[torch.stack(drawn)], numbers
 
 
-PROBLEMS |= {
+PROBLEMS: Mapping[str, Entry] = {
+    **world.PROBLEMS,
     "levy10": Entry(levy10, "Levy-10"),
     "two ridges": Entry(two_ridge, "two ridges", 2.0),
-    "network 6": Entry(partial(realizable, Network(6)), "network, 6 inputs"),
-    "network 15": Entry(partial(realizable, Network(15)), "network, 15 inputs"),
+    "network 6": Entry(realizable, "network, 6 inputs", options={"network": Network(6)}),
+    "network 15": Entry(realizable, "network, 15 inputs", options={"network": Network(15)}),
     "magic rows": Entry(magic_rows, "Magic, rows", 1.0),
     "diabetes": Entry(diabetes_rows, "Diabetes, rows"),
     "tree": Entry(tree, "random tree"),

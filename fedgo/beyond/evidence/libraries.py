@@ -15,7 +15,6 @@ some rows again, plays them only where Optuna is installed.
 import time
 import warnings
 from collections.abc import Callable, Generator
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -319,5 +318,5 @@ def measure_library(job: Job) -> list[dict[str, Any]]:
             "seconds": time.process_time() - begun,
             "scalars": scalars,
         }
-        rows.append({**asdict(job.regime), "player": job.name, "seed": job.seed, "run": run} | numbers)
+        rows.append({**job.regime.columns, "player": job.name, "seed": job.seed, "run": run} | numbers)
     return rows

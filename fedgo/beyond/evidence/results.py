@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedgo.beyond.evidence.roster import PLAYERS
-from fedgo.beyond.evidence.studies import MAIN, REGIMES
+from fedgo.beyond.evidence.studies import MAIN, REGIMES, STUDIES
 from fedgo.experiments.results import evaluated
 from fedgo.experiments.runner import SEED, known, until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
@@ -38,8 +38,9 @@ def evaluations(study: str = "map") -> Mapping[tuple[Regime, str], Any]:
         ValueError: There is no table of the study.
         KeyError: There is a table of this name, but no study.
     """
-    played = dict.fromkeys(regime for regime, *_ in known(study).cells)
-    return {(regime, name): rows for regime in played for name, rows in evaluated(study, regime).items()}
+    own = STUDIES[study]
+    played = dict.fromkeys(regime for regime, *_ in known(own).cells)
+    return {(regime, name): rows for regime in played for name, rows in evaluated(own, regime).items()}
 
 
 def regimes() -> list[Regime]:

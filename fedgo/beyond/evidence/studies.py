@@ -8,18 +8,17 @@ from collections.abc import Mapping
 from functools import partial
 
 from fedgo.beyond.evidence.differing import CASES, HOW, JOINED, WARP_TUNING, measure_sites
-from fedgo.beyond.evidence.families import TABLES, listed
+from fedgo.beyond.evidence.families import PROBLEMS, TABLES, listed
 from fedgo.beyond.evidence.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.evidence.private import WAYS, play_regime
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
+from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
-from fedgo.experiments.runner import SHIPPED, Listing, Regimes, Sweep
-from fedgo.experiments.studies import STUDIES, costs, sizes, timed
+from fedgo.experiments.runner import Listing, Regimes, Sweep
+from fedgo.experiments.studies import costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 from fedgo.trace import Trace
-
-SHIPPED.append(TABLES)
 
 # --- The regime map
 
@@ -112,6 +111,7 @@ MAP = Sweep(
     runs=map_runs,
     batch=5,
     tail=DECIDE,
+    problems=PROBLEMS,
     folder=TABLES,
 )
 
@@ -143,6 +143,7 @@ BOLDNESS = Sweep(
     rungs=lambda name: (Rung(len(RULES), 100),),
     batch=5,
     tail=("advised",),
+    problems=PROBLEMS,
     folder=TABLES,
 )
 
@@ -171,6 +172,7 @@ ABLATION = Sweep(
     rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
     regimes=(FEW, WITH_500),
     runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
+    problems=PROBLEMS,
     folder=TABLES,
 )
 
@@ -179,8 +181,12 @@ ABLATION = Sweep(
 # of studies, in which one client makes one trial at a time.
 FOUR = (("hartmann6", 500), ("cosine8", 500), ("levy10", 500), ("diabetes", 400))
 ALL_LIBRARIES = Regime("hartmann6", 500, rounds=20)
-STUDY_REGIMES = tuple(Regime(problem, 200, clients=1) for problem in ("hartmann6", "diabetes"))
-RIVAL_REGIMES = tuple(Regime(problem, arms, rounds=t) for t in (5, 20, 100) for problem, arms in FOUR)
+STUDY_REGIMES = tuple(
+    Regime(problem, 200, clients=1, problems=PROBLEMS) for problem in ("hartmann6", "diabetes")
+)
+RIVAL_REGIMES = tuple(
+    Regime(problem, arms, rounds=t, problems=PROBLEMS) for t in (5, 20, 100) for problem, arms in FOUR
+)
 
 
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
@@ -194,6 +200,7 @@ ELSEWHERE = Listing(
     batch=1,
     measure=measure_library,
     needs={OPTUNA: "optuna"},
+    problems=PROBLEMS,
     folder=TABLES,
 )
 
@@ -208,10 +215,11 @@ DIFFER = Sweep(
     runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
+    problems=PROBLEMS,
     folder=TABLES,
 )
 
-# --- What the paper's pages show of the recommended method. Its tables are stored in the paper's folder, the default.
+# --- What the paper's pages show of the recommended method
 
 ADVISED_RUNS = Listing(
     "advised",
@@ -222,6 +230,7 @@ ADVISED_RUNS = Listing(
     runs=lambda name, regime: 50,
     batch=50,
     encoding="dense",
+    folder=TABLES,
 )
 # For each curve, how it is played, the setting, and its regimes.
 ADVISED_CURVES: Mapping[str, tuple[Play, Setting, list[Regime]]] = {
@@ -260,6 +269,7 @@ ADVISED_COSTS = Listing(
     listed=lambda curve: ADVISED_CURVES[curve][2],
     measure=partial(costs, time_of_advised),
     at_once=1,
+    folder=TABLES,
 )
 
 # --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
@@ -302,8 +312,10 @@ PRIVATE = Sweep(
     regimes=(*HIDDEN_REGIMES, LONGEST),
     runs=hidden_runs,
     batch=25,
+    problems=PROBLEMS,
     folder=TABLES,
 )
 
 BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
-STUDIES |= {study.name: study for study in BEYOND}
+# the studies of the paper and those beyond it
+STUDIES: Mapping[str, Sweep] = {**paper.STUDIES, **{study.name: study for study in BEYOND}}
