@@ -183,7 +183,8 @@ def read_arrays(
 def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
     """Turn the errors that a damaged or foreign file causes in this context into a ``ValueError`` that names the file.
 
-    An ``OSError``, for instance about a file that does not exist, is passed on as it is.
+    A device or a pipe is refused before it is read. An ``OSError``, for instance about a file that does not exist, is
+    passed on as it is.
 
     Args:
         path: The file that is read in this context.
@@ -198,6 +199,9 @@ def refused_by_name(path: str | Path, what: str, give: str) -> Iterator[None]:
             objects, or is a file of another kind.
     """
     try:
+        kind = Path(path)
+        if kind.exists() and not (kind.is_file() or kind.is_dir()):  # reading it might never end
+            raise ValueError("it is a device or a pipe")
         yield
     except _UNREADABLE as error:
         # For a file that they cannot read, NumPy and torch advise to allow pickles, which would run the code in the

@@ -1,10 +1,12 @@
 """Attacks on a federation that once succeeded: each row of the list of attacks by its identifier."""
 
 import importlib
+import os
 import pickle
 import re
 import subprocess
 import sys
+import warnings
 import zipfile
 from functools import partial
 from itertools import product
@@ -17,11 +19,12 @@ import torch
 from federated import pull, small, started, with_surrogate
 from torch import Tensor
 
-from fedgo import Network, Settings
-from fedgo.beyond import Client, Fitting, Kind, Plan, Refused, Server, converse, decode
+from fedgo import Langevin, Network, Problem, Settings, fed_go_ucb, shared_start
+from fedgo.beyond import Client, Fitting, Kind, Plan, Refused, Server, converse, decode, play
 from fedgo.beyond.federation import files
 from fedgo.beyond.federation.local import deliver
 from fedgo.beyond.federation.wire import Exchange, unpack
+from fedgo.beyond.method.advised import METHODS
 from fedgo.beyond.method.surrogates import IndependentArms
 
 KINDS = {"network": small, "planned": partial(with_surrogate, IndependentArms())}
@@ -165,9 +168,35 @@ def rewards_have_another_scale(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def too_many_arms(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    words = r"needs 16,000,000,000,000 bytes, more than .* give fewer arms, or a Fitting"
-    with pytest.raises(ValueError, match=words):
-        Plan(torch.rand(10**6, 2).double(), Settings(encoding="counts"), 2, Network(2, 2), 4)
+    """More arms, clients or first pulls than there is free memory for, of 10 GB on every machine."""
+    patch.setattr("fedgo.beyond.federation.plan._free_memory", lambda: 10**10)
+    for arms, clients, length in ((39_000, 2, 4), (2, 2**32 - 1, 2**32 - 1), (3, 10**9, 4), (3, 2, 10**10)):
+        how = (
+            {"network": Network(2, 2)} if length >= clients else {"fitting": Fitting(0.1, 9, METHODS["ucb1"])}
+        )
+        words = r"a client needs .* bytes, and .* are free: give fewer|at most 100,000,000"
+        with pytest.raises(ValueError, match=words):
+            Plan(torch.rand(arms, 2).double(), clients=clients, length=length, **how)
+
+
+def arms_are_alike(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Letters play wherever the simulator plays, and alike: in Phase I judge the size of rewards, not that of means."""
+    for seed, sigma, arms in product(range(4), (0.02, 0.3), (2, 5)):
+        arm = torch.rand(1, arms, 2, generator=torch.Generator().manual_seed(seed)).double()
+        problem = Problem("equal", arm, torch.full((1, arms), 0.5 * seed).double(), (0,), seed, sigma)
+        start = shared_start(problem, Network(2, 2), 3, 10, Langevin(30), 60, "counts")
+        plan = Plan(arm[0], Settings(encoding="counts"), 3, Network(2, 2), 60, Langevin(30), seed)
+        patch.setattr(warnings, "warn", lambda *words, **how: None)  # few arms may seem to have small rewards
+        assert play(problem, plan, 30) == fed_go_ucb(problem, start, Settings(encoding="counts"))
+
+
+def the_path_leads_to_a_device(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(folder / "pipe")
+    for path, role in product((folder / "pipe", Path("/dev/zero")), (Client, Server)):
+        with pytest.raises(
+            ValueError, match=r"file is .*: it is a device or a pipe; give a saved file of the"
+        ):
+            role.load(path, small()[1])
 
 
 def a_letter_is_in_another_name(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -238,6 +267,37 @@ def a_file_holds_a_foreign_pickle(folder: Path, patch: pytest.MonkeyPatch) -> No
         Client.load(folder / "client", small()[1])
 
 
+def a_file_was_sealed_by_hand(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    nothing = torch.zeros(2, 6)
+    wrong = [{"share": torch.zeros(0).long()}, {"share": torch.tensor([6])}, {"share": None}, {"pulls": "x"}]
+    wrong += [{"base": nothing}, {"base": nothing.double() * torch.nan}, {"unsent": nothing.double()[:, :5]}]
+    wrong += [{"weights": torch.zeros(3).double()}, {"retired": nothing[0]}, {"reply": 5}, {"applied": None}]
+    for kind, fields in product(KINDS, wrong):
+        problem, plan = KINDS[kind]()
+        client = started(problem, plan)[0][0]
+        client.memory = client.memory._replace(**fields)
+        client.save(folder / "client")
+        with pytest.raises(
+            ValueError, match=r"(?s)the client file is .*; give the file that the client saved"
+        ):
+            Client.load(folder / "client", plan)
+
+
+def the_file_of_the_server_is_lost(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Nobody goes on with a server that knows nothing; test_examples.py begins anew as the page says."""
+    for kind in KINDS:
+        problem, plan = KINDS[kind]()
+        clients = started(problem, plan)[0]
+        for client in clients:
+            pull(problem, client, 2)
+        server, others = Server(plan), [Client(plan), *clients[1:]]  # one client has no file either
+        pull(problem, others[0], len(others[0].memory.share))
+        for parties in (clients, others, others):
+            with pytest.raises(Refused, match=r"client [01] refuses the letters of a new server, whose file"):
+                converse(server, parties)
+        assert server.known.counts.sum() == 0
+
+
 ATTACKS = {
     "S-c": a_library_is_missing,
     "H-a": an_answer_claims_a_million_pulls,
@@ -246,7 +306,11 @@ ATTACKS = {
     "H-d": a_file_is_lost,
     "H-e": every_answer_is_lost_on_one_evening,
     "H-f": rewards_have_another_scale,
-    "H-g": too_many_arms,
+    "H-g, M-l": too_many_arms,
+    "H-j": arms_are_alike,
+    "H-l": the_path_leads_to_a_device,
+    "M-m": a_file_was_sealed_by_hand,
+    "F10": the_file_of_the_server_is_lost,
     "P-a": a_letter_is_in_another_name,
     "P-c": a_job_names_a_system_call,
     "P-d": a_file_has_a_large_array_that_nobody_needs,

@@ -15,7 +15,7 @@ from fedgo.beyond import Client, Fitting, Plan, Server, converse, play
 from fedgo.beyond.federation import wire
 from fedgo.beyond.federation.model import course
 from fedgo.beyond.federation.wire import Kind, Refused
-from fedgo.beyond.method.advised import ADVISED, BEFORE, METHODS
+from fedgo.beyond.method.advised import ADVISED, METHODS
 from fedgo.beyond.method.epochs import Beginning, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess, single_task_gp
 from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
@@ -158,7 +158,14 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
         LinearisedOnce(Network(2, 2), w0),
         LinearisedOnce(Network(2, 2), w0 + 1e-9),
     ]
-    changes = [{"share": 0.4}, {"untried": 3.0}, {"until": Growing(1.5)}, {"kappa": 1.0}]
+    changes = [
+        {"share": 0.4},
+        {"untried": 3.0},
+        {"until": Growing(1.5)},
+        {"bold": 0.0},
+        {"least": 0.0},
+        {"kappa": 1.0},
+    ]
     prints = [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     assert prints == [with_surrogate(surrogate)[1].fingerprint for surrogate in several]
     prints += [with_surrogate(**change)[1].fingerprint for change in changes]
@@ -176,16 +183,6 @@ def test_a_plan_whose_parts_have_no_name_is_refused(model):
         ValueError, match=r"a part of the plan is .*give a dataclass, or a function of a module"
     ):
         with_surrogate(Modelled(model))
-
-
-def test_a_plan_begun_before_the_advised_setting_knew_its_budget_has_the_fingerprint_of_then():
-    arms = torch.rand(30, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    plans = [
-        Plan(arms, clients=3, fitting=Fitting(0.1, 30, how)) for how in (BEFORE, METHODS["ucb1"], ADVISED)
-    ]
-    # as computed at commit cefbcb8, of ADVISED and of UCB1
-    assert [plan.fingerprint for plan in plans[:2]] == [0x3511F06F717C4C9F, 0x9C8CAF295B272424]
-    assert plans[2].fingerprint != plans[0].fingerprint
 
 
 def test_a_first_answer_says_its_counts_only_if_they_are_not_those_of_the_seed():

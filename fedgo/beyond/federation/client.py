@@ -21,12 +21,13 @@ import secrets
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_kind
+from fedgo._files import refused_by_name
 from fedgo.beyond.federation import files, wire
 from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.states import ClientState, Step
@@ -477,12 +478,26 @@ class Client:
 
         Raises:
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a server's, or of another
-                plan, or ``plan`` is not a `Plan`; the message names the file. Or the numbers in it allow no model.
+                plan, the numbers in it allow no client, or ``plan`` is not a `Plan`; the message names the file.
             OSError: The file does not exist or cannot be read, for instance because it is a folder.
         """
         me, memory = files.kept(path, "the client", plan, [Memory])
-        client = cls(plan, me)
-        client.memory, client._model = memory, client._model_of(memory)
+        with refused_by_name(path, "the client", "the file that the client saved"):
+            client, share = cls(plan, me), memory.share
+            fits = len(share) > 0 and bool(((share >= 0) & (share < len(plan.arms))).all())
+            require(fits, "share", share, f"an arm is a number from 0 to {len(plan.arms) - 1}")
+            sizes = {
+                "share": share.shape,
+                "weights": (len(memory.weights) and getattr(plan.network, "size", 0),),
+            }
+            value: Any
+            for name, value, fresh in zip(Memory._fields, memory, client.memory, strict=True):
+                fits = isinstance(value, Letter | None if name == "reply" else type(fresh))
+                if fits and isinstance(fresh, Tensor):
+                    fits = value.dtype == fresh.dtype and value.shape == sizes.get(name, fresh.shape)
+                    fits = fits and bool(value.isfinite().all())
+                require_kind(fits, name, value, "it has another kind or shape, or is not finite")
+            client.memory, client._model = memory, client._model_of(memory)
         return client
 
     def _model_of(self, memory: Memory) -> tuple[EventTriggered, EventState] | None:

@@ -79,6 +79,8 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
         silent, and the others go on. If no client answers in Phase I, Phase I goes on, and the exchange stays open.
 
     Raises:
+        Refused: The server has used no answer yet, and a client belongs to another federation, as all clients do if the
+            server's file is lost. The exchange stays open.
         ValueError: The number of ``clients`` is not N, the oracle (Algorithm 2) finds no parameter ŵ₀ of the network at
             the end of Phase I, or the number of the exchange would exceed 2³¹ − 1.
         ImportError: A library that the fit of the surrogate needs is missing.
@@ -90,6 +92,9 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
     """
     server.begin()
     words = deliver(server, clients, silent)
+    for i, why in words.items():
+        if why.startswith("another federation") and not server.started:
+            raise Refused(f"client {i} refuses the letters of a new server, whose file may be lost: {why}")
     if server.started or server.desk.inbox:  # if no client answered, Phase I goes on
         server.merge()
         words |= deliver(server, clients, silent)

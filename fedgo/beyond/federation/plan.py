@@ -1,11 +1,15 @@
 """The public plan on which server and clients agree before they send anything: arms, algorithm, settings and seeds."""
 
 import hashlib
+import math
 import os
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from inspect import ismodule
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -98,8 +102,8 @@ class Plan:
         ValueError: The arms are not a dense float64 tensor (K, d_x) on the CPU with K and d_x at least 1, or a feature
             is not finite; the encoding is not "counts"; ``clients``, ``length``, ``seed`` or ``run`` is out of range;
             both or none of ``network`` and ``fitting`` are given; the clients are to differ and there is only one; the
-            network has another d_x than the arms; the matrices of the paper's algorithm do not fit into memory; or a
-            part of the plan, for instance a lambda, has no name that is the same in every process.
+            network has another d_x than the arms; the free memory is too small for the plan; or a part of the plan, for
+            instance a lambda, has no name that is the same in every process.
     """
 
     arms: Tensor
@@ -134,14 +138,24 @@ class Plan:
             advised = self.fitting.how.first(self.clients, len(self.arms), self.fitting.rounds)
             object.__setattr__(self, "length", self.length or advised)
         least = 1 if self.network is None else self.clients
-        count("length", self.length, f"give T₀, at least {least} pulls for N = {self.clients}", least=least)
+        remedy = f"give T₀, at least {least} pulls for N = {self.clients}"
+        count("length", self.length, remedy, least=least, most=MOST_PULLS)
         if self.network is not None:
             is_network = hasattr(self.network, "d_x")
             require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
             d_x = self.arms.shape[1]
             require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
-            _require_memory(len(self.arms))
+        self._require_memory()
         self.fingerprint  # noqa: B018, so that a plan without a fingerprint is refused here
+
+    def _require_memory(self) -> None:
+        """Raise a ``ValueError`` if this machine has too little free memory for what every client holds."""
+        n, k, first = self.clients, len(self.arms), self.length
+        # the arms of Phase I, the order of ties, and with a network a covariance and the room to update it
+        needed = 8 * (2 * first + n * k + 2 * k**2 * (self.network is not None))
+        free, fewer = _free_memory(), "give fewer, or a Fitting in place of the network"
+        remedy = f"a client needs {needed:,} bytes, and {free:,} are free: {fewer}"
+        require(needed <= free, "the numbers of clients, arms and first pulls", (n, k, first), remedy)
 
     @property
     def known_exchange(self) -> Exchange:
@@ -259,11 +273,11 @@ class Plan:
                 Each pull enters with the mean reward of its arm, because single rewards are not sent.
 
         Raises:
-            ValueError: The iterates of Algorithm 2 diverge; or the fit is hardly better than a constant, because the
-                rewards y are not of order 1 (`fedgo.phase_one.require_fitted`). The second is checked if there are at
-                least ten pulls or if the mean reward of an arm exceeds 10 in size. Its message has the remedy to begin
-                anew with (y − m)/s. Here m and s are the mean and the standard deviation, over all pulls, of the mean
-                reward of the pulled arm; s is 1 if these are all equal.
+            ValueError: The iterates of Algorithm 2 diverge; or the fit is hardly better than a constant, and the mean
+                or the spread of the arms' mean rewards is above 10 in size, so that the simulator refuses them too.
+
+        Warns:
+            UserWarning: The fit is hardly better than a constant, and rewards seem to vary by less than 0.01.
         """
         assert self.network is not None
         counts, sums = data
@@ -272,13 +286,19 @@ class Plan:
         noise = [generator(self.seed, self.run, "langevin")]
         shards = deal(self.arms[arm].unsqueeze(0), rewards, 1)
         fit = last(langevin_rounds(self.network, shards, self.langevin, noise, answer))
-        if len(arm) >= 10 or float(rewards.abs().amax()) > 10:  # fewer rewards may be alike by chance
+        mean = float(rewards.mean())
+        large = max(abs(mean), float(rewards.std(correction=0))) > 10
+        # The means of equal arms differ the less the more they are pulled. This is the deviation of a single reward.
+        spread = float((rewards - mean).square().sum().div(max(1, int((counts > 0).sum()) - 1)).sqrt())
+        if large or (len(arm) >= 10 and spread < 0.01):  # fewer rewards may be alike by chance
             try:
                 require_fitted(rewards, fit.loss)
             except ValueError as error:
-                mean, spread = float(rewards.mean()), float(rewards.std(correction=0)) or 1.0
-                remedy = f"begin anew with (y − m)/s for every reward y, m = {mean:.6g} and s = {spread:.6g}"
-                raise ValueError(f"rewards are not of order 1, so there is no ŵ₀: {remedy}") from error
+                remedy = f"begin anew with (y − m)/s for every reward y, m = {mean:.6g} and s = {spread or 1.0:.6g}"
+                if large:
+                    raise ValueError(f"rewards are not of order 1, so there is no ŵ₀: {remedy}") from error
+                small = f"ŵ₀ is hardly better than a constant, as rewards seem to vary by {spread:.2g}"
+                warnings.warn(f"{small}: if their noise is as small, {remedy}", stacklevel=2)
         return fit.w[0]
 
     @cached_property
@@ -292,26 +312,18 @@ class Plan:
         return uniform_draws([source], self.clients, len(self.arms))[0]
 
 
-def _require_memory(arms: int) -> None:
-    """Raise a ``ValueError`` if the matrices of a client of the paper's algorithm do not fit into this machine's
-    memory.
-
-    The covariance of K = ``arms`` arms takes K² numbers of 8 bytes, and each update needs room for another matrix.
-    Nothing is checked on a system that does not tell the size of its memory, as Windows.
-    """
-    needed = 2 * 8 * arms**2
-    if hasattr(os, "sysconf"):  # Windows does not tell the size of the memory in this way
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        remedy = f"a client needs {needed:,} bytes, more than {memory:,}: give fewer arms, or a Fitting"
-        require(needed <= memory, "the number of arms", arms, remedy)
+def _free_memory() -> float:
+    """Return the bytes of memory that are free on Linux, all bytes on another POSIX system, and otherwise ∞."""
+    with suppress(OSError, IndexError):
+        return 1024 * int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
 
 
 def _in_words(content: Any) -> str:
     """Return ``content`` as text that is the same in every process, from which the plan's fingerprint is computed.
 
     Functions appear by name, tensors by their shape and bytes, dataclasses by their name and fields, and equal numbers
-    have equal texts. A field that is marked as "later" is left out if it is None, False, 0 or empty. Content without
-    such a text, for instance a lambda or a dictionary, raises a ``ValueError``.
+    have equal texts. Content without such a text, for instance a lambda or a dictionary, raises a ``ValueError``.
     """
     if isinstance(content, Tensor):
         return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"
@@ -320,8 +332,7 @@ def _in_words(content: Any) -> str:
     if isinstance(content, partial):
         return f"partial{_in_words((content.func, *content.args, *sorted(content.keywords.items())))}"
     if is_dataclass(content) and not isinstance(content, type):
-        held = [(each.metadata.get("later"), getattr(content, each.name)) for each in fields(content)]
-        kind, parts = type(content), [part for later, part in held if not later or part]
+        kind, parts = type(content), [getattr(content, each.name) for each in fields(content)]
         return f"{kind.__module__}.{kind.__qualname__}{_in_words(parts)}"
     if isinstance(content, Real) and not isinstance(content, bool):
         exact = float(content)
