@@ -15,12 +15,12 @@ from transcriptions import warped
 
 from fedgo import Network, Problem, hartmann6
 from fedgo.beyond.method import planning
-from fedgo.beyond.method.advised import ADVISED, BEFORE, UCB1, Advised
+from fedgo.beyond.method.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.method.epochs import Growing, Optimism, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import FittedModel, GaussianProcess, single_task_gp
 from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.process import Warp, squared_exponential
-from fedgo.beyond.method.surrogates import IndependentArms, Observed
+from fedgo.beyond.method.surrogates import IndependentArms, Observed, Replicates
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 
@@ -74,17 +74,23 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     means, variances = data.sums[at] / data.counts[at], 0.01 / data.counts[at]
     arms = problem.arms[0]
     cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
-    mine = squared_exponential(cube, Observed(at, means, variances))
+    mine = squared_exponential(cube, Observed(at, means, variances, 0.1), misfit=False)
     theirs = FittedModel.of(single_task_gp(cube[at], means, variances), cube)
     torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.variance, theirs.variance, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.covariance(at), theirs.covariance(at), rtol=0, atol=2e-3)
+    once = Observed(at, means, torch.ones_like(means), Replicates(0, 0.0))
+    mine = squared_exponential(cube, once, misfit=False)
+    theirs = FittedModel.of(single_task_gp(cube[at], means, None), cube)
+    torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=5e-3)
+    noise = theirs.model.likelihood.noise.sqrt().item() * means.std().item()
+    assert mine.sigma == pytest.approx(noise, rel=0.02)
 
 
 @pytest.mark.parametrize(
     "advised",
-    [ADVISED, Advised(few=0.75), Advised(few=0.75, bold=1.0, least=None), replace(BEFORE, few=0.0), UCB1],
-    ids=["all first", "some first", "without least", "before", "UCB1"],
+    [ADVISED, Advised(few=0.75), Advised(few=0.75, bold=1.0), replace(ADVISED, few=0.0, untried=3.0), UCB1],
+    ids=["all first", "some first", "bold", "timid", "UCB1"],
 )
 def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
     clients, rounds = 3, 24
@@ -104,11 +110,8 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
 
         fit = independent if advised is UCB1 else warped.posterior(arms, sigma)
         reward_of = rewards(problem, 0, trace.arm.shape[1])
-        kappa, untried = advised.kappa, advised.untried
-        if advised.bold is not None:
-            least = 3 if advised.least is None else 2
-            untried = min(5, max(least, advised.bold * np.log(clients * rounds)))
-            kappa = min(3, untried)
+        untried = min(advised.untried, max(2, advised.bold * np.log(clients * rounds)))
+        kappa = min(advised.kappa, untried)
         pairs = list(zip(trace.arm[0, :first].tolist(), trace.reward[0, :first].tolist(), strict=True))
         told = reference.play(
             fit, pairs, lambda arm, t, of=reward_of, begun=first: of(arm, begun + t), clients,
@@ -164,7 +167,6 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
 
 def test_all_arms_come_first_where_they_are_few():
     assert ADVISED.first(12, 30, 30) == 30 and ADVISED.first(20, 50, 100) == 50
-    assert BEFORE.first(20, 500, 100) == 23 and BEFORE.first(20, 500, 1000) == 71
     assert ADVISED.first(20, 500, 100) == 16 and ADVISED.first(1, 3, 1) == 2
     problem = hartmann6(2, arms=20)
     trace = ADVISED.play(problem, 5, 40)
@@ -182,14 +184,6 @@ def test_while_all_rewards_are_alike_the_arms_are_independent():
     assert fit.mean.tolist() == [1, 1, 1] and fit.variance[:2].tolist() == [0.125, 0.25]
 
 
-def test_where_all_arms_are_tried_first_the_play_is_the_one_before_it_knew_its_budget():
-    problem = skewed(2, 2, 12, 2)
-    for clients, rounds in ((3, 24), (1, 60)):
-        now, then = (how.play(problem, clients, rounds) for how in (replace(ADVISED, least=None), BEFORE))
-        assert now == then
-    assert not torch.equal(ADVISED.play(problem, 1, 20).arm, BEFORE.play(problem, 1, 20).arm)
-
-
 def test_a_budget_of_one_pull_and_more_arms_than_the_budget_are_played():
     problem = skewed(4, 2, 40, 2)
     assert ADVISED.play(problem, 1, 1).arm.shape == (2, 3)  # two distinct arms, and one round
@@ -203,9 +197,7 @@ def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_they_ar
     assert [ADVISED.optimism(budget).untried for budget in budgets] == pytest.approx(expected)
     kappas = [ADVISED.optimism(budget).kappa for budget in budgets]
     assert kappas == pytest.approx([2, 0.55 * np.log(100), 3, 3, 3])
-    stored = {name: number for name, number in ADVISED.setting.items() if name != "least"}
-    assert ADVISED.set(stored).optimism(100) == Optimism(3.0, 3.0)
-    assert {how.optimism(budget).untried for how in (BEFORE, UCB1) for budget in budgets} == {5.0, 2.0}
+    assert {UCB1.optimism(budget) for budget in budgets} == {Optimism(2.0, 2.0)}
     problem = skewed(5, 1, 300, 2)
     counts = torch.zeros(300, dtype=torch.float64)
     counts[:4] = 100.0
@@ -217,8 +209,16 @@ def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_they_ar
 
 
 def test_a_setting_is_the_same_after_it_was_written_down():
-    for how in (ADVISED, BEFORE, UCB1):
+    for how in (ADVISED, UCB1):
         assert replace(Advised(how.surrogate)).set(json.loads(json.dumps(how.setting))) == how
     for wrong in ({}, ADVISED.setting | {"gamma": 1.0}, None):
         with pytest.raises(ValueError, match=r"the setting is .* give kappa, untried, share"):
             ADVISED.set(wrong)
+
+
+@pytest.mark.parametrize("how", [ADVISED, UCB1, replace(ADVISED, few=1e9)], ids=["advised", "UCB1", "each"])
+@pytest.mark.parametrize("factor, shift", [(2.0**-100, 0.0), (2.0**100, 0.0), (1.0, 1000.0)], ids=str)
+def test_the_unit_and_the_zero_of_rewards_change_no_pull(how, factor, shift):
+    problem = skewed(6, 2, 25, 2)
+    other = replace(problem, means=(problem.means + shift) * factor, sigma=0.2 * factor)
+    assert torch.equal(how.play(problem, 2, 30).arm, how.play(other, 2, 30).arm)

@@ -18,7 +18,7 @@ from fedgo.beyond.evidence import differing as measured
 from fedgo.beyond.evidence.differing import HOW, Differing, OwnFromThree, measure_sites, of_sites
 from fedgo.beyond.evidence.studies import DIFFER
 from fedgo.beyond.method import process
-from fedgo.beyond.method.advised import ADVISED, BEFORE, METHODS
+from fedgo.beyond.method.advised import ADVISED, METHODS
 from fedgo.beyond.method.planning import plan
 from fedgo.beyond.method.sites import Sites, cochran
 from fedgo.beyond.method.surrogates import IndependentArms, Observed
@@ -49,14 +49,14 @@ def ties_of(arms):
 
 @pytest.fixture
 def fixed(monkeypatch):
-    """The posterior with given parameters: ln ℓ_q, one for all features, ln ℓ and ln v."""
+    """The posterior with given parameters: ln ℓ_q, one for all features, ln ℓ and ln v, and a misfit of .01."""
 
     def fit(arms, n, total, parameters, units=None):
-        mode = torch.tensor([*[parameters[0]] * arms.shape[1], *parameters[1:]]).double()
-        monkeypatch.setattr(process, "_mode", lambda *_: mode)
+        mode = torch.tensor([*[parameters[0]] * arms.shape[1], *parameters[1:], np.log(0.01)]).double()
+        monkeypatch.setattr(process, "mode", lambda *_: mode)
         points, at, _, _, *own = reference.observations(arms, n, total, SIGMA)
         site = torch.arange(len(n)).repeat_interleave(len(arms)) if len(n) > 1 else None
-        seen = Observed(at, (total.flatten() / n.flatten())[at], SIGMA**2 / n.flatten()[at])
+        seen = Observed(at, (total.flatten() / n.flatten())[at], SIGMA**2 / n.flatten()[at], SIGMA)
         units = tuple(torch.tensor(units or own).double())
         return process.squared_exponential(points.flatten(0, 1), seen, site, units)
 
@@ -78,10 +78,12 @@ def test_the_posterior_is_that_of_the_dense_implementation(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_gradient_is_that_of_finite_differences(seed):
     points, at, values, noise, *_ = reference.observations(*data(seed), SIGMA)
-    seen, here = (points[0, at % 9], values, noise, at // 9), torch.tensor([-1, -0.3, 0.4, -1.5]).double()
-    for q, step in enumerate(1e-5 * torch.eye(4, dtype=torch.float64)):
-        above, below = (process.evidence(*seen, here + seed / 4 + sign * step)[0] for sign in (1, -1))
-        slope = process.evidence(*seen, here + seed / 4)[1][q]
+    within = None if seed % 2 else (3, 0.4)
+    seen = process.Data(points[0, at % 9], at % 9, values, noise, at // 9, torch.tensor([0, 1]), within)
+    here = torch.tensor([-1, -0.3, 0.4, -1.5, -2, -1.2])[: 5 + (within is not None)].double() + seed / 4
+    for q, step in enumerate(1e-5 * torch.eye(len(here), dtype=torch.float64)):
+        above, below = (process.evidence(seen, here + sign * step)[0] for sign in (1, -1))
+        slope = process.evidence(seen, here)[1][q]
         assert slope.item() == pytest.approx((above - below).item() / 2e-5, rel=1e-6, abs=1e-7)
 
 
@@ -112,7 +114,7 @@ def test_what_a_site_measures_higher_by_a_constant_moves_its_own_means_only(fixe
     fits = [fixed(arms, n, sums, (-0.7, 0.5, 16.0), units) for sums in (total, total + 3 * n * third)]
     moved = (fits[1].mean - fits[0].mean).view(4, 9)
     assert torch.allclose(moved, 3.0 * third.expand(4, 9).double(), rtol=0, atol=1e-4)
-    assert torch.equal(*(ADVISED.epoch(fit, n.sum(0), SIGMA, ties_of(9), sites=4, most=20) for fit in fits))
+    assert torch.equal(*(ADVISED.epoch(fit, n, SIGMA, ties_of(9), sites=4, most=20) for fit in fits))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -121,7 +123,7 @@ def test_the_plan_is_that_of_the_dense_implementation_and_stays_with_the_site(se
     n[:, 4], total[:, 4] = 0, 0
     fit, ties = Sites().fit(arms, Tally(n, total), SIGMA), ties_of(9)
     begun, turn, retired = ([], [3, 30, 3])[seed % 2], seed % 4, torch.arange(9) == (9, seed)[seed % 3 == 0]
-    cells = BEFORE.epoch(fit, n.sum(0), SIGMA, ties, begun, retired, sites=4, turn=turn).tolist()
+    cells = ADVISED.epoch(fit, n, SIGMA, ties, begun, retired, sites=4, turn=turn, budget=9000).tolist()
     belief = fit.mean.numpy(), fit.covariance(torch.arange(36)).numpy()
     gone = retired.nonzero()[:, 0].tolist()
     assert cells == reference.epoch(*belief, n, SIGMA, len(cells), turn, ties, begun, gone)

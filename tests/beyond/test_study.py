@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner
 
 from fedgo import Problem
-from fedgo.beyond.method.advised import ADVISED, BEFORE, UCB1
+from fedgo.beyond.method.advised import ADVISED, UCB1
 from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.study import cli
 from fedgo.beyond.study.setup import Options
@@ -67,36 +67,6 @@ def test_a_study_asks_for_the_arms_of_the_simulator_with_one_client(tmp_path, me
     for arm, reward in zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True):
         assert study.ask() == names[arm]
         study.tell(names[arm], reward)
-
-
-def test_a_file_holds_its_setting_and_one_without_it_goes_on_as_it_began(tmp_path):
-    draw = torch.Generator().manual_seed(0)
-    arms = torch.rand(1, 40, 3, generator=draw, dtype=torch.float64)
-    problem = Problem("sines", arms, torch.sin(5 * arms).sum(-1), sigma=0.1, runs=(0,), seed=0)
-    names = [f"option {arm}" for arm in range(40)]
-    frame, path = pd.DataFrame(arms[0].numpy(), names, ["a", "b", "c"]), tmp_path / "study.json"
-    for how in (BEFORE, replace(ADVISED, bold=1.0, least=None)):
-        path.unlink(missing_ok=True)
-        Study(path, frame, trials=100, noise=0.1)
-        content = json.loads(path.read_text())
-        assert content["about"]["setting"] == ADVISED.setting
-        if how == BEFORE:
-            del content["about"]["setting"]
-        else:
-            content["about"]["setting"]["bold"] = 1.0
-            del content["about"]["setting"]["least"]
-        trace = how.play(problem, 1, 100)
-        content["plan"] = [names[arm] for arm in trace.arm[0, : trace.phase_one].tolist()]
-        path.write_text(json.dumps(content | {"until": trace.phase_one}))
-        study = Study(path)
-        for arm, reward in zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True):
-            assert study.ask() == names[arm]
-            study.tell(names[arm], reward)
-        assert ADVISED.set(json.loads(path.read_text())["about"]["setting"]) == how
-    content["about"]["setting"]["kappa"] = -1
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"study.json.*kappa is -1"):
-        Study(path).ask()
 
 
 @pytest.mark.parametrize("how", [PLAIN, GUARDED, OWN])

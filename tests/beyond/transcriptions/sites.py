@@ -7,12 +7,15 @@ import torch
 from scipy.optimize import minimize
 
 
-def covariance(points, parameters):
-    """Of all cells, site by site, whose ``points`` (N, K, d) are alike for all sites."""
-    *logs, category, level = parameters
+def covariance(points, parameters, told=None):
+    """Of all cells, site by site, whose ``points`` (N, K, d) are alike for all sites; ``told`` arms have a misfit."""
+    *logs, category, level, misfit = parameters
     sites, arms = points.shape[:2]
     scaled = points[0] / torch.stack(logs).exp()
     kernel = torch.exp(-((scaled[:, None] - scaled[None, :]) ** 2).sum(-1) / 2)
+    kernel = kernel + torch.exp(misfit) * torch.diag(
+        torch.ones(arms).double() if told is None else told.double()
+    )
     shared = torch.exp(-1 / torch.exp(category) ** 2)  # 1 − ρ
     own = kernel * (1 - shared) + torch.exp(level) * torch.ones(arms, arms, dtype=torch.float64)
     return torch.cat(
@@ -37,9 +40,9 @@ def loss(parameters, points, at, values, noise):
     matrix = covariance(points, parameters)[at][:, at] + torch.diag(noise)
     inverse = torch.linalg.inv(matrix)
     residual = values - (inverse.sum(0) @ values) / inverse.sum()
-    *logs, category, level = parameters
+    *logs, category, level, misfit = parameters
     prior = sum(log + (log - math.sqrt(2) - math.log(len(logs)) / 2) ** 2 / 6 for log in logs)
-    prior = prior + (category - 1) ** 2 / 2 + (level + 3) ** 2 / 8
+    prior = prior + (category - 1) ** 2 / 2 + (level + 3) ** 2 / 8 + (misfit - math.log(0.05)) ** 2 / 8
     return residual @ inverse @ residual / 2 + torch.linalg.slogdet(matrix).logabsdet / 2 + prior
 
 
@@ -53,8 +56,12 @@ def mode(*seen):
         value.backward()
         return value.item(), parameters.grad.numpy()
 
-    begin = [max(math.sqrt(2) + math.log(features) / 2 - 3, math.log(0.025))] * features + [1, -3]
-    bounds = [(math.log(0.025), 12)] * features + [(-2, 6), (-12, 5)]
+    begin = [max(math.sqrt(2) + math.log(features) / 2 - 3, math.log(0.025))] * features + [
+        1,
+        -3,
+        math.log(0.05),
+    ]
+    bounds = [(math.log(0.025), 12)] * features + [(-2, 6), (-12, 5), (-12, 2)]
     return torch.tensor(minimize(both, begin, jac=True, bounds=bounds).x)
 
 
@@ -62,7 +69,7 @@ def posterior(arms, n, total, sigma, parameters=None):
     """Mean and covariance of all cells as NumPy arrays; ``parameters`` are at their mode unless given."""
     points, at, values, noise, centre, scale = observations(arms, n, total, sigma)
     parameters = mode(points, at, values, noise) if parameters is None else parameters
-    prior = covariance(points, parameters).numpy()
+    prior = covariance(points, parameters, n.sum(0) > 0).numpy()
     inverse = np.linalg.inv(prior[np.ix_(at, at)] + np.diag(noise))
     gain, constant = prior[:, at] @ inverse, inverse.sum(0) @ values.numpy() / inverse.sum()
     mean = centre + scale * (constant + gain @ (values.numpy() - constant))
@@ -81,7 +88,7 @@ def epoch(mean, cov, n, sigma, pulls, turn, ties, begun=(), retired=(), kappa=3,
                 width = kappa if n[:, x].sum() > 0 else untried
                 index[cell] = mean[cell] + width * math.sqrt(max(cov[cell, cell], 0))
             top = max(index.values())
-            near = [cell for cell in index if index[cell] >= top - 1e-9 * max(1, abs(top))]
+            near = [cell for cell in index if index[cell] >= top - 1e-9 * (top - min(index.values()))]
             planned.append(max(near, key=lambda cell: ties[cell % arms]))
         cell = planned[k]
         cov = cov - np.outer(cov[cell], cov[cell]) / (cov[cell, cell] + sigma**2)

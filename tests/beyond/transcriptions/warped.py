@@ -20,24 +20,26 @@ def kernel(x, y, lengthscales):
     return np.exp(-0.5 * (((x[:, None] - y[None]) / lengthscales) ** 2).sum(-1))
 
 
-def lengthscales_of(x, values, noise):
+def mode(x, values, noise):
+    """The length scales and the variance w of the misfit."""
     d = x.shape[1]
 
     def loss(logs):
-        if (logs < np.log(0.025)).any():
+        if (logs[:d] < np.log(0.025)).any() or not -12 <= logs[d] <= 2:
             return np.inf
-        inverse = np.linalg.inv(kernel(x, x, np.exp(logs)) + np.diag(noise))
+        inverse = np.linalg.inv(
+            kernel(x, x, np.exp(logs[:d])) + np.exp(logs[d]) * np.eye(len(x)) + np.diag(noise)
+        )
         constant = inverse.sum(0) @ values / inverse.sum()
         residual = values - constant
         fit = 0.5 * residual @ inverse @ residual - 0.5 * np.linalg.slogdet(inverse)[1]
-        return fit + np.sum(logs + (logs - np.sqrt(2) - np.log(d) / 2) ** 2 / 6)
+        prior = np.sum(logs[:d] + (logs[:d] - np.sqrt(2) - np.log(d) / 2) ** 2 / 6)
+        return fit + prior + (logs[d] - np.log(0.05)) ** 2 / 8
 
-    begin = np.full(d, np.sqrt(2) + np.log(d) / 2 - 3)
-    return np.exp(
-        minimize(
-            loss, begin, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 10000}
-        ).x
-    )
+    begin = np.append(np.full(d, np.sqrt(2) + np.log(d) / 2 - 3), np.log(0.05))
+    options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 20000, "maxfev": 20000}
+    found = np.exp(minimize(loss, begin, method="Nelder-Mead", options=options).x)
+    return found[:d], found[d]
 
 
 def posterior(arms, sigma):
@@ -54,12 +56,16 @@ def posterior(arms, sigma):
         slope = (1 + np.abs(z)) ** (np.sign(z) * (p - 1))
         scale = w.std(ddof=1)
         values, noise = (w - w.mean()) / scale, variance * slope**2 / scale**2
-        lengthscales = lengthscales_of(cube[seen], values, noise)
-        inverse = np.linalg.inv(kernel(cube[seen], cube[seen], lengthscales) + np.diag(noise))
+        lengthscales, misfit = mode(cube[seen], values, noise)
+        told = misfit * np.diag(
+            (n > 0).astype(float)
+        )  # an arm without a reward keeps its misfit out of the plan
+        prior = kernel(cube, cube, lengthscales) + told
+        inverse = np.linalg.inv(prior[np.ix_(seen, seen)] + np.diag(noise))
         constant = inverse.sum(0) @ values / inverse.sum()
-        cross = kernel(cube, cube[seen], lengthscales)
+        cross = prior[:, seen]
         mean = w.mean() + scale * (constant + cross @ inverse @ (values - constant))
-        covariance = scale**2 * (kernel(cube, cube, lengthscales) - cross @ inverse @ cross.T)
+        covariance = scale**2 * (prior - cross @ inverse @ cross.T)
         leader = np.argmax(mean[seen])  # the tangent there takes it back
         unit = slope[leader] / spread
         return y[leader] + (mean - w[leader]) / unit, covariance / unit**2
