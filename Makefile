@@ -1,6 +1,6 @@
 # make book        set up .venv, execute the chapters that are stale, build the pages, print the path to open
 # make stale       the chapters that `make book` would execute, each with what has changed
-# make draft       every chapter with two runs, into _build/draft
+# make draft       every chapter with two runs and another seed, into _build/draft
 # make test        lint, types and all tests; those of the pages need the built book and a Chromium
 # make check       lint, types and the quick tests: before every commit
 # make bench       how long the algorithms take
@@ -36,16 +36,17 @@ draft: .venv/stamp
 	@$(PY) book/execute.py --draft
 
 check: SOME := -m 'not slow'
-check test: .venv/stamp
+check test: .venv/test.stamp
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+	@.venv/bin/codespell
 	@rm -rf _build/lint && mkdir -p _build/lint && cp notebooks/*.md notebooks/beyond/*.md _build/lint
 	@.venv/bin/jupytext --quiet --to ipynb _build/lint/*.md
 	@$(PY) -m ruff check --line-length 80 --config lint.pycodestyle.max-line-length=80 _build/lint/*.ipynb
 	@$(PY) -m ruff format --check --line-length 80 _build/lint/*.ipynb
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports --no-logo --no-cache
-	@$(ONE) $(PY) -m pytest -q -n 3 --dist worksteal $(SOME)  # on two cores: some wait for processes of their own
+	@$(ONE) $(PY) -m pytest -q -n $$($(PY) -c 'import os; print(1 + os.cpu_count())') --dist worksteal $(SOME)
 
 bench: .venv/stamp
 	@$(ONE) $(PY) benchmarks/bench.py
@@ -61,29 +62,44 @@ federation: .venv/federation/stamp
 	@$(PY) -m venv .venv/federation
 	@$(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$$(.venv/federation/bin/python -c \
 	  'import sysconfig; print(sysconfig.get_path("purelib"))')/fedgo.pth"
-	.venv/federation/bin/python -m pip install --quiet --no-deps -r federation.lock
+	.venv/federation/bin/python -m pip install --quiet --no-compile --no-deps -r federation.lock
 	@touch $@
 
+# .venv holds absolute paths, so .venv/stamp names its folder. In a tree that was copied or renamed it is made again.
+ifneq "$(shell cat .venv/stamp 2>/dev/null || pwd)" "$(CURDIR)"
+.PHONY: .venv/stamp
+endif
 .venv/stamp: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "fedgo needs Python 3.11 or newer with venv; '$(PYTHON)' is not. Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null || { \
+	  echo "fedgo needs Python 3.11 to 3.14 with venv; '$(PYTHON)' is not. Name another: make PYTHON=python3.12" >&2; exit 1; }
+	@test ! -s .venv/stamp || test "$$(cat .venv/stamp)" = "$(CURDIR)" || { \
+	  echo "This tree was copied from, or renamed after, $$(cat .venv/stamp): making its own .venv."; rm -rf .venv; }
 	@test -x $(PY) || $(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet -r requirements.lock
-	.venv/bin/python -m pip install --quiet --no-deps -e .
+	.venv/bin/python -m pip install --quiet --no-compile -r requirements.lock
+	.venv/bin/python -m pip install --quiet --no-compile --no-deps -e .
+	@echo "$(CURDIR)" > $@
+
+.venv/test.stamp: .venv/stamp test.lock
+	.venv/bin/python -m pip install --quiet --no-compile --no-deps -r test.lock
 	@touch $@
 
 # The newest versions that pyproject.toml allows; torch's newest release may bring gigabytes, so its version is said here.
-# The local part of a version (torch's +cpu) is dropped: it names a wheel, not a release.
+# soupsieve 4.1.1 needs Python 3.11.5, and Debian 12 has 3.11.2. The local part of a version (torch's +cpu) is dropped: it
+# names a wheel, not a release.
 TORCH := torch==2.13.0
+LIMITS := "$(TORCH)" "soupsieve<4" "setuptools>=77"
 lock:
 	@rm -rf .venv/lock && $(PYTHON) -m venv .venv/lock
-	.venv/lock/bin/pip install --quiet "$(TORCH)" -e ".[book,test]"
-	@.venv/lock/bin/pip freeze --all --exclude pip --exclude fedgo > .venv/lock/freeze
-	@{ echo "# Exact versions of everything installed; written by \`make lock\`."; \
-	  sed 's/+[^ ]*$$//' .venv/lock/freeze; } > requirements.lock
-	.venv/lock/bin/pip install --quiet --constraint requirements.lock -e ".[federation]"
-	@{ echo "# What \`make federation\` needs beside requirements.lock, exact versions; written by \`make lock\`."; \
-	  .venv/lock/bin/pip freeze --exclude fedgo | sed 's/+[^ ]*$$//' | grep -vxF -f requirements.lock; } > federation.lock
+	.venv/lock/bin/pip install --quiet $(LIMITS) -e ".[book]"
+	@{ echo "# Exact versions of what the book needs; written by \`make lock\`."; \
+	  .venv/lock/bin/pip freeze --all --exclude pip --exclude fedgo | sed 's/+[^ ]*$$//'; } > requirements.lock
+	@for extra in test federation; do \
+	  rm -rf .venv/lock && $(PYTHON) -m venv .venv/lock && \
+	  .venv/lock/bin/pip install --quiet --constraint requirements.lock -e ".[book,$$extra]" && \
+	  { echo "# What the extra $$extra needs beside requirements.lock, exact versions; written by \`make lock\`."; \
+	    .venv/lock/bin/pip freeze --all --exclude pip --exclude fedgo | sed 's/+[^ ]*$$//' \
+	    | grep -vxF -f requirements.lock; } > "$$extra.lock" || exit 1; \
+	done
 	@rm -rf .venv/lock
 
 clean:

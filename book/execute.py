@@ -35,6 +35,7 @@ from pkgutil import resolve_name
 from textwrap import dedent, shorten
 from typing import Any
 
+import joblib
 import jupytext
 import matplotlib.font_manager  # noqa: F401 (it lists the fonts once; in a kernel a message of this would be an output)
 import nbformat
@@ -48,8 +49,10 @@ SECONDS = Path("book/seconds.json")
 # The environment of every kernel: one thread, which is faster at these sizes, and the same order of sets in every run.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 ENVIRONMENT["PYTHONHASHSEED"] = "0"
-# The newest torch gives this warning to everybody who imports BoTorch. It must not become an output of a chapter.
-ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
+# The newest torch warns everybody who imports BoTorch, as does torch on Python 3.14. It must not become an output.
+ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is"
+DRAFT = {"runs": 2, "seed": 1}  # the parameters of a draft, as far as a chapter has them
+WORKERS = joblib.cpu_count()  # chapters that are executed at the same time
 
 
 def text_of(name: str) -> Path:
@@ -151,16 +154,17 @@ def write(name: str, text: Any, executed: Any) -> None:
 def execute(name: str, draft: bool) -> float:
     """Execute the chapter ``name``, write it to `book/_executed/`, and return the seconds that its execution took.
 
-    As a ``draft`` it is executed with the parameter ``runs`` = 2, and is written to `_build/draft/` instead.
+    As a ``draft`` it is executed with the parameters `DRAFT`, and is written to `_build/draft/` instead.
 
     Raises:
         papermill.PapermillExecutionError: A cell of the chapter raises an error.
     """
     text, hashes = jupytext.read(text_of(name)), depends_on(name)
+    parameters = papermill.inspect_notebook(text)
     executed = papermill.execute_notebook(
         text,
         DRAFTS / f"{name}.ipynb" if draft else None,
-        {"runs": 2} if draft else {},
+        {key: value for key, value in DRAFT.items() if draft and key in parameters},
         progress_bar=False,
         shutdown_kernel="immediate",  # an interrupt first would leave a message in the terminal
         extra_arguments=["--IPKernelApp.log_level=40"],  # no warning that local sockets are not encrypted
@@ -168,20 +172,28 @@ def execute(name: str, draft: bool) -> float:
     seconds: float = executed.metadata.papermill.duration
     if draft:
         return seconds
-    commit = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
     executed.metadata.fedgo = {
         "hash": hashes,
-        "parameters": {key: found["default"] for key, found in papermill.inspect_notebook(text).items()},
+        "parameters": {key: found["default"] for key, found in parameters.items()},
         "seconds": round(seconds, 1),
         "date": executed.metadata.papermill.start_time[:19],
-        "commit": subprocess.run(commit, capture_output=True, text=True, check=False).stdout.strip(),
+        "commit": commit(),
     }
     write(name, text, executed)
     return seconds
 
 
+def commit() -> str:
+    """Return the commit of the working copy, with a + if a file differs from it; it is empty without git."""
+    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
+
+
 def execute_all(names: Sequence[str], draft: bool) -> None:
-    """Execute the chapters ``names``, two at a time and the longest first, and print how far this has come.
+    """Execute the chapters ``names``, one on each core and the longest first, and print how far this has come.
 
     With ``draft`` they are executed as drafts. If a chapter fails, `stop` ends the process.
     """
@@ -189,13 +201,13 @@ def execute_all(names: Sequence[str], draft: bool) -> None:
     seconds |= {name: read_executed(name).metadata.fedgo.get("seconds", seconds[name]) for name in names}
     left = sorted(names, key=lambda name: -seconds[name])
     print(f"{len(names)} chapters to execute", flush=True)
-    with ThreadPoolExecutor(max_workers=2) as pool:
+    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
         jobs = {pool.submit(execute, name, draft): name for name in left}
         for number, job in enumerate(as_completed(jobs), 1):
             if error := job.exception():
                 stop(f"{jobs[job]}: {error}")
             left.remove(jobs[job])
-            about = sum(seconds[name] for name in left) / 2
+            about = sum(seconds[name] for name in left) / WORKERS
             done = f"[{number}/{len(names)}] {jobs[job]} executed in {job.result():.0f} s"
             print(f"{done}, about {about:.0f} s left", flush=True)
 
@@ -221,7 +233,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="the chapters; all if none is named")
     parser.add_argument("--stale", action="store_true", help="only list the stale chapters, with the reasons")
-    parser.add_argument("--draft", action="store_true", help=f"execute with two runs, into {DRAFTS}")
+    parser.add_argument("--draft", action="store_true", help=f"execute with {DRAFT}, into {DRAFTS}")
     options = parser.parse_args()
     chapters = sorted(path.stem for path in TEXTS.rglob("*.md"))
     names = options.names or chapters

@@ -49,8 +49,7 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
         The temporary file.
 
     Raises:
-        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which Python
-            refuses before 3.13.
+        ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle.
         OSError: The file cannot be written, for instance because its folder does not exist, or the context raises an
             ``OSError``; or the file is written, but its folder cannot be synchronised with the disk. The message says
             whether the file is written.
@@ -95,15 +94,14 @@ def resolved(path: str | Path, what: str) -> Path:
     ``what`` says in the error what the file holds.
 
     Raises:
-        ValueError: Python's ``Path.resolve`` raises an ``OSError`` or a ``RuntimeError``. Before Python 3.13 it does so
-            if the links lead in a circle, and the message gives this reason in every case.
+        ValueError: The links lead in a circle.
         TypeError: ``path`` is neither a text nor a path.
     """
-    try:
-        return Path(path).resolve()
-    except (OSError, RuntimeError) as error:  # a circle raises this before Python 3.13, and nothing later
-        remedy = "its links lead in a circle; give the path of a file"
-        raise ValueError(f"{what} file is {str(path)!r}: {remedy}") from error
+    with suppress(OSError, RuntimeError):  # which a circle raises before Python 3.13; later it stays a link
+        found = Path(path).resolve()
+        if not found.is_symlink():
+            return found
+    raise ValueError(f"{what} file is {str(path)!r}: its links lead in a circle; give the path of a file")
 
 
 def _keep_mode(before: Path, after: Path) -> None:
@@ -139,8 +137,8 @@ def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: 
             and do not require gradients.
 
     Raises:
-        ValueError: ``path`` is a folder or something else that is no file; its links lead in a circle, which Python
-            refuses before 3.13; or ``about`` contains itself.
+        ValueError: ``path`` is a folder or something else that is no file; its links lead in a circle; or ``about``
+            contains itself.
         OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
         TypeError: JSON does not know a value in ``about``; a tensor has a dtype that NumPy does not know, such as
             bfloat16; or a tensor is called "about" or "file".

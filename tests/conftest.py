@@ -9,7 +9,7 @@ import torch
 
 torch.set_num_threads(1)
 # A process that a test starts passes over what a chapter does, as the tests themselves do (see pyproject.toml).
-os.environ["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is deprecated:FutureWarning"
+os.environ["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is"
 
 
 @pytest.fixture

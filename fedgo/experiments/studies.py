@@ -5,7 +5,7 @@ fedgo.experiments NAME`` computes the table of a study.
 """
 
 import multiprocessing
-import resource
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -205,9 +205,12 @@ def _cost(
     ``time_of`` plays the run of ``curve`` on ``regime`` with the number of hidden units in ``setting``. The peak
     memory, in gibibytes, is that of this process, which computes on one thread from then on.
     """
+    import resource  # only Unix has it
+
     torch.set_num_threads(1)
     trace, seconds = time_of(curve, regime, int(setting["hidden"]))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in kibibytes
+    unit = 2**30 if sys.platform == "darwin" else 2**20  # macOS counts in bytes, Linux in kibibytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
     row = {**regime.columns, "player": curve, **setting, "seed": 0, "run": 0}
     row |= {"seconds": round(seconds, 3), "gigabytes": round(peak, 3)}
     return [row | {"synchronisations": int(trace.sync.sum())}]
