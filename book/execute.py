@@ -11,7 +11,8 @@ the executed chapter shows the code of this object as it is in the package today
 
 A chapter is stale if one of these has changed since its last run: its code, a module of the package that it uses,
 directly or through other modules, the shipped data, `requirements.lock`, or the version of Python. A change of prose,
-captions, comments, docstrings or layout makes no chapter stale.
+captions, comments, docstrings or layout makes no chapter stale. An executed chapter that was edited is stale too: it
+holds a hash of its outputs.
 
 `book/seconds.json` has the seconds that each chapter took in one run of all of them. A working copy that has not
 executed a chapter yet uses this number to begin with the longest chapters and to estimate the time that is left. Once
@@ -42,6 +43,7 @@ import nbformat
 import papermill
 import psutil
 
+from fedgo._files import whole
 from fedgo.experiments import code
 
 TEXTS, EXECUTED, DRAFTS, TRACES = map(Path, ("notebooks", "book/_executed", "_build/draft", "book/_traces"))
@@ -66,11 +68,21 @@ def code_cells(notebook: Any) -> list[Any]:
 
 
 def read_executed(name: str) -> Any:
-    """Return the executed chapter ``name``, or an empty notebook if its file is missing or damaged."""
+    """Return the executed chapter ``name``, or an empty notebook if its file is missing, damaged or edited."""
     try:
-        return nbformat.read(EXECUTED / f"{name}.ipynb", as_version=4)
-    except (OSError, ValueError):
-        return nbformat.v4.new_notebook(metadata={"fedgo": {}})
+        executed = nbformat.read(EXECUTED / f"{name}.ipynb", as_version=4)
+        if executed.metadata.fedgo["seal"] == seal(executed):
+            return executed
+    except Exception:  # whatever is wrong with the file, the chapter is executed again
+        pass
+    return nbformat.v4.new_notebook(metadata={"fedgo": {}})
+
+
+def seal(executed: Any) -> str:
+    """Return a hash of the outputs in an executed chapter and of what is written about its last run."""
+    about = {key: value for key, value in executed.metadata.fedgo.items() if key != "seal"}
+    outputs = [(cell.outputs, cell.execution_count) for cell in code_cells(executed)]
+    return code.hash_of([json.dumps([about, outputs, executed.metadata.language_info], sort_keys=True)])
 
 
 def depends_on(name: str) -> dict[str, str]:
@@ -110,7 +122,7 @@ def why_stale(name: str) -> str:
     """
     before, now = read_executed(name).metadata.fedgo.get("hash"), depends_on(name)
     if before is None:
-        return "not executed yet"
+        return "not executed yet, or edited since"
     changed = ", ".join(part for part in {**now, **before} if now.get(part) != before.get(part))
     return shorten(changed, 90, placeholder=" …")
 
@@ -146,9 +158,11 @@ def write(name: str, text: Any, executed: Any) -> None:
         cell.id = f"cell-{number}"  # otherwise it is random, and the file differs every time
         cell.source = cell.source if cell.cell_type == "code" else written_out(cell.source)
     text.metadata.update(language_info=executed.metadata.language_info, fedgo=executed.metadata.fedgo)
-    path, content = EXECUTED / f"{name}.ipynb", nbformat.writes(text) + "\n"
-    if not path.is_file() or path.read_text(encoding="utf-8") != content:
-        path.write_text(content, encoding="utf-8")
+    text.metadata.fedgo["seal"] = seal(nbformat.reads(nbformat.writes(text), as_version=4))
+    path, content = EXECUTED / f"{name}.ipynb", nbformat.writes(text).encode() + b"\n"
+    if not path.is_file() or path.read_bytes() != content:
+        with whole(path, f"the chapter {name}") as file:
+            file.write(content)
 
 
 def execute(name: str, draft: bool) -> float:

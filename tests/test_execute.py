@@ -74,6 +74,31 @@ def test_what_makes_a_chapter_stale(file: str, old: str, new: str, reason: str) 
     assert execute.why_stale("one") == reason
 
 
+@pytest.mark.parametrize(
+    "edit", ["42.0", '"seal"', '"hash"', '"language_info"', '"fedgo"', "[\n", "{}", "null", "cell"]
+)
+def test_a_chapter_that_was_edited_or_is_no_chapter_is_executed_again(edit: str) -> None:
+    file = execute.EXECUTED / "one.ipynb"
+    content = file.read_text()
+    if edit in ("{}", "null"):
+        content = edit
+    elif edit == "cell":
+        content = nbformat.writes(nbformat.v4.new_notebook(metadata=nbformat.reads(content, 4).metadata))
+    file.write_text(content.replace(edit, edit[:-2] + edit[-1:], 1))
+    assert execute.why_stale("one") == "not executed yet, or edited since"
+
+
+def test_if_the_disk_is_full_the_outputs_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    Path("notebooks/one.md").write_text(CHAPTER.replace("# A chapter", "# Another title"))
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=r"the chapter one cannot be written to .*No space left"):
+        execute.write("one", jupytext.read("notebooks/one.md"), execute.read_executed("one"))
+    assert execute.why_stale("one") == ""
+
+
 def test_todays_text_is_put_around_the_outputs() -> None:
     Path("notebooks/one.md").write_text(CHAPTER.replace("# A chapter", "# Another title"))
     execute.write("one", jupytext.read("notebooks/one.md"), execute.read_executed("one"))
