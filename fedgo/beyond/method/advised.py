@@ -10,8 +10,8 @@ nobody has pulled the weight is u, for others it is at most κ:
 The prediction for an arm that nobody has pulled rests on the model alone, and a longer run loses more if it misses the
 best arm; in a short run there is little time to use what exploration finds. So u grows with NT.
 
-With the goal "best" only the final choice counts. Each pull is the one that gains most for it
-(`fedgo.beyond.method.search`), and no arm is pulled again while another may be better.
+With the goal "best" only the final choice counts, and no arm is pulled again while there is one without a pull
+(`fedgo.beyond.method.search`).
 
 N clients play T rounds of K arms. The chapter "Should I use it?" says how the numbers were chosen.
 """
@@ -27,7 +27,7 @@ from fedgo._checks import count, number, require
 from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.planning import plan
-from fedgo.beyond.method.search import improving
+from fedgo.beyond.method.search import searching
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import Fitted, IndependentArms, Surrogate
 from fedgo.phase_one import phase_one_length
@@ -206,7 +206,7 @@ class Advised:
             retired = retired.repeat(sites)
         if self.goal == "best":
             each = order.repeat(sites)
-            return improving(fit, counts.flatten(), sigma, each, length, begun, retired, sites, turn)
+            return searching(fit, counts.flatten(), sigma, each, length, begun, retired, sites, turn)
         kappa = self.optimism(max(budget, pulls, 1)).of_arms(tried)
         rows = kappa.repeat(1, sites), order.repeat(1, sites)
         planned, _ = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)

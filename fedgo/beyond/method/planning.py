@@ -28,6 +28,7 @@ def plan(
     retired: Tensor | None = None,
     sites: int = 1,
     turn: int = 0,
+    once: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Plan L pulls for each of R runs, each with the arm of the largest mean + κ√variance at that point of the plan.
 
@@ -50,6 +51,7 @@ def plan(
             consecutive cells for each site. Each pull after ``begun`` then has a cell of the site whose turn it is, in
             cyclic order.
         turn: The number of the site whose turn comes first after ``begun``.
+        once: Whether no arm is planned twice; as many arms of each site have to remain.
 
     Returns:
         The arms, (R, L) int64, and the posterior variance of each before its pull, (R, L), in this order.
@@ -63,7 +65,7 @@ def plan(
     if retired is not None:
         mean = mean.masked_fill(retired, -torch.inf)
     variance = torch.stack([fit.variance for fit in fits]).clamp(min=0)
-    among = rivals(mean, variance, kappa, opened, sites)
+    among = rivals(mean, variance, kappa, opened, sites, -(-(pulls - len(begun)) // sites) if once else 1)
     site = among // (mean.shape[1] // sites)
     mean, variance, kappa, order = (part.gather(1, among) for part in (mean, variance, kappa, order))
     variance, columns = _moments(fits, among, variance)
@@ -78,7 +80,9 @@ def plan(
         arms.append(arm)
         variances.append(variance.gather(-1, arm))
         left = pulls - k - 1
-        looks = sites == 1 and k >= len(begun) and k % _LOOK == 0
+        if once:
+            mean = mean.scatter(1, arm, -torch.inf)
+        looks = sites == 1 and not once and k >= len(begun) and k % _LOOK == 0
         if looks and rivals(mean, variance, kappa, opened[:0]).shape[1] == 1:
             arms.append(arm.expand(-1, left))
             variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
@@ -97,7 +101,9 @@ def plan(
     return among.gather(1, torch.cat(arms, -1)), torch.cat(variances, -1)
 
 
-def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1) -> Tensor:
+def rivals(
+    mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites: int = 1, distinct: int = 1
+) -> Tensor:
     """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
 
     Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is below the largest mean
@@ -110,9 +116,11 @@ def rivals(mean: Tensor, variance: Tensor, kappa: Tensor, opened: Tensor, sites:
         kappa: The weight κ of each arm's standard deviation, (R, K).
         opened: The numbers of arms that are kept in any case, (B,) int64.
         sites: The number N of sites, with K/N consecutive arms for each site.
+        distinct: The number of different arms of a site that a plan needs; the limit is the mean so many places down.
     """
     upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
-    top = mean.unflatten(1, (sites, -1)).amax(-1, keepdim=True)
+    each = mean.unflatten(1, (sites, -1))
+    top = each.topk(min(distinct, each.shape[-1])).values[..., -1:]
     margin = upper.unflatten(1, (sites, -1)).sub(top).flatten(1)
     slack = 1e-6 * variance.amax(-1, keepdim=True).sqrt()
     most = int((margin >= -slack).sum(-1).max())
