@@ -30,7 +30,7 @@ from fedgo.phase_one import shared_start
 from fedgo.phase_two import Settings
 from fedgo.trace import Trace
 
-CLAIM_RUNS, CLAIM_SEED = 30, 0  # the number and the seed of the runs on which the claims are decided
+CLAIM_RUNS, CLAIM_SEED = 30, 0  # the first runs of the claims, on which two studies repeat the verdicts
 CLAIMED = ("regret", "scalars", "scalars_phase_two", "scalars_late")
 
 
