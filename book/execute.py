@@ -7,7 +7,7 @@ its code. Where the text has a block such as
 ```{source} fedgo.confidence.first_order
 ```
 
-the executed chapter shows the code of this object as it is in the package today.
+the executed chapter shows the code of this object as it is in the package today, without its docstring.
 
 A chapter is stale if one of these has changed since its last run: its code, a module of the package that it uses,
 directly or through other modules, the shipped data, `requirements.lock`, or the version of Python. A change of prose,
@@ -137,8 +137,13 @@ def written_out(markdown: str) -> str:
 
     def code(found: re.Match[str]) -> str:
         """Return the link and the code of the object that the block ``found`` names, as Markdown."""
-        lines = dedent(inspect.getsource(resolve_name(found[1]))).rstrip()
-        return f":::{{container}} source-shown\n{{src}}`{found[1]}`\n\n```python\n{lines}\n```\n:::"
+        lines = dedent(inspect.getsource(resolve_name(found[1]))).rstrip().split("\n")
+        (shown,) = ast.parse("\n".join(lines)).body
+        if ast.get_docstring(shown):  # type: ignore[arg-type]  # it is a function or a class
+            said = shown.body[0]  # type: ignore[attr-defined]
+            del lines[said.lineno - 1 : said.end_lineno]
+        code = "\n".join(lines)
+        return f":::{{container}} source-shown\n{{src}}`{found[1]}`\n\n```python\n{code}\n```\n:::"
 
     return re.sub(r"^```\{source\} (.*)\n```$", code, markdown, flags=re.MULTILINE)
 

@@ -1,5 +1,7 @@
 """Show every drawing in two renderings: as it was drawn, and for dark pages with the same colours on a dark ground.
 
+A drawing that contains one for a phone (`fedgo.pages.figures.both_widths`) is taken apart, and shown in four.
+
 If the browser inverted a drawing, it would exchange colours: a sky blue would become a dark blue, and one algorithm
 would look like another. Here only black, white, greys, tints and dark colours change, in their lightness. All other
 colours can be seen on both grounds and stay as they are.
@@ -13,6 +15,8 @@ from docutils import nodes
 from matplotlib.colors import to_hex, to_rgb
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
+
+from fedgo.pages.figures import FOR_PHONE
 
 FOLDER = "_build/dark"
 TINT = 0.12  # a colour whose channels differ by less than this is a grey or a tint
@@ -72,14 +76,23 @@ class TwoRenderings(SphinxTransform):
                 while not isinstance(around, nodes.figure | nodes.document):
                     around = around.parent
                 around["classes"].append("wide")
-            target = Path(self.env.srcdir) / FOLDER / path.name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(dark(drawing), encoding="utf-8")
-            other = image.deepcopy()
-            other["uri"] = f"/{FOLDER}/{path.name}"
-            image["classes"] += ["dark-light", "in-light"]  # the theme leaves a dark-light image as it is
-            other["classes"] += ["dark-light", "in-dark"]
-            image.parent.insert(image.parent.index(image) + 1, other)
+            wide, _, rest = drawing.partition(FOR_PHONE)
+            drawings = (
+                {"wide": wide + "</svg>", "phone": rest.rpartition("</defs>")[0]}
+                if rest
+                else {"all": drawing}
+            )
+            for size, shown in drawings.items():
+                for ground, painted in {"light": shown, "dark": dark(shown)}.items():
+                    target = Path(self.env.srcdir, FOLDER, f"{size}-{ground}-{path.name}")
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_text(painted, encoding="utf-8")
+                    other = image.deepcopy()
+                    other["uri"] = f"/{FOLDER}/{target.name}"
+                    # The theme leaves a dark-light image as it is.
+                    other["classes"] += ["dark-light", f"in-{ground}", f"for-{size}"]
+                    image.parent.insert(image.parent.index(image), other)
+            image.parent.remove(image)
 
 
 def setup(app: Sphinx) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.pylabtools import print_figure
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -22,6 +24,8 @@ STYLES: Mapping[str, tuple[str, str]] = {
     **{name: player.style for name, player in ALGORITHMS.items() if player.style},
     "advised": ("#0A7F5A", "*"),
 }
+# The width of a figure for a phone in inches, and where it begins in the SVG of the figure for a desktop.
+PHONE, FOR_PHONE = 3.7, '<defs class="phone">'
 # The number of steps at which a curve is drawn, at most. The steps are closer to each other at first, where the curve
 # bends. More steps would make the file of the figure large.
 _POINTS = 70
@@ -31,6 +35,30 @@ def use_style() -> None:
     """Set the book's matplotlib style (``data/book.mplstyle``) and vector output for the figures of a notebook."""
     plt.style.use(Path(__file__).parent / "data/book.mplstyle")
     set_matplotlib_formats("svg")
+    formats: Any = InteractiveShell.instance().display_formatter
+    formats.formatters["image/svg+xml"].for_type(Figure, both_widths)
+
+
+def both_widths(figure: Figure) -> str:
+    """Return ``figure`` as SVG; a part of it that is not shown is the same figure in the width of a phone.
+
+    Panels that stand in one row stand below each other on the phone. The extension ``dark`` of the book takes the two
+    drawings apart.
+    """
+    wide: str = print_figure(figure, "svg")
+    width, height = figure.get_size_inches()
+    grid: Any = figure.axes[0].get_gridspec() if figure.axes else None
+    if width <= PHONE or grid is None:
+        return wide
+    if grid.nrows == 1 < grid.ncols == len(figure.axes):
+        below: Any = figure.add_gridspec(grid.ncols, 1)
+        height *= 0.8 * grid.ncols
+        for axes, place in zip(figure.axes, below, strict=True):
+            axes.set_subplotspec(place)
+            axes.tick_params(labelleft=True)
+    figure.set_size_inches(PHONE, height)
+    narrow = print_figure(figure, "svg").partition("<svg")
+    return wide.replace("</svg>", f"{FOR_PHONE}<svg{narrow[2]}</defs>\n</svg>")
 
 
 def plain_ticks(axis: Axis) -> None:

@@ -4,7 +4,7 @@ There is S = 1 run of N = 4 clients and T = 15 rounds on K = 101 arms; arrays ar
 of Phase II. `draw` draws the example at every stage of the algorithm.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.axes import Axes
@@ -20,7 +20,8 @@ from fedgo.trace import Trace
 
 CLIENTS, ROUNDS = 4, 15
 SETTINGS = Settings(lam=0.1, beta=0.3, gamma=3.0)
-LOOKS = (("#0072B2", "o"), ("#009E73", "s"), ("#CC79A7", "D"), ("#E69F00", "^"))  # the clients' colours and markers
+# The colour and the marker of each client.
+LOOKS = (("#0072B2", "o"), ("#009E73", "s"), ("#CC79A7", "D"), ("#E69F00", "^"))
 
 
 class Hill(NamedTuple):
@@ -80,8 +81,10 @@ def draw(axes: Axes, hill: Hill, pulls: int = 0, tally: Tally | None = None) -> 
     for client, (colour, marker) in enumerate(LOOKS):
         own = slice(client, pulls, CLIENTS)
         if pulls > client:
-            look = {"color": colour, "marker": marker, "linestyle": "", "markersize": 6}
-            axes.plot(line[hill.trace.arm[0, own]], hill.trace.reward[0, own], label=f"client {client + 1}", **look)
+            look: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": "", "markersize": 6}
+            axes.plot(
+                line[hill.trace.arm[0, own]], hill.trace.reward[0, own], label=f"client {client + 1}", **look
+            )
     if pulls >= hill.trace.phase_one or tally:
         axes.plot(line, hill.fit[0], "--", color="#0072B2", label=r"the fit $f_x(\hat w_0)$")
     if tally:
@@ -92,7 +95,7 @@ def draw(axes: Axes, hill: Hill, pulls: int = 0, tally: Tally | None = None) -> 
         (seen,) = tally.counts[0].nonzero(as_tuple=True)
         rewards = hill.fit[0, seen] + tally.sums[0, seen] / tally.counts[0, seen]
         axes.plot(line, middle, color="#D55E00", label="tangent model")
-        band = {"color": "#D55E00", "alpha": 0.2, "linewidth": 0, "label": "band"}
+        band: dict[str, Any] = {"color": "#D55E00", "alpha": 0.2, "linewidth": 0, "label": "band"}
         axes.fill_between(line, 2 * middle - index, index, **band)
         axes.plot(line[seen], rewards, "o", color="black", markersize=4, label="mean rewards known")
         best = index.argmax()
