@@ -1,5 +1,7 @@
 """What a chapter quotes is shown on any page, and what it does not quote stops the build."""
 
+import json
+from collections import defaultdict
 from io import StringIO
 from pathlib import Path
 
@@ -72,3 +74,21 @@ def test_what_is_not_quoted_or_no_number_or_no_figure_is_named(shown):
     _, said = shown("{n}`a:gone` {n}`b:regret` {n}`a:lost`\n\n```{again} a:fig-b\n```\n")
     assert "a quotes no 'gone'" in said and "b quotes no 'regret'" in said
     assert "a quotes no 'lost', but nan" in said and "a quotes no 'fig-b'" in said
+
+
+CHAPTERS = sorted((Path(__file__).resolve().parents[1] / "book/_executed").glob("*.ipynb"))
+
+
+@pytest.mark.skipif(not CHAPTERS, reason="no chapter is executed: run `make book` first")
+def test_a_name_of_several_words_has_one_value_in_all_chapters():
+    """A name of one word, such as `runs`, belongs to its chapter; any other says what it is the value of."""
+    values = defaultdict(dict)
+    for path in CHAPTERS:
+        for cell in json.loads(path.read_text("utf-8"))["cells"]:
+            for output in cell.get("outputs", []):
+                if quoted := output.get("metadata", {}).get("scrapbook"):
+                    (text,) = (v for k, v in output["data"].items() if k.startswith(quoted["mime_prefix"]))
+                    values[quoted["name"]][path.stem] = "".join(text)
+    assert len(values) > 50
+    two = {name: by for name, by in values.items() if "-" in name and len({*by.values()}) > 1}
+    assert two == {}
