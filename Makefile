@@ -103,4 +103,4 @@ lock:
 	@rm -rf .venv/lock
 
 clean:
-	rm -rf .venv _build book/_executed book/_traces *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv _build dist book/_executed book/_traces *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -34,7 +34,7 @@ def test_the_python_of_a_page_runs_as_printed(page: str, tmp_path: Path) -> None
 def commands(dialogue: str) -> str:
     """Python that prints each command of the ``dialogue`` and runs it."""
     lines = [line for line in dialogue.splitlines() if line.startswith("$ fedgo ")]
-    run = f"'{sys.executable} -m fedgo.beyond.study.cli ' + "
+    run = f"'\"{sys.executable}\" -m fedgo.beyond.study.cli ' + "
     calls = [
         f"print({line!r}, flush=True); subprocess.run({run}{line[8:]!r}, shell=True, stderr=subprocess.STDOUT)"
         for line in lines

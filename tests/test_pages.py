@@ -182,6 +182,6 @@ def test_an_executed_page_says_where_else_it_is_open_and_of_which_run_it_is(site
     assert run in words(page)
     notebook = nbformat.read(site / "open/problem.ipynb", 4)
     code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    assert '%pip install --quiet "fedgo[book] @ git+https://github.com/me/book"' in code[0]
+    assert '%pip install --quiet --no-deps "fedgo @ git+https://github.com/me/book"' in code[0]
     assert code[1:] == ["1"]
     assert not any(cell.get("outputs") for cell in notebook.cells)

@@ -17,11 +17,13 @@ import nbformat
 from sphinx.application import Sphinx
 
 EXECUTED = "book/_executed/"
-INSTALL = """# If fedgo is not installed, as on Colab, this installs it. Restart the kernel if you are asked to.
+# What is installed stays as it is: Colab's kernel does not survive another IPython or NumPy.
+INSTALL = """# If fedgo is not installed, as on Colab, this installs it, with BoTorch.
 try:
     import fedgo
 except ImportError:
-    %pip install --quiet "PACKAGE"
+    %pip install --quiet --no-deps "PACKAGE"
+    %pip install --quiet botorch
 """
 
 
@@ -85,7 +87,7 @@ def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:
         return
     folder = Path(app.outdir) / "open"
     folder.mkdir(exist_ok=True)
-    package = f"fedgo[book] @ git+https://github.com/{repository(app)}" if repository(app) else ".[book]"
+    package = f"fedgo @ git+https://github.com/{repository(app)}" if repository(app) else "."
     for path in Path(app.srcdir, EXECUTED).glob("*.ipynb"):
         notebook = nbformat.read(path, as_version=4)
         code = [cell for cell in notebook.cells if cell.cell_type == "code"]

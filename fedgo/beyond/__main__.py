@@ -4,8 +4,11 @@ It is for all studies, of the paper and beyond it. With ``--check`` it plays som
 table instead.
 """
 
-from fedgo.beyond.evidence.studies import STUDIES
-from fedgo.experiments.__main__ import run_or_check
+from fedgo._checks import extra
+
+with extra("experiments"):
+    from fedgo.beyond.evidence.studies import STUDIES
+    from fedgo.experiments.__main__ import run_or_check
 
 if __name__ == "__main__":
     run_or_check("fedgo.beyond", STUDIES)

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import joblib
+from fedgo._checks import extra
 
-from fedgo.experiments.runner import SEED, Sweep, asked, check, missing, run
-from fedgo.experiments.studies import STUDIES
-from fedgo.experiments.world import REGIME
+with extra("experiments"):
+    import joblib
+
+    from fedgo.experiments.runner import SEED, Sweep, asked, check, missing, run
+    from fedgo.experiments.studies import STUDIES
+    from fedgo.experiments.world import REGIME
 
 
 def run_or_check(package: str = "fedgo.experiments", studies: Mapping[str, Sweep] = STUDIES) -> None:
