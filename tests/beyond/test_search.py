@@ -5,11 +5,13 @@ from math import sqrt
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from fedgo.beyond.method.advised import SEARCH
 from fedgo.beyond.method.process import in_cube
-from fedgo.beyond.method.search import searching
+from fedgo.beyond.method.search import searching, shortfall
 from fedgo.beyond.method.sites import Sites
+from fedgo.beyond.method.surrogates import Independent
 from fedgo.confidence import Tally
 
 
@@ -84,3 +86,13 @@ def test_columns_of_one_category_share_a_length_scale():
     assert len(fit.parameters) == 3  # two length scales and the misfit
     twice = Sites().fit(arms, Tally(counts, sums), 0.1)
     assert len(twice.parameters) == 5
+
+
+def test_the_shortfall_is_the_quantile_of_the_best_of_the_others():
+    mean = torch.tensor([1.0, 0.5, 5.0, 0.9], dtype=torch.float64)
+    fit = Independent(mean, torch.tensor([1e-12, 0.04, 1.0, 0.09]).double(), torch.arange(4))
+    remain = torch.tensor([True, True, False, True])
+    gaps = np.linspace(0, 3, 30_001)
+    share = norm.cdf((1 + gaps - 0.5) / 0.2) * norm.cdf((1 + gaps - 0.9) / 0.3)
+    assert shortfall(fit, 0, remain) == pytest.approx(gaps[np.searchsorted(share, 0.95)], abs=0.04)
+    assert shortfall(fit, 2, torch.tensor([False, False, True, False])) == 0

@@ -13,11 +13,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedgo._streams import generator
 from fedgo.beyond.method.planning import plan
 from fedgo.beyond.method.process import ProcessFit
 from fedgo.beyond.method.surrogates import Fitted
 
 _WEIGHT = 2.0
+_SAMPLES, _MOST = 1000, 1000  # of the posterior, on so many arms at most, those with the largest m + 2√v
 
 
 class Whole(NamedTuple):
@@ -84,3 +86,33 @@ def searching(
         length, turn = len(begun) + pulls, (turn + new) % sites
         chosen = plan(fits, weight, ties, sigma, length, chosen, gone, sites, turn)[0][0].tolist()
     return torch.tensor(chosen[len(begun) :])
+
+
+def shortfall(fit: Fitted, leader: int, remain: Tensor) -> float:
+    """Return by how much the best of the arms ``remain`` (K,) exceeds the arm ``leader`` at most, with probability .95.
+
+    It is the quantile of the difference of their mean rewards, at least 0, under the posterior with its misfit.
+    """
+    whole = Whole.of(fit)
+    bound = (whole.mean + _WEIGHT * whole.variance.sqrt()).masked_fill(~remain, -torch.inf)
+    bound[leader] = torch.inf
+    among = bound.topk(min(_MOST, int(bound.isfinite().sum()) + 1)).indices
+    covariance = whole.covariance(among)
+    size, failed = float(covariance.diagonal().amax()), True
+    for rounding in (
+        1e-10,
+        1e-8,
+        1e-6,
+        1e-4,
+    ):  # rounding can leave a covariance of lower rank slightly negative
+        factor, info = torch.linalg.cholesky_ex(covariance + rounding * size * torch.eye(len(among)).double())
+        failed = bool(info)
+        if not failed:
+            break
+    if failed:
+        raise ValueError(
+            "the covariance of the options is not positive definite: scale their features to order 1"
+        )
+    base = torch.randn(_SAMPLES, len(among), generator=generator(0, 0, "shortfall"), dtype=torch.float64)
+    drawn = whole.mean[among] + base @ factor.mT
+    return float((drawn - drawn[:, among == leader]).amax(-1).quantile(0.95))
