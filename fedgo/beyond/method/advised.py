@@ -102,18 +102,8 @@ class Advised:
         return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 
     def first(self, clients: int, arms: int, rounds: int) -> int:
-        """Return T₀, the number of distinct arms that are pulled once each before the first fit, at most K.
-
-        It is K if K ≤ ``few``·√(NT), and otherwise ⌈``share``·√(NT)⌉, but at least 2 and at most K.
-
-        Args:
-            clients: The number N of clients.
-            arms: The number K of arms.
-            rounds: The number T of rounds.
-
-        Raises:
-            ValueError: N, K or T is below 1 or above 2⁵³.
-            TypeError: N, K or T is not a whole number.
+        """Return T₀, the number of distinct arms that are pulled before the first fit, for N clients, K arms and T
+        rounds.
         """
         for name, value in (("clients", clients), ("arms", arms), ("rounds", rounds)):
             count(name, value, "give N, K and T, each at least 1")
@@ -133,11 +123,9 @@ class Advised:
         return Optimism(min(self.kappa, untried), untried, sigma)
 
     def play(self, problem: Problem, clients: int, rounds: int, sigma: float | None = None) -> Trace:
-        """Play this method on a problem with N clients for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls.
+        """Play this method for the budget of the paper's method, ⌈√(NT)⌉ + NT pulls, and complete the last round.
 
-        T₀ distinct arms are pulled first, the number that `first` returns. Then all clients pull in turn until the
-        budget is used up. The last round is completed, so that up to N − 1 more pulls may be made. If T₀ pulls use up
-        the budget, one round of N pulls follows all the same.
+        The T₀ pulls before the first fit are Phase I of the trace; at least one round follows.
 
         Args:
             problem: S runs of a bandit problem with K arms.
@@ -145,17 +133,10 @@ class Advised:
             rounds: The number T of rounds.
             sigma: The standard deviation σ of a reward's noise; None means the σ of the problem.
 
-        Returns:
-            The trace of all pulls. The T₀ pulls before the first fit are its Phase I.
-
         Raises:
-            ValueError: N or T is below 1 or above 2⁵³, σ is not positive and finite, the first fit of a run fails, or
-                the index of an arm is NaN.
-            TypeError: N or T is not a whole number, σ is not a number, the surrogate has no ``fit``, or ``until`` is
-                neither `Growing` nor `Event`.
-            AttributeError: ``problem`` is not a `Problem`.
-            ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
-            MemoryError: A fit needs more memory than there is.
+            ValueError: N or T is below 1, σ is not positive, the goal is "best", or the first fit of a run fails.
+            TypeError: N or T is not a whole number, or σ is not a number.
+            ImportError: A library that a fit needs is missing.
         """
         remedy = "this measures regret that adds up: give goal='reward', or a Fitting of a federation"
         require(self.goal == "reward", "goal", self.goal, remedy)

@@ -13,20 +13,12 @@ from fedgo.confidence import Tally
 
 
 def single_task_gp(points: Tensor, means: Tensor, variances: Tensor | None) -> Any:
-    """Return BoTorch's SingleTaskGP, fitted to n mean rewards whose variances are known, and ready to predict.
-
-    Its hyperparameters are at the mode of their posterior, as BoTorch's search finds it, and the mean rewards are
-    standardised inside the model. The same data give the same fit, whatever the state of torch's random numbers.
+    """Return BoTorch's SingleTaskGP, fitted to n mean rewards, the same for the same data.
 
     Args:
-        points: The n inputs in the unit cube, with d_x features each, (n, d_x) float64.
+        points: The n inputs in the unit cube, (n, d_x) float64.
         means: The mean reward observed at each input, (n,).
-        variances: The variance of each of these mean rewards, (n,); None means that BoTorch estimates one for all.
-
-    Raises:
-        ImportError: BoTorch is missing.
-        ValueError: There is no input (n = 0).
-        Exception: A number is NaN (BoTorch's ``InputDataError``), or BoTorch finds no fit (its ``ModelFittingError``).
+        variances: The variance of each of these, (n,); None means that BoTorch estimates one for all.
     """
     with extra("study"):
         from botorch.fit import fit_gpytorch_mll
@@ -47,9 +39,9 @@ class FittedModel(NamedTuple):
 
     Args:
         model: The fitted model, with one output.
-        arms: The d_x inputs of each arm, scaled as those to which the model was fitted, (K, d_x).
-        mean: The posterior mean of each arm's mean reward, (K,).
-        variance: The posterior variance of each arm's mean reward, (K,).
+        arms: The inputs of each arm, scaled as those to which the model was fitted, (K, d_x).
+        mean: The posterior mean of each arm, (K,).
+        variance: The posterior variance of each arm, (K,).
     """
 
     model: Any
@@ -59,24 +51,14 @@ class FittedModel(NamedTuple):
 
     @classmethod
     def of(cls, model: Any, arms: Tensor) -> "FittedModel":
-        """Return the posterior of K arms' mean rewards by a fitted BoTorch model.
-
-        Args:
-            model: The fitted model, with one output.
-            arms: The d_x inputs of each arm, scaled as those to which the model was fitted, (K, d_x).
-
-        Returns:
-            The model and the arms, with the posterior mean and variance of each arm, (K,) each.
+        """Return the posterior of K arms, whose inputs ``arms`` (K, d_x) are scaled as those of the fitted
+        ``model``.
         """
         with torch.no_grad():
             posterior = model.posterior(arms)
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the mean rewards of C of the arms, (C, C).
-
-        ``among`` (C,) int64 has the numbers of these arms.
-        """
         with torch.no_grad():
             covariance: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
         return covariance
@@ -86,19 +68,14 @@ class FittedModel(NamedTuple):
 class GaussianProcess:
     """A surrogate that fits a Gaussian process to the arms' mean rewards, with new hyperparameters at every fit.
 
-    The features of the arms are scaled to the unit cube. Without ``warp`` the process is BoTorch's SingleTaskGP. With
-    ``warp`` the mean rewards are first transformed by a power that makes them more like a normal sample
-    (`fedgo.beyond.method.process.Warp`). The process is then computed in closed form, with SciPy and without
-    BoTorch. For n pulled arms of K this takes O(n³) operations at each step of the search for the hyperparameters, and
-    O(n²K) once. While two or more arms have been pulled and all of them have the same mean reward, as 0/1 rewards may,
-    the process with ``warp`` treats the arms as independent (`IndependentArms`).
-
-    To use another model of BoTorch, write a `Surrogate` whose ``fit`` calls `FittedModel.of` with this model and the
-    scaled arms, and returns the result.
+    The features are scaled to the unit cube. Without ``warp`` the process is BoTorch's SingleTaskGP. With it the mean
+    rewards are transformed first (`fedgo.beyond.method.process.Warp`), and the process has a closed form that needs
+    SciPy only; while all mean rewards are equal, as 0/1 rewards may be, the arms are then independent
+    (`IndependentArms`). To use another model of BoTorch, write a `Surrogate` whose ``fit`` returns `FittedModel.of` it.
 
     Args:
-        warp: Whether the mean rewards are first transformed by a power (warped).
-        groups: The number of the group of each feature, from 0, with ``warp``; features of one group share a length
+        warp: Whether the mean rewards are first transformed by a power.
+        groups: With ``warp``, the number of the group of each feature, from 0; features of one group share a length
             scale, as the columns of 0 and 1 of one category do. None means a group for each feature.
         misfit: Whether the process with ``warp`` has a misfit.
 
@@ -118,29 +95,6 @@ class GaussianProcess:
                 import botorch  # noqa: F401
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Fitted:
-        """Return the posterior of the K arms' mean rewards given ``data``.
-
-        Args:
-            arms: The d_x features of each arm, (K, d_x) float64.
-            data: The number of pulls and the sum of rewards of each arm, (K,) float64 each.
-            sigma: The standard deviation σ of the noise of one reward.
-            before: Not used.
-
-        Returns:
-            A `FittedModel` without ``warp``. With it, a `fedgo.beyond.method.process.ProcessFit`, or the posterior
-            by `IndependentArms` if two or more arms have been pulled and all have the same mean reward.
-
-        Raises:
-            ImportError: A library that the fit needs is missing: SciPy with ``warp``, BoTorch without it.
-            ValueError: Fewer than two arms have been pulled; all mean rewards are equal and ``warp`` is False; a count
-                is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; a mean reward is
-                not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
-            TypeError: ``sigma`` is not a number.
-            RuntimeError: With ``warp``, the covariance of the warped mean rewards is not positive definite, for
-                instance because a feature is NaN.
-            Exception: Without ``warp``, a feature is NaN (BoTorch's ``InputDataError``), or BoTorch finds no fit (its
-                ``ModelFittingError``).
-        """
         if self.warp and observed(data, sigma, least=1).alike:
             return IndependentArms().fit(arms, data, sigma)
         seen = observed(data, sigma)

@@ -18,20 +18,17 @@ _SHARES = (0.0, 0.03, 0.1, 0.25, 0.5, 1.0)
 
 
 class Linear(NamedTuple):
-    """The posterior of the K arms' mean rewards by a linearised network, N(mean, FFᵀ + τ²I − CᵀC).
+    """The posterior N(mean, FFᵀ + τ²I − CᵀC) of the K arms' mean rewards by a linearised network.
 
-    ``mean``, ``features``, ``half`` and ``effect`` are in units of the rewards or of their squares. A `Relinearised`
-    network works on standardised inputs and rewards, to which ``w`` and ``decay`` refer.
+    All but ``w`` and ``decay`` are in units of the rewards; those of a `Relinearised` are on standardised data.
 
     Args:
         mean: The posterior mean of each arm, (K,).
-        features: F, the gradient of the network's value at each arm in its d_w parameters, each entry times the prior
-            standard deviation of its parameter, (K, d_w).
-        half: C, (n, K), whose product CᵀC is what the mean rewards of n pulled arms explain of the prior covariance
-            FFᵀ + τ²I of the K arms.
+        features: F, the gradient at each arm, each entry times the prior standard deviation of its parameter, (K, d_w).
+        half: C, (n, K): CᵀC is what the mean rewards of n pulled arms explain of the prior covariance.
         effect: τ², the prior variance of each arm's own deviation from the network.
         w: The parameters at which the network was linearised, (d_w,).
-        decay: The prior precision α of each parameter (its weight decay), (d_w,).
+        decay: The prior precision α of each parameter, (d_w,).
     """
 
     mean: Tensor
@@ -43,32 +40,19 @@ class Linear(NamedTuple):
 
     @classmethod
     def kept(cls, w: Tensor) -> "Linear":
-        """Return a fit without arms that only holds the d_w parameters ``w`` (d_w,).
-
-        If it is given to `Relinearised.fit` as ``before``, the next fit also begins at these parameters.
-        """
+        """Return a fit without arms that only holds the parameters ``w``, where `Relinearised.fit` may begin."""
         none = w.new_zeros(0)
         return cls(none, w.new_zeros(0, 0), w.new_zeros(0, 0), 0.0, w, none)
 
     @property
     def variance(self) -> Tensor:
-        """The posterior variance of each arm's mean reward, (K,). Rounding may leave it slightly negative."""
+        """The posterior variance of each arm, (K,); rounding may leave it slightly negative."""
         return self.features.square().sum(-1) + self.effect - self.half.square().sum(0)
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the mean rewards of C of the arms, (C, C).
-
-        ``among`` (C,) int64 has the numbers of these arms.
-        """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of the mean reward of each of A arms with that of each of C arms, (A, C).
-
-        Args:
-            arm: The numbers of the A arms, (A,) int64.
-            among: The numbers of the C arms, (C,) int64.
-        """
         own = self.effect * (arm.unsqueeze(-1) == among)
         return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]
 
@@ -76,21 +60,9 @@ class Linear(NamedTuple):
 def linear(
     features: Tensor, prior: Tensor, seen: Observed, effect: float, w: Tensor, decay: Tensor
 ) -> Linear:
-    """Return the posterior on K arms whose prior is N(``prior``, FFᵀ + τ²I), given the mean rewards of n arms.
+    """Return the posterior on K arms with the prior N(``prior``, FFᵀ + τ²I), by one Cholesky factor of an n × n matrix.
 
-    It is computed from one Cholesky factorisation of an n × n matrix.
-
-    Args:
-        features: F, the gradient of the network's value at each arm in its d_w parameters, each entry times the prior
-            standard deviation of its parameter, (K, d_w).
-        prior: The prior mean of each arm, (K,).
-        seen: The n pulled arms, with their mean rewards and the variances of these mean rewards.
-        effect: τ², the prior variance of each arm's own deviation from the network.
-        w: The parameters at which the network was linearised, (d_w,), which the result holds.
-        decay: The prior precision of each parameter, (d_w,), which the result holds.
-
-    Raises:
-        RuntimeError: The covariance of the n mean rewards is not positive definite.
+    The other arguments are those of `Linear`; ``prior`` (K,) is the prior mean.
     """
     cross = features[seen.at] @ features.mT  # (n, K)
     cross[torch.arange(len(seen.at)), seen.at] += effect
@@ -104,13 +76,11 @@ def linear(
 
 @dataclass(frozen=True)
 class LinearisedOnce:
-    """The paper's model as a surrogate: a network f(x; w) that is linearised at ŵ₀, with the prior w ~ N(ŵ₀, (σ²/λ)I).
-
-    Every fit linearises the network at the same ŵ₀. σ is the standard deviation of a reward's noise.
+    """The paper's model as a surrogate: a network f(x; w) linearised at ŵ₀ in every fit, with w ~ N(ŵ₀, (σ²/λ)I).
 
     Args:
-        network: The network f(x; w) of an arm with the features x, with d_w parameters w.
-        w0: The parameters ŵ₀ at which the network is linearised, for instance those fitted in Phase I, (d_w,) float64.
+        network: The network f(x; w), with d_w parameters.
+        w0: ŵ₀, (d_w,) float64.
         lam: The regularisation weight λ > 0.
 
     Raises:
@@ -128,37 +98,10 @@ class LinearisedOnce:
 
     @classmethod
     def at(cls, start: Start, lam: float = 1.0) -> "tuple[LinearisedOnce, ...]":
-        """Return one surrogate for each run of Phase I, linearised at the parameters ŵ₀ that all clients of it share.
-
-        Args:
-            start: The result of Phase I, with the network and the fitted ŵ₀ of each run.
-            lam: The regularisation weight λ > 0.
-
-        Raises:
-            ValueError: Each of several clients has a ŵ₀ of its own, or λ is not positive and finite.
-            TypeError: λ is not a number.
-        """
+        """Return one surrogate for each run of Phase I (``start``), linearised at the ŵ₀ that its clients share."""
         return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Linear:
-        """Return the posterior of the K arms' mean rewards given ``data``.
-
-        Args:
-            arms: The d_x features of each arm, (K, d_x) float64.
-            data: The number of pulls and the sum of rewards of each arm, (K,) each; all may be 0.
-            sigma: The standard deviation σ of the noise of one reward.
-            before: Not used.
-
-        Returns:
-            The posterior by the network linearised at ŵ₀; without pulls it is the prior.
-
-        Raises:
-            ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; a
-                mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; σ is not positive and finite; or the arms have another
-                number of features than the inputs of the network.
-            TypeError: ``sigma`` is not a number.
-            RuntimeError: The covariance of the mean rewards is not positive definite.
-        """
         sigma = as_number(sigma, data)
         seen, scale = observed(data, sigma, least=0), sigma / self.lam**0.5
         features = self.network.gradients(self.w0, arms) * scale
@@ -168,20 +111,18 @@ class LinearisedOnce:
 
 @dataclass(frozen=True)
 class Relinearised:
-    """A surrogate that fits a network to all data and linearises it at the fitted parameters ŵ, again at every fit.
+    """A surrogate that fits a network to all data and linearises it at the fitted parameters ŵ, anew at every fit.
 
     The fit begins at the ŵ of the last fit, if this is a `Linear`, and at ``starts`` random parameters, and keeps the
-    result with the largest evidence. It standardises the features of the arms, and the mean rewards of the pulled arms.
-    The prior of the parameters is w ~ N(0, diag(α)⁻¹). In a `Network` the first weights, the first offsets, the second
-    weights and the second offset have one weight decay α each; in a network of another class all parameters have the
-    same α. With ``effect`` each arm also deviates from the network by an independent N(0, τ²), which absorbs misfit. A
-    fit takes 40 Gauss–Newton steps. At nine of them it updates α, within [10⁻³, 10³], and τ² towards a stationary point
-    of the evidence of the linearised model.
+    result with the largest evidence. Features and mean rewards are standardised. The prior is w ~ N(0, diag(α)⁻¹), with
+    one α for each of the four parts of a `Network`, and one for all parameters of another class. With ``effect`` each
+    arm also deviates from the network by N(0, τ²), which absorbs misfit. A fit takes 40 Gauss–Newton steps, and at nine
+    of them it updates α, within [10⁻³, 10³], and τ² by the evidence.
 
     Args:
-        network: The network f(x; w) of an arm with the features x, for instance a `Network`.
-        starts: The number of random starts, at least 1. Every fit begins at the same ones.
-        effect: Whether each arm has a deviation of its own from the network.
+        network: The network f(x; w).
+        starts: The number of random starts, at least 1, the same in every fit.
+        effect: Whether each arm has a deviation of its own.
 
     Raises:
         TypeError: ``network`` has no ``gradients``, or ``starts`` is not a whole number.
@@ -198,27 +139,6 @@ class Relinearised:
         count("starts", self.starts, "give the number of random starts, at least 1")
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Linear:
-        """Return the posterior of the K arms' mean rewards given ``data``.
-
-        Args:
-            arms: The d_x features of each arm, (K, d_x) float64.
-            data: The number of pulls and the sum of rewards of each arm, (K,) each.
-            sigma: The standard deviation σ of the noise of one reward.
-            before: The last fit. If it is a `Linear`, the fit also begins at its parameters ŵ.
-
-        Returns:
-            The posterior by the network linearised at the fitted parameters, in units of the rewards. Its ``w`` and
-            ``decay`` are those of the network on standardised inputs and rewards.
-
-        Raises:
-            ValueError: Fewer than two arms have been pulled; all their mean rewards are equal, or one is not between
-                −10¹⁰⁰ and 10¹⁰⁰; a count is negative or not finite; a sum is not finite, or is not 0 for an arm without
-                pulls; σ is not positive and finite; or the arms have another number of features than the inputs of the
-                network.
-            TypeError: ``sigma`` is not a number.
-            RuntimeError: The covariance of the mean rewards is not positive definite, for instance because a feature is
-                NaN; or ``before`` is a `Linear` with another number of parameters.
-        """
         seen = observed(data, as_number(sigma, data))
         spread = arms.std(0, correction=0)
         inputs = (arms - arms.mean(0)) / torch.where(spread > 0, spread, 1.0)
@@ -238,11 +158,7 @@ class Relinearised:
         )
 
     def _starts(self, before: Fitted | None) -> Tensor:
-        """Return the B parameters at which a fit begins, (B, d_w) for a network with d_w parameters and d_x inputs.
-
-        They are the parameters ŵ of the fit ``before``, if this fit is a `Linear`, and ``starts`` vectors of standard
-        normal numbers divided by √d_x, the same in every fit. So B is ``starts``, or one more.
-        """
+        """Return the B parameters at which a fit begins, (B, d_w)."""
         source = torch.Generator().manual_seed(0)
         w = torch.randn(self.starts, self.network.size, generator=source, dtype=torch.float64)
         w = w / self.network.d_x**0.5
@@ -251,17 +167,7 @@ class Relinearised:
     def _climb(self, x: Tensor, seen: Observed, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return ŵ (B, d_w), α (B, d_w), τ² (B,) and the log-evidence (B,) that Gauss–Newton steps reach from B starts.
 
-        Here ŵ are the d_w parameters, α their prior precisions, and τ² is the prior variance of each arm's own
-        deviation from the network. Each step stays where it is, goes to the mean of the linearised posterior, or to a
-        point on the way to this mean, whichever has the least loss. The loss is the sum of the squared errors of the
-        network, each divided by the variance of the mean reward plus τ², and of α·w² over all parameters w. After every
-        fourth step but the last, α and τ² are updated; τ² stays 0 without ``effect``. The log-evidence is that of the
-        linearised model, up to a constant, at the beginning of the last step.
-
-        Args:
-            x: The standardised inputs of the n arms in ``seen``, (n, d_x).
-            seen: The n pulled arms, with their standardised mean rewards and the variances of these.
-            w: The B starts, (B, d_w).
+        Of several points on the way to the mean of the linearised posterior, a step takes the one with the least loss.
         """
         layer = _layers(self.network).expand_as(w)
         decay, effect = torch.ones_like(w), w.new_full((len(w), 1), 0.01 if self.effect else 0.0)

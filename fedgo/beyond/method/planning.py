@@ -32,33 +32,24 @@ def plan(
 ) -> tuple[Tensor, Tensor]:
     """Plan L pulls for each of R runs, each with the arm of the largest mean + κ√variance at that point of the plan.
 
-    After each pull the variances are updated as if its reward had been observed, while the means stay as fitted. Only
-    the C arms of each run that can be planned at all are considered (`rivals`). A pull costs O(C) operations for each
-    pull planned before it, but for at most about 2C + 1,024 of them. If a single arm can still be planned in every run
-    and N is 1, it gets all further pulls.
+    Only the C arms of each run that can be planned at all are considered (`rivals`). A pull costs O(C) operations for
+    each pull planned before it, but for at most about 2C + 1,024 of them.
 
     Args:
         fits: The fit of each run, a posterior on K arms with finite means.
         kappa: The weight κ ≥ 0 of each arm's standard deviation, (R, K).
-        order: A number for each arm by which ties are broken, (R, K); of tied arms the one with the largest of these
-            numbers is pulled.
+        order: A number for each arm by which ties are broken, (R, K); the largest wins.
         sigma: The standard deviation σ of a reward's noise.
         pulls: The number L ≥ 1 of pulls, those in ``begun`` included.
-        begun: The arms of pulls that are already decided. The plan begins with them in every run.
+        begun: The arms with which the plan begins in every run.
         retired: Whether an arm must not be planned any more, (K,) bool; at least one arm of each site has to remain.
-            None means that all arms may be planned.
-        sites: The number N of sites. If it is above 1, the K arms are cells, the pairs of a site and an arm, with K/N
-            consecutive cells for each site. Each pull after ``begun`` then has a cell of the site whose turn it is, in
-            cyclic order.
+        sites: The number N of sites, with K/N consecutive cells for each. If it is above 1, each pull after ``begun``
+            has a cell of the site whose turn it is, in cyclic order.
         turn: The number of the site whose turn comes first after ``begun``.
         once: Whether no arm is planned twice; as many arms of each site have to remain.
 
     Returns:
-        The arms, (R, L) int64, and the posterior variance of each before its pull, (R, L), in this order.
-
-    Raises:
-        ValueError: The index of an arm is NaN because its variance or a covariance is; or L is 0.
-        IndexError: All arms are retired and ``begun`` is empty, or ``begun`` has a number of K or above.
+        The arms, (R, L) int64, and the posterior variance of each before its pull, (R, L).
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     mean = torch.stack([fit.mean for fit in fits])
@@ -107,15 +98,14 @@ def rivals(
     """Return the numbers of the C arms that a joint plan may pull in each run, (R, C) int64, in ascending order.
 
     Variances only shrink during a plan. Therefore an arm is left out if its mean + κ√variance is below the largest mean
-    of its site by more than 1e-6 of the largest standard deviation. C is the number of remaining arms in the run with
-    the most of them. The other runs are filled up to C with the arms that are next nearest to this limit.
+    of its site by more than 1e-6 of the largest standard deviation. C is the number in the run with the most of them.
 
     Args:
         mean: The posterior mean of each of K arms in R runs, (R, K).
         variance: The posterior variance of each arm, (R, K).
         kappa: The weight κ of each arm's standard deviation, (R, K).
         opened: The numbers of arms that are kept in any case, (B,) int64.
-        sites: The number N of sites, with K/N consecutive arms for each site.
+        sites: The number N of sites, with K/N consecutive arms for each.
         distinct: The number of different arms of a site that a plan needs; the limit is the mean so many places down.
     """
     upper = (mean + kappa * variance.sqrt()).index_fill(1, opened, torch.inf)
@@ -131,26 +121,13 @@ def rivals(
 def _moments(
     fits: Sequence[Fitted], among: Tensor, variance: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return the posterior variances (R, C) of the C arms of each run, and a function that computes their covariances.
-
-    The function takes one arm of the C for each run, as its position (R,) among them, and returns its covariance with
-    all C arms, (R, C). If C is at most 1,000, or if some fit cannot give single columns, the whole covariance is
-    computed at once, and the variances are its diagonal, with 0 in place of negative entries. Otherwise the variances
-    are those given, and columns are computed on demand.
-
-    Args:
-        fits: The fit of each run.
-        among: The numbers of the C arms of each run, (R, C) int64.
-        variance: The posterior variances of these arms, (R, C).
+    """Return the posterior variances (R, C) of the arms ``among``, and a function from one of the C of each run (R,) to
+    its covariance with all C, (R, C), computed at once for up to 1,000 arms.
     """
     by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
     if among.shape[1] > _DENSE and len(by_columns) == len(fits):
 
         def columns(arm: Tensor) -> Tensor:
-            """Return the covariance of one arm of each run with all C arms of the run, (R, C).
-
-            ``arm`` (R,) int64 is its position among these C arms.
-            """
             each = zip(by_columns, among, arm, strict=True)
             return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
 

@@ -166,18 +166,14 @@ class ProcessFit(NamedTuple):
 
 
 def in_cube(arms: Tensor) -> Tensor:
-    """Return the K ``arms`` (K, d_x) with each of the d_x features scaled to [0, 1], in their shape.
-
-    A feature that is the same for all arms becomes 0.
-    """
+    """Return the ``arms`` (K, d_x) with each feature scaled to [0, 1]; one that is the same for all arms becomes 0."""
     low, high = arms.amin(0), arms.amax(0)
     return (arms - low) / torch.where(high > low, high - low, 1.0)
 
 
 def _kernel(inputs: Tensor, others: Tensor) -> Tensor:
-    """Return the squared exponential kernel exp(−½‖x − x′‖²) for each x of n and each x′ of m points, (n, m).
-
-    ``inputs`` (n, d_x) and ``others`` (m, d_x) are the points, each of the d_x features divided by its length scale.
+    """Return exp(−½‖x − x′‖²) for each of n ``inputs`` and each of m ``others``, already divided by the length
+    scales.
     """
     square = inputs.square().sum(-1, keepdim=True) + others.square().sum(-1) - 2 * inputs @ others.mT
     return square.clamp(min=0).div(-2).exp()
@@ -320,11 +316,10 @@ def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Warp(NamedTuple):
-    """A transformation of rewards y, the power of Yeo and Johnson, that makes skewed rewards more like a normal sample.
+    """A power of Yeo and Johnson, which makes skewed rewards y more like a normal sample.
 
-    With z = (y − ``centre``)/``spread`` and p = ``power``, the warp of y is ((1 + z)^p − 1)/p if z ≥ 0, and
-    −((1 − z)^(2 − p) − 1)/(2 − p) if z < 0. With p = 1 it is z. With p < 1 it brings large rewards nearer to the
-    centre. Where an exponent is 0, the logarithms ln(1 + z) and −ln(1 − z) take the place of the powers.
+    With z = (y − ``centre``)/``spread`` and p = ``power``, the warp is ((1 + z)^p − 1)/p if z ≥ 0, and −((1 − z)^(2 −
+    p) − 1)/(2 − p) if z < 0; a logarithm takes the place of a power with the exponent 0.
 
     Args:
         centre: The reward whose warp is 0.
@@ -338,23 +333,10 @@ class Warp(NamedTuple):
 
     @classmethod
     def likeliest(cls, means: Tensor, variances: Tensor) -> "Warp":
-        """Return the warp under which the ``means`` are most likely a normal sample, with its power p shrunk towards 1.
+        """Return the warp under which ``means`` (n,), of which two differ, are most likely a normal sample.
 
-        Of 49 equally spaced powers from −2 to 4, p̂ is the one with the largest product of two densities: that of the
-        ``means`` if their warp is a normal sample with the likeliest mean and variance, and that of the power by the
-        prior N(1, 1). The warp has p = 1 + (p̂ − 1)(1 − r), where r is the mean of ``variances`` divided by the
-        variance of ``means``, at most 1.
-
-        Args:
-            means: The mean rewards of n arms, (n,), of which two at least differ.
-            variances: The variance of the noise in each of these mean rewards, (n,).
-
-        Returns:
-            The warp with power p, and with the mean and the standard deviation (with the divisor n − 1) of ``means`` as
-            ``centre`` and ``spread``.
-
-        Raises:
-            ZeroDivisionError: n is 2 or more, and all ``means`` are equal.
+        Of 49 powers from −2 to 4 it takes the one with the largest likelihood times N(1, 1), and draws it towards 1 by
+        the share of the ``variances`` of these means in their spread.
         """
         centre, spread = means.mean().item(), means.std().item()
         z = (means - centre) / spread
@@ -365,23 +347,17 @@ class Warp(NamedTuple):
         return cls(centre, spread, 1 + (power - 1) * (1 - noise))
 
     def __call__(self, rewards: Tensor) -> Tensor:
-        """Return the warp of each of the ``rewards`` in their shape, a power transformation whose value has no unit."""
+        """Return the warp of each reward."""
         # all stored tables were made with a power that is rounded to float32
         return _power((rewards - self.centre) / self.spread, torch.tensor(self.power, dtype=torch.float32))
 
     def slope(self, rewards: Tensor) -> Tensor:
-        """Return the derivative of the warp, a power transformation, at each of the ``rewards``, in their shape.
-
-        Its unit is one divided by that of the rewards.
-        """
+        """Return the derivative of the warp at each reward."""
         z = (rewards - self.centre) / self.spread
         return ((self.power - 1) * z.sign() * z.abs().log1p()).exp() / self.spread
 
     def inverse(self, warped: Tensor) -> Tensor:
-        """Return the rewards whose warp, a power transformation, is ``warped``, in its shape.
-
-        Where no reward has this warp, the result is ∞ or −∞.
-        """
+        """Return the rewards whose warp is ``warped``, ∞ or −∞ where none has it."""
         powers = torch.tensor([2 - self.power, self.power], dtype=torch.float32)  # rounded as in the warp
         power = powers[(warped >= 0).long()]
         flat, size = power.abs() < 1e-9, warped.abs()
@@ -390,10 +366,7 @@ class Warp(NamedTuple):
 
 
 def _power(z: Tensor, power: Tensor) -> Tensor:
-    """Return the transformation of Yeo and Johnson of ``z`` with ``power``, in the shape to which both broadcast.
-
-    It is that of a `Warp` with the centre 0, the spread 1 and the same power.
-    """
+    """Return the warp of ``z`` with centre 0, spread 1 and ``power``."""
     power = torch.where(z >= 0, power, 2 - power)
     size, flat = z.abs().log1p(), power.abs() < 1e-9
     return z.sign() * torch.where(flat, size, torch.expm1(power * size) / torch.where(flat, 1.0, power))

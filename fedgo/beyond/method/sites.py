@@ -19,41 +19,18 @@ from fedgo.confidence import Tally
 class Sites:
     """A surrogate for N sites whose mean rewards differ, a Gaussian process on the pairs of a site and an arm.
 
-    If it is given the counts and sums of all sites together instead, it fits the same process on the arms alone.
+    If it is given the counts and sums of all sites together, it fits the same process on the arms alone.
 
     Args:
-        warp: Whether the mean rewards are first made more like a normal sample by a power transformation. It is the one
-            that is likeliest for the arms' mean rewards over all sites together.
+        warp: Whether the mean rewards are first transformed by the power that is likeliest for the arms over all sites.
+        groups: The number of the group of each feature, from 0; features of one group share a length scale. None means
+            a group for each feature.
     """
 
     warp: bool = False
     groups: tuple[int, ...] | None = None
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Fitted:
-        """Return the posterior of the mean reward of each arm at each site, given what each site has pulled.
-
-        The parameters of the Gaussian process are at the mode of their posterior.
-
-        Args:
-            arms: The d_x features of each arm, (K, d_x) float64; they are scaled to the unit cube.
-            data: Counts and sums of the rewards of each arm at each of N sites, (N, K) each; a site may have none. Or
-                counts and sums of all sites together, (K,) each.
-            sigma: The standard deviation σ of the noise of one reward.
-            before: Not used.
-
-        Returns:
-            The posterior of the N·K cells, of which number i·K + x is arm x at site i; or of the K arms, given the data
-            of all sites together.
-
-        Raises:
-            ValueError: All sites together have pulled fewer than two arms; the mean rewards of the arms over all sites
-                are all equal; a count is negative or not finite; a sum is not finite, or is not 0 for a cell without
-                pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
-            TypeError: ``sigma`` is not a number.
-            ImportError: SciPy is missing.
-            RuntimeError: The covariance of the mean rewards is not positive definite, for instance because a feature is
-                NaN; or the data do not consist of whole rows of K arms.
-        """
         counts, sums = (part.reshape(-1, len(arms)) for part in data)
         pulled = observed(Tally(counts.flatten(), sums.flatten()), sigma, least=1)
         pooled = observed(Tally(counts.sum(0), sums.sum(0)), sigma)
@@ -67,23 +44,17 @@ class Sites:
 def cochran(data: Tally, sigma: float) -> Tensor:
     """Return the p-value of the hypothesis that all N sites have the same mean rewards, by Cochran's Q.
 
-    Q is Σ_x Σ_i n_ix (m_ix − m_x)²/σ² over the arms x that at least two sites pulled and the sites i that pulled x.
-    Here m_ix is the mean of the n_ix rewards of arm x at site i, and m_x the mean of all its rewards. If the sites are
-    alike, and pulls were not chosen by rewards, Q has a χ² distribution. Its degrees of freedom are the number of pairs
-    (i, x) in the sum less the number of arms in it. Source: Cochran, Biometrics 1954,
+    Q is Σ_x Σ_i n_ix (m_ix − m_x)²/σ² over the arms x that at least two sites pulled and the sites i that pulled x,
+    with the mean m_ix of the n_ix rewards of x at i, and the mean m_x of all its rewards. If the sites are alike, and
+    pulls were not chosen by rewards, Q has a χ² distribution. Source: Cochran, Biometrics 1954,
     https://doi.org/10.2307/3001666.
 
     Args:
         data: Counts and sums of the rewards of each of K arms at each site, (…, N, K) each.
-        sigma: The standard deviation σ > 0 of the noise of one reward, which is not checked. If it is too small, the
-            sites seem to differ.
+        sigma: The standard deviation σ > 0 of one reward's noise. If it is too small, the sites seem to differ.
 
     Returns:
-        The probability of a Q at least as large as this if the sites are alike, (…) float64; 1 if no arm was pulled at
-        two sites.
-
-    Raises:
-        IndexError: The counts have no axis of sites.
+        The probability of so large a Q if the sites are alike, (…); 1 if no arm was pulled at two sites.
     """
     counts, sums = data
     pulled = (counts > 0) & ((counts > 0).sum(-2, keepdim=True) >= 2)

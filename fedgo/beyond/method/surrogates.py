@@ -54,10 +54,9 @@ def as_number(sigma: Noise, data: Tally) -> float:
 
 
 class Fitted(Protocol):
-    """The interface of a posterior of the mean rewards of the K arms of one run, from which pulls are planned.
+    """A posterior of the mean rewards of K arms or cells, from which pulls are planned.
 
-    The posterior ``mean`` and ``variance`` of each arm's mean reward have the shape (K,). If an arm's mean reward
-    differs between the sites of a run, the K entries belong to cells, the pairs of a site and an arm.
+    ``mean`` and ``variance`` have the shape (K,).
     """
 
     @property
@@ -67,49 +66,34 @@ class Fitted(Protocol):
     def variance(self) -> Tensor: ...
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between the mean rewards of C of the arms, (C, C).
-
-        ``among`` (C,) int64 has the numbers of these arms.
-        """
+        """Return the posterior covariance between C of the mean rewards, (C, C), whose numbers ``among`` (C,) has."""
         ...
 
 
 @runtime_checkable
 class ByColumns(Protocol):
-    """The interface of a posterior that can give single columns of its covariance.
-
-    With it a plan on many arms does not have to compute the whole covariance.
-    """
+    """A posterior that can give single columns of its covariance, so that a plan on many arms needs no whole one."""
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of the mean reward of each of A arms with that of each of C arms, (A, C).
-
-        Args:
-            arm: The numbers of the A arms, (A,) int64.
-            among: The numbers of the C arms, (C,) int64.
-        """
+        """Return the posterior covariance of each of A mean rewards with each of C, (A, C)."""
         ...
 
 
 class Surrogate(Protocol):
-    """The interface of a model that is fitted to counts and sums of rewards.
+    """A model that is fitted to counts and sums of rewards.
 
     The same data have to give the same fit, because each client may make the fit for itself.
     """
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Fitted:
-        """Return the posterior of the K arms' mean rewards given ``data``.
+        """Return the posterior of the mean rewards given ``data``.
 
         Args:
-            arms: The d_x features of each arm, (K, d_x).
-            data: The number of pulls and the sum of rewards of each arm, (K,) each. Single rewards can be given as arms
-                with a count of one. A surrogate for N sites that differ receives those of each site, (N, K) each, and
-                returns the posterior of the N·K cells (pairs of a site and an arm), those of the first site first.
-            sigma: The standard deviation σ of the noise of one reward, or what replicates tell about it.
+            arms: The features of each arm, (K, d_x).
+            data: The number of pulls and the sum of rewards of each arm, (K,) each. For N sites that differ they are
+                those of each site, (N, K) each, and the posterior is on the N·K cells, those of the first site first.
+            sigma: The standard deviation σ of one reward's noise, or what replicates tell about it.
             before: The last fit, from which the new fit may begin; None if there is none.
-
-        Returns:
-            The posterior, with a mean and a variance for each arm or cell.
         """
         ...
 
@@ -117,24 +101,8 @@ class Surrogate(Protocol):
 def fitted(
     surrogate: Surrogate, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None
 ) -> Fitted:
-    """Fit ``surrogate`` to ``data``, check the posterior's mean and variance, and return the posterior.
-
-    Args:
-        surrogate: The model to fit.
-        arms: The d_x features of each arm, (K, d_x).
-        data: The number of pulls and the sum of rewards of each arm, (K,) each, or of each arm at each of N sites,
-            (N, K) each.
-        sigma: The standard deviation σ of the noise of one reward.
-        before: The last fit, from which the new fit may begin; None if there is none.
-
-    Returns:
-        The posterior on the K arms, or on the N·K pairs of a site and an arm, as ``surrogate.fit`` returns it.
-
-    Raises:
-        ValueError: The last axis of the counts is not K long; or the posterior's mean or variance has a wrong shape,
-            NaN or an infinite number; or a variance is negative by more than 1e-6 of the largest one's absolute value,
-            which allows for rounding.
-        Exception: ``surrogate.fit`` fails; its error passes through.
+    """Fit ``surrogate`` to ``data`` as `Surrogate.fit` says, check the shapes and signs of the posterior, and return
+    it.
     """
     shape, name = tuple(data.counts.shape), type(surrogate).__name__
     remedy = f"give one for each of {len(arms)} arms"
@@ -154,15 +122,8 @@ def fitted(
 
 
 def why_it_failed(error: Exception) -> str:
-    """Return the message of the ``error`` that a fit raised, unless a library or memory is missing.
-
-    A caller that goes on without the fit shows this message. If a library or memory is missing, other data would not
-    help, and an error is raised instead.
-
-    Raises:
-        ImportError: ``error`` is an ``ImportError``, which is raised again.
-        MemoryError: ``error`` is a ``MemoryError``, which is raised again; or its text contains "can't allocate
-            memory", as that of torch's ``RuntimeError`` does.
+    """Return the message of a fit's ``error``, or raise it if a library or memory is missing: other data would not
+    help.
     """
     if isinstance(error, ImportError | MemoryError):
         raise error
@@ -172,11 +133,11 @@ def why_it_failed(error: Exception) -> str:
 
 
 class Observed(NamedTuple):
-    """The data of the n arms that have been pulled, or of n cells (pairs of a site and an arm), as a fit needs them.
+    """The n arms or cells that have been pulled.
 
     Args:
-        at: The numbers of these arms or cells, in ascending order, (n,) int64.
-        means: The mean reward S_x/n_x of each of them, (n,).
+        at: Their numbers in ascending order, (n,) int64.
+        means: The mean reward S_x/n_x of each, (n,).
         variances: The variance σ²/n_x of each mean reward, (n,), or 1/n_x if σ is not known.
         sigma: σ, or what replicates tell about it.
     """
@@ -193,18 +154,12 @@ class Observed(NamedTuple):
 
 
 def observed(data: Tally, sigma: Noise, least: int = 2) -> Observed:
-    """Return the mean rewards of the arms or cells that have been pulled, and the variances of these mean rewards.
+    """Return the data of the arms or cells that have been pulled, after a check.
 
     Args:
-        data: The number of pulls and the sum of rewards of each arm, or of each cell, (K,) each.
+        data: The number of pulls and the sum of rewards of each arm or cell, (K,) each.
         sigma: The standard deviation σ of one reward's noise, or what replicates tell about it.
         least: The smallest number of pulled arms or cells that is accepted.
-
-    Raises:
-        TypeError: ``sigma`` is not a number.
-        ValueError: A count is negative or not finite; a sum is not finite, or is not 0 for an arm without pulls; σ is
-            not positive and finite; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; fewer than ``least`` arms or cells
-            have been pulled; or ``least`` is 2 or more and all mean rewards are equal.
     """
     require_each(data.counts.isfinite() & (data.counts >= 0), "counts", data.counts, "give counts from 0 on")
     rewarded = data.sums.isfinite() & ((data.counts > 0) | (data.sums == 0))
@@ -228,10 +183,9 @@ class Independent(NamedTuple):
     """A posterior of K mean rewards, each two of which are either independent or one and the same unknown.
 
     Args:
-        mean: The posterior mean of each arm or cell (a pair of a site and an arm), (K,).
-        variance: The posterior variance of each arm or cell, (K,).
-        unknown: The number of the unknown that each arm or cell is, (K,) int64. Arms or cells with the same number are
-            one unknown, so that they have one mean and one variance, which is also their covariance.
+        mean: The posterior means, (K,).
+        variance: The posterior variances, (K,).
+        unknown: The number of the unknown that each arm or cell is, (K,) int64.
     """
 
     mean: Tensor
@@ -239,21 +193,9 @@ class Independent(NamedTuple):
     unknown: Tensor
 
     def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the arms or cells (pairs of a site and an arm), (C, C).
-
-        ``among`` (C,) int64 has the numbers of these arms or cells.
-        """
         return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A arms or cells with each of C arms or cells, (A, C).
-
-        A cell is the pair of a site and an arm. The covariance is 0 unless both are the same unknown.
-
-        Args:
-            arm: The numbers of the A arms or cells, (A,) int64.
-            among: The numbers of the C arms or cells, (C,) int64.
-        """
         same = self.unknown[arm].unsqueeze(-1) == self.unknown[among]
         return torch.where(same, self.variance[among], 0.0)
 
@@ -262,34 +204,17 @@ class Independent(NamedTuple):
 class IndependentArms:
     """A surrogate under which the rewards of one arm tell nothing about another arm.
 
-    The posterior mean of an arm with n pulls is the mean of its rewards, and its variance is σ²/n, with σ² the variance
-    of one reward's noise. For an arm without pulls the posterior mean is the average of the pulled arms' mean rewards,
-    and its variance is w²(r² + σ²), with w = ``wide`` and r the largest of these mean rewards less the smallest. In a
-    joint plan with κ standard deviations of optimism this is UCB1 with the half-width κσ/√n.
+    An arm with n pulls has the mean of its rewards and the variance σ²/n. An arm without pulls has the average of the
+    others' means and the variance w²(r² + σ²), with w = ``wide`` and the range r of these means. With κ standard
+    deviations of optimism this is UCB1 with the half-width κσ/√n.
 
     Args:
-        wide: w, the posterior standard deviation of an arm without pulls divided by √(r² + σ²). It is not checked.
+        wide: w, the standard deviation of an arm without pulls in units of √(r² + σ²).
     """
 
     wide: float = 100.0
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Independent:
-        """Return the posterior of the K arms' mean rewards given ``data``.
-
-        Args:
-            arms: The d_x features of each arm, (K, d_x), of which only the number K is used.
-            data: The number of pulls and the sum of rewards of each arm, (K,) each.
-            sigma: The standard deviation σ of the noise of one reward.
-            before: Not used.
-
-        Returns:
-            The posterior mean and variance of each arm, (K,) float64 each, under which all arms are independent.
-
-        Raises:
-            ValueError: No arm has been pulled; a count is negative or not finite; a sum is not finite, or is not 0 for
-                an arm without pulls; a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is not positive and finite.
-            TypeError: ``sigma`` is not a number.
-        """
         sigma = as_number(sigma, data)
         seen = observed(data, sigma, least=1)
         prior = self.wide**2 * ((seen.means.amax() - seen.means.amin()).square() + sigma**2)
