@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from fedgo.beyond.method.gaussian_process import GaussianProcess
     from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
     from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
-    from fedgo.beyond.study.setup import Options, Setup
+    from fedgo.beyond.study.setup import Setup
     from fedgo.beyond.study.study import Study
+    from fedgo.beyond.study.table import Options
     from fedgo.beyond.study.trials import Standing, as_lines, next_trials, standings
 
 _MODULES = {
@@ -33,8 +34,9 @@ _MODULES = {
     "federation.wire": ("Kind", "Letter", "Refused", "decode",),
     "guarantees.guarantee": ("Guarantee", "guarded", "guarded_fed_go_ucb",),
     "guarantees.optimist": ("exact_go_ucb", "optimistic_ucb1",),
-    "study.setup": ("Options", "Setup",),
+    "study.setup": ("Setup",),
     "study.study": ("Study",),
+    "study.table": ("Options",),
     "study.trials": ("Standing", "as_lines", "next_trials", "standings",),
     "method.gaussian_process": ("GaussianProcess",),
     "method.surrogates": ("IndependentArms", "Surrogate",),

@@ -1,6 +1,5 @@
 """Sites that differ: the fit of cells and the plan over them against a dense one, and what has to hold of both."""
 
-import json
 from copy import copy
 from itertools import pairwise
 
@@ -370,17 +369,6 @@ def test_what_does_not_fit_a_study_leaves_its_file_as_it_was(tmp_path):
         with pytest.raises(ValueError, match=match):
             wrong()
         assert study.path.read_text() == content
-
-
-def test_a_file_of_an_earlier_fedgo_is_fitted_as_alike(tmp_path):
-    study = begun(tmp_path)
-    visit(study, SITES * 9)
-    verdict, content = study.verdict(), json.loads(study.path.read_text())
-    del content["about"]["differ"], content["about"]["joined"]
-    study.path.write_text(json.dumps(content))
-    assert Study(study.path).verdict() == verdict
-    with pytest.raises(ValueError, match="begin another file"):
-        Study(study.path, differ=True)
 
 
 def test_options_may_be_added_and_retired_and_a_shell_shows_site_by_site(tmp_path):

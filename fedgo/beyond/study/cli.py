@@ -1,10 +1,12 @@
-"""The command line of a study: ``fedgo begin options.csv --trials 100 --noise 0.3``, then ``ask`` and ``tell``."""
+"""The command line of a study: ``fedgo begin TABLE --result yield --trials 50``, then ``ask`` and ``tell``."""
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 try:
@@ -12,9 +14,12 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs more than torch: pip install 'fedgo[study]'") from error
 
+from fedgo._checks import require
 from fedgo.beyond.study.study import DoneBut, Study
-from fedgo.beyond.study.trials import as_lines, standings, verdict
+from fedgo.beyond.study.table import FAILED, read
+from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
+_LINES = 60  # the most lines of what a table was taken for
 _NUMBER, _WHOLE = click.types.FloatParamType(), click.types.IntParamType()
 _NUMBER.name, _WHOLE.name = "number", "whole number"  # messages say this, not "float"
 _site = click.option("--site", help="The site that makes the trial, in a study that was begun with --site.")
@@ -58,31 +63,48 @@ def _line(error: Warning | Exception | str) -> str:
 
 
 def _say(text: str) -> None:
-    """Print ``text``. If that fails or is interrupted, give a `DoneBut` warning, which says that the command is done.
+    """Print ``text``, with escapes for characters that the output does not know.
 
-    If it fails because the program that reads the output has closed the pipe, there is no warning.
+    If that fails or is interrupted, a `DoneBut` warning says that the command is done, unless the program that reads
+    the output has closed the pipe.
     """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        click.echo(text)
-    except (OSError, KeyboardInterrupt) as error:
+        click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
+    except (OSError, ValueError, KeyboardInterrupt) as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter does not fail at its end
         if not isinstance(error, BrokenPipeError):
             warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
 
 
-@click.group(cls=_InOneLine, context_settings={"help_option_names": ["-h", "--help"]})
+def _write(frame: Any, path: str, index: bool) -> None:
+    """Write the ``frame`` to a new file, in Excel's format if its name ends so, and otherwise as CSV."""
+    if path.endswith(".xlsx"):
+        frame.to_excel(path, index=index)
+    else:
+        frame.to_csv(path, index=index, encoding="utf-8-sig", mode="x")  # Excel needs the mark to know UTF-8
+
+
+def _new(path: str) -> str:
+    """Return ``path`` after a check that there is no such file, but a folder for it."""
+    require(not Path(path).exists(), "the file to write", path, "it exists: give another name, or remove it")
+    require(Path(path).parent.is_dir(), "the folder of the file to write", path, "create it first")
+    return path
+
+
+@click.group(cls=_InOneLine)
 @click.option("--study", "path", default="study.json", envvar="FEDGO_STUDY", help="The file to use.")
 @click.pass_context
 def main(context: click.Context, path: str) -> None:
     """Find the best of many options in few trials.
 
-    A study begins with a table of options: a CSV file with a header, and a name and numbers in each row. Ask for an
-    option, try it, tell its result, and ask again:
+    A study begins with a table: a row for each option, or for each experiment that was made. Ask for an option, try it,
+    tell its result, and ask again:
 
     \b
-        fedgo begin options.csv --trials 100 --noise 0.3
+        fedgo begin TABLE --result yield --trials 50
         fedgo ask
-        fedgo tell "13 min at 215" 6.8
+        fedgo tell "THF, KOAc, 90" 61.5
         fedgo show
 
     The study is kept in the file study.json, unless --study or the environment variable FEDGO_STUDY names another one:
@@ -99,57 +121,103 @@ def _command(function: Callable[..., None]) -> click.Command:
 
     When the command runs, click calls the function with the path of the study's file as its first argument.
     """
-    return main.command()(click.pass_obj(function))
+    # an option's name may begin with a minus; without one-letter options it cannot be taken for one of them
+    return main.command(context_settings={"ignore_unknown_options": True})(click.pass_obj(function))
 
 
 @_command
 @click.argument("options", metavar="TABLE", type=click.Path(exists=True, dir_okay=False))
 @click.option("--trials", type=_WHOLE, help="The approximate number of trials that you can afford.")
-@click.option("--noise", type=_NUMBER, help="Standard deviation of a result, from five trials of one option.")
+@click.option("--result", help="The column with results; those that are there are told at once.")
+@click.option("--name", help="The column with the names of the options.")
+@click.option("--ignore", multiple=True, help="A column to leave out; repeatable.")
+@click.option(
+    "--category", multiple=True, help="A column whose numbers only tell categories apart; repeatable."
+)
+@click.option("--number", multiple=True, help="A column to use although it looks like a result; repeatable.")
+@click.option("--lower-is-better", is_flag=True, default=None, help="Look for the lowest result.")
+@click.option("--check", is_flag=True, help="Only say what the table is taken for.")
+@click.option("--noise", type=_NUMBER, help="Standard deviation of a result; estimated if it is not given.")
 @click.option("--method", help="advised (the default), ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="The name of a site that makes trials; repeatable.")
 @click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")
 @click.option("--spread", type=_NUMBER, help="How much options differ. A result 5 times as far off is noted.")
 @click.option("--reach", type=_NUMBER, help="Bound on options' distance from --centre, for certificates.")
 @click.option("--differ", is_flag=True, default=None, help="The best option may differ from site to site.")
-def begin(path: str, /, options: str, sites: tuple[str, ...], **how: Any) -> None:
+def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how: Any) -> None:
     """Begin a study with the options in TABLE, or change it.
 
-    TABLE is a CSV file: a header, then a name and numbers for each option. A new study needs --trials and --noise too.
-    If the study exists, further rows at the end of TABLE are added to it, and --noise changes unless the study has
-    --reach. If it was begun with --differ, sites may join: give all of them by --site, the new ones last. Everything
+    TABLE is a CSV or Excel file with a header, and a row for each option or experiment. What each column is taken for
+    is printed; --name, --result, --ignore, --category and --number change that. A new study needs --trials too.
+
+    If the study exists, further rows of TABLE are added to it, and --trials and --noise change (not --noise with
+    --reach). If it was begun with --differ, sites may join: give all of them by --site, the new ones last. Everything
     else that is given must be as it was when the study was begun.
     """
-    setup, _ = Study(path, options, sites=sites or None, **how).content
-    where = " --site NAME" * bool(setup.sites)
-    _say(f"{path}: {len(setup.options.names)} options. Next: fedgo ask{where}")
+    if check:
+        columns = {key: how[key] for key in ("name", "result", "ignore", "category", "number")}
+        report, last = read(options, **columns).report, "Nothing is written."
+    else:
+        study = Study(path, options, sites=sites or None, **how)
+        where = " --site NAME" * bool(study.setup.sites)
+        report, last = (
+            study.report,
+            f"{path}: {len(study.setup.options.names)} options. Next: fedgo ask{where}",
+        )
+    more = [f"  and {len(report) - _LINES} columns more"] if len(report) > _LINES else []
+    _say("\n".join([*report[:_LINES], *more, last]))
 
 
 @_command
 @click.option("--count", type=_WHOLE, default=1, show_default=True, help="Number of trials to make at once.")
+@click.option(
+    "--to", help="Write the trials with all columns to this new file, in which results can be filled in."
+)
 @_site
-def ask(path: str, count: int, site: str | None) -> None:
-    """Print the option to try next. It stays the same until its result is entered by tell, or it is given up by drop
-    or retire.
+def ask(path: str, count: int, to: str | None, site: str | None) -> None:
+    """Print the option to try next: its name, a tab, and its features.
 
-    With --count, print so many options, one a line. A study with sites needs --site.
+    Every call opens a new trial, unless --site is given: a site is given its open trials again. `show` lists the open
+    trials. With --count, print so many options, one a line. A study with sites needs --site.
     """
-    _say("\n".join(Study(path).batch(count, site)))
+    study = Study(path)
+    if to is None:
+        options = study.setup.options
+        _say("\n".join(f"{name}\t{options.words(name)}".strip() for name in study.batch(count, site)))
+        return
+    frame = study.plate(count, site) if _new(to) else None
+    try:
+        _write(frame, to, index=False)
+    except (OSError, ImportError) as error:
+        warnings.warn(f"the trials are open, but {to!r} cannot be written: {error}", DoneBut, stacklevel=2)
+        return
+    where = f" --site {site!r}" if site else ""
+    _say(f"{to}: {count} trials. Fill in {study.setup.result!r}, then: fedgo tell {to}{where}")
 
 
-@main.command(context_settings={"ignore_unknown_options": True})  # "-3" may be a reward
-@click.argument("option")
-@click.argument("reward", type=_NUMBER)
+@_command
+@click.argument("option", metavar="OPTION|PLATE")
+@click.argument("result", required=False)
+@click.option("--again", is_flag=True, help="Results in PLATE that are told already are further trials.")
 @_site
-@click.pass_obj
-def tell(path: str, option: str, reward: float, site: str | None) -> None:
-    """Enter the result REWARD of a trial of OPTION, and print how many results there are.
+def tell(path: str, option: str, result: str | None, again: bool, site: str | None) -> None:
+    """Enter the RESULT of a trial of OPTION, or all results in the file PLATE, and print how many results there are.
 
-    REWARD is a number. Put a name with blanks in quotes. A result that is far from a usual one is noted, but kept;
-    --centre and --spread of the study say what is usual, or else the first results do. A study with sites needs --site.
+    RESULT is a number, or "failed": then OPTION is not proposed again. Put a name with blanks in quotes. PLATE is a
+    file of `ask --to` with results, or another table with the columns of the study. If one of its rows is wrong,
+    nothing is entered. A result that is far from a usual one is noted, but kept. A study with sites needs --site.
     """
-    told = Study(path).tell(option, reward, site)
-    _say(f"{option}: {reward:g}; {told} result{'s' * (told > 1)}")
+    study = Study(path)
+    if result is None:
+        remedy = "give its result too, or the path of a plate"
+        require(Path(option).is_file(), "OPTION", option[:60], remedy)
+        told = study.tell_plate(option, site, again)
+        _say(f"{option}: {told} result{'s' * (told != 1)}")
+    else:
+        value = FAILED if result.lower() == FAILED else _NUMBER.convert(result, None, None)  # type: ignore[arg-type]
+        told = study.tell(option, value, site)
+        shown = value if isinstance(value, str) else f"{value:g}"
+        _say(f"{study.setup.option(option)}: {shown}; {told} result{'s' * (told != 1)}")
 
 
 @_command
@@ -172,8 +240,9 @@ def drop(path: str, option: str, site: str | None) -> None:
 
     A trial is open if ask has printed it and its result has not been entered. A study with sites needs --site.
     """
-    Study(path).drop(option, site)
-    _say(f"given up: {option}")
+    study = Study(path)
+    study.drop(option, site)
+    _say(f"given up: {study.setup.option(option)}")
 
 
 @_command
@@ -181,24 +250,33 @@ def drop(path: str, option: str, site: str | None) -> None:
 @click.option("--again", is_flag=True, help="Propose OPTION again.")
 def retire(path: str, option: str, again: bool) -> None:
     """Never propose OPTION again, and give up its open trials. With --again, it may be proposed after all."""
-    Study(path).retire(option, not again)
-    _say(f"{'proposed again' if again else 'retired'}: {option}")
+    study = Study(path)
+    study.retire(option, not again)
+    _say(f"{'proposed again' if again else 'retired'}: {study.setup.option(option)}")
 
 
 @_command
-@click.option("--top", type=click.IntRange(min=1), help="Print only this many options.")
-def show(path: str, top: int | None) -> None:
-    """Print the options, best estimate first, the open trials, and how good the best option is.
+@click.option(
+    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of options to print."
+)
+def show(path: str, top: int) -> None:
+    """Print the best option so far, what to expect next, how much better another could be, and the best estimates.
 
     While there is no estimate, the options are in the order of the table. If the study was begun with --differ, all
     this is printed for each site.
     """
     (setup, record), lines = Study(path).content, []
     for site in setup.rows:
-        lines.append(as_lines(standings(setup, record, site)[:top], site or "option"))
+        rows = standings(setup, record, site)
+        lines += [
+            *summary(setup, record, site),
+            verdict(setup, record, site),
+            "",
+            as_lines(rows[:top], site or "option"),
+        ]
+        lines += [f"and {len(rows) - top} options more: --top {len(rows)}"] if len(rows) > top else []
         opened = [trial for trial in record.open if site in (None, trial[1])]
         lines += [f"open: {option}" + f" at {place}" * bool(place) for option, place in opened]
-        lines.append(verdict(setup, record, site))
     _say("\n".join(lines))
 
 
@@ -206,7 +284,7 @@ def show(path: str, top: int | None) -> None:
 @click.argument("picture", default="study.png")
 @click.option("--site", help="The site to draw, in a study that was begun with --differ.")
 def plot(path: str, picture: str, site: str | None) -> None:
-    """Draw the estimates with their intervals, the mean results and any certificates to the file PICTURE.
+    """Draw the results in order, the predictions against them, and the effect of each column to the file PICTURE.
 
     PICTURE is study.png if it is not given; the ending of its name decides the format. A file of this name is replaced.
     A study that was begun with --differ needs --site.
@@ -214,8 +292,19 @@ def plot(path: str, picture: str, site: str | None) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    Study(path).plot(site=site).figure.savefig(picture)
+    require(not Path(picture).is_dir(), "PICTURE", picture, "give the name of a file")
+    picture += ".png" * (Path(picture).suffix == "")
+    Study(path).plot(site=site).savefig(picture)
     _say(picture)
+
+
+@_command
+@click.argument("file", default="results.csv")
+@click.option("--site", help="The site to export, in a study that was begun with --differ.")
+def export(path: str, file: str, site: str | None) -> None:
+    """Write the table with all results, estimates and intervals to the new FILE, results.csv if it is not given."""
+    _write(Study(path).to_frame(site), _new(file), index=True)
+    _say(file)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,15 @@ and no server is needed. An option is an arm in the terms of the paper, and a tr
 
 import os
 import socket
+import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import Any
 
 from fedgo import _files
@@ -20,11 +22,26 @@ from fedgo._checks import extra, require
 from fedgo.beyond.federation.wire import checked_reward
 from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
-from fedgo.beyond.study.setup import Options, Record, Setup, Told, Trial, composed, dumps, is_number, loads
+from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
+from fedgo.beyond.study.table import (
+    CATEGORY,
+    FAILED,
+    NAME,
+    NUMBER,
+    OTHER,
+    RESULT,
+    Table,
+    cells_of,
+    composed,
+    read,
+    refuse,
+)
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Content = tuple[Setup, Record]
 _Write = Callable[[Setup, Record], None]
+_PATIENCE = 3  # how often a plan is made again because others changed the study meanwhile
+_MOST_ROWS, _MOST_COLUMNS, _CLASSES = 60, 12, 5  # what is drawn and shown at most
 _FAR = 5.0  # a reward more than this many spreads from the centre is questioned
 
 
@@ -35,52 +52,48 @@ class DoneBut(UserWarning):
 class Study:
     """A study that looks for the best of many options in few trials, and is kept in the file at ``path``.
 
-    An option is one of the choices, an arm in the terms of bandits. If the file does not exist, the study begins with
-    ``options``, ``trials`` and ``noise``. If it exists, every argument that is given is compared with the file, and
-    must be equal to what it holds. Only ``options`` may get further rows, ``noise`` may change if there is no
-    ``reach``, and ``sites`` may get further names if they differ.
+    If the file does not exist, the study begins with ``options`` and ``trials``. If it exists, every setting that is
+    given is compared with the file. Only ``trials`` may change, ``noise`` if there is no ``reach``, and ``sites`` may
+    get further names if they differ; rows of ``options`` that the study does not have are added to it.
 
     Every change reads the file, and writes it anew while no other process or thread can change it. Looking at a study
     changes no file and needs no permission to write.
 
     Args:
         path: The file, or a link to it.
-        options: The path of a CSV file, or a pandas frame: a header, then a name and numbers for each option. Rows may
-            be added at its end at any time. A study that exists needs none.
+        options: A table with a row for each option or experiment, as `fedgo.beyond.study.table.read` takes it: the path
+            of a file or a pandas frame. Results in it are told at once. A study that exists needs none.
         trials: The approximate number of trials that you can afford, at least 1. The more there are, the more is
-            explored. More trials may follow; from then on the number of trials that were made decides.
-        noise: σ, the standard deviation of a reward's noise, at least 1e-100 and below 1e100. Before you begin, try one
-            option five times and take the standard deviation; then enter these five rewards. If a study without
-            ``reach`` is opened with another ``noise``, the new value is stored and a warning says so.
+            explored. More trials may follow.
+        noise: σ, the standard deviation of a result's noise, from 1e-100 to 1e100; by default it is estimated.
         method: "advised" (the default), "ucb1", "every arm once", or a `Surrogate` of your own, which takes the place
             of the recommended model and has to be given whenever the study is opened.
         sites: A list of the names of the places that make trials, if there are several.
-        centre: The reward that you expect usually. `tell` warns of rewards far from it, and ``reach`` is counted from
-            it; the model does not use it. With ``reach`` it has to be given. Otherwise, if it is not given, the mean of
-            the first rewards takes its place.
-        spread: The amount by which you expect options to differ. `tell` warns of a reward more than five spreads from
-            ``centre``; the model does not use it. If it is not given, the standard deviation of the first rewards takes
-            its place, but at least the noise, and 200 times the noise while there are fewer than five rewards or all
-            are equal.
-        reach: A bound on |f − ``centre``| for the mean reward f of every option; it needs ``centre``. If it is given,
-            every option has a certificate, a bound on how far its mean reward is below that of the best option.
+        centre: A usual result. `tell` warns of results far from it, and ``reach`` is counted from it; the model does
+            not use it. Without ``reach`` the mean of the first results is the default.
+        spread: The amount by which options differ. `tell` warns of a result more than five spreads from ``centre``; the
+            model does not use it. The default is the standard deviation of the first five results or more.
+        reach: A bound on |f − ``centre``| for the mean result f of every option. If it is given, every option has a
+            certificate, a bound on how far its mean result is from that of the best option.
         seed: The seed of the order of the first options, and of the order in which ties are broken; by default 0.
         differ: Whether the best option may differ from site to site; by default False. If so, every site has its own
-            estimates, which learn from those of the other sites as far as they are alike. Sites may join at any time:
-            give all of them, the new ones last. This pays on long runs. Source: the chapter "Sites that differ".
+            estimates, which learn from those of the other sites as far as they are alike. Source: the chapter "Sites
+            that differ".
+        lower_is_better: Whether the option with the lowest mean result is looked for; by default False.
+        columns: What columns of the table are taken for: ``name``, ``result``, ``ignore``, ``category`` and ``number``
+            of `fedgo.beyond.study.table.read`.
 
     Raises:
         TypeError: ``path``, ``options`` or an argument for a new study is of another kind.
-        ValueError: An argument or the file has a value that is not allowed, the two differ, the file cannot be read as
-            a study, its folder does not exist, or the file does not exist and ``options``, ``trials`` or ``noise`` is
-            missing. The message names the value and the remedy; nothing is changed.
+        ValueError: An argument, the table or the file has a value that is not allowed, or they do not fit together. The
+            message names the value and the remedy; nothing is changed.
         OSError: The table of ``options`` cannot be read, the file cannot be written, or another process has held its
             lock for a minute; nothing is changed. If something fails after the change, there is a `DoneBut` warning
             instead.
-        ImportError: The library filelock is missing, and the study is to be written.
+        ImportError: A library is missing; the message says how to install it.
 
     Warns:
-        UserWarning: The noise of the study has changed, or all names of the options of a new study are numbers.
+        UserWarning: The noise of the study has changed.
     """
 
     def __init__(
@@ -97,6 +110,8 @@ class Study:
         reach: float | None = None,
         seed: int | None = None,
         differ: bool | None = None,
+        lower_is_better: bool | None = None,
+        **columns: Any,
     ) -> None:
         self.path = Path(path)
         require(self.path.name != "", "the path of the study", str(path), "give the name of a file")
@@ -104,74 +119,77 @@ class Study:
         if self._surrogate is not None:
             method = f"a {type(method).__name__} of your own"
         said = {"trials": trials, "noise": noise, "method": method, "sites": sites, "centre": centre}
-        said |= {"spread": spread, "reach": reach, "seed": seed, "differ": differ}
+        said |= {"spread": spread, "reach": reach, "seed": seed, "differ": differ, "lower": lower_is_better}
         given = {name: value for name, value in said.items() if value is not None}
-        table = None if options is None else Options.of(options)
-        new = None if table is None or self.path.exists() else self._begun(table, given)
+        begun = None if options is None or self.path.exists() else read(options, **columns)
+        new = None if begun is None else self._begun(begun, given)
         before = (new or self.content)[0]
-        after = before.changed(table, given)
-        if new or after != before:
+
+        def grown(setup: Setup) -> Table:
+            """Return the options of the ``setup``, and those that the table has beyond them."""
+            return Table(setup.options) if options is None else read(options, **columns, known=setup.options)
+
+        table = begun or grown(before)
+        self.setup, self.report = before.changed(table.options, given), table.report
+        if new or self.setup != before:
             with self._changing("begun" if new else "changed", new) as (setup, record, write):
-                after = setup.changed(table, given)
-                write(after, pure.plan_anew(after, record))
-        if after.noise != before.noise:
-            words = f"the noise of {self.path} was {before.noise} and is {after.noise} from now on"
+                if setup.options != before.options:  # another process was faster
+                    table = grown(setup)
+                self.setup = setup.changed(table.options, given)
+                write(self.setup, pure.plan_anew(self.setup, record))
+        if self.setup.noise != before.noise:
+            words = f"the noise of {self.path} was {before.noise} and is {self.setup.noise} from now on"
             warnings.warn(words, stacklevel=2)
 
-    def _begun(self, table: Options, given: dict[str, Any]) -> _Content:
-        """Return the setup of a new study with the options of the ``table`` and the values ``given`` by name, and its
-        record, in which nothing has happened and the first options (`Setup.first`) are planned.
-
-        A warning says if the names of all options are numbers.
-
-        Raises:
-            ValueError: ``trials`` or ``noise`` is missing, or a value is not allowed.
-            TypeError: A value is of another kind.
-        """
-        for name, meaning in (("trials", "the number that you can afford"), ("noise", "σ of a reward")):
-            if name not in given:
-                raise ValueError(f"{name} is missing: give {meaning}, {name}=… or in a shell --{name} …")
-        if all(map(is_number, table.names)):
-            words = f"the names are numbers, as {table.names[0]!r}: the first column has the names and is no feature"
-            warnings.warn(f"{words}; if it is one, put a column of names before it", stacklevel=3)
-        setup = Setup(table, len(table.names), surrogate=self._surrogate, **given)
-        return setup, Record(plan=setup.first, until=len(setup.first))
+    def _begun(self, table: Table, given: dict[str, Any]) -> _Content:
+        """Return the setup of a new study and its record, in which the results of the ``table`` are told."""
+        if "trials" not in given:
+            raise ValueError("trials is missing: give the number that you can afford, in a shell --trials …")
+        setup = Setup(table.options, len(table.options.names), surrogate=self._surrogate, **given)
+        record = Record(plan=setup.first, until=len(setup.first))
+        if setup.sites and table.results:
+            words = "the results are not told, as the study has sites: tell the table for one of them"
+            warnings.warn(f"{words} (fedgo tell TABLE --site NAME)", stacklevel=3)
+            return setup, record
+        # an option that failed and succeeded is not given up
+        succeeded = {option for _, option, result in table.results if isinstance(result, float)}
+        for _, option, result in table.results:
+            if isinstance(result, float) or option not in succeeded:
+                record = _told(setup, record, (option, ""), result)
+        return setup, record
 
     # trials and their rewards
 
     def ask(self, site: str | None = None) -> str:
         """Return the option to try next.
 
-        A trial is open from the time when it is asked for until its reward is entered or it is given up.
+        A trial is open from the time when it is asked for until its result is told or it is given up. In a study with
+        sites, a site is given its open trial again; without sites, every call opens a new trial, so that people who
+        work side by side get different options.
 
         Args:
             site: The site that makes the trial, in a study with sites; otherwise None.
 
         Returns:
-            The name of the option of the first open trial, at the ``site`` if one is given. If there is none, a new
-            trial is opened, and the result is the name of its option.
+            The name of the option.
 
         Raises:
             ValueError: The study has no such ``site``, it has sites and ``site`` is None, or the file cannot be read as
                 a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
-            MemoryError: A fit needs more memory than there is.
         """
         return self.batch(1, site)[0]
 
     def batch(self, size: int, site: str | None = None) -> list[str]:
-        """Return the options of several trials to be made at once.
-
-        A trial is open from the time when it is asked for until its reward is entered or it is given up.
+        """Return the options of several trials to be made at once (`ask`).
 
         Args:
-            size: The number of trials, from 1 to the study's ``trials``.
+            size: The number of trials, from 1 to 1,536.
             site: The site that makes the trials, in a study with sites; otherwise None.
 
         Returns:
-            The names of ``size`` options, which may repeat: first those of open trials, at the ``site`` if one is
-            given, in the order in which they were asked for; then those of new trials, which are opened.
+            The names of ``size`` options.
 
         Raises:
             TypeError: ``size`` is not a whole number.
@@ -179,47 +197,125 @@ class Study:
                 the file cannot be read as a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
-            MemoryError: A fit needs more memory than there is.
         """
-        with self._changing("asked") as (setup, record, write):
-            asked, after = pure.next_trials(setup, record, size, site)
-            if after != record:
-                write(setup, after)
+        for patience in range(_PATIENCE, -1, -1):
+            # a plan may take long, so it is made while others may change the study, and again if they have
+            before = self.content
+            asked, after = pure.next_trials(*before, size, site)
+            if after == before[1]:
+                break
+            with self._changing("asked") as (setup, record, write):
+                if patience == 0 and (setup, record) != before:
+                    asked, after = pure.next_trials(setup, record, size, site)
+                if patience == 0 or (setup, record) == before:
+                    write(setup, after)
+                    break
         return asked
 
-    def tell(self, option: str, reward: float, site: str | None = None) -> int:
-        """Enter the reward of a trial, whether the study asked for this trial or not.
+    def plate(self, size: int, site: str | None = None) -> Any:
+        """Return the next trials (`batch`) as a pandas frame with the owner's columns and an empty one for results.
 
-        If trials of the option are open at the site, the first of them is open no more. A warning says if the reward is
-        more than five spreads away from a usual reward (``centre`` and ``spread`` of the study, or their estimates from
-        the first rewards); a reward that is entered while the study has none is not questioned. The reward is kept in
-        either case.
+        Args:
+            size: The number of trials, from 1 to 1,536.
+            site: The site that makes the trials, in a study with sites; otherwise None.
+
+        Raises:
+            TypeError: ``size`` is not a whole number.
+            ValueError: As for `batch`.
+            OSError: As for `batch`.
+            ImportError: A library is missing; the message says how to install it.
+        """
+        import pandas as pd
+
+        names = self.batch(size, site)
+        setup = self.content[0]
+        rows = [setup.options.rows[setup.number_of[name]] for name in names]
+        frame = pd.DataFrame(rows, columns=list(setup.options.columns))
+        roles = dict(zip(setup.options.columns, setup.options.roles, strict=True))
+        if NAME not in roles.values():
+            frame.insert(0, setup.label, names)
+        others = [header for header in setup.options.columns if roles[header] == OTHER]
+        return frame.assign(**dict.fromkeys([setup.result, *others], ""))
+
+    def tell(self, option: str, result: float | str, site: str | None = None) -> int:
+        """Enter the result of a trial, whether the study asked for this trial or not.
+
+        A warning says if the result is more than five spreads away from a usual one (``centre`` and ``spread`` of the
+        study, or their estimates from the first results). It is kept in either case.
 
         Args:
             option: The name of the option that was tried.
-            reward: The reward of the trial in the user's units, a number above −1e100 and below 1e100.
+            result: The result of the trial, a number above −1e100 and below 1e100. Or the text "failed" if the
+                experiment has failed; then the option is not proposed again.
             site: The site that made the trial, in a study with sites; otherwise None.
 
         Returns:
-            The number of rewards that the study has now.
+            The number of results that the study has now.
 
         Raises:
-            TypeError: ``reward`` is not a number.
-            ValueError: The study has no such ``option`` or ``site``, it has sites and ``site`` is None, ``reward`` is
+            TypeError: ``result`` is neither a number nor "failed".
+            ValueError: The study has no such ``option`` or ``site``, it has sites and ``site`` is None, ``result`` is
                 NaN or out of range, or the file cannot be read as a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("told") as (setup, record, write):
-            trial, value = (setup.option(option), setup.place(site)), checked_reward(reward)
-            centre, spread = pure.usual(setup, record)
-            if record.told and abs(value - centre) > _FAR * spread:
-                words = f"the reward of {trial[0]!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"
-                warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=2)
-            told = len(record.told) + 1
-            opened = _without(record.open, trial)
-            write(setup, replace(record, open=opened, told=(*record.told, (*trial, value))))
-        return told
+            trial = (setup.option(option), setup.place(site))
+            value = FAILED if result == FAILED else checked_reward(result)
+            _question(setup, record, [(trial[0], value)])
+            record = _told(setup, record, trial, value)
+            write(setup, record)
+        return len(record.told)
+
+    def tell_plate(self, table: Any, site: str | None = None, again: bool = False) -> int:
+        """Enter all results in a table, for instance in a `plate` that was filled in, or none of them.
+
+        A row without a result is left out. It stays open if it was asked for. A row that was not asked for is a result
+        too.
+
+        Args:
+            table: The path of a file or a pandas frame, with a column of results and either the options' names or their
+                features.
+            site: The site that made the trials, in a study with sites; otherwise None.
+            again: Whether results that are told already are further trials with the same result.
+
+        Returns:
+            The number of results that were entered, failed experiments included.
+
+        Raises:
+            TypeError: ``table`` is neither a path nor a frame.
+            ValueError: The study has no such ``site``, or a row does not fit the study or is told already. The message
+                names all such rows, and nothing is changed.
+            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
+            ImportError: A library is missing; the message says how to install it.
+        """
+        with self._changing("told") as (setup, record, write):
+            options, place, opened, known = (
+                setup.options,
+                setup.place(site),
+                Counter(record.open),
+                Counter(record.told),
+            )
+            named = setup.label if setup.label in cells_of(table)[0] else None
+            plate = read(table, known=options, result=setup.result, name=named)
+            wrong = {}
+            for row, option, value in plate.results:
+                trial = (option, place)
+                if option not in setup.number_of:
+                    wrong[row] = f"no option of the study is {option!r} or has its features"
+                elif opened[trial] > 0:
+                    opened[trial] -= 1
+                elif isinstance(value, float) and known[(*trial, value)] > 0 and not again:
+                    wrong[row] = (
+                        f"{value:g} of {option!r} is told already; if it is another trial, give --again"
+                    )
+            refuse(wrong)
+            _question(setup, record, [row[1:] for row in plate.results])
+            for _, option, value in plate.results:
+                record = _told(setup, record, (option, place), value)
+            if plate.results:
+                write(setup, record)
+        return len(plate.results)
 
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
         """Take back the last reward that was entered, for instance because it was a mistake.
@@ -244,14 +340,15 @@ class Study:
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
             require(len(rows) > 0, "what to take back", option or "the last reward", "it was not entered")
-            told = _without(record.told[::-1], rows[-1])[::-1]
+            told = _without(record.told[::-1], rows[-1])[::-1]  # the last one of equal rows
             write(setup, pure.plan_anew(setup, replace(record, told=told)))
         return rows[-1][0], rows[-1][2]
 
     def drop(self, option: str, site: str | None = None) -> None:
-        """Give up an open trial, one that was asked for and whose reward will not come.
+        """Give up an open trial, one that was asked for and whose result will not come.
 
-        If several trials of the option are open at the site, the first of them is given up.
+        Until the next result, the option is proposed only if all others are retired or were given up too. If the
+        experiment has failed, `tell` the result "failed", so that the option is not proposed again.
 
         Args:
             option: The name of the option.
@@ -266,7 +363,8 @@ class Study:
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
             require(trial in record.open, "the trial to drop", option, "no such trial is open; see show")
-            write(setup, replace(record, open=_without(record.open, trial)))
+            dropped = (*(other for other in record.dropped if other != trial[0]), trial[0])
+            write(setup, replace(record, open=_without(record.open, trial), dropped=dropped))
 
     def retire(self, option: str, retired: bool = True) -> None:
         """Decide whether an option may be proposed. Its rewards so far stay in the study in either case.
@@ -283,12 +381,7 @@ class Study:
             ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("retired" if retired else "proposed again") as (setup, record, write):
-            name = setup.option(option)
-            others = tuple(other for other in record.retired if other != name)
-            remain = len(setup.options.names) - len(others) - retired
-            require(remain > 0, "the number of options that remain", remain, "keep at least one")
-            opened = tuple(trial for trial in record.open if not (retired and trial[0] == name))
-            write(setup, replace(record, open=opened, retired=(*others, name) if retired else others))
+            write(setup, _retired(setup, record, setup.option(option), retired))
 
     # results
 
@@ -367,13 +460,11 @@ class Study:
         return pure.verdict(*self.content, site)
 
     def to_frame(self, site: str | None = None) -> Any:
-        """Return the results so far as a pandas frame with a row for each option, whose name is the index.
+        """Return the owner's table with the results so far and the estimates, as a pandas frame.
 
-        The rows with the largest estimate come first. The columns are ``pulls`` (the number of rewards), ``mean`` (of
-        the rewards), ``estimate`` (the model's estimate of the mean reward), ``low`` and ``high`` (the ends of the
-        model's interval, which extends κ posterior standard deviations to each side, with the κ of the plan, and
-        guarantees nothing), ``certificate`` (a bound on how far the mean reward is below the best, if the study has a
-        ``reach``) and ``retired``. A number that is not known is NaN.
+        It has a row for each option, whose name is the index, the best estimate first. The columns of the owner are
+        followed by ``results`` (all results of the option, separated by blanks) and by the fields of a
+        `fedgo.beyond.study.trials.Standing`. An owner's column with one of these headers gets "(table)" behind it.
 
         Args:
             site: The site whose results are returned, if the sites differ; otherwise None is enough.
@@ -382,60 +473,93 @@ class Study:
             ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
                 read as a study.
             ImportError: A library is missing.
-            MemoryError: A fit needs more memory than there is.
         """
         import pandas as pd
 
-        return pd.DataFrame(self.standings(site)).set_index("option")
+        setup, record = self.content
+        standings = pd.DataFrame(pure.standings(setup, record, site)).set_index("option")
+        options, told = setup.options, pure.at_site(setup, record, site)
+        table = pd.DataFrame(options.rows, index=list(options.names), columns=list(options.columns))
+        table = table.loc[:, [role != RESULT for role in options.roles]].loc[standings.index]
+        for header, role in zip(options.columns, options.roles, strict=True):
+            if role == NUMBER:
+                table[header] = table[header].astype(float)
+        each: dict[str, list[str]] = {name: [] for name in options.names}
+        for option, _, result in told:
+            each[option].append(f"{result!r}")
+        standings.insert(0, "results", [" ".join(each[name]) for name in standings.index])
+        return table.rename(columns={header: f"{header} (table)" for header in standings.columns}).join(
+            standings
+        )
 
     def _repr_html_(self) -> str:
-        """Return the results so far (`to_frame`) and the verdict as HTML, which a notebook shows.
+        """Return the results so far and the verdict, of each site if the sites differ, as HTML for a notebook."""
+        import pandas as pd
 
-        If the sites differ, both are there for each site below its name.
-        """
         pages = []
         for site in self.content[0].rows:
-            html = self.to_frame(site).to_html(float_format=lambda value: f"{value:.3g}", na_rep="")
+            frame = pd.DataFrame(self.standings(site)).set_index("option")
+            html = frame.to_html(float_format=lambda value: f"{value:.3g}", na_rep="", max_rows=_MOST_ROWS)
             pages.append(f"{escape(site or '')}{html}<p>{escape(self.verdict(site))}</p>")
         return "".join(pages)
 
-    def plot(self, axes: Any = None, site: str | None = None) -> Any:
-        """Draw the estimates of all options with their intervals, their mean rewards, and any certificates.
+    def plot(self, site: str | None = None) -> Any:
+        """Draw the results in order, the predictions against what was measured, and the effect of each column.
 
-        The options are one below the other, the largest estimate at the top. The label of an option contains its number
-        of rewards in brackets. A certificate is drawn as a mark at the estimate plus the certificate. The verdict is
-        the title.
+        The first panel has each result and the best mean so far. In the second, each option with results is left out of
+        the fit in turn (in at most fifty groups), and is then predicted with the model's interval. The third has for
+        each column the mean estimates of the options with each of its values (numbers in at most five classes).
 
         Args:
-            axes: The matplotlib axes; None means those of a new figure.
-            site: The site whose estimates are drawn, if the sites differ; otherwise None is enough.
+            site: The site whose results are drawn, if the sites differ; otherwise None is enough.
 
         Returns:
-            The matplotlib axes.
+            The matplotlib figure.
 
         Raises:
             ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
                 read as a study.
             ImportError: A library is missing.
-            MemoryError: A fit needs more memory than there is.
         """
         import matplotlib.pyplot as plt
+        import pandas as pd
 
-        rows, title = self.to_frame(site), self.verdict(site)
-        axes = axes or plt.subplots(figsize=(7, 0.3 * len(rows) + 1.2), layout="constrained")[1]
-        place = range(len(rows))[::-1]
-        ends = [rows["estimate"] - rows["low"], rows["high"] - rows["estimate"]]
-        axes.errorbar(rows["estimate"], place, xerr=ends, fmt="o", capsize=3, label="estimate")
-        axes.plot(rows["mean"], place, "s", fillstyle="none", label="mean of its trials")
-        if bool(rows["certificate"].notna().any()):
-            top = rows["estimate"] + rows["certificate"]
-            axes.plot(top, place, "|", markersize=12, label="certificate: at most so far below the best")
-        labels = [f"{option} ({pulls})" for option, pulls in rows["pulls"].items()]
-        axes.set_yticks(place, labels, parse_math=False)  # a $ in a name does not begin a formula
-        axes.set_title(fill(title, 60), parse_math=False)
-        axes.set_xlabel("reward")
-        axes.legend()
-        return axes
+        setup, record = self.content
+        frame, told = self.to_frame(site), pure.at_site(setup, record, site)
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+        results = pd.Series([result for *_, result in told], range(1, len(told) + 1), dtype=float)
+        left.plot(results.index, results, ".", label="result")
+        left.step(
+            results.index,
+            results.cummin() if setup.lower else results.cummax(),
+            where="post",
+            label="best so far",
+        )
+        left.set(xlabel="trial", ylabel=setup.result)
+        left.legend()
+        for done, rows in enumerate(pure.left_out(setup, record, site)):
+            if sys.stderr.isatty():
+                print(f"\rfit {done + 1} without a part of the results", end="", file=sys.stderr)
+            for row in rows:
+                ends = [[max(row.estimate - row.low, 0)], [max(row.high - row.estimate, 0)]]
+                middle.errorbar(frame["mean"][row.option], row.estimate, ends, fmt="o", color="C0", alpha=0.6)
+        middle.axline((float(results.mean()), float(results.mean())), slope=1, color="gray")
+        middle.set(xlabel="measured", ylabel="predicted without it")
+        names, effects = [], []
+        for header, role in zip(setup.options.columns, setup.options.roles, strict=True):
+            if role in (NUMBER, CATEGORY):
+                column = frame[f"{header} (table)" if f"{header} (table)" in frame else header]
+                if role == NUMBER and column.nunique() > _CLASSES:
+                    column = pd.cut(column, _CLASSES)
+                effects.append(frame["estimate"].groupby(column, observed=True).mean())
+                names.append(shorten(header, 20, placeholder="..."))
+        order = sorted(range(len(names)), key=lambda j: effects[j].max() - effects[j].min())[-_MOST_COLUMNS:]
+        for place, j in enumerate(order):
+            right.plot(effects[j], [place] * len(effects[j]), "o-", color="C0", alpha=0.6)
+        right.set_yticks(range(len(order)), [names[j] for j in order], parse_math=False)
+        right.set(xlabel=f"mean estimate of {setup.result} for each value")
+        figure.suptitle(fill(self.verdict(site), 120), parse_math=False)
+        return figure
 
     # the file
 
@@ -492,6 +616,32 @@ class Study:
             reason = getattr(error, "strerror", None) or error
             words = f"{str(self.path)!r} cannot be read as a study: {reason}; give another file"
             raise ValueError(f"{words}, or a table to begin one (fedgo begin)") from error
+
+
+def _told(setup: Setup, record: Record, trial: Trial, value: float | str) -> Record:
+    """Return the ``record`` with the result of a trial; "failed" retires its option."""
+    if isinstance(value, float):
+        opened = _without(record.open, trial)
+        return replace(record, told=(*record.told, (*trial, value)), open=opened, dropped=())
+    return _retired(setup, record, trial[0], True)
+
+
+def _retired(setup: Setup, record: Record, option: str, retired: bool) -> Record:
+    """Return the ``record`` in which the ``option`` is retired, without its open trials, or is not."""
+    others = tuple(other for other in record.retired if other != option)
+    remain = len(setup.options.names) - len(others) - retired
+    require(remain > 0, "the number of options that remain", remain, "keep at least one")
+    opened = tuple(trial for trial in record.open if not (retired and trial[0] == option))
+    return replace(record, open=opened, retired=(*others, option) if retired else others)
+
+
+def _question(setup: Setup, record: Record, rows: Sequence[tuple[str, float | str]]) -> None:
+    """Warn of each result in ``rows`` that is far from a usual one."""
+    centre, spread = pure.usual(setup, record)
+    for option, value in rows if record.told else ():
+        if isinstance(value, float) and abs(value - centre) > _FAR * spread:
+            words = f"the result of {option!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"
+            warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=3)
 
 
 def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:

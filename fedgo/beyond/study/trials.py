@@ -14,7 +14,7 @@ request of a site for a new trial plans this one trial from a fit to all rewards
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -31,12 +31,14 @@ from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.process import ProcessFit
 from fedgo.beyond.method.sites import cochran
 from fedgo.beyond.method.surrogates import Fitted, fitted, why_it_failed
-from fedgo.beyond.study.setup import Record, Setup, Told
+from fedgo.beyond.study.setup import Record, Setup, Told, Trial
 from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
 _UNSEEN = 200.0  # while there are few rewards, the spread is taken to be this many times the noise
 _TOO_FEW = "fewer than two options have a reward"
+_FITS = 50  # the most fits without a part of the results
+_MOST = 1536  # the most trials at once, the wells of the largest plate
 _SURE = 0.001  # sites seem to differ below this p; it is small because users look often and trials depend on rewards
 
 
@@ -91,10 +93,24 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         return None, _TOO_FEW
     try:
         data = _of_each_site(setup, told) if setup.differ else _tally(setup, told)
-        return fitted(setup.played.surrogate, setup.arms, data, setup.noise), ""
+        return fitted(setup.played.surrogate, setup.arms, data, noise_of(setup, told)), ""
     except Exception as error:
         reason, options = why_it_failed(error), {option for option, *_ in told}
         return None, f"the fit failed: {reason}" if len(options) > 1 else _TOO_FEW
+
+
+def noise_of(setup: Setup, told: Sequence[Told]) -> float:
+    """Return the noise of the ``setup``, or an estimate from the spread of the results of each option."""
+    rewards: dict[Trial, list[float]] = {}
+    for option, site, reward in told:
+        rewards.setdefault((option, site if setup.differ else ""), []).append(reward)
+    degrees = sum(len(each) - 1 for each in rewards.values())
+    if setup.noise is not None:
+        return setup.noise
+    means = [fmean(each) for each in rewards.values()]
+    prior = stdev(means) ** 2 * math.exp(-4) if len(means) > 1 else 1.0
+    squares = sum((reward - fmean(each)) ** 2 for each in rewards.values() for reward in each)
+    return max(math.sqrt((squares + prior) / (degrees + 1)), 1e-100)
 
 
 @on_cpu
@@ -104,53 +120,53 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
     Args:
         setup: The setup of the study.
         record: The record of what has happened since it began.
-        size: The number of trials, from 1 to the setup's ``trials``.
+        size: The number of trials, from 1 to 1,536, the wells of the largest plate.
         site: The site that makes the trials, in a study with sites; otherwise None.
 
     Returns:
-        The names of the options of ``size`` trials, which may repeat: first those of trials that are open at the site
-        already and whose option is not retired, then those of new trials; and the record in which all of them are open.
+        The names of the options of ``size`` trials: in a study with sites first those that are open at the site, then
+        new ones; and the record in which all of them are open.
 
     Raises:
         TypeError: ``size`` is not a whole number.
-        ValueError: ``size`` is not from 1 to ``trials``, the study has no such ``site``, or it has sites and ``site``
-            is None.
-        ImportError: A library that the fit needs is missing.
-        MemoryError: The fit needs more memory than there is.
+        ValueError: ``size`` is out of range, the study has no such ``site``, or it has sites and ``site`` is None.
     """
     place = setup.place(site)
-    remedy = f"give a number from 1 to {setup.trials}, the trials of the study"
-    count("the number of trials at once", size, remedy, most=setup.trials)
-    asked = [option for option, at in record.open if at == place and option not in record.retired][:size]
+    count("the number of trials at once", size, f"give a number from 1 to {_MOST}", most=_MOST)
+    asked = [option for option, at in record.open if place and at == place and option not in record.retired][
+        :size
+    ]
     while len(asked) < size:
-        option, record = _one_more(setup, record, place)
-        asked.append(option)
-        record = replace(record, open=(*record.open, (option, place)))
+        options, record = _more(setup, record, place, size - len(asked))
+        asked += options
+        record = replace(record, open=(*record.open, *((option, place) for option in options)))
     return asked, record
 
 
-def _one_more(setup: Setup, record: Record, site: str) -> tuple[str, Record]:
-    """Return the next option for a new trial at ``site``, and the record without this option in its plan.
+def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str], Record]:
+    """Return at least one and at most ``most`` options for new trials at ``site``, and the record without them in its
+    plan.
 
-    Retired options are removed from the plan. A new plan is made first if the plan is empty, if at least
-    ``record.until`` rewards are known, or, if the sites differ, if `past_first` holds. If the study has a ``reach`` and
-    `past_first` holds, a guard decides on the first option of the plan. It passes if its certificate is at most κ times
-    the length of its interval, with the price κ of the guard (`Interval.accepts`). If it does not pass, the result is
-    the option with the largest upper end of the guard's intervals, of those that are not retired, and the plan keeps
-    its first option. The trial is not opened in the record.
+    A new plan is made first if the plan is empty, if at least ``record.until`` results are known, or, if the sites
+    differ, after the first options. In a study with a ``reach`` a guard then decides on the first option of the plan.
+    It passes if its certificate is at most κ times the length of its interval (`Interval.accepts`). Otherwise the
+    result is the option with the largest upper end of the guard's intervals, and the plan keeps its first option.
     """
-    record = replace(record, plan=tuple(option for option in record.plan if option not in record.retired))
-    of_one_site = setup.differ and past_first(setup, record)
-    if not record.plan or len(record.told) >= record.until or of_one_site:
+    later, closed = past_first(setup, record), _closed(setup, record)
+    done = set() if later else {option for option, *_ in (*record.told, *record.open)}
+    numbers = setup.number_of
+    plan = tuple(option for option in record.plan if not closed[numbers[option]] and option not in done)
+    record = replace(record, plan=plan)
+    if not plan or len(record.told) >= record.until or (setup.differ and later):
         record = _planned(setup, record, site)
-    proposed, guarantee = record.plan[0], setup.guarantee
-    if guarantee is not None and past_first(setup, record):
-        known = _tally(setup, _at(setup, record, site), setup.centre)
+    proposed, guarantee = record.plan[:most], setup.guarantee
+    if guarantee is not None and later:
+        known = _tally(setup, at_site(setup, record, site), setup.centre)
         now = guarantee.intervals(1).after(known, torch.zeros(()), shared=known)
-        if not now.accepts(guarantee.kappa)[setup.number_of[proposed]]:
-            upper = now.upper.masked_fill(_retired(setup, record), -math.inf)
-            return setup.options.names[int(upper.argmax())], record
-    return proposed, replace(record, plan=record.plan[1:])
+        if not now.accepts(guarantee.kappa)[numbers[proposed[0]]]:
+            return [setup.options.names[int(now.upper.masked_fill(closed, -math.inf).argmax())]], record
+        proposed = proposed[:1]
+    return list(proposed), replace(record, plan=record.plan[len(proposed) :])
 
 
 def _planned(setup: Setup, record: Record, site: str) -> Record:
@@ -161,7 +177,7 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
     several such options an order decides that is random, but fixed by the seed. The field ``until`` becomes the number
     of known rewards plus the length of the plan.
     """
-    names, retired = setup.options.names, _retired(setup, record)
+    names, retired = setup.options.names, _closed(setup, record)
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
     tried = _tally(setup, [*record.told, *((*trial, 0.0) for trial in record.open)]).counts
     arms = (tried + ties).masked_fill(retired, math.inf).argmin().unsqueeze(0)
@@ -171,7 +187,7 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
         most, among = 1 if setup.differ else None, (len(setup.rows), setup.row(site))
         with suppress(ValueError):  # a reward may be so far off that no index is a number
             cells = setup.played.epoch(
-                fit, counts, setup.noise, ties, opened, retired, most, *among, setup.trials
+                fit, counts, noise_of(setup, record.told), ties, opened, retired, most, *among, setup.trials
             )
             arms = cells[:most] % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
@@ -214,23 +230,57 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
         ImportError: A library that the fit needs is missing.
         MemoryError: The fit needs more memory than there is.
     """
-    told, fit = _at(setup, record, site), posterior(setup, record.told)[0]
+    told, fit = at_site(setup, record, site), posterior(setup, record.told)[0]
     counts, sums = _tally(setup, told)
     estimate = low = high = certificate = torch.full_like(sums, torch.nan)
     optimism = setup.played.optimism(max(setup.trials, len(record.told)))
     kappa = optimism.of_arms(_tally(setup, record.told).counts)
+    mean = setup.sign * sums / counts
     if isinstance(fit, ProcessFit) and fit.warped is not None:
         estimate, low, high = fit.warped.interval(kappa)
     elif fit is not None:
-        mean, variance = (cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance))
-        estimate, half = mean, kappa * variance.clamp(min=0).sqrt()
+        centre, variance = (
+            cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance)
+        )
+        estimate, half = centre, kappa * variance.clamp(min=0).sqrt()
         low, high = estimate - half, estimate + half
     if setup.guarantee is not None:
         certificate = _certificate(setup, told, setup.guarantee)
-    columns = (counts.long(), sums / counts, estimate, low, high, certificate, _retired(setup, record))
+    if setup.lower:
+        estimate, low, high = -estimate, -high, -low
+    columns = (counts.long(), mean, estimate, low, high, certificate, _retired(setup, record))
     values = (column.tolist() for column in columns)
     rows = list(map(Standing._make, zip(setup.options.names, *values, strict=True)))
-    return rows if fit is None else sorted(rows, key=lambda row: -row.estimate)
+    return rows if fit is None else sorted(rows, key=lambda row: -setup.sign * row.estimate)
+
+
+@on_cpu
+def summary(setup: Setup, record: Record, site: Site = None) -> list[str]:
+    """Return the best option so far, the next one with what the model expects of it, and the noise, in lines."""
+    rows = standings(setup, record, site)
+    tried, noise = [row for row in rows if row.pulls], noise_of(setup, record.told)
+    if not tried:
+        return ["no results yet"]
+    by_mean = posterior(setup, record.told)[0] is None
+    best = max(tried, key=lambda row: setup.sign * row.mean) if by_mean else tried[0]
+    lines = [
+        f"best so far: {best.option}, mean {best.mean:.4g} of {best.pulls} result{'s' * (best.pulls > 1)}"
+    ]
+    place = site or (setup.sites or ("",))[0]
+    options, _ = _more(setup, record, place, 1)
+    row = next(row for row in rows if row.option == options[0])
+    if math.isfinite(row.estimate):
+        lines.append(f"next: {row.option}, expected {row.estimate:.4g} ({row.low:.4g} ... {row.high:.4g})")
+    return [*lines, f"noise of a result: {noise:.3g}{', estimated' * (setup.noise is None)}"]
+
+
+def left_out(setup: Setup, record: Record, site: Site = None) -> Iterator[list[Standing]]:
+    """Yield the rows of the options that have results, each by a fit without its results, in at most fifty groups."""
+    options = list(dict.fromkeys(option for option, *_ in at_site(setup, record, site)))
+    for group in (options[k::_FITS] for k in range(min(_FITS, len(options)))):
+        kept = tuple(told for told in record.told if told[0] not in group)
+        rows = standings(setup, replace(record, told=kept), site)
+        yield [row for row in rows if row.option in group and math.isfinite(row.estimate)]
 
 
 @on_cpu
@@ -254,10 +304,11 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
         MemoryError: The fit needs more memory than there is.
     """
     words = _leading(setup, record, site)
-    if record.told and not _at(setup, record, site):
+    if record.told and not at_site(setup, record, site):
         words += f"\n{site} has no trial yet: all estimates follow from those of the others. Ask for one at {site}."
     alike = len(setup.sites) > 1 and not setup.differ
-    if alike and cochran(_of_each_site(setup, record.told), setup.noise) < _SURE:
+    noise = noise_of(setup, record.told)
+    if alike and cochran(_of_each_site(setup, record.told), noise) < _SURE:
         remedy = "nothing above holds for one of them: begin another file with differ, or a larger noise"
         words += f"\nThe sites differ (Cochran's Q has p < {_SURE:g}): {remedy}."
     return words
@@ -269,8 +320,8 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
     Retired options do not count. If the study has a ``reach``, the leading option is the one with the smallest
     certificate, and the sentence gives this certificate and its probability, or says that the rewards refute the noise
     or the reach; if sites share it, further sentences say where this option was tried. Otherwise it is the one with the
-    largest estimate, and the sentence gives the largest upper end of the other options' intervals less this estimate,
-    or 0 if that is negative. If there is no fit or one of these numbers is not finite, the sentence gives the reason.
+    best estimate, and the sentence gives by how much the best end of the other options' intervals is better, at least
+    0. If there is no fit or one of these numbers is not finite, the sentence gives the reason.
 
     Raises:
         ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
@@ -289,6 +340,8 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
         words = f"{best.option} is at most {best.certificate:.3g} below the best"
         words += f", with probability {share:.3g},\nif noise and reach are true bounds."
+        if share <= 0:
+            return f"{best.option}: so many options or sites were added that no certificate is promised any more."
         if mixed:
             where = Counter(site for option, site, _ in record.told if option == best.option)
             most = ", ".join(f"{site} {pulls}" for site, pulls in where.most_common(3)) or "nowhere yet"
@@ -297,12 +350,12 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         return words
     if fit is None:
         return f"Nothing can be said yet: {reason}."
-    best, others = remain[0], [row.high for row in remain[1:]]
+    best, others = remain[0], [row.low if setup.lower else row.high for row in remain[1:]]
     if not all(map(math.isfinite, [best.estimate, *others])):
         option, _, reward = max(record.told, key=lambda row: abs(row[2]))
         words = f"{reward:g} of {option} is far from all others; untell it if it is wrong"
         return f"Nothing can be said: {words}."
-    gap = max(0.0, max(others, default=best.estimate) - best.estimate)
+    gap = max([0.0, *(setup.sign * (other - best.estimate) for other in others)])
     return f"No option beats {best.option} by more than {gap:.3g}, says the model, which may err."
 
 
@@ -317,7 +370,8 @@ def usual(setup: Setup, record: Record) -> tuple[float, float]:
     rewards = [reward for *_, reward in record.told[: setup.begun]]
     varies = len(rewards) >= 5 and len(set(rewards)) > 1
     centre = fmean(rewards or [0.0]) if setup.centre is None else setup.centre
-    spread = max(stdev(rewards), setup.noise) if varies else _UNSEEN * setup.noise
+    noise = noise_of(setup, record.told) if record.told else math.inf
+    spread = max(stdev(rewards), noise) if varies else _UNSEEN * noise
     return centre, spread if setup.spread is None else setup.spread
 
 
@@ -327,7 +381,17 @@ def _retired(setup: Setup, record: Record) -> Tensor:
     return torch.tensor([name in retired for name in setup.options.names])
 
 
-def _at(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
+def _closed(setup: Setup, record: Record) -> Tensor:
+    """Return for each of the K options whether it must not be proposed now, (K,) bool.
+
+    These are the retired ones, and the dropped ones as long as others remain.
+    """
+    retired, dropped = _retired(setup, record), set(record.dropped)
+    closed = retired | torch.tensor([name in dropped for name in setup.options.names])
+    return retired if bool(closed.all()) else closed
+
+
+def at_site(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
     """Return the entries of ``record.told`` whose trials were made at the ``site``, or all if the sites do not differ.
 
     An entry has the option, the site and the reward of a trial.
@@ -350,13 +414,12 @@ def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
 
 
 def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
-    """Return for each of the K options the number n of its rewards in ``told``, and their sum minus n·``centre``,
-    (K,) float64 each.
+    """Return for each of the K options the number of its results in ``told``, and the sum of its rewards, (K,) each.
 
-    ``told`` has the option, the site and the reward of each trial; None as ``centre`` means 0.
+    A reward is the result minus the ``centre`` (None means 0), with the other sign if lower results are better.
     """
     arm = torch.tensor([setup.number_of[option] for option, *_ in told], dtype=torch.int64)
-    reward = torch.tensor([reward - (centre or 0.0) for *_, reward in told], dtype=torch.float64)
+    reward = torch.tensor([result - (centre or 0.0) for *_, result in told], dtype=torch.float64) * setup.sign
     none = torch.zeros(len(setup.options.names), dtype=torch.float64)
     return Tally(none.index_add(0, arm, torch.ones_like(reward)), none.index_add(0, arm, reward))
 
