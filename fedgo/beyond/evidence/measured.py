@@ -47,10 +47,19 @@ class Measured:
     noise: float
 
     @cached_property
+    def means(self) -> Tensor:
+        """The mean result of each option, (K,)."""
+        return torch.stack([each.mean() for each in self.results])
+
+    @property
+    def spread(self) -> float:
+        """The unit of a loss: the largest mean result less the average one."""
+        return float(self.means.amax() - self.means.mean())
+
+    @property
     def loss(self) -> Tensor:
         """The loss of each option, (K,): 0 for the best one, and 1 on average."""
-        means = torch.stack([each.mean() for each in self.results])
-        return (means.amax() - means) / (means.amax() - means.mean())
+        return (self.means.amax() - self.means) / self.spread
 
 
 @cache

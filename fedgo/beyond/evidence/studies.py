@@ -10,7 +10,9 @@ from functools import partial
 from fedgo.beyond.evidence.differing import CASES, HOW, JOINED, WARP_TUNING, measure_sites
 from fedgo.beyond.evidence.families import PROBLEMS, TABLES, listed
 from fedgo.beyond.evidence.libraries import LIBRARIES, OPTUNA, measure_library
+from fedgo.beyond.evidence.measured import load
 from fedgo.beyond.evidence.private import WAYS, play_regime
+from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, measure_tables
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
@@ -219,6 +221,46 @@ DIFFER = Sweep(
     folder=TABLES,
 )
 
+# --- Tables of real experiments, searched offline
+
+# The method was chosen with the help of the first two tables, one of numbers with noise and one of texts. The other
+# four are for reporting.
+CHOOSING, REPORTING = (
+    ("crossed_barrel", "suzuki_b1"),
+    ("direct_arylation", "p3ht", "autoam", "hybrid_perovskites"),
+)
+# In this study a regime has as its rounds the number of trials, and as its clients how many are chosen at a time. The
+# federated case has 30 trials at each of three sites.
+TABLE_REGIMES, FEDERATED_REGIMES = (
+    tuple(
+        Regime(name, len(load(name).options), load(name).noise, trials, batch)
+        for trials, batch in sizes
+        for name in names
+    )
+    for sizes, names in (
+        (((30, 1), (30, 8), (100, 1), (100, 8)), CHOOSING + REPORTING),
+        (((30, 3),), REPORTING),
+    )
+)
+# The runs of a player on each table, by trials and batch.
+TABLE_RUNS: Mapping[str, Mapping[tuple[int, int], int]] = {
+    BEFORE: {(30, 1): 0, (30, 8): 0, (100, 1): 0, (100, 8): 0},
+    "random order": {(30, 1): 20, (30, 8): 20, (100, 1): 20, (100, 8): 20},
+}
+
+MEASURED = Listing(
+    "tables",
+    "tables of real experiments, searched offline by the advised setting, libraries and a random order",
+    {name: Player(measured) for name in (*SEARCHERS, *FEDERATED, BEFORE)},
+    (*("loss_tried", "loss_named", "regret", "distinct"), *CURVED, *("inside", "bound", "seconds")),
+    listed=lambda name: FEDERATED_REGIMES if name in FEDERATED else TABLE_REGIMES,
+    runs=lambda name, regime: TABLE_RUNS.get(name, {}).get((regime.rounds, regime.clients), 0),
+    batch=1,
+    measure=measure_tables,
+    needs={OPTUNA: "optuna", BEFORE: "fedgo_at_d8000e1"},
+    folder=TABLES,
+)
+
 # --- What the paper's pages show of the recommended method
 
 ADVISED_RUNS = Listing(
@@ -316,6 +358,6 @@ PRIVATE = Sweep(
     folder=TABLES,
 )
 
-BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, MEASURED, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
 # the studies of the paper and those beyond it
 STUDIES: Mapping[str, Sweep] = {**paper.STUDIES, **{study.name: study for study in BEYOND}}
