@@ -1,4 +1,10 @@
-"""The constants of Assumptions 1 to 3 of the paper, and checks of arguments that several bounds share."""
+"""The constants of Assumptions 1 to 3 of the paper, and checks of arguments that several bounds share.
+
+f_x(w) is the model of the mean reward of the arm x with the d_w numbers w, and w* the true parameter. The loss L(w) is
+the mean of (f_x(w) − f_x(w*))² over uniformly drawn arms. Assumption 3 lets it grow by min{μr²/2, τr^χ/2} ≤ L(w), where
+r is the distance of w from the nearest zero of L. The paper writes γ for χ, which is also the threshold of the event in
+Algorithm 1.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,24 +16,15 @@ from fedgo._checks import require
 class Assumptions:
     """The constants of Assumptions 1 to 3, from which the bounds of the paper are computed.
 
-    f_x(w) is the model of the mean reward of the arm x with the parameter w, and w* is the true parameter. The growth
-    condition of Assumption 3 is min{μr²/2, τr^χ/2} ≤ L(w), where L(w) = E(f_x(w) − f_x(w*))² is the loss over uniformly
-    drawn arms x, and r is the distance of w from the nearest zero of L.
-
     Args:
-        dimension: The dimension d_w of the parameter w, at least 1.
+        dimension: The dimension d_w ≥ 1 of the parameter w.
         value: The bound F > 0 on |f_x(w)|.
         slope: The bound C_g > 0 on the norm of the gradient ∇f_x(w) in w.
         curvature: The bound C_h ≥ 0 on the operator norm of the second derivative ∇²f_x(w) in w.
         noise: The standard deviation σ ≥ 0 of a reward's noise.
         growth: The constant μ > 0 of the growth condition.
         tail: The constant τ > 0 of the growth condition; with ∞ the growth is quadratic everywhere.
-        exponent: The exponent χ of the growth condition, strictly between 0 and 2, which the paper calls γ in
-            Assumption 3.
-
-    Raises:
-        ValueError: A constant is out of range or NaN.
-        TypeError: A constant cannot be compared with a number, for instance because it is a text.
+        exponent: The exponent χ of the growth condition, strictly between 0 and 2.
     """
 
     dimension: int
@@ -53,27 +50,22 @@ class Assumptions:
 
 
 def check_probability(delta: float) -> None:
-    """Raise a ``ValueError`` unless the failure probability δ = ``delta`` lies strictly between 0 and 1."""
+    """Refuse a failure probability δ that does not lie strictly between 0 and 1."""
     require(0 < delta < 1, "delta", delta, "give a failure probability δ in (0, 1)")
 
 
 def check_sample(size: int, data: int, delta: float) -> None:
-    """Check the size of a finite class of functions, the number of data and the failure probability of a risk bound.
-
-    Raises:
-        ValueError: The number ``size`` of functions or the number ``data`` of data is below 1, or the failure
-            probability δ = ``delta`` does not lie strictly between 0 and 1.
-    """
+    """Refuse an empty class of functions, an empty sample, and a δ that is no failure probability."""
     check_probability(delta)
     require(size >= 1, "size", size, "give |F|, at least one function")
     require(data >= 1, "data", data, "give t, at least one datum")
 
 
 def check_threshold(gamma: float) -> None:
-    """Raise a ``ValueError`` unless the threshold γ = ``gamma`` of the synchronisation event is positive."""
+    """Refuse a threshold γ of the event that is not positive."""
     require(gamma > 0, "gamma", gamma, "give γ > 0; with γ = 0 every step synchronises, and P = NT")
 
 
 def check_regularisation(lam: float) -> None:
-    """Raise a ``ValueError`` unless the regularisation weight λ = ``lam`` is positive."""
+    """Refuse a regularisation weight λ that is not positive."""
     require(lam > 0, "lam", lam, "give λ > 0; Σ must be positive definite")

@@ -1,7 +1,9 @@
 """The analysis of the confidence set: log-determinants, and the squared radius β_{t,i} as printed and as repaired.
 
-A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book. Σ =
-λI + Σ_s g_s g_sᵀ is the matrix of a client's pulls s with gradients g_s, and its log-ratio is Λ = ln(det Σ/det λI).
+A function whose name ends in ``_printed`` evaluates the paper's statement; the one without is proved in the book. The
+constants d_w, F, C_g, C_h, σ and μ are those of `fedgo.theory.assumptions`. There are N clients and T rounds; ŵ₀ is the
+parameter that Phase I fits in T₀ pulls, and ρ₀ = ‖ŵ₀ − w*‖ its distance from the true one. Σ = λI + Σ_s g_s g_sᵀ is the
+matrix of a client's pulls s with gradients g_s, and its log-ratio is Λ = ln(det Σ/det λI).
 """
 
 import math
@@ -16,47 +18,30 @@ from fedgo.theory.oracle import squared_distance_printed
 
 
 def information_bound(dimension: int, pulls: float, slope: float, lam: float) -> float:
-    """Return R = d ln(1 + nC_g²/(dλ)), an upper bound on the log-ratio Λ = ln(det Σ/det λI) (lemma "log-det").
+    """Return R = d ln(1 + nC_g²/(dλ)), an upper bound on the log-ratio Λ after n pulls (lemma "log-det").
 
-    Σ is λI plus the sum of g gᵀ over the gradients g of n pulls.
-
-    Args:
-        dimension: The dimension d ≥ 1 of the space that the gradients span, or an upper bound on it such as min(K, d_w)
-            for K arms and d_w parameters.
-        pulls: The number n of pulls.
-        slope: The bound C_g on the norm of each gradient.
-        lam: The regularisation weight λ > 0.
-
-    Raises:
-        ValueError: λ is not positive.
-        ZeroDivisionError: d is 0.
+    ``dimension`` is the dimension d ≥ 1 of the span of the gradients, or a bound on it such as min(K, d_w) for K arms,
+    and ``slope`` is C_g.
     """
     check_regularisation(lam)
     return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
 
 
 def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
-    """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio ln(det(I + diag n)/det(I + diag n⁰)).
+    """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio with one parameter for each arm and λ = 1.
 
-    This is the log-ratio of a model with one parameter for each of K arms x and the regularisation weight λ = 1. After
-    NT pulls of Phase II, by N clients in T rounds, it is at most K ln(1 + NT/K).
+    After the NT pulls of Phase II it is at most K ln(1 + NT/K).
 
     Args:
-        counts: The number of pulls n_x of each arm, those before Phase II included, (..., K).
-        known: The number of pulls n⁰_x that were made before Phase II, (..., K), or one number for all arms.
+        counts: The number of pulls n_x of each of K arms, those before Phase II included, (..., K).
+        known: The number of pulls n⁰_x before Phase II, (..., K), or one number for all arms.
     """
     before = torch.as_tensor(known, dtype=torch.float64)
     return ((1 + counts) / (1 + before)).log().sum(-1)
 
 
 class Terms(NamedTuple):
-    """The three terms of the squared radius β_t of the printed confidence lemma at step t (`radius_printed`).
-
-    β_t is their sum.
-
-    ``noise`` is the term of the rewards' noise, ``regularisation`` that of the regularisation weight λ, and
-    ``linearisation`` that of the network's second derivatives.
-    """
+    """The terms of the noise, of λ and of the network's second derivatives in `radius_printed`; β_t is their sum."""
 
     noise: float
     regularisation: float
@@ -68,22 +53,17 @@ def radius_printed(
 ) -> Terms:
     """Return the three terms of the squared radius β_t of the printed confidence lemma, with its proof's constants.
 
-    They are 4σ²(d_w ln(1 + nC_g²/(d_wλ)) + 2 ln(π²t²/(3δ))), 4λρ₀² and C_h²ρ₀⁴ n d_wι″, with ι″ = 2 ln(1 +
-    nC_g²/(d_wλ)). The printed bound of Lemma 2 takes the place of ρ₀² = ‖ŵ₀ − w*‖², the squared distance of the fitted
-    parameter ŵ₀ from the true one w* (`fedgo.theory.oracle.squared_distance_printed`). The first term contains the
-    factor 2 of ln(1/δ_t²), with δ_t = 3δ/(π²t²), which the proof loses.
+    They are 4σ²(R + 2 ln(π²t²/(3δ))), 4λρ₀² and 2C_h²ρ₀⁴nR, with R of `information_bound` and the printed bound on ρ₀²
+    of Lemma 2 (`squared_distance_printed`). The 2 before the logarithm comes from ln(1/δ_t²), δ_t = 3δ/(π²t²), and is
+    lost in the proof.
 
     Args:
-        a: The constants of the assumptions: the number d_w of parameters, the bounds F, C_g and C_h on the functions
-            and their first and second derivatives, the noise level σ, and the growth μ.
+        a: The constants of the assumptions.
         lam: The regularisation weight λ > 0.
         pulls: The number n ≥ 0 of pulls in the client's model.
-        step: The step t, counted from 1.
-        exploration: The number T₀ of pulls of Phase I.
+        step: The step t ≥ 1.
+        exploration: The number T₀, with T₀C_h² > 1.
         delta: The failure probability δ.
-
-    Raises:
-        ValueError: δ or λ is out of range, T₀C_h² ≤ 1, or t is 0.
     """
     check_probability(delta)
     rho2 = squared_distance_printed(a, exploration, delta)
@@ -99,23 +79,18 @@ def radius_printed(
 def noise_radius(
     information: Tensor, syncs: Tensor | int | None, *, members: int, sigma: float, delta: float
 ) -> Tensor:
-    """Return a bound on the self-normalised sums of the noise that holds for all of them with probability 1 − δ, (...).
+    """Return a bound on ‖Σ_s η_s g_s‖_{Σ⁻¹} for the noises η_s of a client's pulls, (...).
 
-    A sum is ‖Σ_s η_s g_s‖_{Σ⁻¹} over the pulls s in a client's data, with the noise η_s of the reward, the gradient g_s
-    of the arm, and the matrix Σ = λI + Σ_s g_s g_sᵀ. The bound is σ√(Λ + 2 ln(π²m(p + 1)²/(6δ))), and σ√(Λ + 2 ln(m/δ))
-    if ``syncs`` is None.
+    It is σ√(Λ + 2 ln(π²m(p + 1)²/(6δ))), or σ√(Λ + 2 ln(m/δ)) if ``syncs`` is None, and holds for all m sums together
+    with probability 1 − δ.
 
     Args:
-        information: The log-ratio Λ = ln(det Σ/det λI) of each sum, (...) float64.
-        syncs: The number p of synchronisations before the step, an int or int64 (...); the bound holds for all p
-            together. With None there is one sum of each member, over all its data.
-        members: The number m ≥ 1 of sums at each step: N for one sum of each of N clients, NK for one of each of K arms
-            and each client.
-        sigma: The standard deviation σ of a reward's noise.
+        information: The log-ratio Λ of each sum, (...) float64.
+        syncs: The number p of synchronisations before the step, an int or int64 (...); the bound holds for all p. With
+            None each member has a single sum, over all its data.
+        members: The number m ≥ 1 of sums at each step: N for one of each client, NK for one of each client and arm.
+        sigma: The standard deviation σ.
         delta: The failure probability δ.
-
-    Raises:
-        ValueError: δ does not lie strictly between 0 and 1, or m is below 1.
     """
     check_probability(delta)
     if syncs is None:
@@ -138,28 +113,21 @@ def radius(
     curvature: Tensor | float,
     delta: float,
 ) -> Tensor:
-    """Return the squared radius β_{t,i} of the repaired confidence lemma at step t for client i, (...).
+    """Return the squared radius β_{t,i} of the repaired confidence lemma for a client i at step t, (...).
 
-    With probability 1 − δ/2 the true parameter w* lies in the confidence ball of every client i at every step t if
-    √β_{t,i} = σ√(ln(det Σ/det λI) + 2 ln(π²N(p + 1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D_{t,i}|. Σ is λI plus the sum of g gᵀ
-    over the gradients g of the pulls in the client's data D_{t,i}.
+    With probability 1 − δ/2, w* lies in the ball of every client at every step if √β_{t,i} = σ√(Λ + 2 ln(π²N(p +
+    1)²/(3δ))) + √λ ρ₀ + ½C_h ρ₀²√|D_{t,i}|, where D_{t,i} are the pulls that the client knows.
 
     Args:
-        information: The log-ratio ln(det Σ/det λI) of the client's matrix Σ, (...) float64.
-        pulls: The number |D_{t,i}| of pulls in the client's data, a tensor (...).
-        syncs: The number p of synchronisations before the step, an int or an int64 tensor (...).
+        information: The log-ratio Λ of the client's matrix, (...) float64.
+        pulls: The number |D_{t,i}|, (...).
+        syncs: The number p of synchronisations before the step, an int or int64 (...).
         clients: The number N of clients.
         lam: The regularisation weight λ > 0.
-        sigma: The standard deviation σ of a reward's noise.
-        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the parameter of Phase I from the true one, which only a simulation
-            knows; one number, or a tensor that broadcasts to (...).
-        curvature: The bound C_h on the second derivatives; one number, or a tensor that broadcasts to (...).
+        sigma: The standard deviation σ.
+        distance: The distance ρ₀, which only a simulation knows; a number or a tensor that broadcasts to (...).
+        curvature: The bound C_h; a number or a tensor that broadcasts to (...).
         delta: The failure probability δ.
-
-    Raises:
-        ValueError: δ does not lie strictly between 0 and 1, λ is not positive, N is below 1, or σ, ρ₀ or C_h is
-            negative or NaN.
-        TypeError: ``clients`` is not a whole number.
     """
     check_probability(delta)
     check_regularisation(lam)

@@ -1,8 +1,8 @@
 """A parameter w* of Assumption 1 for finitely many arms: f_x(w*) equals the mean reward of every arm x.
 
 With fewer arms than parameters there are many such w*. Damped Gauss–Newton steps w ← w + Jᵀ(JJᵀ + D)⁻¹ e from ŵ₀ find
-one of them near ŵ₀. Here J has the gradients at w as rows, e is the vector of the mean rewards minus f_x(w), and D is a
-multiple of the identity, the damping.
+one near ŵ₀. J has the gradients at w as rows, e is the vector of the mean rewards minus f_x(w), and D is a multiple of
+the identity, the damping. There are S runs of K arms.
 """
 
 import torch
@@ -19,22 +19,15 @@ def interpolate(
 ) -> Tensor:
     """Return a parameter w* (S, d_w) near ``start`` at which the network fits the mean rewards of all arms.
 
-    For each of S runs and each arm x, the value f_x(w*) of the network differs from the mean reward of the arm by at
-    most ``tolerance``. w* need not be the nearest such parameter; if ``start`` fits already, it is returned itself.
+    It need not be the nearest one. The search gives up with an ``ArithmeticError`` after 999 steps, as it must with
+    more arms than parameters.
 
     Args:
         model: The parametric class F, with d_w parameters.
-        start: The parameter at which the search begins, (S, d_w).
-        arms: The features of K arms, (S, K, d_x).
+        start: The parameter at which the search begins, (S, d_w); if it fits already, it is the result.
+        arms: The features of the arms, (S, K, d_x).
         means: The mean rewards of the arms, (S, K).
-        tolerance: The largest difference that is accepted.
-
-    Raises:
-        ArithmeticError: No such parameter is found in 999 steps of the search, for instance because there are more arms
-            than parameters.
-        ValueError: A mean reward minus the network's value at ``start`` is not finite, or the last axis of ``start`` or
-            ``arms`` does not fit a `fedgo.network.Network`.
-        RuntimeError: The shape of ``means`` does not fit the arms, or a last axis does not fit another class F.
+        tolerance: The largest difference of f_x(w*) from a mean reward that is accepted.
     """
     w, missing = start, means - model.values(start, arms)
     finite, most = bool(missing.isfinite().all()), missing.abs().max().item()

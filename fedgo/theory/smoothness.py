@@ -1,11 +1,14 @@
 """The constants of Assumptions 2 and 3 for the two-layer network, in closed form: F, C_g, C_h, ζ and μ.
 
-F, C_g and C_h bound |f_x|, ‖∇f_x‖ and ‖∇²f_x‖; ζ and μ are the largest and the smallest eigenvalue of the Hessian of
-the loss at w*. The suprema for C_g and C_h over a set of parameters depend only on the interval of the input z = W₁ⱼ·x
-+ c₁ⱼ of each hidden unit j and on a bound B ≥ |W₂ⱼ| of its output weight; that for F depends on the intervals of W₂ⱼ
-and of the bias c₂ of the output, too. With the output s = σ(z) of the unit and r² = 1 + |x|², the share of the unit in
-‖∇f_x‖² is s² + B²r²s²(1 − s)². With v = |1 − 2s|, the block of the unit in ∇²f_x has the norm (1 − v²)/8·(Br²v +
-√(B²r⁴v² + 4r²)). Both are maximised exactly; nothing is sampled.
+F, C_g and C_h bound |f_x|, ‖∇f_x‖ and ‖∇²f_x‖ over a set of parameters w and the K arms x, (..., K, d_x); ζ and μ are
+the largest and the smallest eigenvalue of the Hessian of the loss at w*. The output is f_x(w) = Σⱼ W₂ⱼσ(zⱼ) + c₂, with
+the logistic sigmoid σ and the input zⱼ = W₁ⱼ·x + c₁ⱼ of each of H hidden units j.
+
+The suprema for C_g and C_h depend only on the interval of each zⱼ and on a bound B ≥ |W₂ⱼ|; that for F depends on the
+intervals of W₂ⱼ and c₂, too. With s = σ(z) and r² = 1 + |x|², the share of a unit in ‖∇f_x‖² is s² + B²r²s²(1 − s)²,
+which is stationary at s = (3 ± √(1 − 8/(B²r²)))/4 at most, and c₂ adds 1. With v = |1 − 2s| and q = Br², the unit's
+block in ∇²f_x has the norm (1 − v²)/8·(qv + √(q²v² + 4r²)), whose single maximum on 0 ≤ v < 1 is where 3q²v⁴ + (2q² +
+16r²)v² = q². Nothing is sampled.
 """
 
 from typing import NamedTuple
@@ -23,15 +26,14 @@ _PIECES_AT_ONCE = 40  # parts of a line whose bounds are computed at once, which
 
 
 class Region(NamedTuple):
-    """A set of parameters w, described by bounds on the inputs and weights of H hidden units at each of K arms x.
+    """A set of parameters w, described by bounds at each arm.
 
-    The network's output is f_x(w) = Σⱼ W₂ⱼσ(zⱼ) + c₂, with the logistic sigmoid σ and the input zⱼ = W₁ⱼ·x + c₁ⱼ of the
-    hidden unit j. Some parameter of a `box` attains each bound; those of a `segment` need not.
+    A parameter of a `box` attains each bound; in a `segment` none need attain it.
 
     Args:
         low: Lower bounds on the inputs zⱼ, (..., K, H).
         high: Upper bounds on the inputs zⱼ, (..., K, H).
-        outer: Upper bounds on the absolute output weights |W₂ⱼ|, (..., H).
+        outer: Upper bounds on |W₂ⱼ|, (..., H).
         values: The lower and the upper end of an interval that contains f_x(w), (..., K, 2).
         reach: 1 + |x|² of each arm, (..., K).
     """
@@ -44,20 +46,7 @@ class Region(NamedTuple):
 
 
 def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
-    """Return the region of the box of parameters w with ``low`` ≤ w ≤ ``high``, for instance W = [0, 1]^d_w.
-
-    Args:
-        network: The two-layer network, with d_w parameters.
-        low: The lower corner of the box, (..., d_w).
-        high: The upper corner of the box, (..., d_w).
-        arms: The features of K arms, (..., K, d_x).
-
-    Raises:
-        ValueError: An entry of ``low`` is above that of ``high`` or NaN, or their last axis does not have the length
-            d_w.
-        RuntimeError: The shapes of ``low`` and ``high`` do not fit together, or the last axis of ``arms`` does not have
-            the length d_x.
-    """
+    """Return the region of the box of parameters ``low`` ≤ w ≤ ``high``, (..., d_w), for instance W = [0, 1]^d_w."""
     low, high = torch.broadcast_tensors(low, high)
     require_each(low <= high, "low", low, "a box needs low ≤ high; give its lower corner first")
     bottom, top = network.split(low), network.split(high)
@@ -68,20 +57,9 @@ def box(network: Network, low: Tensor, high: Tensor, arms: Tensor) -> Region:
 
 
 def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Region:
-    """Return a region that contains the line between two parameters.
+    """Return a region that contains the line from the parameter ``start`` to ``end``, (..., d_w) each.
 
-    On the line the input zⱼ and the output weight W₂ⱼ of each hidden unit j, and the output's bias, lie between their
-    values at the two ends. The region has all combinations of such values.
-
-    Args:
-        network: The two-layer network, with d_w parameters.
-        start: The first end of the line, (..., d_w).
-        end: The last end of the line, (..., d_w).
-        arms: The features of K arms, (..., K, d_x).
-
-    Raises:
-        ValueError: The last axis of an end does not have the length d_w.
-        RuntimeError: The last axis of ``arms`` does not have the length d_x.
+    It has all combinations of the values that each zⱼ, each W₂ⱼ and c₂ take on the line.
     """
     first, last = network.split(start), network.split(end)
     inputs = (arms @ layers.w1.mT + layers.c1.unsqueeze(-2) for layers in (first, last))
@@ -89,19 +67,12 @@ def segment(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> Regio
 
 
 def _span(first: Tensor, last: Tensor) -> Ends:
-    """Return the smaller and the larger of the entries of ``first`` and ``last``, two tensors of their shape."""
+    """Return the smaller and the larger of the entries of two tensors."""
     return torch.minimum(first, last), torch.maximum(first, last)
 
 
 def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
-    """Return the region of all parameters whose inputs z, output weights and bias lie in the given intervals.
-
-    Args:
-        inner: The lower and the upper ends of the inputs z of H hidden units at K arms, (..., K, H) each.
-        outer: The lower and the upper ends of the output weights W₂, (..., H) each.
-        level: The lower and the upper end of the output's bias c₂, (...) each.
-        arms: The features of the arms, (..., K, d_x).
-    """
+    """Return the region of all parameters with zⱼ in ``inner``, W₂ⱼ in ``outer`` and c₂ in ``level``."""
     # W₂σ(z) lies between the least and the largest of the products of the intervals' ends
     products = torch.stack([weight.unsqueeze(-2) * z.sigmoid() for weight in outer for z in inner])
     ends = (products.amin(0), products.amax(0))
@@ -111,29 +82,12 @@ def _region(inner: Ends, outer: Ends, level: Ends, arms: Tensor) -> Region:
 
 
 def value_bound(region: Region) -> Tensor:
-    """Return F, the largest absolute output of the network over the region's parameters w and arms x, (...).
-
-    It is the bound on |f_x(w)| in Assumption 2, and (...) are the leading axes of the region. For a `segment`, whose
-    bounds no parameter need attain, the number is an upper bound.
-
-    Raises:
-        IndexError: The region has no arm.
-    """
+    """Return F, the largest |f_x(w)| over the region, (...); an upper bound on it for a `segment`."""
     return region.values.abs().amax((-2, -1))
 
 
 def gradient_bound(region: Region) -> Tensor:
-    """Return C_g, the largest Euclidean norm of the gradient ∇f_x(w) over the region's parameters w and arms x, (...).
-
-    f_x(w) is the network's output, the gradient is the one in w, and C_g is the bound of Assumption 2. (...) are the
-    leading axes of the region. For a `segment`, whose bounds no parameter need attain, the number is an upper bound.
-    The output's bias contributes 1 to the squared norm, and a hidden unit with output s contributes s² + qs²(1 − s)²,
-    with q = B²(1 + |x|²) and the bound B on its output weight. The latter is stationary at s = (3 ± √(1 − 8/q))/4, if
-    anywhere in 0 < s < 1.
-
-    Raises:
-        IndexError: The region has no arm.
-    """
+    """Return C_g, the largest ‖∇f_x(w)‖ over the region, (...); an upper bound on it for a `segment`."""
     q = (region.outer.square().unsqueeze(-2) * region.reach.unsqueeze(-1)).clamp(min=1e-300)
     ends = (region.low.sigmoid(), region.high.sigmoid())
     root = (1 - 8 / q).clamp(min=0).sqrt()
@@ -145,16 +99,7 @@ def gradient_bound(region: Region) -> Tensor:
 
 
 def curvature_bound(region: Region) -> Tensor:
-    """Return C_h, the largest operator norm of ∇²f_x(w) over the region's parameters w and arms x, (...).
-
-    f_x(w) is the network's output, the Hessian is the one in w, and C_h is the bound of Assumption 2. (...) are the
-    leading axes of the region. For a `segment`, whose bounds no parameter need attain, the number is an upper bound.
-    The Hessian has one block for each hidden unit. With the unit's input z, the logistic sigmoid σ, the bound B on the
-    unit's output weight and r² = 1 + |x|², the norm of a block is (1 − v²)/8·(qv + √(q²v² + 4r²)) with v = |1 − 2σ(z)|
-    and q = Br². On 0 ≤ v < 1 it has a single maximum, where 3q²v⁴ + (2q² + 16r²)v² = q².
-
-    Raises:
-        IndexError: The region has no arm.
+    """Return C_h, the largest operator norm of ∇²f_x(w) over the region, (...); an upper bound on it for a `segment`.
     """
     reach = region.reach.unsqueeze(-1)
     q2 = (region.outer.unsqueeze(-2) * reach).square()
@@ -172,27 +117,8 @@ def suprema(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return upper bounds on F, C_g and C_h over the line between two parameters, (...) each.
 
-    F, C_g and C_h are the largest |f_x|, ‖∇f_x‖ and ‖∇²f_x‖ of the network's output f_x at any arm x. The bounds of a
-    `segment` let all hidden units vary independently, although on the line they vary together. On each of many short
-    parts of the line this makes little difference. With more parts, the largest bound of a part tends to the supremum
-    from above.
-
-    Args:
-        network: The two-layer network, with d_w parameters.
-        start: The first end of the line, (..., d_w).
-        end: The last end of the line, (..., d_w).
-        arms: The features of K arms, (..., K, d_x).
-        pieces: The number of equal parts of the line.
-
-    Returns:
-        Bounds on |f_x|, on ‖∇f_x‖ and on ‖∇²f_x‖, in this order, each the largest of all arms x.
-
-    Raises:
-        ValueError: ``pieces`` is below 1, or the last axis of both ends does not have the length d_w.
-        TypeError: ``pieces`` is not a whole number.
-        RuntimeError: The shapes of the ends do not fit together, or the last axis of ``arms`` does not have the length
-            d_x.
-        IndexError: There is no arm.
+    A `segment` lets all hidden units vary independently, although on the line they vary together. On each of many short
+    parts this makes little difference, so that with more ``pieces`` the bounds fall to the suprema.
     """
     count("pieces", pieces, "give the number of parts, at least one")
     share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
@@ -206,12 +132,10 @@ def suprema(
 
 
 class LossCurvature(NamedTuple):
-    """Eigenvalues of the Hessian ∇²L(w*) of the loss L(w) = E(f_x(w) − f_x(w*))² over uniformly drawn arms x, (...)
-    each.
+    """Eigenvalues of the Hessian ∇²L(w*) of the loss of Assumption 3, (...) each.
 
-    w* is the true parameter, and f_x(w) the model of the mean reward. ``mu`` is the smallest eigenvalue μ, and ``zeta``
-    the largest one ζ. ``mu_plus`` is μ₊, the min(K, d_w)-th largest one for K arms and d_w parameters. If the arms'
-    gradients are linearly independent, μ₊ is the smallest eigenvalue on their span.
+    ``mu`` is the smallest one μ, and ``zeta`` the largest one ζ. ``mu_plus`` is μ₊, the min(K, d_w)-th largest one; if
+    the arms' gradients are linearly independent, it is the smallest on their span.
     """
 
     mu: Tensor
@@ -220,16 +144,10 @@ class LossCurvature(NamedTuple):
 
 
 def loss_curvature(gradients: Tensor) -> LossCurvature:
-    """Return three eigenvalues of the Hessian of the loss L at the true parameter w*, (...) each (Assumption 3).
+    """Return μ, μ₊ and ζ from the ``gradients`` ∇f_x(w*) of the arms, (..., K, d_w).
 
-    They are the smallest one μ, the min(K, d_w)-th largest one μ₊ and the largest one ζ. ``gradients`` (..., K, d_w)
-    has the gradients ∇f_x(w*) of K arms x in d_w parameters. L(w) is the mean of (f_x(w) − f_x(w*))² over the arms.
-    With the gradients as the rows of J, its Hessian at w* is (2/K)JᵀJ. If K < d_w, μ is exactly 0, and μ₊ is 2/K times
-    the square of the K-th singular value of J, which is positive if the gradients are linearly independent, and
-    otherwise 0 up to rounding. If K ≥ d_w, μ₊ is μ. An eigenvalue that rounding makes negative is returned as 0.
-
-    Raises:
-        ZeroDivisionError: There is no arm.
+    With them as the rows of J, the Hessian is (2/K)JᵀJ. If K < d_w, μ is exactly 0. An eigenvalue that rounding makes
+    negative is returned as 0.
     """
     arms, dimension = gradients.shape[-2:]
     few = gradients if arms <= dimension else gradients.mT
@@ -243,30 +161,17 @@ def measured(
 ) -> list[tuple[Assumptions, float]]:
     """Return the constants of Assumptions 2 and 3 between ŵ₀ and w*, and the ζ of Lemma 2, for each of S runs.
 
-    F, C_g and C_h bound the network's output and its first and second derivatives (`suprema`) on the line from ŵ₀ to
-    w*, which lies in every convex parameter set W that contains both. ζ is the largest eigenvalue of the Hessian at w*
-    of the loss L(w), the mean of (f_x(w) − f_x(w*))² over the arms x. The smallest eigenvalue on the span of the
-    gradients, μ₊, takes the place of the growth constant μ, because the smallest of all is 0 with fewer arms than
-    parameters. Assumption 1 needs W in the unit cube. Therefore lengths are in units of the side of the smallest cube
-    around 0 that contains the run's ŵ₀ and w*: C_g is multiplied by the side, and C_h, μ₊ and ζ by its square.
+    F, C_g and C_h are those on the line from ŵ₀ to w* (`suprema`), which lies in every convex W that contains both. μ₊
+    takes the place of μ, which is 0 with fewer arms than parameters. Assumption 1 needs W in the unit cube. Therefore
+    lengths are in units of the side of the smallest cube around 0 that contains the run's ŵ₀ and w*: C_g is multiplied
+    by the side, and C_h, μ₊ and ζ by its square.
 
     Args:
-        network: The two-layer network, with d_w parameters.
+        network: The two-layer network.
         start: The fitted parameters ŵ₀, (S, d_w).
         end: The true parameters w*, (S, d_w).
-        arms: The features of K arms, (S, K, d_x).
+        arms: The features of the arms, (S, K, d_x).
         noise: The standard deviation σ of a reward's noise.
-
-    Returns:
-        A list of S pairs of the constants and ζ. The constant τ and the exponent χ of the growth condition min{μr²/2,
-        τr^χ/2} ≤ L(w) at distance r from the zeros of L are ∞ and 1 in them, so that the growth is quadratic
-        everywhere.
-
-    Raises:
-        ValueError: A constant is out of range; for instance μ₊ is 0, because gradients are linearly dependent and
-            rounding leaves nothing. Or the last axis of both ``start`` and ``end`` does not have the length d_w.
-        RuntimeError: ``start`` and ``end`` have different shapes, or the last axis of ``arms`` does not have the length
-            d_x.
     """
     side = 2 * torch.stack([start, end]).abs().amax((0, 2))
     value, slope, curvature = suprema(network, start, end, arms)

@@ -1,7 +1,9 @@
 """Theorem 1 as printed and as repaired: bounds on the regret and the communication of both phases.
 
 The printed regret is R_phaseI + R_good + R_bad, of Phase I and of the good and the bad epochs of Phase II, and the
-communication is C_phaseI + C_phaseII, of both phases.
+communication is C_phaseI + C_phaseII. Letters are those of `fedgo.theory.regret`: N clients, T rounds, P
+synchronisations, the regularisation weight λ, the squared radius β, the threshold γ, the log-ratio Λ ≤ R, and ρ₀ = ‖ŵ₀
+− w*‖. Phase I has T₀ = ⌈√(NT)⌉ pulls and n rounds of Algorithm 2.
 """
 
 import math
@@ -28,11 +30,7 @@ class Premises:
         clients: The number N of clients.
         rounds: The number T of rounds.
         delta: The failure probability δ.
-        arms: The number K ≥ 1 of arms, which is not checked, or None if there may be infinitely many.
-
-    Raises:
-        ValueError: N or T is below 1, or δ does not lie strictly between 0 and 1.
-        TypeError: N or T is not a whole number.
+        arms: The number K ≥ 1 of arms, or None if there may be infinitely many.
     """
 
     a: Assumptions
@@ -48,36 +46,22 @@ class Premises:
 
     @property
     def steps(self) -> int:
-        """The number NT of steps of Phase II, for N clients and T rounds."""
+        """The number NT of steps of Phase II."""
         return self.clients * self.rounds
 
     @property
     def exploration(self) -> int:
-        """The number T₀ = ⌈√(NT)⌉ of pulls of Phase I, for N clients and T rounds."""
+        """The number T₀ = ⌈√(NT)⌉ of pulls of Phase I."""
         return phase_one_length(self.clients, self.rounds, math.inf)
 
     def information(self, lam: float) -> float:
-        """Return the bound R = d ln(1 + NTC_g²/(dλ)) on the log-ratio Λ = ln(det Σ/det λI) after NT pulls.
-
-        Σ is λI plus the sum of g gᵀ over the gradients g of all pulls, by N clients in T rounds, ``lam`` is the
-        regularisation weight λ, and C_g is the bound on the norms of the gradients. d is min(K, d_w) for K arms and d_w
-        parameters, or d_w if the number K is None.
-
-        Raises:
-            ValueError: λ is not positive.
-            ZeroDivisionError: K is 0.
-            OverflowError: NT exceeds float64.
-        """
+        """Return the bound R = d ln(1 + NTC_g²/(dλ)) on Λ, where d is min(K, d_w), or d_w if K is None."""
         dimension = self.a.dimension if self.arms is None else min(self.arms, self.a.dimension)
         return information_bound(dimension, self.steps, self.a.slope, lam)
 
 
 class TheoremSetting(NamedTuple):
-    """The parameters of Fed-GO-UCB that a theorem prescribes.
-
-    ``exploration`` is the number T₀ of pulls of Phase I, ``lam`` the regularisation weight λ, and ``gamma`` the
-    threshold γ of the event that triggers a synchronisation.
-    """
+    """The parameters that a theorem prescribes: the number T₀ of pulls of Phase I (``exploration``), λ, and γ."""
 
     exploration: int
     lam: float
@@ -85,45 +69,28 @@ class TheoremSetting(NamedTuple):
 
 
 def theorem_setting_printed(given: Premises, lam_scale: float = 1.0) -> TheoremSetting:
-    """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as printed in Theorem 1.
-
-    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event that triggers a
-    synchronisation. ``given`` has the numbers N of clients and T of rounds and the constants of the assumptions: the
-    number d_w of parameters, the bound F on the functions, and the growth μ. ``lam_scale`` is C_λ, which is not
-    checked.
-    """
+    """Return T₀ = ⌈√(NT)⌉, λ = C_λ√(NT) and γ = d_wF⁴T/(μ²N), as printed in Theorem 1; ``lam_scale`` is C_λ."""
     a = given.a
     gamma = a.dimension * a.value**4 * given.rounds / (a.growth**2 * given.clients)
     return TheoremSetting(given.exploration, lam_scale * math.sqrt(given.steps), gamma)
 
 
 def theorem_setting(given: Premises, lam: float | None = None) -> TheoremSetting:
-    """Return T₀ = ⌈√(NT)⌉, λ and γ = T/(NR) of the repaired theorem, which a learner can compute beforehand.
-
-    T₀ is the number of pulls of Phase I, λ the regularisation weight, and γ the threshold of the event that triggers a
-    synchronisation. ``given`` has the numbers N of clients and T of rounds, and its `Premises.information` is the bound
-    R on the log-ratio ln(det Σ/det λI) of the matrix Σ of all pulls. ``lam`` is λ; if it is None, λ is C_g², the square
-    of the bound on the norms of the gradients.
-
-    Raises:
-        ValueError: λ is not positive.
-        ZeroDivisionError: R is 0, because λ is infinite or too large, or the number of arms is 0.
-        OverflowError: NT exceeds float64.
-    """
+    """Return T₀ = ⌈√(NT)⌉, λ (C_g² if it is None) and γ = T/(NR) of the repaired theorem, all known beforehand."""
     lam = given.a.slope**2 if lam is None else lam
     gamma = given.rounds / (given.clients * given.information(lam))
     return TheoremSetting(given.exploration, lam, gamma)
 
 
 class WorstCase(NamedTuple):
-    """Bounds that hold in every run of Phase II with the given regularisation weight λ and threshold γ.
+    """Bounds that hold in every run of Phase II with the given λ and γ.
 
     Args:
-        information: The bound R on the log-ratio ln(det Σ/det λI) of the matrix Σ of all pulls.
-        syncs: The bound P̄ on the number P of synchronisations.
-        lam: The regularisation weight λ.
-        beta: The bound β̄ on the squared radii β_{t,i} of the confidence balls of all clients i at all steps t.
-        gamma: The threshold γ of the event that triggers a synchronisation.
+        information: The bound R on Λ.
+        syncs: The bound P̄ on P.
+        lam: The weight λ.
+        beta: The bound β̄ on the squared radii β_{t,i} of all clients at all steps.
+        gamma: The threshold γ.
     """
 
     information: float
@@ -134,13 +101,7 @@ class WorstCase(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """The regularisation weight λ, the squared radius β̄ and the threshold γ as the settings of Phase II.
-
-        Messages are counted in the dense form.
-
-        Raises:
-            ValueError: λ is not positive or not finite, β̄ is negative or not finite, or γ is negative or NaN.
-        """
+        """λ, β̄ and γ as the settings of Phase II, with messages in the dense form."""
         return Settings(self.lam, self.beta, self.gamma)
 
 
@@ -151,24 +112,15 @@ def worst_case(
     *,
     curvature: Tensor | float | None = None,
 ) -> WorstCase:
-    """Return bounds on the log-ratio Λ, the number P of synchronisations and the squared radius β after all pulls.
+    """Return the bounds R, P̄ ≤ NT (not rounded) and β̄ after all pulls.
 
-    R bounds Λ = ln(det Σ/det λI) of the matrix Σ of the NT pulls of N clients in T rounds. P̄ bounds P; it is at most
-    NT, and need not be whole. β̄ is the squared radius of the repaired confidence lemma
-    (`fedgo.theory.ball.radius`) of a client that knows all NT pulls, with R as its log-ratio and P̄ as the number
-    of synchronisations before.
+    β̄ is the squared radius (`fedgo.theory.ball.radius`) of a client that knows all NT pulls after P̄ synchronisations.
 
     Args:
         given: The premises.
-        distance: The distance ρ₀ = ‖ŵ₀ − w*‖ of the fitted parameter from the true one, one number or one for each run,
-            (S,); β̄ is the largest over the runs.
-        setting: The regularisation weight λ and the threshold γ (its T₀ is not used); `theorem_setting` if it is None.
-        curvature: The bound C_h on the second derivatives, one number or one for each run, (S,); that of the
-            assumptions if it is None.
-
-    Raises:
-        ValueError: λ or γ is not positive, or ``distance`` or ``curvature`` is negative or NaN.
-        RuntimeError: ``distance`` and ``curvature`` are given for different numbers of runs.
+        distance: The distance ρ₀, one number or one for each run, (S,); β̄ is the largest over the runs.
+        setting: λ and γ; `theorem_setting` if it is None.
+        curvature: The bound C_h, one number or one for each run, (S,); that of the assumptions if it is None.
     """
     setting = theorem_setting(given) if setting is None else setting
     information = given.information(setting.lam)
@@ -189,11 +141,7 @@ def worst_case(
 
 
 class Totals(NamedTuple):
-    """The bounds of a theorem on regret and communication.
-
-    ``phase_one`` and ``phase_two`` bound the regret of the two phases, ``syncs`` bounds the number P of
-    synchronisations, and ``scalars`` the number of scalars that are sent in both phases.
-    """
+    """The bounds of a theorem on the regret of each phase, on P (``syncs``), and on the number of scalars sent."""
 
     phase_one: float
     phase_two: float
@@ -207,23 +155,14 @@ class Totals(NamedTuple):
 
 
 def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0) -> Totals:
-    """Return the bounds of Theorem 1 as printed, with the constants of its own proof.
+    """Return the bounds of Theorem 1 as printed, with the constants of its own proof (`theorem_setting_printed`).
 
-    T₀ = ⌈√(NT)⌉ is the number of pulls of Phase I, λ = C_λ√(NT) the regularisation weight, and γ = d_wF⁴T/(μ²N) the
-    threshold of the event, for N clients, T rounds, d_w parameters, the bound F on the functions and the growth μ.
+    The number of scalars is 2nNd_w + 2PN(d_w² + d_w) with the bound in place of P.
 
     Args:
-        given: The premises; the number of arms is not used.
+        given: The premises, with T₀C_h² > 1; the number of arms is not used.
         oracle_rounds: The number n of rounds of Algorithm 2.
-        lam_scale: The factor C_λ in λ = C_λ√(NT).
-
-    Returns:
-        The bounds on the regret of each phase, on the number P of synchronisations, and on the number of scalars sent,
-        which is 2nNd_w + 2PN(d_w² + d_w) with the bound in place of P.
-
-    Raises:
-        ValueError: C_λ is not positive, or T₀C_h² ≤ 1 with the bound C_h on the second derivatives, so that the proof
-            of Lemma 1 does not hold.
+        lam_scale: The factor C_λ > 0 in λ = C_λ√(NT).
     """
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
@@ -248,27 +187,18 @@ def theorem(
 ) -> Totals:
     """Return the bounds of the repaired theorem, which hold with probability 1 − δ.
 
-    The regret of Phase II is that of item 3 (`fedgo.theory.regret.regret_phase_two_clipped`), for any regularisation
-    weight λ > 0. With the bound β̄ on the squared radii (`worst_case`) and the bounds F on the functions and C_g on
-    their gradients, a width above F/√β̄ counts as F/√β̄, and no width is above C_g/√λ.
+    The regret of Phase II is that of item 3 (`fedgo.theory.regret.regret_phase_two_clipped`), for any λ > 0, with β̄
+    and R of `worst_case`. The number of scalars is (2n + 1)Nd_w + 2PN(d_w² + d_w) with the bound in place of P.
 
     Args:
-        given: The premises, with N clients and d_w parameters.
+        given: The premises.
         oracle_rounds: The number n of rounds of Algorithm 2.
-        rho2: A bound on the squared distance ρ₀² = ‖ŵ₀ − w*‖² of the fitted parameter from the true one. If it is None,
-            it is computed from `fedgo.theory.oracle.regression_risk`.
-        setting: The number T₀ of pulls of Phase I, λ and the threshold γ; `theorem_setting` if it is None.
-        epsilon: The optimisation error ϵ ≥ 0 of the oracle, which is not used if ``rho2`` is given.
-        line_three: Whether the index of an arm x is that of line 3, the largest f_x(w) over the parameters w in the
-            confidence ball and in the set W of the assumptions; if not, it is the first-order index.
-
-    Returns:
-        The bounds on the regret of each phase, on the number P of synchronisations, and on the number of scalars sent,
-        which is (2n + 1)Nd_w + 2PN(d_w² + d_w) with the bound in place of P.
-
-    Raises:
-        ValueError: λ or γ is not positive, ``rho2`` is negative, or it is None, and T₀ is below 1 or the risk is too
+        rho2: A bound on ρ₀². If it is None, it follows from `fedgo.theory.oracle.regression_risk`, which may be too
             large for Lemma 2.
+        setting: T₀, λ and γ; `theorem_setting` if it is None.
+        epsilon: The optimisation error ϵ ≥ 0 of the oracle, which is used only if ``rho2`` is None.
+        line_three: Whether the index is that of line 3, the largest f_x(w) in the confidence ball and W; if not, it is
+            the first-order index.
     """
     a, clients = given.a, given.clients
     setting = theorem_setting(given) if setting is None else setting

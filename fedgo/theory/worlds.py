@@ -1,7 +1,8 @@
 """Realizable problems (Assumption 1), on which the theory can be checked because their true parameter w* is known.
 
 Their mean rewards are those of any network, or of a single unit f_x(w) = tanh(wᵀx) on W = [0, 1]^d_w, for which all
-constants of the assumptions have a closed form.
+constants of the assumptions have a closed form. There are S runs of K arms x with d_x features, (S, K, d_x); w* (S,
+d_w) is the field ``truth`` of a problem.
 """
 
 import math
@@ -20,17 +21,16 @@ from fedgo.theory.assumptions import Assumptions
 
 @dataclass(frozen=True)
 class SingleUnit:
-    """The parametric class F of a single unit, f_x(w) = tanh(wᵀx), with as many parameters as an arm x has features.
+    """The parametric class F of a single unit, f_x(w) = tanh(wᵀx), with as many parameters as an arm has features.
 
-    All constants of the theory's assumptions have a closed form for it (`single_unit_assumptions`). For every w, |f_x|
-    ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤ 4|x|²/(3√3). The mean rewards f_x(w*) of d_x linearly independent arms determine the
-    true parameter w*.
+    For every w, |f_x| ≤ 1, ‖∇f_x‖ ≤ |x| and ‖∇²f_x‖ ≤ 4|x|²/(3√3) (`single_unit_assumptions`). The mean rewards of d_x
+    linearly independent arms determine w*.
 
     Args:
         d_x: The dimension of the arms and of w, at least 1.
 
     Raises:
-        ValueError: ``d_x`` is below 1 or above 2⁵³.
+        ValueError: ``d_x`` is below 1.
         TypeError: ``d_x`` is not a whole number.
     """
 
@@ -45,42 +45,24 @@ class SingleUnit:
         return self.d_x
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return f_x(w) = tanh(wᵀx), (..., K), for the parameters ``w`` (..., d_x) at K points ``x`` (..., K, d_x).
-
-        Raises:
-            RuntimeError: The last axes of ``w`` and ``x`` have different lengths.
+        """Return f_x(w) = tanh(wᵀx), (..., K), for the parameters ``w`` (..., d_x) at the points ``x`` (..., K, d_x).
         """
         return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradients ∇f_x(w) = (1 − tanh²(wᵀx))x of f_x(w) = tanh(wᵀx) in ``w``, (..., K, d_x).
-
-        Args:
-            w: Parameters, (..., d_x).
-            x: K points, (..., K, d_x).
-
-        Raises:
-            RuntimeError: The last axes of ``w`` and ``x`` have different lengths.
+        """Return the gradients (1 − tanh²(wᵀx))x of f_x(w) in ``w``, (..., K, d_x), for arguments as those of
+        `values`.
         """
         return (1 - self.values(w, x).square()).unsqueeze(-1) * x
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error Σ (y − f_x(w))² and its gradient in w, with f_x(w) = tanh(wᵀx).
-
-        The sum is over those of m points x with rewards y for which the mask is 1.
+        """Return the squared error Σ (y − f_x(w))² over the points with mask 1, (...), and its gradient (..., d_x).
 
         Args:
             w: Parameters, (..., d_x).
             x: Points, (..., m, d_x).
             y: The rewards at the points, (..., m), finite also where the mask is 0.
             mask: 1 for the points that count and 0 for the others, (..., m).
-
-        Returns:
-            The squared error (...) and its gradient (..., d_x).
-
-        Raises:
-            RuntimeError: The last axes of ``w`` and ``x`` have different lengths, or the shape of ``y`` or ``mask``
-                does not fit that of ``x``.
         """
         value = self.values(w, x)
         error = (value - y) * mask
@@ -98,10 +80,9 @@ def single_unit(
     scale: float = 1.0,
     source: torch.Generator | None = None,
 ) -> Problem:
-    """Return a problem whose mean reward is f_x(w*) = tanh(w*ᵀx), with the true parameter w* in its field ``truth``.
+    """Return a problem with mean rewards tanh(w*ᵀx), w* uniform in [0.2, 0.8]^d_w inside W, and Gaussian noise.
 
-    The arms x are uniform in ``scale``·[−½, ½]^d_x, so that their features have both signs. w* is uniform in [0.2,
-    0.8]^d_w, which lies in the interior of W = [0, 1]^d_w. Rewards are Gaussian.
+    The arms are uniform in ``scale``·[−½, ½]^d_x, so that their features have both signs.
 
     Args:
         runs: The number S of runs, which are then numbered from 0, or a sequence of their numbers.
@@ -110,15 +91,7 @@ def single_unit(
         seed: The seed, which with the number of a run determines the random numbers of the run.
         sigma: The standard deviation σ of a reward's noise.
         scale: The side of the cube of the arms, positive and finite.
-        source: A generator that draws the w* of all runs in turn; if it is None, each run has a generator of its own,
-            which the seed and the number of the run determine.
-
-    Returns:
-        The problem, with arms (S, K, d_x), mean rewards (S, K) and ``truth`` (S, d_w).
-
-    Raises:
-        ValueError: An argument is out of range, or a run is given twice.
-        TypeError: An argument is of another kind; a NumPy array of run numbers is refused too.
+        source: Draws the w* of all runs in turn; if it is None, the seed and the number of the run determine w*.
     """
     require(dimension >= 1, "dimension", dimension, "give d_w = d_x, at least 1")
     require(0 < scale < math.inf, "scale", scale, "give a finite scale > 0 of the arms")
@@ -130,21 +103,12 @@ def single_unit(
 
 
 def single_unit_assumptions(problem: Problem) -> Assumptions:
-    """Return constants of Assumptions 2 and 3 for `SingleUnit` that hold in all runs of ``problem`` with W = [0,
-    1]^d_w.
+    """Return constants of Assumptions 2 and 3 for `SingleUnit` that hold in all runs with W = [0, 1]^d_w.
 
-    Only the arms x and the noise level σ of the problem are used. With f_x(w) = tanh(wᵀx) and r_x = max |wᵀx| over W,
-    the bound F = max_x tanh r_x on |f_x| is attained at a corner of W, the bound C_g = max_x |x| on the gradients is
-    attained at w = 0, and C_h = 4C_g²/(3√3) bounds the second derivatives for all w. By the mean value theorem, |f_x(w)
-    − f_x(w*)| ≥ (1 − tanh² r_x)|(w − w*)ᵀx|. Therefore the loss L(w), the mean of (f_x(w) − f_x(w*))² over the K arms
-    of a run, satisfies L(w) ≥ ½μ|w − w*|² on all of W for each w* ∈ W, where μ is twice the least eigenvalue of Σ_x (1
-    − tanh² r_x)²xxᵀ/K. F and C_g are the largest of all runs, and μ is the smallest. The growth is quadratic
-    everywhere, so that τ = ∞.
-
-    Raises:
-        ValueError: A constant is not positive. For instance μ is 0 if the features are so large that tanh r_x is 1 in
-            float64, or if the arms of a run do not span the space; then rounding may leave it slightly above 0, and
-            nothing is refused.
+    With r_x = max |wᵀx| over W, F = max_x tanh r_x is attained at a corner of W, C_g = max_x |x| at w = 0, and C_h =
+    4C_g²/(3√3). By the mean value theorem |f_x(w) − f_x(w*)| ≥ (1 − tanh² r_x)|(w − w*)ᵀx|. Therefore L(w) ≥ ½μ|w −
+    w*|² on all of W (τ = ∞), where μ is twice the least eigenvalue of Σ_x (1 − tanh² r_x)²xxᵀ/K. If the arms of a run
+    do not span the space, μ is 0 and refused, unless rounding leaves it slightly positive.
     """
     x = problem.arms
     reach = torch.maximum(x.clamp(min=0).sum(-1), -x.clamp(max=0).sum(-1))
@@ -165,10 +129,9 @@ def realizable(
     sigma: float = 0.1,
     scale: float = 1.0,
 ) -> Problem:
-    """Return a problem whose mean reward is the value f_x(w*) of ``network``, so that Assumption 1 holds exactly.
+    """Return a problem whose mean rewards are the values f_x(w*) of ``network``, so that Assumption 1 holds exactly.
 
-    The arms x are uniform in [0, 1]^d_x. The field ``truth`` has the true parameter w* (S, d_w), whose entries are
-    drawn from the normal distribution with mean 0 and standard deviation ``scale``. Rewards are Gaussian.
+    The arms are uniform in [0, 1]^d_x. The entries of w* are normal with mean 0 and standard deviation ``scale``.
 
     Args:
         network: The parametric class F of functions f_x, with d_w parameters.
@@ -176,11 +139,11 @@ def realizable(
         arms: The number K of arms.
         seed: The seed, which with the number of a run determines the random numbers of the run.
         sigma: The standard deviation σ of a reward's noise.
-        scale: The standard deviation of the entries of w*. Its sign is not checked.
+        scale: The standard deviation of the entries of w*; its sign does not matter.
 
     Raises:
         ValueError: An argument is out of range, or a run is given twice.
-        TypeError: An argument but ``network`` is of another kind; a NumPy array of run numbers is refused too.
+        TypeError: A number is of another kind, or ``runs`` is a NumPy array.
     """
     numbers = run_numbers(runs)
     count("seed", seed, "give a seed of at least 0", least=0)
