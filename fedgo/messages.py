@@ -1,14 +1,13 @@
 """How many scalars it costs to send the statistics (ΔΣ, Δb), in each of five lossless forms.
 
-The d × d matrix ΔΣ is the sum of g gᵀ, and the vector Δb a sum of multiples of g, over k pulls with gradients g of
-length d. For k pulls of K arms that the clients and the server know, the forms are:
+The d × d matrix ΔΣ is the sum of g gᵀ, and Δb a sum of multiples of g, over k pulls with gradients g of length d. For k
+pulls of K arms that the clients and the server know, the forms are:
 
 - "dense": the matrix and the vector, d² + d scalars, as the paper counts;
 - "triangle": the upper half of the symmetric matrix and the vector, d(d + 3)/2 scalars;
 - "rows": the gradient and the residual of each pull, k(d + 1) scalars;
 - "counts": the number of pulls and the sum of rewards of each arm, or the number of the arm and its reward for each
-  pull if these are fewer, 2 min(k, K) scalars; a receiver that knows the arms and the parameter ŵ₀ of Phase I can form
-  ΔΣ and Δb from them;
+  pull if these are fewer, 2 min(k, K) scalars; a receiver that knows the arms and ŵ₀ forms ΔΣ and Δb from them;
 - "cheapest": the cheapest of the last three, and one scalar that says which it is.
 """
 
@@ -24,20 +23,13 @@ Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
 
 
 def check_encoding(encoding: str) -> None:
-    """Check that ``encoding`` is the name of a form in which statistics can be sent.
-
-    Raises:
-        ValueError: ``encoding`` is not one of "dense", "triangle", "rows", "counts" and "cheapest".
-    """
+    """Refuse a text that is not the name of a form."""
     kinds = get_args(Encoding)
     require(encoding in kinds, "encoding", encoding, f"choose one of {kinds}")
 
 
 def names_arms(encoding: Encoding) -> bool:
-    """Return whether a message in the form ``encoding`` may name arms by their numbers.
-
-    The result is True for "counts" and "cheapest", and False for the other forms and for an unknown one.
-    """
+    """Return whether a message in this form may name arms by their numbers, as "counts" and "cheapest" may."""
     return encoding in ("counts", "cheapest")
 
 
@@ -51,22 +43,16 @@ def scalars(
 ) -> Tensor:
     """Return the number of scalars that it costs to send a d × d matrix and v vectors of length d, (...) int64.
 
-    The matrix and the vectors are sums over k pulls of K arms, as the statistics of a ridge regression are. The cost is
-    d² + vd in the form "dense", d(d + 1)/2 + vd in the form "triangle", k(d + v) as "rows", and (1 + v) min(k', K) as
-    "counts", where k' is the number of those of the k pulls that the receiver does not know yet. "cheapest" costs one
-    more than the cheapest of the last three.
+    Each vector beyond the first adds d scalars to the forms "dense" and "triangle", k to "rows" and min(k', K) to
+    "counts".
 
     Args:
         encoding: The form in which the matrix and the vectors are sent.
-        dimension: The dimension d, a whole number or (...) int64; it broadcasts with ``pulls``.
+        dimension: The dimension d ≤ 10⁶, a whole number or (...) int64; it broadcasts with ``pulls``.
         pulls: The number k of pulls that the statistics contain, a number or (...).
         arms: The number K of arms.
         vectors: The number v of vectors beside the matrix.
-        news: The number k' of pulls, of the shape of ``pulls``, or None if the receiver knows none of the k pulls.
-
-    Raises:
-        ValueError: A dimension is above 10⁶.
-        KeyError: ``encoding`` is not the name of a form.
+        news: The number k' of these pulls that the receiver does not know yet, for "counts"; None if it knows none.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
     largest = int(d.max())

@@ -1,7 +1,7 @@
 """The parametric class F: a two-layer sigmoid network f_x(w) = W₂·σ(W₁x + c₁) + c₂ with H hidden units (Section 6).
 
-σ is the logistic sigmoid, and x an arm with d_x features. The parameter of the network is one flat vector w = (W₁ row
-by row, c₁, W₂, c₂) of length d_w = H(d_x + 2) + 1.
+σ is the logistic sigmoid, and x an arm with d_x features. The parameter is one flat vector w = (W₁ row by row, c₁, W₂,
+c₂) of length d_w = H(d_x + 2) + 1. Arrays are w (..., d_w) and x (..., K, d_x); their leading axes broadcast.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,8 @@ from fedgo._checks import count, require
 class Parametric(Protocol):
     """A parametric class F: the functions f_x(w) that Phase I fits, and whose gradients Phase II uses.
 
-    ``d_x`` is the dimension of the inputs x and ``size`` the dimension d_w of the parameter w. For parameters ``w``
-    (..., d_w) and K points ``x`` (..., K, d_x), ``values(w, x)`` returns f_x(w), (..., K), and ``gradients(w, x)`` the
-    gradients of f_x(w) in w, (..., K, d_w). For m points ``x`` (..., m, d_x) with rewards ``y`` (..., m), and a
-    ``mask`` (..., m) that is 1 for the points that count and 0 for the others, ``squared_loss(w, x, y, mask)`` returns
-    the sum of (y − f_x(w))² over the points that count, (...), and its gradient in w, (..., d_w). The leading axes
-    (...) of ``w`` and ``x`` broadcast. `Network` is an example.
+    `Network` is an example, and its methods say what each of these has to return. ``d_x`` is the dimension of the
+    inputs x, and ``size`` the dimension d_w of w.
     """
 
     @property
@@ -38,11 +34,7 @@ class Parametric(Protocol):
 
 
 class Layers(NamedTuple):
-    """The layers of a network with H hidden units and d_x inputs, as views of its flat parameter.
-
-    ``w1`` is the first weight matrix W₁ (..., H, d_x), ``c1`` the hidden units' biases c₁ (..., H), ``w2`` the output
-    weights W₂ (..., H), and ``c2`` the output's bias c₂ (...).
-    """
+    """The parameter in parts: W₁ (..., H, d_x), c₁ (..., H), W₂ (..., H) and c₂ (...)."""
 
     w1: Tensor
     c1: Tensor
@@ -54,16 +46,12 @@ class Layers(NamedTuple):
 class Network:
     """A two-layer network class F with sigmoid hidden units, f_x(w) = W₂·σ(W₁x + c₁) + c₂.
 
-    x is an input, and the logistic sigmoid σ(u) = 1/(1 + exp(−u)) is applied to each entry. The weights W₁ (H, d_x)
-    and W₂ (H,), and the biases c₁ (H,) and c₂ (a number), form one flat vector w, the parameter: W₁ row by row, c₁, W₂,
-    c₂, which are d_w = H(d_x + 2) + 1 numbers.
-
     Args:
         d_x: The dimension of the inputs x, at least 1.
         hidden: The number H of hidden units, at least 1.
 
     Raises:
-        ValueError: A number is below 1 or above 2⁵³.
+        ValueError: A number is below 1.
         TypeError: A number is not whole.
     """
 
@@ -76,14 +64,11 @@ class Network:
 
     @property
     def size(self) -> int:
-        """The number d_w = H(d_x + 2) + 1 of parameters, for H hidden units and inputs of dimension d_x."""
+        """The number d_w = H(d_x + 2) + 1 of parameters."""
         return self.hidden * (self.d_x + 2) + 1
 
     def split(self, w: Tensor) -> Layers:
-        """Return the layers of the network with the flat parameters ``w`` (..., d_w), as views of ``w``.
-
-        For H hidden units and d_x inputs they are the weights W₁ (..., H, d_x) and the biases c₁ (..., H) of the hidden
-        units, and the weights W₂ (..., H) and the bias c₂ (...) of the output. They are d_w = H(d_x + 2) + 1 numbers.
+        """Return W₁ (..., H, d_x), c₁ (..., H), W₂ (..., H) and c₂ (...) as views of ``w`` (..., d_w).
 
         Raises:
             ValueError: The last axis of ``w`` does not have the length d_w.
@@ -95,30 +80,16 @@ class Network:
         return Layers(w1, w[..., edge : edge + self.hidden], w[..., edge + self.hidden : -1], w[..., -1])
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the outputs f_x(w) of the network with the parameter w at the points x, (..., K).
-
-        Args:
-            w: Parameters of d_w numbers, (..., d_w).
-            x: K points of dimension d_x, (..., K, d_x). Their leading axes broadcast with those of ``w``.
+        """Return the outputs f_x(w), (..., K), for parameters ``w`` (..., d_w) at the points ``x`` (..., K, d_x).
 
         Raises:
             ValueError: The last axis of ``w`` or ``x`` does not have the length d_w or d_x.
-            RuntimeError: The leading axes do not broadcast, or ``w`` and ``x`` differ in dtype.
         """
         layers, unit = self._hidden(w, x)
         return (unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1)
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return the gradients ∇f_x(w) of the network's outputs f_x(w) in the parameter ``w``, (..., K, d_w).
-
-        Args:
-            w: Parameters of d_w numbers, (..., d_w).
-            x: K points of dimension d_x, (..., K, d_x). Their leading axes broadcast with those of ``w``.
-
-        Raises:
-            ValueError: The last axis of ``w`` or ``x`` does not have the length d_w or d_x.
-            RuntimeError: The leading axes do not broadcast, or ``w`` and ``x`` differ in dtype.
-        """
+        """Return the gradients ∇f_x(w) in ``w``, (..., K, d_w), for arguments and errors as those of `values`."""
         layers, unit = self._hidden(w, x)
         slope = layers.w2.unsqueeze(-2) * unit * (1 - unit)
         x = x.expand(*slope.shape[:-1], self.d_x)
@@ -126,23 +97,16 @@ class Network:
         return torch.cat([first, slope, unit, torch.ones_like(unit[..., :1])], -1)
 
     def squared_loss(self, w: Tensor, x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the squared error Σ (y − f_x(w))² and its gradient in w, computed by back-propagation.
-
-        f_x(w) is the output of the network with the parameter w at the point x. The sum is over those of m points x
-        with rewards y for which the mask is 1; without such points it is 0.
+        """Return the squared error Σ (y − f_x(w))² over the points with mask 1, (...), and its gradient (..., d_w).
 
         Args:
-            w: Parameters of d_w numbers, (..., d_w).
-            x: Points of dimension d_x, (..., m, d_x). Their leading axes broadcast with those of ``w``.
-            y: The rewards at the points, (..., m), which have to be finite where the mask is 0 too.
+            w: Parameters, (..., d_w).
+            x: Points, (..., m, d_x).
+            y: The rewards at the points, (..., m), finite also where the mask is 0.
             mask: 1 for the points that count and 0 for the others, (..., m).
-
-        Returns:
-            The squared error (...) and its gradient (..., d_w).
 
         Raises:
             ValueError: The last axis of ``w`` or ``x`` does not have the length d_w or d_x.
-            RuntimeError: The shapes do not broadcast, or ``w`` and ``x`` differ in dtype.
         """
         layers, unit = self._hidden(w, x)
         error = ((unit @ layers.w2.unsqueeze(-1)).squeeze(-1) + layers.c2.unsqueeze(-1) - y) * mask
@@ -153,13 +117,7 @@ class Network:
         return error.square().sum(-1), gradient
 
     def _hidden(self, w: Tensor, x: Tensor) -> tuple[Layers, Tensor]:
-        """Return the layers of ``w`` (..., d_w) and the outputs σ(W₁x + c₁) of the H hidden units at ``x``
-        (..., K, d_x).
-
-        There are K points x of dimension d_x, the parameters have d_w numbers, and the outputs have the shape (..., K,
-        H). σ is the logistic sigmoid, and W₁ and c₁ are the weights and biases of the hidden units. A ``ValueError`` is
-        raised if the last axis of ``x`` or ``w`` has another length than d_x or d_w.
-        """
+        """Return the layers of ``w`` and the outputs σ(W₁x + c₁) of the hidden units at ``x``, (..., K, H)."""
         shape, remedy = tuple(x.shape), f"give (..., d_x) with d_x = {self.d_x}"
         require(shape[-1:] == (self.d_x,), "the shape of x", shape, remedy)
         layers = self.split(w)

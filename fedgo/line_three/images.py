@@ -1,11 +1,13 @@
 """The image θ = A_x w of the parameter on which the value of one arm x depends, and the image of the ball (eq. 4).
 
 f_x(w) = Σ_j W₂ⱼσ(zⱼ) + c₂ with zⱼ = W₁ⱼ·x + c₁ⱼ and the sigmoid σ depends on the parameter w = (W₁, c₁, W₂, c₂) of a
-network with H hidden units only through θ = A_x w = (z, W₂, c₂), which has 2H + 1 numbers. The confidence ball
-{w : ‖w − ŵ‖²_Σ ≤ β} has the ridge estimate ŵ as its centre, the matrix Σ of the learner's data and the squared radius
-β. The matrix A_x maps it onto {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ. We call u the dual
-point. With the regularisation weight λ, the rank of C_x − A_xA_xᵀ/λ is at most the number m of arms pulled so far,
-which is small. Only the images A_x g_k of the gradients g_k of these arms and their Gram matrix are needed.
+network with H hidden units only through θ = A_x w = (z, W₂, c₂), which has 2H + 1 numbers. A_x maps the confidence ball
+{w : ‖w − ŵ‖²_Σ ≤ β} onto {θ̂ + C_x u : uᵀC_x u ≤ β} with θ̂ = A_x ŵ and C_x = A_xΣ⁻¹A_xᵀ; u is the dual point.
+
+If G (m, d_w) has the gradients at ŵ₀ of the m arms that a learner has pulled as rows, n are their pulls and λ the
+regularisation weight, then Σ = λI + Gᵀdiag(n)G, ŵ = ŵ₀ + Gᵀ·``centre`` and C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
+Therefore only the images A_x g_k of the gradients of these arms and their Gram matrix are needed. There are V
+parameters ŵ₀ (views), each shared by M learners, and K arms.
 """
 
 from typing import NamedTuple
@@ -18,17 +20,13 @@ from fedgo.network import Network
 
 
 class View(NamedTuple):
-    """The images of the parameter ŵ₀ of Phase I and of the arms' gradients at ŵ₀, for each of K arms.
-
-    The network has H hidden units with inputs zⱼ, the sigmoid σ and output weights W₂ⱼ. The matrix A_x maps a parameter
-    to the 2H + 1 numbers on which the output at the arm x depends: the inputs zⱼ, the weights W₂ⱼ and the output's
-    bias. The image of the gradient g_k of the arm k for the arm x is A_x g_k = (inner_xk·slope_k, unit_k, 1).
+    """The images of ŵ₀ and of the arms' gradients g_k at ŵ₀, A_x g_k = (inner_xk·slope_k, unit_k, 1), for each arm x.
 
     Args:
-        theta: The image A_x ŵ₀ of ŵ₀ for each arm x, (..., K, 2H + 1).
+        theta: The image A_x ŵ₀ for each arm x, (..., K, 2H + 1).
         slope: The number W₂ⱼσ'(zⱼ) for each arm and hidden unit j, (..., K, H).
-        unit: The output σ(zⱼ) of each hidden unit j for each arm, (..., K, H).
-        inner: The number 1 + x·x_k for each pair of arms with the features x and x_k, (..., K, K).
+        unit: The output σ(zⱼ) of each hidden unit for each arm, (..., K, H).
+        inner: The number 1 + x·x_k for each pair of arms, (..., K, K).
         gram: The inner product g_x·g_k of the gradients of each pair of arms, (..., K, K).
     """
 
@@ -40,25 +38,12 @@ class View(NamedTuple):
 
     @property
     def size(self) -> Tensor:
-        """The number 1 + |x|² of each of K arms, (..., K), where x are the arm's features."""
+        """The number 1 + |x|² of each arm, (..., K)."""
         return self.inner.diagonal(dim1=-2, dim2=-1)
 
 
 def view(network: Network, w0: Tensor, arms: Tensor) -> View:
-    """Return the images of the parameter ŵ₀ and of the arms' gradients at ŵ₀, which stay the same during Phase II.
-
-    The image of a parameter or a gradient for an arm is the 2H + 1 numbers on which the output of a network with H
-    hidden units at this arm depends: the inputs of the hidden units, the output weights and the output's bias.
-
-    Args:
-        network: The two-layer network, with d_w parameters and inputs of dimension d_x.
-        w0: The parameter ŵ₀ of Phase I, (..., d_w).
-        arms: The features of K arms, (..., K, d_x); the leading axes of ``w0`` and ``arms`` broadcast.
-
-    Raises:
-        ValueError: The last axis of ``w0`` does not have the length d_w.
-        RuntimeError: The last axis of ``arms`` does not have the length d_x.
-    """
+    """Return the images of ŵ₀ (..., d_w) and of the gradients of ``arms`` (..., K, d_x), fixed during Phase II."""
     layers = network.split(w0)
     z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
     outer = torch.cat([layers.w2, layers.c2.unsqueeze(-1)], -1).unsqueeze(-2)
@@ -70,19 +55,14 @@ def view(network: Network, w0: Tensor, arms: Tensor) -> View:
 
 
 class Images(NamedTuple):
-    """The confidence balls of M learners with each of V views, in terms of the m arms that a learner has pulled.
-
-    With the gradients of these arms, in d_w parameters, as the rows of G (m, d_w), the ball of a learner has the centre
-    ŵ = ŵ₀ + Gᵀ·``centre``, where ŵ₀ is the parameter of Phase I. The matrix A_x maps a parameter w to the numbers on
-    which the network's output at the arm x depends. The image of the ball under A_x is {A_x ŵ + C_x u : uᵀC_x u ≤ β}
-    with the matrix C_x = A_xA_xᵀ/λ − A_xGᵀ·``weight``·GA_xᵀ.
+    """The confidence balls of all learners, in terms of the m arms that a learner has pulled.
 
     Args:
-        view: The images of ŵ₀ and of the arms' gradients at ŵ₀, one for each of the V parameters ŵ₀.
+        view: The images for each of the V parameters ŵ₀.
         lam: The regularisation weight λ.
-        beta: The squared radius β of the balls.
-        pulled: The numbers of the pulled arms, (V, M, m) int64. A learner that has pulled fewer than m arms has arms
-            without pulls here too, whose entries of ``weight`` and ``centre`` are 0.
+        beta: The squared radius β.
+        pulled: The numbers of the pulled arms, (V, M, m) int64. A learner with fewer than m of them has further arms
+            here, whose entries of ``weight`` and ``centre`` are 0.
         weight: The matrix in the equation for C_x, (V, M, m, m).
         centre: The vector in the equation for ŵ, (V, M, m).
     """
@@ -96,14 +76,10 @@ class Images(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The images of the balls for n pairs of a learner and an arm, for a network with H hidden units.
+    """The images of the balls for n pairs of a learner and an arm, with C_x = diag(``scale``) − ``low``ᵀ``heavy``.
 
-    The image for the arm x is {``centre`` + C_x u : uᵀC_x u ≤ β} for the squared radius β, with the matrix C_x =
-    diag(``scale``) − ``low``ᵀ``heavy``. ``centre`` (n, 2H + 1) is the image A_x ŵ of the ball's centre ŵ, where A_x
-    maps a parameter to the 2H + 1 numbers on which the network's output at the arm depends. ``scale`` (n, 2H + 1) is
-    the diagonal of A_xA_xᵀ/λ, with the regularisation weight λ. ``low`` (n, m, 2H + 1) has the images of the gradients
-    of the m arms that a learner has pulled, and ``heavy`` (n, m, 2H + 1) is the matrix ``weight`` of `Images` times
-    ``low``.
+    ``centre`` (n, 2H + 1) is A_x ŵ, ``scale`` (n, 2H + 1) the diagonal of A_xA_xᵀ/λ, ``low`` (n, m, 2H + 1) has the
+    images of the pulled arms' gradients, and ``heavy`` is ``weight``·``low``.
     """
 
     centre: Tensor
@@ -112,30 +88,14 @@ class Rows(NamedTuple):
     heavy: Tensor
 
     def times(self, h: Tensor) -> Tensor:
-        """Return the product C_x h of the matrix C_x of each of the n images with its vector h, (n, 2H + 1).
-
-        C_x is diag(``scale``) − ``low``ᵀ``heavy``. ``h`` (n, 2H + 1) has one vector for each image, and H is the number
-        of the network's hidden units.
-        """
+        """Return C_x h for each of the n images, (n, 2H + 1)."""
         return self.scale * h - (self.low.mT @ (self.heavy @ h.unsqueeze(-1))).squeeze(-1)
 
 
 def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
-    """Return the confidence balls of M learners with each of V views, in terms of the arms that a learner has pulled.
+    """Return the balls of the data ``tally`` (V, M, K), by a Cholesky factorisation of I + diag(√n)GGᵀdiag(√n)/λ.
 
-    Each learner takes one Cholesky factorisation of I + diag(√n)GGᵀdiag(√n)/λ, with the counts n (m,) and the gradients
-    G (m, d_w), in d_w parameters, of its pulled arms. m is the largest number of arms that any learner has pulled, or 1
-    if no learner has pulled an arm. A learner that has pulled fewer arms is given further arms, with the count 0.
-
-    Args:
-        view: The images of V parameters ŵ₀ and of the gradients there, for K arms.
-        lam: The regularisation weight λ > 0, which is not checked.
-        beta: The squared radius β of the balls.
-        tally: The counts and the summed residuals of the learners' data, (V, M, K).
-
-    Raises:
-        torch.linalg.LinAlgError: The gradient of a pulled arm is NaN, or λ is 0 or so small for the gradients and the
-            counts that the factorisation fails in float64.
+    m is the largest number of arms that any learner has pulled, at least 1. λ > 0 is not checked.
     """
     pulled = tally.counts > 0
     most = max(1, int(pulled.sum(-1).max()))
@@ -154,16 +114,7 @@ def images(view: View, lam: float, beta: float, tally: Tally) -> Images:
 
 
 def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
-    """Return the image of a learner's confidence ball for an arm, for each of n pairs of a learner and an arm.
-
-    Args:
-        images: The balls of M learners with each of V views.
-        at: Three tensors (n,) int64 in this order: the positions of the views, from 0 to V − 1, of the learners, from 0
-            to M − 1, and of the arms.
-
-    Raises:
-        IndexError: A position is too large. A negative position is not refused; it counts from the end.
-    """
+    """Return the images for n pairs; ``at`` has the positions (n,) int64 of their views, learners and arms."""
     owner, learner, arm = at
     view, index = images.view, images.pulled[owner, learner]
     which = owner.unsqueeze(-1)
@@ -177,31 +128,19 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
 
 
 def layers(theta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the three parts of θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1), for a network with H hidden units.
-
-    Returns:
-        The inputs z (..., H) of the hidden units, the output weights W₂ (..., H), and the output's bias c₂ (...).
-    """
+    """Return z (..., H), W₂ (..., H) and c₂ (...) of θ (..., 2H + 1)."""
     hidden = theta.shape[-1] // 2
     return theta[..., :hidden], theta[..., hidden:-1], theta[..., -1]
 
 
 def value(theta: Tensor) -> Tensor:
-    """Return the network's output f = Σ_j W₂ⱼσ(zⱼ) + c₂, (...), at θ = (z, W₂, c₂) = ``theta`` (..., 2H + 1).
-
-    z (..., H) are the inputs of the H hidden units, σ is the sigmoid, W₂ (..., H) are the output weights, and c₂ (...)
-    is the output's bias.
-    """
+    """Return the network's output f = Σ_j W₂ⱼσ(zⱼ) + c₂ at θ (..., 2H + 1)."""
     z, w2, c2 = layers(theta)
     return (w2 * torch.sigmoid(z)).sum(-1) + c2
 
 
 def slope(theta: Tensor) -> Tensor:
-    """Return the gradient h = ∂f/∂θ, (..., 2H + 1), of the output f of a network at ``theta``, (..., 2H + 1).
-
-    θ = (z, W₂, c₂) = ``theta`` has the inputs z of the H hidden units, the output weights W₂ and the output's bias c₂.
-    The output is f = Σ_j W₂ⱼσ(zⱼ) + c₂ with the sigmoid σ, and the gradient (W₂σ'(z), σ(z), 1).
-    """
+    """Return the gradient h = ∂f/∂θ = (W₂σ'(z), σ(z), 1) at θ, (..., 2H + 1)."""
     z, w2, c2 = layers(theta)
     unit = torch.sigmoid(z)
     return torch.cat([w2 * unit * (1 - unit), unit, torch.ones_like(c2).unsqueeze(-1)], -1)
