@@ -1,12 +1,12 @@
 """The problems of the paper's experiments (Section 6, appendix D): BoTorch's functions and the clustered data.
 
-MagicTelescope and Shuttle have one arm x_k for each k-means cluster C_k of the scaled rows of a data set (section
-"Real-world dataset", after Filippi et al. 2010). The script ``data/uci_arms.py`` of the repository computes the files
-with these arms:
+MagicTelescope and Shuttle have one arm x_k for each k-means cluster C_k of a data set's rows, whose attributes are
+scaled to [0, 1] (section "Real-world dataset", after Filippi et al. 2010):
 
     x_k = mean of the rows in C_k,   f(x_k) = share of the positive class in C_k,   k = 1, ..., 20
 
-The rows of Shuttle have 9 attributes; the arms have a tenth feature, which is 1 for every arm.
+The script ``data/uci_arms.py`` of the repository computes these arms. The rows of Shuttle have 9 attributes; its arms
+have a tenth feature, which is 1. Arms of S runs are (S, K, d_x).
 """
 
 import hashlib
@@ -26,11 +26,10 @@ DATA_SETS = {"magic": "MagicTelescope", "shuttle": "Shuttle"}  # names in UCI's 
 
 @on_cpu
 def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1) -> Problem:
-    """Return Hartmann's function on [0, 1]⁶ as a bandit problem with uniformly drawn arms and Gaussian rewards.
+    """Return Hartmann's function on [0, 1]⁶ with uniformly drawn arms and Gaussian rewards (appendix D).
 
-    The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²) for i = 1, …, 4 and j = 1, …, 6, in (0, 3.33], with
-    the tables ᾱ, Ā and P̄ of appendix D. The paper's table of P̄ lacks its factor 1e-4; BoTorch's function, which is
-    used here, has this factor. The problem has arms (S, K, 6) in each of S runs, and is called "Hartmann6".
+    The mean reward is −f₁(x) = Σ_i ᾱ_i exp(−Σ_j Ā_ij(x_j − P̄_ij)²), i = 1, …, 4, j = 1, …, 6, in (0, 3.33]. The
+    paper's table of P̄ lacks its factor 1e-4; BoTorch's function, which is used here, has it.
 
     Args:
         runs: The number of runs, or a sequence of their numbers, each at least 0 and given once.
@@ -40,7 +39,7 @@ def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 
 
     Raises:
         ValueError: An argument is out of range, or a run is given twice.
-        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
+        TypeError: An argument is of another kind.
         ImportError: BoTorch is not installed; the message says which extra installs it.
     """
     function = botorch_function("Hartmann", dim=6)
@@ -52,24 +51,18 @@ def hartmann6(runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 
 def cosine8(
     runs: Runs = 10, *, arms: int = 50, seed: int = 0, sigma: float = 0.1, negated: bool = True
 ) -> Problem:
-    """Return the cosine mixture on [−1, 1]⁸ as a bandit problem with uniformly drawn arms and Gaussian rewards.
+    """Return the cosine mixture on [−1, 1]⁸ with uniformly drawn arms and Gaussian rewards (appendix D).
 
-    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j² for j = 1, …, 8, the mean reward is −f₂(x), as the appendix says. Its
-    maximum is 8.8, at the corners of the cube. If ``negated`` is False, the mean reward is f₂(x), whose maximum is 0.8
-    at x = 0. The problem has arms (S, K, 8) in each of S runs. It is called "Cosine8", or "Cosine8 as printed" if
-    ``negated`` is False (Section 6, appendix D).
+    With f₂(x) = 0.1 Σ_j cos(5πx_j) − Σ_j x_j², j = 1, …, 8, the mean reward is −f₂(x), as the appendix says, with the
+    maximum 8.8 at the corners of the cube. See `hartmann6` for the other arguments and the errors.
 
     Args:
-        runs: The number of runs, or a sequence of their numbers, each at least 0 and given once.
-        arms: The number K of arms, drawn anew for each run.
-        seed: The seed, which with the number of a run determines its arms and its noise.
+        runs: The number of runs, or a sequence of their numbers.
+        arms: The number K of arms.
+        seed: The seed.
         sigma: The standard deviation σ of the Gaussian noise.
-        negated: Whether the mean reward is −f₂; if not, it is f₂.
-
-    Raises:
-        ValueError: An argument is out of range, or a run is given twice.
-        TypeError: ``runs``, ``arms``, ``seed`` or ``sigma`` is of another kind.
-        ImportError: BoTorch is not installed; the message says which extra installs it.
+        negated: Whether the mean reward is −f₂; if not, it is f₂, with the maximum 0.8 at x = 0, and the name "Cosine8
+            as printed".
     """
     function = botorch_function("Cosine8")
     name, sign = ("Cosine8", -1.0) if negated else ("Cosine8 as printed", 1.0)
@@ -78,17 +71,10 @@ def cosine8(
 
 
 def botorch_function(name: str, **options: Any) -> Any:
-    """Return BoTorch's test function ``name``, made with the keyword arguments ``options``, in double precision.
+    """Return BoTorch's test function ``name`` in double precision.
 
-    BoTorch makes the function's constants in torch's default dtype; in single precision the values of Hartmann's
-    function would be wrong by up to about 5e-8. Torch's default dtype is float64 while the function is made, and is set
-    back afterwards.
-
-    Raises:
-        ImportError: BoTorch is not installed; the message says which extra installs it.
-        AttributeError: ``botorch.test_functions.synthetic`` has nothing of this name.
-        TypeError: The function does not have one of the ``options``, or ``dtype`` is one of them.
-        ValueError: BoTorch refuses the value of an option, such as 5 for the dimension of Hartmann's function.
+    BoTorch makes its constants in torch's default dtype, with which Hartmann's function would be wrong by 5e-8.
+    Therefore this default is float64 while the function is made.
     """
     with extra("study"):
         from botorch.test_functions import synthetic
@@ -109,15 +95,11 @@ def clustered(
     sigma: float = 0.1,
     reward: Literal["gaussian", "bernoulli"] = "gaussian",
 ) -> Problem:
-    """Return MagicTelescope or Shuttle as a bandit problem with 20 arms in [0, 1]¹⁰.
-
-    An arm is the centroid of a cluster of the data set's rows, whose attributes are scaled to [0, 1]; Shuttle's arms
-    have a tenth feature that is always 1. The mean reward of an arm is the share of the positive class in its cluster.
-    The arms are the same in all runs, so that only the noise differs.
+    """Return MagicTelescope or Shuttle with 20 arms in [0, 1]¹⁰, the same in all runs, so that only the noise differs.
 
     Args:
         name: "magic" for MagicTelescope or "shuttle" for Shuttle.
-        runs: The number of runs, or a sequence of their numbers, each at least 0 and given once.
+        runs: The number of runs, or a sequence of their numbers.
         seed: The seed, which with the number of a run determines its noise.
         sigma: The standard deviation σ of the noise of Gaussian rewards.
         reward: The kind of rewards, "gaussian" or "bernoulli".
@@ -126,7 +108,6 @@ def clustered(
         ValueError: ``name`` or ``reward`` is unknown, another argument is out of range, a run is given twice, or the
             file with the arms is damaged.
         TypeError: ``runs``, ``seed`` or ``sigma`` is of another kind.
-        OSError: The file with the arms cannot be read.
     """
     numbers = run_numbers(runs)
     table = shipped_arms(name)
@@ -136,11 +117,12 @@ def clustered(
 
 
 class Arms(NamedTuple):
-    """The arms of a data set, one for each cluster of its rows, sorted by their features, the first feature first.
+    """The arms of a data set, sorted by their features.
 
-    ``features`` (clusters, d_x) float64 are the centroids, in [0, 1], with a last feature that is always 1 for Shuttle;
-    ``means`` (clusters,) float64 are the mean rewards, in [0, 1]; and ``sizes`` (clusters,) int64 are the numbers of
-    rows in the clusters.
+    Args:
+        features: The centroids, (20, 10) float64.
+        means: The mean rewards, (20,) float64.
+        sizes: The numbers of rows in the clusters, (20,) int64.
     """
 
     features: NDArray[np.float64]
@@ -149,36 +131,14 @@ class Arms(NamedTuple):
 
 
 def shipped_arms(name: str) -> Arms:
-    """Return the 20 arms of MagicTelescope ("magic") or Shuttle ("shuttle") that the package ships.
-
-    An arm is the centroid of a cluster of the data set's rows.
-
-    Args:
-        name: "magic" or "shuttle".
-
-    Returns:
-        The features (20, 10) and the mean rewards (20,) of the arms, and the number of rows (20,) of each cluster.
-
-    Raises:
-        ValueError: The name is unknown, or the file with the arms is damaged.
-        OSError: The file cannot be read.
-    """
+    """Return the arms of "magic" or "shuttle" that the package ships."""
     require(name in DATA_SETS, "name", name, f"choose one of {tuple(DATA_SETS)}")
     table = shipped(ARMS_FOLDER / f"{name}.csv")
     return Arms(table[:, 2:], table[:, 1], table[:, 0].astype(np.int64))
 
 
 def shipped(path: Path) -> NDArray[np.float64]:
-    """Return the numbers of a CSV file with arms that the package ships, as a float64 matrix.
-
-    The matrix has a row for each line of numbers. The repository's script ``data/uci_arms.py`` wrote the file ``path``,
-    whose comments say what its columns are and state the sha256 of its numbers, as `digest` computes it.
-
-    Raises:
-        ValueError: The numbers have another sha256 than the file states, or it states none; the file is not UTF-8; it
-            has other lines than numbers and comments; or the lines have different numbers of columns.
-        OSError: The file cannot be read.
-    """
+    """Return the numbers of the CSV file ``path``, after a check of the sha256 that its comments state."""
     text = path.read_text(encoding="utf-8")
     table = np.loadtxt(text.splitlines(), delimiter=",", comments="#", ndmin=2)
     remedy = "the file states another one: restore it, or compute it with the repository's data/uci_arms.py"
@@ -188,9 +148,5 @@ def shipped(path: Path) -> NDArray[np.float64]:
 
 
 def digest(numbers: NDArray[np.float64]) -> str:
-    """Return the sha256 of the matrix ``numbers`` as hexadecimal text.
-
-    The sha256 is computed from the numbers as little-endian doubles, row by row. Therefore it does not depend on how a
-    file writes them.
-    """
+    """Return the sha256 of a matrix as little-endian doubles, row by row, however a file writes them."""
     return hashlib.sha256(numbers.astype("<f8").tobytes()).hexdigest()

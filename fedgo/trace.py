@@ -1,6 +1,7 @@
 """The trace of an experiment: what happened at each step, and the file that keeps it.
 
-The regret R_t and the communication C_t of the paper (Section 3) are sums over the steps up to step t.
+The regret R_t and the communication C_t of the paper (Section 3) are sums over the steps up to step t. All arrays are
+(S, steps) for S runs, with the T₀ steps of Phase I before those of Phase II.
 """
 
 import math
@@ -18,28 +19,25 @@ from fedgo._checks import count, require, require_each, require_kind
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """The record of an experiment, step by step, for S runs: first Phase I, then Phase II.
-
-    All arrays have the shape (S, steps). Two traces are equal if ``algorithm``, ``problem``, ``clients``,
-    ``phase_one``, the names of the notes and all entries of the arrays are equal; an entry that is NaN equals no other.
+    """The record of an experiment, step by step. Traces are equal if all entries are; NaN equals nothing.
 
     Args:
         algorithm: The name of the algorithm.
         problem: The name of the problem.
         clients: The number N of clients.
-        phase_one: The number T₀ of steps of Phase I, which come first; 0 for an algorithm without Phase I.
+        phase_one: The number T₀ of steps of Phase I; 0 for an algorithm without it.
         arm: The number of the arm x_t that is pulled at each step t, int64.
         reward: The reward of the pull, float64.
         regret: The instantaneous regret f(x*) − f(x_t), with the mean reward f and the best arm x*, float64.
         up: The number of scalars that all clients send to the server at the step, int64.
         down: The number of scalars that the server sends to all clients at the step, int64.
         sync: Whether the step ends with a synchronisation, bool.
-        notes: Further arrays of the shape (S, steps), of any dtype, by the name of the note that the learner made.
+        notes: Further arrays (S, steps), of any dtype, by the name of the note that the learner made.
 
     Raises:
         TypeError: An array is not a tensor, a name is not a text, or a number is not whole.
-        ValueError: An array does not have the shape of ``arm``, which has two axes; an array other than a note does not
-            have its dtype; ``clients`` is below 1 or above 2⁵³; or ``phase_one`` is not from 0 to the number of steps.
+        ValueError: An array has another shape than ``arm`` or, except for a note, another dtype; or a number is out of
+            range.
     """
 
     algorithm: str
@@ -80,39 +78,31 @@ class Trace:
         )
 
     def _entries(self) -> dict[str, Any]:
-        """Return a dictionary of all fields but ``notes`` by their names, and of every note by the name that it has in
-        a file: "note: " and the name of the note.
-        """
+        """Return all fields but ``notes`` by name, and every note as "note: " and its name."""
         named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "notes"}
         return named | {_NOTE + name: values for name, values in self.notes.items()}
 
     @property
     def cumulative_regret(self) -> Tensor:
-        """The cumulative regret R_t of each of S runs: the sum of the instantaneous regrets of all steps up to and
-        including step t, with those of Phase I, (S, steps) float64.
-        """
+        """The cumulative regret R_t of each run after each step, (S, steps) float64, Phase I included."""
         return self.regret.cumsum(1)
 
     @property
     def communication(self) -> Tensor:
-        """The cumulative communication C_t of each of S runs: the number of scalars that clients and server send at all
-        steps up to and including step t, with those of Phase I, (S, steps) int64.
-        """
+        """The cumulative number C_t of scalars sent up and down, (S, steps) int64, Phase I included."""
         return (self.up + self.down).cumsum(1)
 
     @property
     def failed_fits(self) -> Tensor:
-        """The number of synchronisations in each of S runs after which the model could not be fitted again, (S,) int64.
+        """The number of synchronisations of each run after which the model could not be fitted again, (S,) int64.
 
-        The note ``kept_fit`` (bool) says at each step whether the learner still used an earlier fit, because the last
-        fit failed. A synchronisation counts if this note is True at the step after it. A synchronisation at the last
-        step does not count, because no step follows it. For a trace without this note the number is 0 in every run.
+        These are those after which the note ``kept_fit`` is True at the next step; a trace without this note has none.
         """
         kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
         return (self.sync[:, :-1] & kept[:, 1:]).sum(1)
 
     def first(self, runs: int) -> "Trace":
-        """Return a trace of the first ``runs`` of the S runs.
+        """Return a trace of the first ``runs`` runs.
 
         Raises:
             ValueError: ``runs`` is below 1 or above the number of runs of this trace.
@@ -122,26 +112,19 @@ class Trace:
         return self.part(slice(count("runs", runs, f"available are {available}", most=available)))
 
     def part(self, runs: slice) -> "Trace":
-        """Return a trace of those of the S runs whose positions the slice ``runs`` selects.
-
-        If the slice selects no position, the trace has no runs.
-
-        Raises:
-            ValueError: The step of the slice is not positive.
-        """
+        """Return a trace of the runs whose positions the slice ``runs`` selects, perhaps of none."""
         arrays: dict[str, Any] = {name: getattr(self, name)[runs] for name in _ARRAYS}
         return replace(self, **arrays, notes={name: values[runs] for name, values in self.notes.items()})
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":
-        """Return one trace with all runs of a list of ``traces`` of the same experiment.
+        """Return one trace with all runs of ``traces`` of one experiment, in their order.
 
-        The runs of the first trace come first, then those of the second one, and so on. A trace does not contain seeds
-        and settings, so that these are not compared.
+        A trace does not contain seeds and settings, so that these are not compared.
 
         Raises:
-            ValueError: The list is empty, or the traces differ in the name of the algorithm or of the problem, in the
-                number of clients, in the length of Phase I, in the number of steps or in the names of their notes.
+            ValueError: The list is empty, or the traces differ in the algorithm, the problem, the clients, the steps or
+                the names of their notes.
         """
         require(len(traces) >= 1, "traces", traces, "give at least one trace")
         kinds = {
@@ -161,20 +144,12 @@ class Trace:
             A frame with ``problem``, ``algorithm`` and ``run`` (the position of the run, from 0), and the columns
 
             - ``regret``: the final cumulative regret, Phase I included;
-            - ``late_regret``: the mean regret of a step in the last tenth of the steps: the last ⌈n/10⌉ steps, if the
-              two phases together have n steps;
-            - ``misses_best``: whether each of these last ⌈n/10⌉ steps has a positive regret, so that none pulls a best
-              arm;
-            - ``scalars``: the number of scalars sent in both phases, up and down;
-            - ``scalars_phase_two``: the number of scalars sent in Phase II, up and down;
-            - ``scalars_late``: the number of scalars sent in the second half of Phase II, up and down; if Phase II has
-              an odd number of steps, this half includes the middle one;
+            - ``late_regret``: the mean regret of a step in the last tenth of all n steps, which are ⌈n/10⌉;
+            - ``misses_best``: whether each of these steps has a positive regret, so that none pulls a best arm;
+            - ``scalars``, ``scalars_phase_two`` and ``scalars_late``: the number of scalars sent, up and down, in both
+              phases, in Phase II, and in its second half, which includes a middle step;
             - ``synchronisations``: the number of steps that end with a synchronisation;
             - ``failed_fits``: the number of synchronisations after which the model could not be fitted again.
-
-        Raises:
-            ModuleNotFoundError: pandas is not installed.
-            IndexError: The trace has no steps.
         """
         import pandas
 
@@ -198,12 +173,8 @@ class Trace:
         """Write the trace to the ``.npz`` file ``path``; an older file stays whole until the new one is complete.
 
         Raises:
-            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which
-                Python refuses before 3.13.
-            OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
-            TypeError: ``clients`` or ``phase_one`` is a whole number that JSON does not know, such as a NumPy integer;
-                or a note is sparse or has a dtype that NumPy does not know, such as bfloat16.
-            RuntimeError: A note requires gradients.
+            ValueError: ``path`` is a folder or something else that is no file.
+            OSError: The file cannot be written.
         """
         entries = self._entries()
         arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
@@ -214,9 +185,8 @@ class Trace:
         """Return the trace that `save` wrote to ``path``.
 
         Raises:
-            ValueError: The file is damaged, is no trace, or lacks an array that traces have now; or a reward or a
-                regret is NaN or infinite; or an arm, a regret or a number of scalars is negative. The message names
-                the file. `save` does not check the numbers.
+            ValueError: The file is damaged, is no trace, or has a number that no trace can have; the message names the
+                file.
             OSError: There is no such file, or it cannot be read.
         """
         with _files.refused_by_name(path, "the trace", "a saved Trace"):

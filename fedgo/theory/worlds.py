@@ -45,8 +45,7 @@ class SingleUnit:
         return self.d_x
 
     def values(self, w: Tensor, x: Tensor) -> Tensor:
-        """Return f_x(w) = tanh(wᵀx), (..., K), for the parameters ``w`` (..., d_x) at the points ``x`` (..., K, d_x).
-        """
+        """Return f_x(w) = tanh(wᵀx), (..., K), for parameters ``w`` (..., d_x) at points ``x`` (..., K, d_x)."""
         return torch.tanh((x @ w.unsqueeze(-1)).squeeze(-1))
 
     def gradients(self, w: Tensor, x: Tensor) -> Tensor:
