@@ -98,7 +98,7 @@ def require_finite(name: str, values: Tensor) -> None:
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Turn a missing module into an ``ImportError`` with the command that installs the extra ``name`` of this package."""
+    """Turn a missing module into an ``ImportError`` with the command that installs the extra ``name``."""
     try:
         yield
     except ModuleNotFoundError as error:

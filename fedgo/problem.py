@@ -112,9 +112,7 @@ class Problem:
 
     @on_cpu
     def observe(self, arm: Tensor, noise: Tensor) -> Tensor:
-        """Return the rewards of pulls of the arms with the numbers ``arm`` and the normal numbers ``noise``, (S, n)
-        each.
-        """
+        """Return the rewards of the arms with the numbers ``arm`` and the normal numbers ``noise``, (S, n) each."""
         mean = self.means.gather(1, arm)
         if self.reward == "bernoulli":
             share: Tensor = torch.special.ndtr(noise)

@@ -33,7 +33,7 @@ class Message(NamedTuple, Generic[Content]):
 
 
 class When(NamedTuple):
-    """The R runs that take part, and the step (Phase I included) at which the scalars of each are counted, (R,) int64."""
+    """The R runs that take part, and the step (Phase I included) to which each is charged, (R,) int64 each."""
 
     run: Tensor
     step: Tensor
@@ -47,7 +47,7 @@ Ask = Callable[[Handler[Any], Message[Tensor]], Any]
 
 
 class Ledger(NamedTuple):
-    """The scalars that all clients send at each step (``up``) and that the server sends to all, (S, steps) int64 each."""
+    """The scalars that all clients send at each step, ``up``, and that they receive, ``down``, (S, steps) int64."""
 
     up: Tensor
     down: Tensor

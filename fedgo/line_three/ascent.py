@@ -128,7 +128,7 @@ def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> O
 
 
 class Climb(NamedTuple):
-    """The state of n ascents, each for one arm of one learner: f, u, C_x u (``moved``) and the size of the next step."""
+    """The state of n ascents, one arm and learner each: f, u, C_x u (``moved``) and the size of the next step."""
 
     value: Tensor
     u: Tensor

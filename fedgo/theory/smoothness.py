@@ -99,7 +99,7 @@ def gradient_bound(region: Region) -> Tensor:
 
 
 def curvature_bound(region: Region) -> Tensor:
-    """Return C_h, the largest operator norm of ∇²f_x(w) over the region, (...); an upper bound on it for a `segment`."""
+    """Return C_h, the largest operator norm of ∇²f_x(w) over the region, (...); an upper bound for a `segment`."""
     reach = region.reach.unsqueeze(-1)
     q2 = (region.outer.unsqueeze(-2) * reach).square()
     half = 1 + 8 * reach / q2.clamp(min=1e-300)
