@@ -243,7 +243,7 @@ def begun(folder, **how):
     """A study of twelve options and two sites."""
     (folder / "options.csv").write_text("name,x\n" + "".join(f"o{x},{x}\n" for x in range(12)))
     how = {"trials": 60, "noise": 0.1, "sites": SITES} | how
-    return Study(folder / "study.json", folder / "options.csv", **how)
+    return Study(folder / "study.json", folder / "options.csv", **{"goal": "reward"} | how)
 
 
 def visit(study, sites, seed=0):
@@ -278,10 +278,10 @@ def test_a_trial_is_planned_for_its_own_site_as_if_open_ones_were_told(tmp_path)
         sums[SITES.index(site), int(option[1:])] += reward
     belief = reference.posterior(study.content[0].arms, counts, sums, 0.1)
     ties = torch.rand(12, generator=generator(0, 0, "order of ties"), dtype=torch.float64)
-    cells = []
+    cells, kappa = [], ADVISED.optimism(60).kappa
     for row in (1, 1, 0, 1, 0):
         option = study.batch(sum(cell // 12 == row for cell in cells) + 1, SITES[row])[-1]
-        cells += reference.epoch(*belief, counts, 0.1, 1, row, ties, cells)
+        cells += reference.epoch(*belief, counts, 0.1, 1, row, ties, cells, (), kappa, kappa)
         assert option == f"o{cells[-1] % 12}"
 
 

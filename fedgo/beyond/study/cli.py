@@ -138,6 +138,9 @@ def _command(function: Callable[..., None]) -> click.Command:
 @click.option("--lower-is-better", is_flag=True, default=None, help="Look for the lowest result.")
 @click.option("--check", is_flag=True, help="Only say what the table is taken for.")
 @click.option("--noise", type=_NUMBER, help="Standard deviation of a result; estimated if it is not given.")
+@click.option(
+    "--goal", help="best (the default: the best option at the end) or reward (every result counts)."
+)
 @click.option("--method", help="advised (the default), ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="The name of a site that makes trials; repeatable.")
 @click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")

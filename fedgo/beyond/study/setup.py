@@ -25,8 +25,9 @@ from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.federation.wire import HUGE, checked_reward
 from fedgo.beyond.guarantees.guarantee import Guarantee
-from fedgo.beyond.method.advised import METHODS, Advised
+from fedgo.beyond.method.advised import METHODS, SEARCH, Advised, Goal
 from fedgo.beyond.method.epochs import distinct
+from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
 from fedgo.beyond.study.table import NAME, RESULT, Options, checked_names, composed
@@ -49,6 +50,7 @@ class Setup:
         trials: The approximate number of trials that the user can afford, at least 1; more may follow.
         noise: σ, the standard deviation of a result's noise, at least 1e-100 and below 1e100; None means that the model
             estimates it. ``reach`` needs it.
+        goal: "best" if only the option that is chosen at the end counts, or "reward" if every trial's result does.
         method: "advised", "ucb1" or "every arm once"; with a ``surrogate``, any name for it.
         surrogate: A model of the user's own, which takes the place of the method's model; or None.
         sites: The names of the places that make trials, each once; none if the study does not distinguish places.
@@ -78,6 +80,7 @@ class Setup:
     begun: int
     trials: int
     noise: float | None = None
+    goal: Goal = "best"
     method: str = "advised"
     surrogate: Surrogate | None = field(default=None, hash=False)
     sites: tuple[str, ...] = ()
@@ -144,12 +147,18 @@ class Setup:
     def played(self) -> Advised:
         """The method that the study plays: the numbers in ``setting`` together with a surrogate, the model of rewards.
 
-        The surrogate is `Sites`, a Gaussian process on the pairs of a site and an option, if ``differ`` is True;
-        otherwise the user's own if there is one; otherwise that of the ``method``.
+        The surrogate is the user's own if there is one, otherwise that of the ``method``. With "advised" it is `Sites`,
+        on the pairs of a site and an option, if the sites differ, and without them if the goal is "best". Columns that
+        come from one category share their length scale.
         """
         method = METHODS.get(self.method, METHODS["advised"])
-        surrogate = Sites() if self.differ else self.surrogate or method.surrogate
-        return replace(method, surrogate=surrogate).set(self.setting or {})
+        groups = self.options.encoded(self.begun)[1]
+        surrogate = method.surrogate
+        if self.differ or (self.goal == "best" and isinstance(surrogate, GaussianProcess)):
+            surrogate = SEARCH.surrogate
+        if isinstance(surrogate, GaussianProcess | Sites) and groups:
+            surrogate = replace(surrogate, groups=groups)
+        return replace(method, surrogate=self.surrogate or surrogate, goal=self.goal).set(self.setting or {})
 
     @cached_property
     def arms(self) -> Tensor:

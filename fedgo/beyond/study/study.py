@@ -20,6 +20,7 @@ from typing import Any
 from fedgo import _files
 from fedgo._checks import extra, require
 from fedgo.beyond.federation.wire import checked_reward
+from fedgo.beyond.method.advised import Goal
 from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
@@ -66,6 +67,8 @@ class Study:
         trials: The approximate number of trials that you can afford, at least 1. The more there are, the more is
             explored. More trials may follow.
         noise: σ, the standard deviation of a result's noise, from 1e-100 to 1e100; by default it is estimated.
+        goal: "best" (the default) if only the option that is chosen at the end counts: no option is repeated while
+            there is an untried one. "reward" if you earn while you search, so that every trial's result counts.
         method: "advised" (the default), "ucb1", "every arm once", or a `Surrogate` of your own, which takes the place
             of the recommended model and has to be given whenever the study is opened.
         sites: A list of the names of the places that make trials, if there are several.
@@ -103,6 +106,7 @@ class Study:
         *,
         trials: int | None = None,
         noise: float | None = None,
+        goal: Goal | None = None,
         method: str | Surrogate | None = None,
         sites: Sequence[str] | None = None,
         centre: float | None = None,
@@ -118,7 +122,14 @@ class Study:
         self._surrogate = None if method is None or isinstance(method, str) else method
         if self._surrogate is not None:
             method = f"a {type(method).__name__} of your own"
-        said = {"trials": trials, "noise": noise, "method": method, "sites": sites, "centre": centre}
+        said = {
+            "trials": trials,
+            "noise": noise,
+            "goal": goal,
+            "method": method,
+            "sites": sites,
+            "centre": centre,
+        }
         said |= {"spread": spread, "reach": reach, "seed": seed, "differ": differ, "lower": lower_is_better}
         given = {name: value for name, value in said.items() if value is not None}
         begun = None if options is None or self.path.exists() else read(options, **columns)

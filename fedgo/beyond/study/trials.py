@@ -29,8 +29,9 @@ from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.guarantees.guarantee import Guarantee
 from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.process import ProcessFit
+from fedgo.beyond.method.search import Whole, shortfall
 from fedgo.beyond.method.sites import cochran
-from fedgo.beyond.method.surrogates import Fitted, fitted, why_it_failed
+from fedgo.beyond.method.surrogates import Fitted, Noise, Replicates, as_number, fitted, why_it_failed
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial
 from fedgo.confidence import Tally
 
@@ -39,6 +40,7 @@ _UNSEEN = 200.0  # while there are few rewards, the spread is taken to be this m
 _TOO_FEW = "fewer than two options have a reward"
 _FITS = 50  # the most fits without a part of the results
 _MOST = 1536  # the most trials at once, the wells of the largest plate
+_NORMAL = 1.96  # the half-width in standard deviations of intervals of 95 %, with the goal "best"
 _SURE = 0.001  # sites seem to differ below this p; it is small because users look often and trials depend on rewards
 
 
@@ -93,24 +95,29 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         return None, _TOO_FEW
     try:
         data = _of_each_site(setup, told) if setup.differ else _tally(setup, told)
-        return fitted(setup.played.surrogate, setup.arms, data, noise_of(setup, told)), ""
+        return fitted(setup.played.surrogate, setup.arms, data, _noise(setup, told)), ""
     except Exception as error:
         reason, options = why_it_failed(error), {option for option, *_ in told}
         return None, f"the fit failed: {reason}" if len(options) > 1 else _TOO_FEW
 
 
-def noise_of(setup: Setup, told: Sequence[Told]) -> float:
-    """Return the noise of the ``setup``, or an estimate from the spread of the results of each option."""
+def _noise(setup: Setup, told: Sequence[Told]) -> Noise:
+    """Return the noise of the ``setup``, or what the replicates in ``told`` say about it."""
+    if setup.noise is not None:
+        return setup.noise
     rewards: dict[Trial, list[float]] = {}
     for option, site, reward in told:
         rewards.setdefault((option, site if setup.differ else ""), []).append(reward)
-    degrees = sum(len(each) - 1 for each in rewards.values())
-    if setup.noise is not None:
-        return setup.noise
-    means = [fmean(each) for each in rewards.values()]
-    prior = stdev(means) ** 2 * math.exp(-4) if len(means) > 1 else 1.0
     squares = sum((reward - fmean(each)) ** 2 for each in rewards.values() for reward in each)
-    return max(math.sqrt((squares + prior) / (degrees + 1)), 1e-100)
+    return Replicates(sum(len(each) - 1 for each in rewards.values()), squares)
+
+
+def noise_of(setup: Setup, told: tuple[Told, ...]) -> float:
+    """Return the noise σ of the ``setup``, or an estimate by the model, or without a fit by the replicates."""
+    fit = posterior(setup, told)[0]
+    if setup.noise is None and isinstance(fit, ProcessFit):
+        return fit.sigma
+    return max(as_number(_noise(setup, told), _tally(setup, told)), 1e-100)
 
 
 @on_cpu
@@ -158,7 +165,7 @@ def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str]
     plan = tuple(option for option in record.plan if not closed[numbers[option]] and option not in done)
     record = replace(record, plan=plan)
     if not plan or len(record.told) >= record.until or (setup.differ and later):
-        record = _planned(setup, record, site)
+        record = _planned(setup, record, site, most)
     proposed, guarantee = record.plan[:most], setup.guarantee
     if guarantee is not None and later:
         known = _tally(setup, at_site(setup, record, site), setup.centre)
@@ -169,8 +176,10 @@ def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str]
     return list(proposed), replace(record, plan=record.plan[len(proposed) :])
 
 
-def _planned(setup: Setup, record: Record, site: str) -> Record:
+def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record:
     """Return the record with the plan of a new epoch, or of one trial at ``site`` if the sites differ.
+
+    With the goal "best" the plan is of the ``wanted`` trials, and the next result makes a new one.
 
     If there is no fit, or no plan can be made with it (a ``ValueError``, for instance because the index of an option is
     NaN), the plan is one trial of an option that is not retired and has the fewest trials, open ones included. Among
@@ -181,17 +190,20 @@ def _planned(setup: Setup, record: Record, site: str) -> Record:
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
     tried = _tally(setup, [*record.told, *((*trial, 0.0) for trial in record.open)]).counts
     arms = (tried + ties).masked_fill(retired, math.inf).argmin().unsqueeze(0)
-    counts, (fit, _) = _tally(setup, record.told).counts, posterior(setup, record.told)
+    told, (fit, _) = record.told, posterior(setup, record.told)
+    counts = (_of_each_site(setup, told) if setup.differ else _tally(setup, told)).counts
     if fit is not None:
         opened = [setup.row(place) * len(names) + setup.number_of[option] for option, place in record.open]
-        most, among = 1 if setup.differ else None, (len(setup.rows), setup.row(site))
+        most = 1 if setup.differ else wanted if setup.goal == "best" else None
+        among = len(setup.rows), setup.row(site)
         with suppress(ValueError):  # a reward may be so far off that no index is a number
             cells = setup.played.epoch(
                 fit, counts, noise_of(setup, record.told), ties, opened, retired, most, *among, setup.trials
             )
             arms = cells[:most] % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
-    return replace(record, plan=plan, until=len(record.told) + len(plan))
+    lasting = 1 if setup.goal == "best" else len(plan)
+    return replace(record, plan=plan, until=len(record.told) + lasting)
 
 
 def plan_anew(setup: Setup, record: Record) -> Record:
@@ -235,12 +247,14 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
     estimate = low = high = certificate = torch.full_like(sums, torch.nan)
     optimism = setup.played.optimism(max(setup.trials, len(record.told)))
     kappa = optimism.of_arms(_tally(setup, record.told).counts)
+    if setup.goal == "best":
+        kappa = torch.full_like(kappa, _NORMAL)
     mean = setup.sign * sums / counts
     if isinstance(fit, ProcessFit) and fit.warped is not None:
         estimate, low, high = fit.warped.interval(kappa)
     elif fit is not None:
         centre, variance = (
-            cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, fit.variance)
+            cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, Whole.of(fit).variance)
         )
         estimate, half = centre, kappa * variance.clamp(min=0).sqrt()
         low, high = estimate - half, estimate + half
@@ -355,6 +369,13 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         option, _, reward = max(record.told, key=lambda row: abs(row[2]))
         words = f"{reward:g} of {option} is far from all others; untell it if it is wrong"
         return f"Nothing can be said: {words}."
+    if setup.goal == "best":
+        row, numbers = setup.row(site), setup.number_of
+        offset = row * len(numbers)
+        left = torch.zeros(len(fit.mean), dtype=torch.bool)
+        left[[offset + numbers[each.option] for each in remain]] = True
+        gap = shortfall(fit, offset + numbers[best.option], left)
+        return f"No option beats {best.option} by more than {gap:.3g}, with probability 0.95 if the model is right."
     gap = max([0.0, *(setup.sign * (other - best.estimate) for other in others)])
     return f"No option beats {best.option} by more than {gap:.3g}, says the model, which may err."
 
@@ -365,13 +386,13 @@ def usual(setup: Setup, record: Record) -> tuple[float, float]:
     They are ``setup.centre`` and ``setup.spread``. For each of the two that is None, an estimate from the first
     ``setup.begun`` rewards takes its place. The usual reward is then their mean, or 0 if there are none. The spread is
     then their standard deviation, but at least the noise. If there are fewer than five of these rewards, or if all of
-    them are equal, it is 200 times the noise.
+    them are equal, it is 200 times the noise, or ∞ while the noise is not told.
     """
     rewards = [reward for *_, reward in record.told[: setup.begun]]
     varies = len(rewards) >= 5 and len(set(rewards)) > 1
     centre = fmean(rewards or [0.0]) if setup.centre is None else setup.centre
-    noise = noise_of(setup, record.told) if record.told else math.inf
-    spread = max(stdev(rewards), noise) if varies else _UNSEEN * noise
+    noise = math.inf if setup.noise is None else setup.noise
+    spread = max(stdev(rewards), 0.0 if setup.noise is None else noise) if varies else _UNSEEN * noise
     return centre, spread if setup.spread is None else setup.spread
 
 
