@@ -47,7 +47,7 @@ from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.algorithms.go_ucb import fed_go_learner
-from fedgo.beyond.guarantees.intervals import Bounds, Interval, clipped
+from fedgo.beyond.guarantees.intervals import Bounds, Interval, Intervals, clipped
 from fedgo.beyond.guarantees.optimist import (
     Counted,
     Optimist,
@@ -350,6 +350,7 @@ def guarded(
     guarantee: Guarantee,
     told: bool = False,
     begun: Any = None,
+    intervals: Intervals | None = None,
 ) -> Trace:
     """Play T rounds after Phase I in which a guard decides whether each client plays the arm that a learner proposes.
 
@@ -369,6 +370,7 @@ def guarded(
             σ-sub-Gaussian, the failure probability δ, the price κ and the threshold γ of the guard.
         told: Whether the server knows the counts and sums of Phase I already, so that only the server sends them.
         begun: The state of the proposal when Phase II begins; None means the one that its method ``begin`` returns.
+        intervals: The rule for the intervals, for instance that of Theorem K; None means that of ``guarantee``.
 
     Returns:
         The trace of both phases, with three notes on each pull: ``certificate``, a bound on its regret; ``proposed``,
@@ -392,7 +394,7 @@ def guarded(
     require(proposal.learners == clients, "the proposal's learners", proposal.learners, remedy)
     exploration, first = exchange(exploration, clients, problem.arms.shape[1], told)
     gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
-    optimist = Optimist(clients, guarantee.intervals(clients), first, gamma)
+    optimist = Optimist(clients, intervals or guarantee.intervals(clients), first, gamma)
     learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients), begun)
     trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
