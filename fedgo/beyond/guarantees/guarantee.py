@@ -32,9 +32,10 @@ the intervals that a client has seen so far have an empty intersection for some 
 certificate is 2F from then on.
 
 The guard has limits. The arms are finite and public, and each has to be pulled, so that nothing is certified for K ≫
-NT. σ and F have to be bounds; the theorem allows F = max|f|, but an experiment should not use it, since it gives the
-optimum away. Nobody may choose an arm, report a reward or be late because of something that they know about a reward
-beyond f. The guard does not say whether the proposal is any good.
+NT unless a kernel is given (`fedgo.beyond.guarantees.kernel`). σ and F have to be bounds; the theorem allows F =
+max|f|, but an experiment should not use it, since it gives the optimum away. Nobody may choose an arm, report a reward
+or be late because of something that they know about a reward beyond f. The guard does not say whether the proposal is
+any good.
 """
 
 import math
