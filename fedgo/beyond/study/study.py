@@ -591,6 +591,8 @@ class Study:
             """Replace the content of the study's file by ``setup`` and ``record``, whole or not at all."""
             nonlocal saved
             content = dumps(setup, record).encode()
+            if not held():  # a tool that cleans or synchronises folders removes files
+                raise OSError("another process may hold the lock too, as its file was removed: try again")
             try:
                 with _files.whole(target, "the study") as file:
                     file.write(content)
@@ -599,7 +601,7 @@ class Study:
                     saved = target.read_bytes() == content
 
         try:
-            with _alone(target):
+            with _alone(target) as held:
                 yield *(self.content if new is None or target.exists() else new), write
         except KeyboardInterrupt:
             if saved:
@@ -622,6 +624,10 @@ class Study:
                 the reason.
         """
         try:
+            # a device or a pipe might never end
+            require(
+                self.path.is_file() or not self.path.exists(), "it", str(self.path), "give the path of a file"
+            )
             return loads(self.path.read_text(encoding="utf-8"), self._surrogate)
         except (OSError, ValueError, TypeError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error
@@ -662,8 +668,10 @@ def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
 
 
 @contextmanager
-def _alone(target: Path) -> Iterator[None]:
+def _alone(target: Path) -> Iterator[Callable[[], bool]]:
     """Hold the lock of the study at ``target``, a path without links, so that no other process or thread changes it.
+
+    What is yielded says whether the lock is still held.
 
     The lock is a hidden file beside the study's file. Its text names the process that took it last. If the study's file
     exists, the lock gets its permissions to read and write and its group, as far as the system allows.
@@ -681,14 +689,19 @@ def _alone(target: Path) -> Iterator[None]:
     if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError("you have no right to write the study; its owner can give it by chmod g+w")
     place, holder = target.with_name(f".{target.name}.lock"), ""
+    links = place.stat().st_nlink if place.exists() else 1
+    require(
+        links == 1, f"the number of names of {str(place)!r}", links, "a lock is emptied: remove this name"
+    )
     try:
         with FileLock(place, timeout=_WAIT):
+            lock = place.stat()
             with suppress(OSError, AttributeError):  # the lock holds even if its holder cannot be written
                 place.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
                 if target.exists():
                     os.chmod(place, target.stat().st_mode & 0o666)
                     os.chown(place, -1, target.stat().st_gid)
-            yield
+            yield lambda: place.exists() and os.path.samestat(place.stat(), lock)
     except Timeout:
         with suppress(OSError):
             holder = place.read_text(encoding="utf-8", errors="replace")
