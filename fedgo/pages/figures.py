@@ -103,7 +103,7 @@ def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
 
 
 def regret_and_communication(
-    dense: Mapping[str, Mapping[str, Trace]], packed: Mapping[str, Mapping[str, Trace]], narrow: bool = False
+    dense: Mapping[str, Mapping[str, Trace]], packed: Mapping[str, Mapping[str, Trace]]
 ) -> Figure:
     """Draw the paper's Figures 2 and 3: the cumulative regret and the scalars sent up to each step.
 
@@ -116,10 +116,9 @@ def regret_and_communication(
         dense: The traces, by the title of a problem and then by the name of an algorithm, with messages counted as
             matrices. On each problem at least one algorithm has to send something.
         packed: The same runs with messages counted as counts and sums, at least of the algorithms that send anything.
-        narrow: Whether to draw for a phone, with the regret above the two panels of scalars instead of beside them.
 
     Returns:
-        A figure with three panels for each problem: the regret, the scalars in matrices, and the scalars packed.
+        A figure with three panels for each problem: the regret, and below it the scalars in matrices and packed.
 
     Raises:
         KeyError: An algorithm has no style in `STYLES`, or sends something and is not in ``packed``.
@@ -127,13 +126,12 @@ def regret_and_communication(
         IndexError: The mean regret of an algorithm is 0 at all steps, or an algorithm sends something in ``dense`` and
             nothing in ``packed``.
     """
-    rows: list[Any] = [[f"{title}, {what}" for what in ("regret", "dense", "packed")] for title in dense]
-    if narrow:
-        rows = [row for regret, *bills in rows for row in ([regret, regret], bills)]
-    height = len(dense) * (3.9 if narrow else 2.6) + 0.3
-    figure = plt.figure(figsize=(3.6 if narrow else 7.2, height))
-    axes = figure.subplot_mosaic(rows)
-    size = 9.5 if narrow else 10
+    rows: list[Any] = []
+    for title in dense:
+        rows += [[f"{title}, regret"] * 2, [f"{title}, dense", f"{title}, packed"]]
+    figure = plt.figure(figsize=(7.2, 4.2 * len(dense) + 0.3))
+    axes = figure.subplot_mosaic(rows, height_ratios=[3, 2] * len(dense))
+    size = 10
     for title, traces in dense.items():
         regret, matrices, counts = (axes[f"{title}, {what}"] for what in ("regret", "dense", "packed"))
         counts.sharey(matrices)
@@ -147,7 +145,6 @@ def regret_and_communication(
             plain_ticks(panel.xaxis)
         regret.set_ylabel("cumulative regret", fontsize=size)
         plain_ticks(regret.yaxis)
-        counts.tick_params(labelleft=False)
         for name, trace in traces.items():
             mean_and_band(regret, name, trace.cumulative_regret)
             if trace.communication.any():
@@ -159,5 +156,5 @@ def regret_and_communication(
         for panel in (regret, counts):
             panel.set_ylim(bottom=min(float(np.asarray(line.get_ydata())[-1]) for line in panel.lines) / 10)
     handles, names = regret.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=2 if narrow else 3, fontsize=size)
+    figure.legend(handles, names, loc="outside upper center", ncols=2, fontsize=size)
     return figure
