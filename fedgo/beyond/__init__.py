@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedgo.beyond.federation.wire import Kind, Letter, Refused, decode
     from fedgo.beyond.guarantees.guarantee import Guarantee, guarded, guarded_fed_go_ucb
     from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
-    from fedgo.beyond.method.advised import ADVISED, METHODS, UCB1, Advised
+    from fedgo.beyond.method.advised import ADVISED, METHODS, SEARCH, UCB1, Advised
     from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
     from fedgo.beyond.method.gaussian_process import GaussianProcess
     from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fedgo.beyond.study.trials import Standing, as_lines, next_trials, standings
 
 _MODULES = {
-    "method.advised": ("ADVISED", "METHODS", "UCB1", "Advised",),
+    "method.advised": ("ADVISED", "METHODS", "SEARCH", "UCB1", "Advised",),
     "method.epochs": ("Beginning", "Event", "Growing", "Optimism", "each_arm", "surrogate_ucb",),
     "federation.client": ("Client",),
     "federation.local": ("at_random", "converse", "play",),
@@ -43,11 +43,45 @@ _MODULES = {
     "method.networks": ("LinearisedOnce", "Relinearised",),
 }  # fmt: skip
 __all__ = [
-    "ADVISED", "METHODS", "UCB1", "Advised", "Beginning", "Client", "Event", "Fitting", "GaussianProcess", "Growing",
-    "Guarantee", "IndependentArms", "Kind", "Letter", "LinearisedOnce", "Optimism", "Options", "Plan", "Refused",
-    "Relinearised", "Server", "Setup", "Standing", "Study", "Surrogate", "as_lines", "at_random", "converse",
-    "decode", "each_arm", "exact_go_ucb", "guarded", "guarded_fed_go_ucb", "next_trials", "optimistic_ucb1", "play",
-    "standings", "surrogate_ucb",
+    "ADVISED",
+    "METHODS",
+    "SEARCH",
+    "UCB1",
+    "Advised",
+    "Beginning",
+    "Client",
+    "Event",
+    "Fitting",
+    "GaussianProcess",
+    "Growing",
+    "Guarantee",
+    "IndependentArms",
+    "Kind",
+    "Letter",
+    "LinearisedOnce",
+    "Optimism",
+    "Options",
+    "Plan",
+    "Refused",
+    "Relinearised",
+    "Server",
+    "Setup",
+    "Standing",
+    "Study",
+    "Surrogate",
+    "as_lines",
+    "at_random",
+    "converse",
+    "decode",
+    "each_arm",
+    "exact_go_ucb",
+    "guarded",
+    "guarded_fed_go_ucb",
+    "next_trials",
+    "optimistic_ucb1",
+    "play",
+    "standings",
+    "surrogate_ucb",
 ]  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

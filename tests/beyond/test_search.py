@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from fedgo.beyond.method.advised import SEARCH
+from fedgo import Problem
+from fedgo.beyond import SEARCH, Fitting, Plan, play
 from fedgo.beyond.method.process import in_cube
 from fedgo.beyond.method.search import searching, shortfall
 from fedgo.beyond.method.sites import Sites
@@ -96,3 +97,20 @@ def test_the_shortfall_is_the_quantile_of_the_best_of_the_others():
     share = norm.cdf((1 + gaps - 0.5) / 0.2) * norm.cdf((1 + gaps - 0.9) / 0.3)
     assert shortfall(fit, 0, remain) == pytest.approx(gaps[np.searchsorted(share, 0.95)], abs=0.04)
     assert shortfall(fit, 2, torch.tensor([False, False, True, False])) == 0
+
+
+@pytest.mark.parametrize("differ", [False, True])
+def test_a_federation_searches_by_letters_without_repeats_and_finds_the_best(differ):
+    points, _, _, _ = table(7, arms=40)
+    means = torch.sin(5 * points).sum(-1)
+    problems = [Problem("sines", points[None], means[None], (0,), 0, 0.01)] * 3
+    plan = Plan(points, clients=3, fitting=Fitting(0.01, 8, SEARCH, differ))
+    trace = play(problems if differ else problems[0], plan, 24)
+    clients = torch.arange(trace.arm.shape[1]) % 3
+    pulled = trace.arm[0] + (40 * clients if differ else 0)
+    assert len(pulled) == plan.length + 24
+    # a client whose turn ends an epoch goes on from the beginning of its share
+    assert len(pulled.unique()) >= len(pulled) - differ
+    assert int(means.argmax()) in trace.arm[0].tolist()
+    with pytest.raises(ValueError, match=r"goal is 'best': .*goal='reward'"):
+        SEARCH.play(problems[0], 3, 8)
