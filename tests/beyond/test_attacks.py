@@ -24,8 +24,11 @@ from fedgo.beyond import Client, Fitting, Kind, Plan, Refused, Server, converse,
 from fedgo.beyond.federation import files
 from fedgo.beyond.federation.local import deliver
 from fedgo.beyond.federation.wire import Exchange, unpack
+from fedgo.beyond.method import planning
 from fedgo.beyond.method.advised import METHODS
-from fedgo.beyond.method.surrogates import IndependentArms
+from fedgo.beyond.method.planning import plan
+from fedgo.beyond.method.surrogates import Independent, IndependentArms
+from fedgo.simulation import largest
 
 KINDS = {"network": small, "planned": partial(with_surrogate, IndependentArms())}
 
@@ -190,6 +193,25 @@ def arms_are_alike(folder: Path, patch: pytest.MonkeyPatch) -> None:
         assert play(problem, plan, 30) == fed_go_ucb(problem, start, Settings(encoding="counts"))
 
 
+def an_epoch_is_long(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Blocks of pulls: a fraction of the steps, in the sites' turns, with nearly as many pulls of every arm."""
+    mean, steps = torch.tensor([0.5, 0.49, 0.5, 0.48, 0.5, 0.47]).double(), []
+    fit = Independent(mean, torch.full((6,), 0.1).double(), torch.arange(6))
+    patch.setattr(planning, "largest", lambda *index: steps.append(1) or largest(*index))
+    for sites in (1, 3):
+        shares = []
+        for single in (256, 10**9):
+            patch.setattr(planning, "_SINGLE", single)
+            patch.setattr(planning, "_SHARE", 64)
+            weights = torch.full((1, 6), 2.0).double()
+            arms, variance = plan([fit], weights, torch.rand(1, 6).double(), 0.3, 2_500, sites=sites)
+            assert sites == 1 or torch.equal(arms[0] // 2, torch.arange(2_500) % 3)
+            shares.append(torch.bincount(arms[0], minlength=6) / 2_500)
+            assert bool((variance > 0).all()) and (len(steps) < 256 + 64 * 5) == (single == 256)
+            steps.clear()
+        torch.testing.assert_close(*shares, rtol=0, atol=1 / 64)
+
+
 def the_path_leads_to_a_device(folder: Path, patch: pytest.MonkeyPatch) -> None:
     os.mkfifo(folder / "pipe")
     for path, role in product((folder / "pipe", Path("/dev/zero")), (Client, Server)):
@@ -309,6 +331,7 @@ ATTACKS = {
     "H-g, M-l": too_many_arms,
     "H-j": arms_are_alike,
     "H-l": the_path_leads_to_a_device,
+    "H-n": an_epoch_is_long,
     "M-m": a_file_was_sealed_by_hand,
     "F10": the_file_of_the_server_is_lost,
     "P-a": a_letter_is_in_another_name,

@@ -16,6 +16,7 @@ from fedgo.simulation import largest
 _DENSE = 1000  # for up to this many arms that a plan may pull, the whole covariance is computed at once
 _ROOM = 1024  # memory is allocated for this many pulls of a plan at a time
 _LOOK = 16  # after every so many pulls it is checked whether the plan can pull only a single arm from then on
+_SINGLE, _SHARE = 2**13, 2**9  # after so many pulls, a block is this part of the pulls before it
 
 
 def plan(
@@ -33,7 +34,8 @@ def plan(
     """Plan L pulls for each of R runs, each with the arm of the largest mean + κ√variance at that point of the plan.
 
     Only the C arms of each run that can be planned at all are considered (`rivals`). A pull costs O(C) operations for
-    each pull planned before it, but for at most about 2C + 1,024 of them.
+    each pull planned before it, but for at most about 2C + 1,024 of them. After 8,192 pulls, each arm is planned for a
+    block of pulls, 1/512 of those planned before.
 
     Args:
         fits: The fit of each run, a posterior on K arms with finite means.
@@ -62,34 +64,44 @@ def plan(
     variance, columns = _moments(fits, among, variance)
     places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
     vectors, used = mean.new_zeros(len(mean), min(pulls, _ROOM), mean.shape[1]), 0
-    arms, variances = [], []
-    for k in range(pulls):
+    arms, variances, times = [], [], []
+    k = made = first = 0
+    block = 1
+    while made < pulls:
+        if k >= len(begun) and (k - len(begun)) % sites == 0:  # a block of rounds, with one pull by each site
+            first, most = made, (pulls - made) // sites
+            block = max(1, min(made // _SHARE, most)) if made >= _SINGLE and not once else 1
         index = mean + kappa * variance.sqrt()
         if sites > 1:
             index = index.masked_fill(site != (turn + k - len(begun)) % sites, -torch.inf)
         arm = places[:, k : k + 1] if k < len(begun) else largest(index, order).unsqueeze(-1)
-        arms.append(arm)
-        variances.append(variance.gather(-1, arm))
-        left = pulls - k - 1
+        before = variance.gather(-1, arm)
+        arms.append(arm.expand(-1, block))
+        variances.append(before / (1 + before * torch.arange(block) / noise))
+        times.append(first + sites * torch.arange(block))
+        k, made, first = k + 1, made + block, first + 1
         if once:
             mean = mean.scatter(1, arm, -torch.inf)
-        looks = sites == 1 and not once and k >= len(begun) and k % _LOOK == 0
+        looks = sites == 1 and not once and k > len(begun) and (k - 1) % _LOOK == 0
         if looks and rivals(mean, variance, kappa, opened[:0]).shape[1] == 1:
-            arms.append(arm.expand(-1, left))
-            variances.append(1 / (1 / variances[-1] + torch.arange(1, left + 1) / noise))
+            left = torch.arange(block, block + pulls - made)
+            arms.append(arm.expand(-1, len(left)))
+            variances.append(before / (1 + before * left / noise))
+            times.append(made + left)
             break
         if used == vectors.shape[1]:
             if used > 2 * mean.shape[1]:  # C vectors suffice to describe the change of the covariance
                 vectors = torch.linalg.qr(vectors, mode="r").R
                 used = vectors.shape[1]
-            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(left + 1, _ROOM)))
+            vectors = torch.nn.functional.pad(vectors, (0, 0, 0, min(pulls - made + block, _ROOM)))
         past = vectors[:, :used]
         explained = past.gather(-1, arm.unsqueeze(-1).expand(-1, used, 1)).mT @ past
         column = columns(arm.squeeze(-1)) - explained.squeeze(-2)
-        vectors[:, used] = column / (noise + variances[-1]).sqrt()
+        vectors[:, used] = column / (noise / block + before).sqrt()
         variance = (variance - vectors[:, used].square()).clamp(min=0)
         used += 1
-    return among.gather(1, torch.cat(arms, -1)), torch.cat(variances, -1)
+    turns = torch.cat(times).argsort()
+    return among.gather(1, torch.cat(arms, -1)[:, turns]), torch.cat(variances, -1)[:, turns]
 
 
 def rivals(
