@@ -259,14 +259,21 @@ def half_tail(regrets: Any, axis: int = -1) -> Any:
     return (np.mean(regrets, axis) + worst(regrets, axis)) / 2
 
 
-def geometric(group: Sequence[Regime], ours: str, other: str, of: Statistic = np.mean) -> Estimate:
+def geometric(
+    group: Sequence[Regime],
+    ours: str,
+    other: str,
+    of: Statistic = np.mean,
+    plus: float = 0.0,
+    **which: str,
+) -> Estimate:
     """Return the geometric mean over the regimes of ``group`` of the ratio of two players' regrets, and the two ends of
     its 95 % interval.
 
-    The regrets are the final ones in the study "map". On each regime only the common runs of the two players count, the
-    first runs, as many as both have. The ends of the interval are percentiles over `RESAMPLES` = 2,000
-    bootstrap resamples, always with the same random numbers. In each resample the common runs of each regime are drawn
-    anew, independently of the other regimes; the two regrets of a run stay together.
+    The regrets are the final ones in the study "map" unless ``which`` says otherwise. On each regime only the common
+    runs of the two players count, the first runs, as many as both have. The ends of the interval are percentiles over
+    `RESAMPLES` = 2,000 bootstrap resamples, always with the same random numbers. In each resample the common runs of
+    each regime are drawn anew, independently of the other regimes; the two regrets of a run stay together.
 
     Args:
         group: The regimes, which are problems with their numbers of arms, rounds and clients and their noise.
@@ -274,6 +281,8 @@ def geometric(group: Sequence[Regime], ours: str, other: str, of: Statistic = np
         other: The name of the player in the denominator.
         of: The statistic of the regrets of one player on a regime, by default their mean. It is called with the regrets
             (S,) of S runs alone, and returns a number.
+        plus: A number that is added to both statistics, so that neither is 0.
+        which: ``column`` and ``study``, as for `paired`.
 
     Returns:
         The geometric mean, the lower end and the upper end of the interval; NaN if ``group`` is empty.
@@ -281,13 +290,13 @@ def geometric(group: Sequence[Regime], ours: str, other: str, of: Statistic = np
     Raises:
         KeyError: One of the players has not been evaluated on a regime.
     """
-    parts = [paired(regime, ours, other) for regime in group]
+    parts = [paired(regime, ours, other, **which) for regime in group]
     draws, source = [], np.random.default_rng(0)
     for resample in range(RESAMPLES + 1):
         logs = []
         for one, two in parts:
             runs = source.integers(len(one), size=len(one)) if resample else slice(None)
-            logs.append(np.log(of(one[runs]) / of(two[runs])))
+            logs.append(np.log((of(one[runs]) + plus) / (of(two[runs]) + plus)))
         draws.append(np.exp(np.mean(logs)))
     low, high = np.quantile(draws[1:], (0.025, 0.975))
     return float(draws[0]), float(low), float(high)

@@ -242,9 +242,8 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
         (((30, 3),), REPORTING),
     )
 )
-# The runs of a player on each table, by trials and batch.
+# The runs of a player on each table, with 30 trials one at a time or in batches of 8, with 100 so, and at three sites.
 TABLE_RUNS: Mapping[str, Mapping[tuple[int, int], int]] = {
-    BEFORE: {(30, 1): 0, (30, 8): 0, (100, 1): 0, (100, 8): 0},
     "random order": {(30, 1): 20, (30, 8): 20, (100, 1): 20, (100, 8): 20},
 }
 
