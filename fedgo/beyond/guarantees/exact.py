@@ -1,18 +1,17 @@
 """Theorem S: on finitely many arms the linearisation at ŵ₀ is exact, so Phase II is a linear bandit without remainder.
 
-Phase I fits the parameter ŵ₀, with d_w entries, of the network f_x(w). Let f be the vector of the K arms' mean rewards
-f(x) and f(ŵ₀) that of the network's values. Let the rows g_x of G be the K gradients ∇f_x(ŵ₀), and let G have rank K.
-Then, with the pseudo-inverse G⁺, the parameter w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) has f_x(ŵ₀) + g_xᵀ(w̃ − ŵ₀) = f(x) for every arm
-x. In the space of arms Q = GGᵀ/λ is the prior covariance of f, with the regularisation weight λ. If n has the number of
-pulls of each arm, A = Q⁻¹ + diag(n) is the precision, V = A⁻¹ the covariance, and m the mean of the posterior. With N
-clients, σ-sub-Gaussian noise and p synchronisations so far,
+Let f be the vector of the K arms' mean rewards and f(ŵ₀) that of the network's values at the parameter ŵ₀ of Phase I.
+Let the gradients g_x = ∇f_x(ŵ₀) be the rows of G (K, d_w), and let G have rank K. Then w̃ = ŵ₀ + G⁺(f − f(ŵ₀)) has
+f_x(ŵ₀) + g_xᵀ(w̃ − ŵ₀) = f(x) for every arm x. In the space of arms Q = GGᵀ/λ is the prior covariance of f, with the
+regularisation weight λ. If n has the number of pulls of each arm, A = Q⁻¹ + diag(n) is the precision, V = A⁻¹ the
+covariance, and m the mean of the posterior, for noise of variance 1. With N clients, σ-sub-Gaussian noise and p
+synchronisations so far,
 
     |m − f|_A ≤ √β_{t,i} = σ√(ln det QA + 2 ln(π²N(p + 1)²/(6δ))) + |f − f(ŵ₀)|_{Q⁻¹}
 
-for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not the matrix
-Σ = λI + Gᵀdiag(n)G of the parameters, because the factor of A is accurate in float64 also for λ as small as 1e-12, for
-which Σ may not be positive definite up to rounding. The code refuses gradients whose rank is below K, which is always
-the case if K > d_w.
+for all clients i and steps t with probability 1 − δ, conditional on Phase I. The code factorises A and not Σ = λI +
+Gᵀdiag(n)G, because the factor of A is accurate in float64 also for λ as small as 1e-12. It refuses gradients whose rank
+is below K, as it always is if K > d_w. F bounds |f|; leading axes (...) broadcast.
 """
 
 from dataclasses import dataclass, field
@@ -34,17 +33,7 @@ _RANK = 1e-8
 
 
 def least_singular(gradients: Tensor) -> Tensor:
-    """Return σ_min(G), (...), the least singular value of the matrix G of the K arms' gradients.
-
-    Args:
-        gradients: The gradients G of a network with d_w parameters, one row for each arm, (..., K, d_w). They have to
-            be finite.
-
-    Raises:
-        ValueError: The rank of G counts as below K, because K > d_w or because σ_min(G) is at most 1e-8 times the
-            largest singular value.
-        RuntimeError: A gradient is NaN.
-    """
+    """Return σ_min(G), (...), or refuse gradients (..., K, d_w) whose σ_min is at most 1e-8 times the largest."""
     values: Tensor = torch.linalg.svdvals(gradients)
     least, most = values[..., -1], values[..., 0]
     full = (least > _RANK * most) & (gradients.shape[-2] <= gradients.shape[-1])
@@ -55,36 +44,26 @@ def least_singular(gradients: Tensor) -> Tensor:
 
 
 def computable_lam(gradients: Tensor, offsets: Tensor, value: float, sigma: float) -> Tensor:
-    """Return a regularisation weight λ with √λ‖w̃ − ŵ₀‖ ≤ σ that a client can compute without knowing w̃, (...).
-
-    It is λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², with the least singular value σ_min(G). Here ŵ₀ is the parameter that
-    Phase I has fitted, f_x(ŵ₀) the network's value at the arm x, and w̃ the parameter at which the network linearised
-    at ŵ₀ equals the mean rewards of all K arms.
+    """Return λ = (σ·σ_min(G)/√Σ_x(F + |f_x(ŵ₀)|)²)², for which √λ‖w̃ − ŵ₀‖ ≤ σ, although no client knows w̃, (...).
 
     Args:
-        gradients: The gradients G of the network at ŵ₀, one row for each arm, (..., K, d_w) for d_w parameters.
-        offsets: The network's value f_x(ŵ₀) at each arm, (..., K).
-        value: F > 0, a bound on |f(x)| for the mean reward f(x) of every arm x.
-        sigma: σ > 0, such that the noise of a reward is σ-sub-Gaussian.
-
-    Raises:
-        ValueError: G does not have rank K, up to rounding (`least_singular`).
-        RuntimeError: A gradient is NaN.
+        gradients: The gradients G, (..., K, d_w).
+        offsets: The network's values f_x(ŵ₀), (..., K).
+        value: The bound F.
+        sigma: The sub-Gaussian constant σ.
     """
     farthest: Tensor = (value + offsets.abs()).norm(dim=-1)
     return (sigma * least_singular(gradients) / farthest).square()
 
 
 class Belief(NamedTuple):
-    """The Gaussian posterior of the K arms' mean rewards after some pulls, for rewards whose noise has variance 1.
+    """The Gaussian posterior of the mean rewards after some pulls.
 
     Args:
-        mean: The posterior mean m of each arm, (..., K).
-        width: The width w_x = √V_xx of each arm, (..., K), with the posterior covariance V = A⁻¹.
-        precision: The lower Cholesky factor of the precision A = Q⁻¹ + diag(n), (..., K, K), with the prior covariance
-            Q and the number n of pulls of each arm.
-        information: The log-determinant ln det QA, (...), with Q and A as above. Before the first pull it is 0 up to
-            rounding.
+        mean: The mean m, (..., K).
+        width: The width w_x = √V_xx of each arm, (..., K).
+        precision: The lower Cholesky factor of A, (..., K, K).
+        information: ln det QA, (...); before the first pull it is 0 up to rounding.
     """
 
     mean: Tensor
@@ -93,20 +72,17 @@ class Belief(NamedTuple):
     information: Tensor
 
     def distance(self, means: Tensor) -> Tensor:
-        """Return the distance from the posterior mean m to the mean rewards f = ``means`` (..., K) of K arms, (...).
-
-        It is |m − f|_A = √((m − f)ᵀA(m − f)), with the precision A of the posterior.
-        """
+        """Return |m − f|_A for the mean rewards f = ``means`` (..., K), (...)."""
         away: Tensor = (self.precision.mT @ (means - self.mean).unsqueeze(-1)).squeeze(-1).norm(dim=-1)
         return away
 
 
 class Prior(NamedTuple):
-    """The Gaussian prior of the K arms' mean rewards, with mean f₀ and covariance Q.
+    """The Gaussian prior of the mean rewards.
 
     Args:
-        factor: The lower triangular factor L of Q = LLᵀ, (..., K, K). Entries of its diagonal may be negative.
-        offsets: The prior mean f₀ of each arm, (..., K).
+        factor: A lower triangular factor of Q, (..., K, K), whose diagonal may have negative entries.
+        offsets: The mean f(ŵ₀), (..., K).
     """
 
     factor: Tensor
@@ -114,20 +90,7 @@ class Prior(NamedTuple):
 
     @classmethod
     def of(cls, gradients: Tensor, offsets: Tensor, lam: Tensor | float) -> "Prior":
-        """Return the Gaussian prior of K arms' mean rewards, with mean f₀ and covariance Q = GGᵀ/λ.
-
-        Its factor of Q comes from a QR decomposition of Gᵀ/√λ.
-
-        Args:
-            gradients: The gradients G of the network at the parameter ŵ₀ that Phase I has fitted, one row for each arm,
-                (..., K, d_w) for d_w parameters.
-            offsets: The prior mean f₀ of each arm, (..., K).
-            lam: The regularisation weight λ > 0, a number or (...).
-
-        Raises:
-            ValueError: λ is not positive, or G does not have rank K, up to rounding (`least_singular`).
-            RuntimeError: A gradient is NaN.
-        """
+        """Return the prior with Q = GGᵀ/λ, from a QR decomposition of Gᵀ/√λ; ``lam`` > 0 is a number or (...)."""
         lam = torch.as_tensor(lam, dtype=torch.float64)
         require(bool((lam > 0).all()), "lam", lam.min().item(), "give a positive regularisation weight λ")
         least_singular(gradients)
@@ -135,27 +98,17 @@ class Prior(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """The prior variance Q_xx of the mean reward of each of K arms, (..., K)."""
+        """The prior variance Q_xx of each arm, (..., K)."""
         return self.factor.square().sum(-1)
 
     def bias(self, means: Tensor) -> Tensor:
-        """Return the distance |f − f₀|_{Q⁻¹} = √((f − f₀)ᵀQ⁻¹(f − f₀)) from the prior mean f₀ to f, (...).
-
-        Q is the prior covariance. ``means`` (..., K) has the mean rewards f of K arms, which only a simulation knows.
-        """
+        """Return |f − f(ŵ₀)|_{Q⁻¹} for the mean rewards f (..., K), which only a simulation knows, (...)."""
         away = (means - self.offsets).unsqueeze(-1)
         bias: Tensor = torch.linalg.solve_triangular(self.factor, away, upper=False).squeeze(-1).norm(dim=-1)
         return bias
 
     def after(self, tally: Tally) -> "Belief":
-        """Return the posterior of K arms' mean rewards, given the data in ``tally``.
-
-        ``tally`` has the number of pulls and the summed rewards of each arm, (..., K) each. The noise of a reward
-        counts with variance 1. The leading dimensions broadcast with those of the prior.
-
-        Raises:
-            RuntimeError: A count is NaN or so negative that the precision is not positive definite.
-        """
+        """Return the posterior given the counts and summed rewards in ``tally``, (..., K) each."""
         eye = torch.eye(self.factor.shape[-1], dtype=torch.float64).expand_as(self.factor)
         half = torch.linalg.solve_triangular(self.factor, eye, upper=False)
         factor: Tensor = torch.linalg.cholesky(half.mT @ half + torch.diag_embed(tally.counts))
@@ -168,44 +121,22 @@ class Prior(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactIntervals(Bounds):
-    """The rule of Theorem S, which gives the intervals m ± √β w, cut to [−F, F], of K arms in S runs.
-
-    Here m is the posterior mean of an arm and w its width, the square root of its posterior variance, where the noise
-    of a reward counts with variance 1 whatever σ is (`Prior.after`). The radius is √β = σ√(ln det QA + 2 ln(π²N(p +
-    1)²/(6δ))) + ``bias``, with the prior covariance Q of the arms, their posterior precision A = Q⁻¹ + diag(n) after n
-    pulls of each, and p synchronisations so far. All clients of a run have the same parameter ŵ₀, fitted in Phase I.
+    """The rule of Theorem S: the intervals m ± √β w, cut to [−F, F]. All clients of a run share ŵ₀.
 
     Args:
         clients: The number N of clients.
-        sigma: σ, such that the noise of a reward is σ-sub-Gaussian.
-        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
-        delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
-        prior: The prior of the K arms when Phase II begins, one for each of S runs. Only data of Phase II may update
-            it, because ŵ₀ depends on those of Phase I.
-        bias: A bound on `Prior.bias`, the distance |f − f(ŵ₀)|_{Q⁻¹} from the prior mean f(ŵ₀) to the mean rewards f
-            in the norm of the inverse of the prior covariance Q, (S,).
-
-    Raises:
-        ValueError: N is below 1, σ or F is not positive and finite, or δ is not in (0, 1).
-        TypeError: N is not a whole number, or σ, F or δ is not a number.
+        sigma: The sub-Gaussian constant σ.
+        value: The bound F.
+        delta: The failure probability δ.
+        prior: The prior of each of S runs when Phase II begins; only data of Phase I may update it.
+        bias: A bound on `Prior.bias`, (S,).
     """
 
     prior: Prior = field(kw_only=True)
     bias: Tensor = field(kw_only=True)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
-
-        The ``gain`` of the result is ln(1 + w²) for each arm with posterior width w. The next pull of the arm would add
-        it to the log-determinant of the client's precision matrix.
-
-        Args:
-            known: The number of pulls and the summed rewards of each arm in Phase II that each client knows, (R, L, K)
-                each.
-            syncs: The number p of synchronisations so far, (R, L) or (R, 1) int64.
-            run: The positions of the R runs among all S runs, (R,) int64; None means all S runs.
-            shared: Not used.
-        """
+        """Return the intervals for pulls of Phase II in ``known``, with the ``gain`` ln(1 + w²)."""
         chosen = slice(None) if run is None else run
         belief = Prior(*(part[chosen].unsqueeze(1) for part in self.prior)).after(known)
         information, members = belief.information, self.clients
@@ -215,22 +146,13 @@ class ExactIntervals(Bounds):
 
 
 def exact_intervals(problem: Problem, start: Start, value: float, delta: float = 0.1) -> ExactIntervals:
-    """Return the rule for the intervals of Theorem S around the parameter ŵ₀ of ``start``.
-
-    The prior covariance of the K arms is GGᵀ/λ, with the gradients G of the network at ŵ₀. The regularisation weight λ
-    is that of `computable_lam`, for which the σ of the problem bounds the bias of the prior: the distance from its mean
-    to the mean rewards, in the norm of the inverse covariance.
+    """Return the rule around the ŵ₀ of ``start``, with `computable_lam`, for which σ bounds the bias.
 
     Args:
-        problem: S runs of a bandit problem. Its noise has to be σ-sub-Gaussian for its ``sigma``.
-        start: Phase I on the same problem, with one ŵ₀ for all clients.
-        value: F, a bound on |f(x)| for the mean reward f(x) of every arm x.
-        delta: The failure probability δ; the intervals hold with probability at least 1 − δ.
-
-    Raises:
-        ValueError: F or the σ of the problem is not positive and finite, δ is not in (0, 1), the gradients of the K
-            arms at ŵ₀ have a rank below K, each client has a ŵ₀ of its own, or ``start`` was made on another problem.
-        TypeError: F or δ is not a number.
+        problem: S runs of a problem, whose noise has to be σ-sub-Gaussian for its ``sigma``.
+        start: Phase I on this problem, with one ŵ₀ for all clients and gradients of rank K.
+        value: The bound F.
+        delta: The failure probability δ.
     """
     start.require_for(problem, start.encoding, shared=True)
     w0, sigma = start.w0[:, 0], problem.sigma
@@ -242,26 +164,16 @@ def exact_intervals(problem: Problem, start: Start, value: float, delta: float =
 
 
 def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
-    """Return a bound on the regret of Phase II for each of S runs in which every client plays by optimism.
+    """Return item 3 of the repaired theorem, without second-order part, for each run of optimism with ``intervals``.
 
-    By optimism each client plays the arm with the largest upper end of its interval. The bound is 2√(eφβNTΛ) +
-    ⌊Λ⌋(2N√(φβγ) + 2F) for N clients and |f| ≤ F, with Λ = K ln(1 + NT max_x Q_xx/K), where Q is the prior covariance of
-    the K arms, and φ = c²/ln(1 + c²), c = min(F/√β, max_x √Q_xx). The radius is √β = σ√(Λ + 2 ln(π²N(P + 1)²/(6δ))) +
-    ``bias``, with P = Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ) synchronisations, or NT if that is less. It is item 3 of the repaired
-    theorem, with the second-order part 0.
+    It is 2√(eφβNTΛ) + ⌊Λ⌋(2N√(φβγ) + 2F) with Λ = K ln(1 + NT max_x Q_xx/K), φ = c²/ln(1 + c²), c = min(F/√β, max_x
+    √Q_xx) and √β = σ√(Λ + 2 ln(π²N(P + 1)²/(6δ))) + ``bias``, where P = Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if that is
+    less.
 
     Args:
-        intervals: The rule by which the N clients compute their intervals, with σ, F, δ, Q and the ``bias``.
-        rounds: The number T of rounds, at least 1, so that Phase II has NT steps.
-        gamma: γ > 0. A client synchronises when the number of its pulls since the last synchronisation, times the sum
-            of their log-ratios ln(1 + w²), exceeds γ; w is the posterior width of the pulled arm. It should be finite.
-
-    Returns:
-        A list with the bound of each run in its parts: of the good epochs, of the bad epochs, and a second-order part,
-        which is 0. An epoch lasts from one synchronisation to the next.
-
-    Raises:
-        ValueError: γ is not positive.
+        intervals: The rule of the N clients, each of which plays the arm with the largest upper end.
+        rounds: The number T of rounds.
+        gamma: The threshold γ > 0 of the event, which should be finite.
     """
     regrets, clients, arms = [], intervals.clients, intervals.prior.offsets.shape[-1]
     widths = intervals.prior.variance.amax(-1).sqrt().tolist()

@@ -29,16 +29,12 @@ from fedgo.theory.ball import noise_radius
 
 @dataclass(frozen=True)
 class KernelIntervals(TabularIntervals):
-    """The rule of Theorem K, which computes the interval of each arm from the counts and sums of all arms.
+    """The rule of Theorem K. The other fields are those of `TabularIntervals`.
 
     Args:
-        features: The features Φ of the arms, (K, r) float64, the same in all runs. They are fixed before the first
-            reward that counts.
+        features: The features Φ of the arms, (K, r) float64, the same in all runs, fixed before the first reward that
+            counts.
         norm: B ≥ 0, such that the mean rewards are f = Φw with ‖w‖ ≤ B.
-
-    Raises:
-        ValueError: ``features`` is not a finite matrix, or B is negative or not finite.
-        TypeError: B is not a number.
     """
 
     features: Tensor = field(kw_only=True)
@@ -52,16 +48,7 @@ class KernelIntervals(TabularIntervals):
         number("norm", self.norm, "give B ≥ 0, a bound on the norm of f", least=0)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
-        """Return the interval of each of K arms, (R, L, K), for L clients (or L steps of one client) of R runs.
-
-        The ``gain`` of the result is ln(1 + V_xx/σ²), which the next pull of the arm x adds to Λ.
-
-        Args:
-            known: The number of pulls and the summed rewards of each arm that each client knows, (R, L, K) each.
-            syncs: The number p of synchronisations so far, (R, L) or (R, 1) int64. It is not used if N = 1.
-            run: Not used, because all runs have the same features.
-            shared: The pulls and summed rewards of each arm that all clients knew after the last synchronisation.
-        """
+        """Return the intervals, with the ``gain`` ln(1 + V_xx/σ²), which the next pull of the arm x adds to Λ."""
         delta = self.delta / 2
         counted = TabularIntervals(self.clients, self.sigma, self.value, delta, self.simultaneous)
         factor = precision_factor(self.features, self.sigma**2, known)
