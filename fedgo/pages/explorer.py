@@ -1,7 +1,8 @@
 """Explorers for the pages: interactive figures, whose data are embedded in a page and drawn there by a script.
 
 ``threshold.js``, ``budget.js`` and ``trigger.js`` in ``book/_assets`` draw one explorer each, and share ``plot.js``.
-The page needs no server.
+The page needs no server. The data are dictionaries that JSON can hold, with numbers of four significant digits; steps
+are counted from 1, Phase I included.
 """
 
 import json
@@ -38,18 +39,10 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
         gammas: The thresholds γ, at least one.
 
     Returns:
-        A dictionary that JSON can hold. It has the algorithm's ``colour``, the number of steps of ``phase_one``, the
-        number of ``runs``, and at most 60 ``steps``, which are about evenly spaced on a logarithmic axis. Its
-        ``sweep`` is a list with a dictionary for each γ: the mean cumulative ``regret`` at these steps, rounded to four
-        significant digits, the mean number ``sent`` of all scalars, the steps ``syncs`` of the synchronisations, a list
-        for each of the first five runs, and the mean ``count`` of synchronisations. Steps are counted from 1, Phase I
-        included.
-
-    Raises:
-        KeyError: The algorithm is unknown, or the setting lacks an entry that it needs.
-        ValueError: A value of the setting or a threshold is out of range, or the fit of Phase I fails.
-        TypeError: The setting has an entry that the algorithm does not know, or a value of another kind.
-        IndexError: There is no threshold.
+        The ``colour``, the steps of ``phase_one``, the number of ``runs``, at most 60 ``steps``, about evenly spaced on
+        a logarithmic axis, and a ``sweep`` with, for each γ, the mean cumulative ``regret`` at these steps, the mean
+        scalars ``sent``, the steps ``syncs`` of synchronisations in each of the first five runs, and their mean
+        ``count``.
     """
     traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
@@ -78,27 +71,15 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
     Args:
         start: The result of Phase I from which the trace was made.
         trace: The trace of both phases.
-        settings: The settings with which the trace was made, of which λ and the threshold γ are used.
-        first: The first step of Phase II that is shown, counted from 0; it is 0 or follows right after a
-            synchronisation.
-        last: The step after the last one that is shown, counted in the same way. The scene ends earlier if Phase II
-            does.
+        settings: The settings with which the trace was made.
+        first: The first step of Phase II that is shown, counted from 0: 0, or one right after a synchronisation.
+        last: The step after the last one.
 
     Returns:
-        A dictionary that JSON can hold. It has the threshold ``gamma``, the number of ``clients``, and ``first``, the
-        first shown step of Phase II counted from 1. For each shown step it has the number ``arm`` of the pulled arm and
-        the ``level``: the left side of line 6 of Algorithm 1, which is the number of the client's pulls since the last
-        synchronisation, this one included, times the log-ratio ln(det Σ/det(Σ − ΔΣ)). Σ is the matrix of the client's
-        data and ΔΣ the part of Σ from these pulls. ``fires`` has the positions, from 0, of those shown steps that
-        synchronise. For each arm it has the regret ``loss`` of a pull, and one of the ``colours`` from blue (no regret)
-        to red (the most); all are black if all arms have the same mean reward. Levels and losses are rounded to four
-        significant digits.
-
-    Raises:
-        ValueError: ``first`` is neither 0 nor a step right after a synchronisation, λ is not positive, or the first run
-            of ``start`` has several ŵ₀.
-        IndexError: Phase II has no step before ``first``.
-        RuntimeError: λ is too small for the gradients.
+        The threshold ``gamma``, the number of ``clients`` and the ``first`` step. For each step the pulled ``arm`` and
+        the ``level``: the left side of line 6 of Algorithm 1, the client's pulls since the last synchronisation times
+        ln(det Σ/det(Σ − ΔΣ)). The positions of the steps that synchronise, ``fires``. For each arm the regret ``loss``
+        of a pull and its place in ``colours``, from blue (no regret) to red (the most).
     """
     trace, start = trace.first(1), replace(start, problem=start.problem.only(0), w0=start.w0[:1])
     sync = trace.sync[0, trace.phase_one :]
@@ -119,12 +100,12 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
 
 
 def threshold(gamma: float) -> str:
-    """Return the threshold γ = ``gamma`` ≥ 0 as text, with six significant digits at most, and "∞" for infinity."""
+    """Return a threshold γ as text, "∞" for infinity."""
     return "∞" if math.isinf(gamma) else f"{gamma:g}"
 
 
 def _short(values: Tensor) -> list[float]:
-    """Return the entries of the one-dimensional ``values`` as a list, rounded to four significant digits."""
+    """Return the entries of ``values`` with four significant digits."""
     return [float(f"{value:.4g}") for value in values.tolist()]
 
 
@@ -132,17 +113,13 @@ def explorer(kind: str, figure: str, **data: Any) -> str:
     """Return the HTML of an explorer, with the data that its script draws.
 
     Args:
-        kind: Which explorer it is, "threshold", "budget" or "trigger". It is not checked.
+        kind: Which explorer it is, "threshold", "budget" or "trigger".
         figure: The label of the figure that is shown instead if scripts do not run.
-        data: The data by name, of types that JSON can hold. Numbers have to be finite, which is not checked, because
-            the page cannot read others. The data are for "threshold" the thresholds as texts ``gammas``, the
-            position ``first`` of the one shown first, and as ``problems`` the results of `sweep` by problem and
-            algorithm; for "trigger" as ``scenes`` the results of `scene` by title; for "budget" as ``problems``, by
-            problem and algorithm, a ``colour`` and the ``offers``, a list with ``gamma`` (a text), the mean final
-            ``regret``, its ``error`` and the scalars ``dense`` and ``packed`` of each.
-
-    Raises:
-        TypeError: A value is of a type that JSON cannot hold.
+        data: Finite numbers, by name. For "threshold": the texts ``gammas``, the position ``first`` of the one shown
+            first, and the results of `sweep` as ``problems``, by problem and algorithm. For "trigger": the results of
+            `scene` as ``scenes``, by title. For "budget": as ``problems``, by problem and algorithm, a ``colour`` and
+            ``offers``, each with ``gamma`` (a text), the mean final ``regret``, its ``error`` and the scalars ``dense``
+            and ``packed``.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return (

@@ -32,7 +32,7 @@ _POINTS = 70
 
 
 def use_style() -> None:
-    """Set the book's matplotlib style (``data/book.mplstyle``) and vector output for the figures of a notebook."""
+    """Set the book's matplotlib style and vector output for the figures of a notebook."""
     plt.style.use(Path(__file__).parent / "data/book.mplstyle")
     set_matplotlib_formats("svg")
     formats: Any = InteractiveShell.instance().display_formatter
@@ -62,13 +62,7 @@ def both_widths(figure: Figure) -> str:
 
 
 def plain_ticks(axis: Axis) -> None:
-    """Label the ticks of ``axis`` with plain numbers, and the minor ticks not at all.
-
-    The numbers have six significant digits at most, and commas between thousands. Numbers whose absolute value, so
-    rounded, is from 0.0001 to below 1,000,000 have no exponent. A logarithmic axis gets ticks at 1, 2 and 5 times the
-    powers of ten. But matplotlib sets ticks as on a linear axis if at most one of these numbers is on the axis, and
-    none if the axis has more powers of ten than ticks fit on it.
-    """
+    """Label the ticks of ``axis`` with plain numbers, at 1, 2 and 5 times the powers of ten if it is logarithmic."""
     if axis.get_scale() == "log":
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}".replace("-", "−")))
@@ -76,21 +70,10 @@ def plain_ticks(axis: Axis) -> None:
 
 
 def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
-    """Draw the mean of ``values`` over S runs against the steps, and a band of two standard errors on each side of it.
+    """Draw the mean of ``values`` (S, steps) over S runs against the steps, with a band of two standard errors.
 
-    The steps are counted from 1. The curve has at most 70 of them, closer to each other at first, among them the last
-    one. Steps whose mean is not positive are left out, because a logarithmic axis has no zero, and the band does not go
-    below a hundredth of the mean. Each algorithm has its markers at other steps, so that both of two equal curves are
-    visible.
-
-    Args:
-        axes: The axes on which to draw.
-        name: The name of the algorithm, whose colour, marker and label the curve gets (`STYLES`).
-        values: The values, (S, steps).
-
-    Raises:
-        KeyError: The algorithm has no style in `STYLES`.
-        IndexError: There is no run or no step.
+    Each algorithm has its markers at other steps, so that both of two equal curves are visible. Steps whose mean is not
+    positive are left out, and the band ends at a hundredth of the mean, because a logarithmic axis has no zero.
     """
     colour, marker = STYLES[name]
     steps = np.unique(((values.shape[1] - 1) * np.linspace(0, 1, _POINTS) ** 2).round().astype(int))
@@ -105,26 +88,15 @@ def mean_and_band(axes: Axes, name: str, values: Tensor) -> None:
 def regret_and_communication(
     dense: Mapping[str, Mapping[str, Trace]], packed: Mapping[str, Mapping[str, Trace]]
 ) -> Figure:
-    """Draw the paper's Figures 2 and 3: the cumulative regret and the scalars sent up to each step.
+    """Draw the paper's Figures 2 and 3: for each problem the cumulative regret, and the scalars sent in two forms.
 
-    All vertical axes are logarithmic. The axis of the regret begins at a tenth of the smallest final mean regret. The
-    two panels of scalars of a problem have the same axis, which begins at a tenth of the smallest final mean of the
-    packed messages. An algorithm that sends nothing has no curve in these panels; instead the panel of the matrices has
-    the name of the algorithm with the text "none".
+    All vertical axes are logarithmic and begin at a tenth of the smallest final mean, of the regret or of the packed
+    scalars. An algorithm that sends nothing has the text "none" in place of a curve.
 
     Args:
-        dense: The traces, by the title of a problem and then by the name of an algorithm, with messages counted as
-            matrices. On each problem at least one algorithm has to send something.
+        dense: The traces, by the title of a problem and then by algorithm, with messages counted as matrices.
         packed: The same runs with messages counted as counts and sums, at least of the algorithms that send anything.
-
-    Returns:
-        A figure with three panels for each problem: the regret, and below it the scalars in matrices and packed.
-
-    Raises:
-        KeyError: An algorithm has no style in `STYLES`, or sends something and is not in ``packed``.
-        ValueError: There is no problem, or no algorithm sends anything on one of the problems.
-        IndexError: The mean regret of an algorithm is 0 at all steps, or an algorithm sends something in ``dense`` and
-            nothing in ``packed``.
+        narrow: Whether to draw for a phone, with the regret above the two panels of scalars.
     """
     rows: list[Any] = []
     for title in dense:
