@@ -96,7 +96,6 @@ def regret_and_communication(
     Args:
         dense: The traces, by the title of a problem and then by algorithm, with messages counted as matrices.
         packed: The same runs with messages counted as counts and sums, at least of the algorithms that send anything.
-        narrow: Whether to draw for a phone, with the regret above the two panels of scalars.
     """
     rows: list[Any] = []
     for title in dense:
