@@ -18,27 +18,11 @@ with extra("experiments"):
 
 
 def run_or_check(package: str = "fedgo.experiments", studies: Mapping[str, Sweep] = STUDIES) -> None:
-    """Run or check one study, or some of its players on some of its regimes, as the arguments of the command line say.
-
-    Without ``--check`` the rows that the table lacks are computed and written. With it one row of each player whose
-    libraries are installed, drawn at random, is played again and compared with the table, and nothing is written. The
-    results are printed.
-
-    Two processes play unless ``--workers`` or, without ``--check``, the study itself (``at_once``) gives another
-    number. The table is in the study's folder of the package unless ``--folder`` names another one.
+    """Run or check one study, as the arguments of the command line say, and print the results.
 
     Args:
         package: The name of the package that the help text shows in the command.
         studies: The studies by name.
-
-    Raises:
-        SystemExit: An argument of the command line is wrong, it asks for the help text, or a row that was played again
-            differs from the table.
-        ValueError: The study has no player of the given name or no regime with the given text, no row can be played
-            again, or a table is needed and there is none.
-        ImportError: A library that a problem or a player needs is not installed.
-        OSError: The table cannot be written, or with ``--check`` has no JSON file.
-        Exception: A run cannot be played; the error is that of the study's ``measure``.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=__doc__)
     option = parser.add_argument

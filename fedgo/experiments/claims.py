@@ -32,16 +32,13 @@ class ClaimPart(NamedTuple):
     """One comparison that a claim rests on.
 
     Args:
-        label: The title of the problem and the two algorithms that are compared, such as "Hartmann6: Fed-GO-UCB /
-            DisLinUCB"; for a claim that compares with no other algorithm, "Hartmann6: second half / all".
-        estimate: The value that is compared with the limit: the ratio of two means over the runs. They are the mean
-            regrets, or the mean numbers of scalars sent, of the two algorithms; or the mean numbers of scalars that one
-            algorithm sends in the second half of Phase II and in all of it.
+        label: The problem and the two algorithms that are compared, "Hartmann6: Fed-GO-UCB / DisLinUCB", or for a claim
+            that compares with no other algorithm "Hartmann6: second half / all".
+        estimate: The value that is compared with the limit, a ratio of two means over the runs.
         low: The lower end of its 95 % interval.
         high: The upper end of its 95 % interval.
         limit: The limit of the claim.
-        state: "held" if the whole interval lies on the claimed side of the limit, "reversed" if it lies on the other
-            side, and "open" otherwise: if it contains or touches the limit, or is NaN.
+        state: "held", "reversed" or "open"; open if the interval contains or touches the limit, or is NaN.
     """
 
     label: str
@@ -56,10 +53,9 @@ class ClaimPart(NamedTuple):
 class Claim:
     """A sentence of the paper, and the comparisons that decide whether it holds.
 
-    There is one comparison for each problem, each of the algorithms in ``ours`` and each of the ``others``. It compares
-    the mean ``quantity`` of the first algorithm over the runs, divided by that of the second, with the ``limit``.
-    Without ``others``, there is one comparison for each problem and each of ``ours``. It compares the share of Phase
-    II's scalars that are sent in its second half with the limit: ½ for linear growth and less for sub-linear growth.
+    A comparison divides the mean ``quantity`` of one of ``ours`` by that of one of ``others``. Without ``others`` it
+    takes the share of Phase II's scalars that are sent in its second half: ½ for linear growth and less for sub-linear
+    growth.
 
     Args:
         place: Where the sentence stands in the paper.
@@ -68,10 +64,9 @@ class Claim:
         problems: The names of the problems.
         others: The names of the algorithms that the paper's are compared with.
         ours: The names of the paper's algorithms that the claim is about.
-        quantity: "regret" for the final cumulative regret, or "scalars" for the number of all scalars sent. It is not
-            used without ``others``.
-        side: The side of the limit on which the 95 % interval has to lie, "below" or "above".
-        limit: The limit, a finite number.
+        quantity: "regret" for the final cumulative regret, or "scalars" for the number of all scalars sent.
+        side: The side of the limit on which the interval has to lie, "below" or "above".
+        limit: The limit.
     """
 
     place: str
@@ -86,13 +81,7 @@ class Claim:
 
     @property
     def rule(self) -> str:
-        """The rule that decides the claim, in words: what is compared, and on which side of which limit it must lie.
-
-        The limit is written as the exact fraction of the float, for instance "1/2" for 0.5.
-
-        Raises:
-            KeyError: The ``quantity`` is neither "regret" nor "scalars".
-        """
+        """The rule that decides the claim, in words."""
         quantity = {"regret": "final regret", "scalars": "number of scalars"}[self.quantity]
         what = f"mean {quantity} of {' or '.join(self.ours)}, divided by that of {', of '.join(self.others)}"
         if not self.others:
@@ -101,15 +90,7 @@ class Claim:
 
 
 def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
-    """Return the runs of all ``traces`` as a pandas frame with a row for each run of each trace.
-
-    ``traces`` has the traces by the name of a problem and then by the name of an algorithm. The frame has the columns
-    of `fedgo.trace.Trace.to_frame`, among them ``run``, the position of the run in its trace, and ``regret``. It has
-    the two names in the columns ``problem`` and ``player``.
-
-    Raises:
-        ValueError: There is no trace.
-    """
+    """Return the runs of all ``traces``, by problem and then by algorithm, as a frame of runs."""
     frames = [
         trace.to_frame().assign(problem=problem, player=player)
         for problem, by_algorithm in traces.items()
@@ -119,20 +100,10 @@ def outcomes(traces: Mapping[str, Mapping[str, Trace]]) -> Any:
 
 
 def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
-    """Return the verdict on ``claim`` and the list of the parts that decide it.
+    """Return the verdict on ``claim`` by the frame ``runs``, and the parts that decide it.
 
-    There is one part for each problem, each of the paper's algorithms and each algorithm that they are compared with;
-    or, if they are compared with none, for each problem and each of the paper's algorithms. The runs of two algorithms
-    are paired in the order of their numbers. A part whose first algorithm has fewer than two runs is open.
-
-    Args:
-        claim: The claim.
-        runs: A frame with a row for each run, as `outcomes` returns it.
-
-    Raises:
-        ValueError: Two algorithms that are compared have different numbers of runs, and the first has two or more.
-        KeyError: A problem of the claim is not in `fedgo.experiments.world.PROBLEMS`, or ``runs`` lacks a column, such
-            as the claim's ``quantity``.
+    The runs of two algorithms are paired in the order of their numbers. A part whose first algorithm has fewer than two
+    runs is open.
     """
     parts = []
     for problem, ours, other in product(claim.problems, claim.ours, claim.others or ("",)):
@@ -151,10 +122,10 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
 
 
 def verdict_on(states: Sequence[State]) -> Verdict:
-    """Return the verdict on a claim whose parts have the given ``states``, "held", "reversed" or "open".
+    """Return the verdict on a claim whose parts have the given ``states``.
 
-    It is "reproduced" if all parts are held (or there is none), "mostly contradicted" if more parts are reversed than
-    held, "undecided" if none is held and none is reversed, and "partly" otherwise.
+    It is "reproduced" if all parts are held, "mostly contradicted" if more parts are reversed than held, "undecided" if
+    none is held and none is reversed, and "partly" otherwise.
     """
     held, reverse = states.count("held"), states.count("reversed")
     if held == len(states):
@@ -165,12 +136,10 @@ def verdict_on(states: Sequence[State]) -> Verdict:
 
 
 def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> list[State]:
-    """Return the state, "held", "reversed" or "open", of each comparison in the judged claims, each comparison once.
+    """Return the state of each comparison in the judged claims ``rows``, each comparison once.
 
-    The same comparison may be a part of several claims. It counts once, with its state in the first of them, and the
-    states are in the order in which the comparisons first occur. Two parts are the same comparison if their claims have
-    the same ``quantity`` and the parts have the same ``label``; side and limit may differ. Each of the ``rows`` is a
-    claim, its verdict, which is not used, and its parts.
+    Two parts are the same comparison if they have the same ``label`` and their claims the same ``quantity``. The first
+    counts.
     """
     states: dict[tuple[str, str], State] = {}
     for claim, _, parts in rows:
@@ -180,11 +149,7 @@ def count_once(rows: Iterable[tuple[Claim, Verdict, Sequence[ClaimPart]]]) -> li
 
 
 class Counterfactual(NamedTuple):
-    """The verdict on a claim before and after some of the runs were replaced by others.
-
-    ``claim`` is the claim, limited to the problems of the new runs. ``before`` and ``after`` are pairs of the verdict
-    and the list of the parts that decide it.
-    """
+    """The verdict on a claim, and its parts, ``before`` and ``after`` some of the runs were replaced by others."""
 
     claim: Claim
     before: tuple[Verdict, list[ClaimPart]]
@@ -194,20 +159,12 @@ class Counterfactual(NamedTuple):
 def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfactual]:
     """Return how the verdicts on the claims would change if ``others`` replaced some of ``runs``.
 
-    The claims are those that are about a problem of ``others``, limited to these problems.
+    The claims are those about a problem of ``others``, limited to these problems.
 
     Args:
-        runs: The frame of all runs, with a row for each run (`outcomes`).
+        runs: The frame of all runs.
         others: The frame of the new runs, which replace those of the same problem and algorithm.
-        baselines: Whether ``others`` replaces the runs of all algorithms that it has; if not, it replaces for each
-            claim only those of the paper's algorithms that this claim is about.
-
-    Returns:
-        Each of these claims, in the order of `CLAIMS`, with its verdict and parts before and after the replacement.
-
-    Raises:
-        ValueError: Two algorithms that a claim compares have different numbers of runs, and the first has two or more.
-        KeyError: A frame lacks a column.
+        baselines: Whether they replace the runs of all algorithms; if not, only of those that the claim is about.
     """
     counterfactuals = []
     for claim in CLAIMS:
@@ -223,21 +180,14 @@ def changes(runs: Any, others: Any, baselines: bool = False) -> list[Counterfact
 
 
 def column(runs: Any, problem: str, player: str, name: str) -> Array:
-    """Return the column ``name`` of the rows of ``player`` on ``problem``, sorted by run, (S,) float64 for S runs.
-
-    ``runs`` is a pandas frame with a row for each run, as `outcomes` returns it. The result is empty if the frame has
-    no such row.
-
-    Raises:
-        KeyError: The frame has no column of this name, or lacks "problem", "player" or "run".
-    """
+    """Return the column ``name`` of the rows of ``player`` on ``problem``, sorted by run, (S,) for S runs."""
     rows = runs[(runs["problem"] == problem) & (runs["player"] == player)]
     values: Array = rows.sort_values("run")[name].to_numpy(dtype=float)
     return values
 
 
 def _ratio(ours: Array, other: Array, axis: int) -> Any:
-    """Return the mean of ``ours`` divided by the mean of ``other``, both taken over the runs on the axis ``axis``."""
+    """Return the mean of ``ours`` divided by the mean of ``other``, on ``axis``."""
     return ours.mean(axis) / other.mean(axis)
 
 

@@ -15,10 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def hash_of(parts: Iterable[str | bytes]) -> str:
-    """Return a hash of the sequence ``parts``, as 16 hexadecimal digits.
-
-    The hash depends on every part and on where one part ends and the next begins. A text counts as its bytes in UTF-8.
-    """
+    """Return a hash of ``parts`` and of where each begins, as 16 hexadecimal digits."""
     total = hashlib.sha256()
     for text in parts:
         content = text.encode() if isinstance(text, str) else text
@@ -27,13 +24,10 @@ def hash_of(parts: Iterable[str | bytes]) -> str:
 
 
 def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
-    """Yield a pair for each name that an import in ``tree`` binds: that name, and the dotted name it stands for.
+    """Yield pairs of the names that imports in ``tree`` bind and what they stand for, such as ("c", "a.b").
 
-    ``tree`` is the syntax tree of the module called ``name``, from which relative imports start; the ``__init__.py`` of
-    a folder ``p`` is called "p.__init__". For example, ``from a import b as c`` yields ("c", "a.b"), and ``import a.b``
-    yields ("a", "a") and ("a.b", "a.b"). ``import a.b as c`` yields ("c", "a.b") and also ("a", "a"), although it does
-    not bind the name "a". ``from a import *`` yields ("*", "a.*"). A pair may be yielded several times, and ``import
-    a`` yields ("a", "a") twice.
+    ``name`` is that of the module, from which relative imports start; the ``__init__.py`` of a folder ``p`` is
+    "p.__init__". A pair may be yielded several times.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -49,12 +43,7 @@ def bound(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
 
 
 def imported(tree: ast.AST, name: str) -> Iterator[str]:
-    """Yield the dotted names that a module imports, and the dotted names below these that its code uses.
-
-    ``tree`` is the syntax tree of the module called ``name``, from which relative imports start. For example, ``import
-    numpy as np`` and ``np.linalg.qr`` yield "numpy", "numpy.linalg.qr" and "numpy.linalg". A name may be yielded
-    several times.
-    """
+    """Yield the dotted names that the module ``name`` imports, and those below them that its code uses."""
     pairs = [*bound(tree, name)]
     yield from (other for _, other in pairs)
     others = dict(pairs)
@@ -65,22 +54,10 @@ def imported(tree: ast.AST, name: str) -> Iterator[str]:
 
 
 def module_of(name: str, package: Path = PACKAGE) -> str:
-    """Return the name of the module of the package that defines the dotted ``name``.
+    """Return the module of the package that defines the dotted ``name``, or "" if it is a folder or not of the package.
 
     A name that the ``__init__.py`` of a folder imports belongs to the module that it is imported from. Therefore
-    another import in that file changes nothing for modules that do not use it. Any other name below a folder, if it is
-    neither a module nor a folder in it, is taken for one that the ``__init__.py`` defines itself; whether it does is
-    not checked. The result is then that ``__init__`` module, even if the folder has no such file. Whether a module
-    defines the rest of ``name`` is not checked either. The result is "" if ``name`` is a folder or is not of the
-    package.
-
-    Args:
-        name: A dotted name, for instance that of a function.
-        package: The folder of the package.
-
-    Raises:
-        SyntaxError: An ``__init__.py`` on the way is not valid Python.
-        RecursionError: An ``__init__.py`` imports the name from its own folder, which has no such module.
+    another import in that file changes nothing for modules that do not use it.
     """
     first, *rest = name.split(".")
     folder, path = first, package
@@ -98,17 +75,7 @@ def module_of(name: str, package: Path = PACKAGE) -> str:
 def hashes(roots: Iterable[str], package: Path = PACKAGE) -> dict[str, str]:
     """Return a hash for each module of the package that the names ``roots`` need, directly or through imports.
 
-    Args:
-        roots: Dotted names of functions, classes or modules, beginning with the name of the package. Other names, and
-            the names of folders, are passed over.
-        package: The folder of the package.
-
-    Returns:
-        The hashes by the name of the module, sorted by name.
-
-    Raises:
-        SyntaxError: A file that is needed is not valid Python.
-        RecursionError: An ``__init__.py`` imports a name from its own folder, which has no such module.
+    Names of folders and of other packages are passed over.
     """
     hash_by_module: dict[str, str] = {}
     waiting = [*roots]
@@ -126,24 +93,15 @@ def code(roots: Iterable[str], files: Iterable[str] = (), package: Path = PACKAG
 
     Args:
         roots: Dotted names; the code of their modules and of all modules of the package that these import counts.
-        files: Paths of further Python files, relative to the folder of the package, which count without their imports.
+        files: Paths of further files, relative to the folder of the package, which count without their imports.
         package: The folder of the package.
-
-    Raises:
-        FileNotFoundError: One of the ``files`` does not exist.
-        IsADirectoryError: One of the ``files`` is a folder.
-        SyntaxError: A file that is needed is not valid Python.
     """
     by_name = hashes(roots, package) | {name: _read(package / name, "").hash for name in files}
     return hash_of(text for pair in by_name.items() for text in pair)
 
 
 def _dotted(node: ast.AST) -> str:
-    """Return an expression such as ``a.b.c`` as text.
-
-    If what stands before the first attribute is not a name, as in ``f().b.c``, the text begins with a dot (".b.c"). If
-    the expression is neither a name nor an attribute, the text is empty.
-    """
+    """Return an expression such as ``a.b.c`` as text; "" if it is neither a name nor an attribute."""
     match node:
         case ast.Attribute(value=value, attr=attribute):
             return f"{_dotted(value)}.{attribute}"
@@ -153,11 +111,7 @@ def _dotted(node: ast.AST) -> str:
 
 
 class _Module(NamedTuple):
-    """A module as read from its file.
-
-    ``hash`` is the hash of what its code does, ``bound`` the pairs that the function `bound` yields for it, and
-    ``imported`` the dotted names that the function `imported` yields for it.
-    """
+    """A module as read from its file: the ``hash`` of its code, and what `bound` and `imported` yield for it."""
 
     hash: str
     bound: tuple[tuple[str, str], ...]
@@ -171,11 +125,7 @@ def _read(file: Path, name: str) -> _Module:
 
 @cache
 def _read_once(file: Path, changed: int, name: str) -> _Module:
-    """Return the `_Module` of the module ``name`` in ``file``, with the hash of its code without docstrings.
-
-    ``changed`` is the time of the file's last change in nanoseconds; because of it the cache reads a changed file
-    again.
-    """
+    """Return the `_Module`, with the hash of its code without docstrings; ``changed`` is part of the cache's key."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

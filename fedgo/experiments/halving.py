@@ -1,10 +1,8 @@
 """Choosing a setting by successive halving: all settings on a few runs, the best on more, the last few on many.
 
-One round of this is called a rung. The score of a setting is its mean final regret, Phase I included. If one setting is
-to serve several regimes, the score is the geometric mean over them of 1 + the mean final regret, minus 1 (`score_of`).
-A run of a seed is the same alone and in any batch. Therefore a setting that reaches the next rung is played on the new
-runs only, and all settings of a rung are compared on the same instances (Jamieson and Talwalkar 2016; Karnin, Koren and
-Somekh 2013).
+One round of this is called a rung. The score of a setting is its mean final regret, Phase I included. A run of a seed
+is the same alone and in any batch. Therefore a setting that reaches the next rung is played on the new runs only, and
+all settings of a rung are compared on the same instances (Jamieson and Talwalkar 2016; Karnin, Koren and Somekh 2013).
 """
 
 import math
@@ -19,23 +17,19 @@ Candidate = Mapping[str, Any]
 
 
 class Rung(NamedTuple):
-    """One round of successive halving.
-
-    ``settings`` is the number of settings that `halve` compares in it, or all of the round before if these are fewer.
-    But the first round compares all settings, and a later one at least the winners of all earlier rounds. ``runs`` is
-    the number of runs of each setting, those of earlier rounds included.
-    """
+    """One round: it compares ``settings`` settings on ``runs`` runs each, those of earlier rounds included."""
 
     settings: int
     runs: int
 
 
 class Halving(NamedTuple):
-    """How far a choice of a setting by successive halving has come.
+    """How far a choice of a setting has come.
 
-    ``ranked`` has a list of settings for each finished round, the best first. ``waiting`` has all settings that the
-    next round compares on the first ``runs`` runs; for at least one of them the score on these runs is not known yet.
-    It is empty if all rounds are finished, and then ``runs`` is 0.
+    Args:
+        ranked: The settings of each finished round, the best first.
+        waiting: The settings that the next round compares; empty if all rounds are finished.
+        runs: The number of runs on which it compares them, or 0.
     """
 
     ranked: list[list[Candidate]]
@@ -49,21 +43,12 @@ def halve(
     """Choose among ``settings`` by successive halving, as far as their scores are known.
 
     The best setting of each round is compared in all later rounds too, even if these are then more settings than the
-    round should have. Settings with equal scores keep the order that they had in the round before, or in the first
-    round the order of ``settings``.
+    round should have. Settings with equal scores keep their order.
 
     Args:
-        settings: All settings, at least one, each given once. The first round compares them all, whatever its number of
-            settings is.
-        rungs: The rounds, from the first to the last, each with its numbers of settings and runs.
-        score: A function, called with a setting and a number of runs, that returns the score of the setting on these
-            runs, or None if a run is missing. Lower is better, and NaN is the worst.
-
-    Returns:
-        The ranking of each finished round, and the settings and the number of runs that the next round needs.
-
-    Raises:
-        IndexError: There is a round, but no setting.
+        settings: All settings, each given once. The first round compares them all, whatever its number of settings is.
+        rungs: The rounds.
+        score: Returns the score of a setting on a number of runs, or None if a run is missing. Lower is better.
     """
     ranked: list[list[Candidate]] = []
     leaders: list[Candidate] = []
@@ -83,14 +68,9 @@ def halve(
 
 
 def score_of(means: Sequence[float | None]) -> float | None:
-    """Return the score of a setting from its mean regrets on some regimes, or None if a mean is missing (None).
+    """Return the score of a setting from its mean regrets on some regimes, or None if one is missing.
 
-    The means are rounded to three decimals first (`SCORE_DECIMALS`). For one regime the score is then the mean itself;
-    for several regimes it is the geometric mean of 1 + the means, minus 1.
-
-    Raises:
-        ZeroDivisionError: There is no regime.
-        ValueError: There are several means, none is missing, and one is −1 or less after rounding.
+    The means are rounded first. Those of several regimes become the geometric mean of 1 + the means, minus 1.
     """
     complete = [round(mean, SCORE_DECIMALS) for mean in means if mean is not None]
     if len(complete) < len(means):

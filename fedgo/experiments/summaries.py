@@ -17,13 +17,7 @@ Array = npt.NDArray[np.float64]
 
 
 def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
-    """Return the mean of ``values`` (S, …) over S runs and the standard error of this mean, (…) float64 each.
-
-    The error of a single run is 0.
-
-    Raises:
-        IndexError: There is no run, S = 0.
-    """
+    """Return the mean of ``values`` (S, …) over S runs and the standard error of this mean, (…) each; 0 for one run."""
     array = np.asarray(values, dtype=np.float64)
     error = array.std(0, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.zeros_like(array[0])
     return array.mean(0), error
@@ -32,19 +26,11 @@ def mean_error(values: Tensor | Array) -> tuple[Array, Array]:
 def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, float, float]:
     """Return the value of a statistic of S runs with its 95 % percentile bootstrap interval over the runs.
 
-    The interval rests on 2000 resamples (`RESAMPLES`), always with the same random numbers. Fewer than two runs do not
-    show the spread, so that their interval is from −∞ to ∞.
+    The resamples always have the same random numbers. Fewer than two runs have the interval from −∞ to ∞.
 
     Args:
-        statistic: A function, called as ``statistic(*samples, axis=-1)``. It has to map arrays (..., S) to an array
-            (...), because it is also called with all resamples at once.
-        samples: One array (S,), or several with an entry for each run; a resample takes all entries of a run together.
-
-    Returns:
-        The estimate and the lower and the upper end of the interval.
-
-    Raises:
-        ValueError: Several arrays differ in length, and the first has two entries or more.
+        statistic: Called as ``statistic(*samples, axis=-1)``; it maps arrays (..., S) to an array (...).
+        samples: Arrays (S,) of the same length; a resample takes all entries of a run together.
     """
     samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
     # a ratio whose denominator is 0 in all runs is infinite or NaN, without a warning
@@ -59,33 +45,13 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
 
 
 def paired_difference(ours: Trace, other: Trace) -> tuple[float, float, float]:
-    """Return the mean difference of the final regrets of two traces of the same runs, with its 95 % interval.
-
-    The difference is the cumulative regret of ``ours`` minus that of ``other``, at the last step of each. The two
-    traces must have the same runs in the same order, which is not checked. The interval is a percentile bootstrap over
-    the runs.
-
-    Returns:
-        The mean over the runs, and the lower and the upper end of the interval, which are −∞ and ∞ for a single run.
-
-    Raises:
-        ValueError: The traces have different numbers of runs, of which neither is 1.
-    """
+    """Return the mean difference of the final regrets of two traces of the same runs, with its 95 % interval."""
     ours_final, others_final = (trace.cumulative_regret[:, -1].numpy() for trace in (ours, other))
     return interval(np.mean, ours_final - others_final)
 
 
 def formatted(value: float, digits: int = 2) -> str:
-    """Return ``value`` as text with ``digits`` significant digits, for Markdown.
-
-    Zero is "0". Values whose absolute value is from 0.001 to below 100,000 after rounding to these digits are plain
-    digits with commas between thousands and the minus sign "−". All digits before the decimal point are shown, even if
-    they are more than ``digits``. Other values are TeX in the form a·10ᵇ, or 10ᵇ if a is printed as 1; infinity is TeX
-    too, and NaN is "–".
-
-    Raises:
-        ValueError: ``digits`` is below 1, and ``value`` is finite and not 0.
-    """
+    """Return ``value`` as Markdown with ``digits`` significant digits: plain, or a·10ᵇ if it is small or large."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):

@@ -1,7 +1,8 @@
 """The event of line 6 of Algorithm 1 as printed, whose matrix ΔΣ_{t,i} is never set back to 0.
 
 ΔΣ_{t,i} should be the part of client i's matrix Σ_{t,i} from its pulls since the last synchronisation. Without a reset
-after line 9, line 6 compares det Σ_{t,i} with the determinant of a matrix that is not the one meant.
+after line 9 it contains all its pulls, and line 6 compares det Σ_{t,i} with the determinant of a matrix that is not the
+one meant. One run has NT steps, of N clients in turn.
 """
 
 from typing import NamedTuple
@@ -13,17 +14,11 @@ from torch import Tensor
 class Bookkeeping(NamedTuple):
     """Line 6 of Algorithm 1 at each of NT steps of one run, and the server's matrix at the end.
 
-    There are N clients and T rounds. Σ_{t,i} is the matrix of the client i that pulls at step t, this pull included,
-    and ΔΣ_{t,i} is the sum of g gᵀ over the gradients g of the client's own pulls: of all of them as printed, or of
-    those since the last synchronisation if `bookkeeping` was called with ``reset=True``.
-
     Args:
-        pulls: The number of pulls that the client i of step t has made since the last synchronisation, this pull
-            included, (NT,) float64.
-        ratio: This client's log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), (NT,) float64.
-        meant: The log-ratio that is meant, ln(det Σ_{t,i}/det Σ), (NT,) float64. Σ is the matrix that the server sent
-            to all clients at the last synchronisation, and λI before the first one.
-        fires: Whether the event occurs, because ``pulls`` times ``ratio`` exceeds the threshold γ, (NT,) bool.
+        pulls: The number of pulls of the client i of step t since the last synchronisation, this one included, (NT,).
+        ratio: The log-ratio of line 6, ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), (NT,).
+        meant: The log-ratio that is meant, ln(det Σ_{t,i}/det Σ) with the matrix Σ of the last synchronisation, (NT,).
+        fires: Whether ``pulls`` times ``ratio`` exceeds the threshold γ, (NT,) bool.
         sigma: The server's matrix at the end, (r, r), in r coordinates of the gradients.
     """
 
@@ -41,20 +36,11 @@ def bookkeeping(
 
     Args:
         features: The gradients of K arms, or their r coordinates, (K, r).
-        arm: The numbers of the arms that are pulled at NT ≥ 1 steps, by N clients in turn, (NT,) int64.
-        clients: The number N ≥ 1 of clients.
+        arm: The numbers of the arms that are pulled, (NT,) int64.
+        clients: The number N of clients.
         lam: The regularisation weight λ > 0.
         gamma: The threshold γ of the event.
-        reset: Whether each client's ΔΣ, the sum of g gᵀ over the gradients g of its own pulls, is set to 0 after a
-            synchronisation, which the printed lines leave out.
-
-    Returns:
-        The number of pulls, both log-ratios and the event at each step, and the server's matrix (r, r) at the end.
-
-    Raises:
-        RuntimeError: A matrix is not positive definite in float64, because λ is not positive or too small for the
-            features.
-        IndexError: There is no step, or the number of an arm is K or more.
+        reset: Whether ΔΣ is set to 0 after a synchronisation, which the printed lines leave out.
     """
     server = lam * torch.eye(features.shape[1], dtype=torch.float64)
     sigma, delta = server.repeat(clients, 1, 1), torch.zeros(clients, *server.shape, dtype=torch.float64)
@@ -75,5 +61,5 @@ def bookkeeping(
 
 
 def _log_det(matrix: Tensor) -> float:
-    """Return the natural logarithm of the determinant of a positive definite ``matrix`` (r, r)."""
+    """Return ln det of a positive definite ``matrix``."""
     return 2 * float(torch.linalg.cholesky(matrix).diagonal().log().sum())
