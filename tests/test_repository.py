@@ -116,6 +116,19 @@ def test_binder_opens_the_text_as_notebooks(tmp_path: Path) -> None:
     settings = json.loads((tmp_path / "share/jupyter/lab/settings/overrides.json").read_text("utf-8"))
     viewers = settings["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"]
     assert viewers == {"markdown": "Jupytext Notebook", "myst": "Jupytext Notebook"}
+    # the extension of the locked jupytext does not load in an older JupyterLab
+    assert "  - jupyterlab>=4.6\n" in (ROOT / "environment.yml").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("made_in", "stale"), [("here", 0), ("another folder", 1)])
+def test_a_tree_that_was_copied_makes_its_own_environment(tmp_path: Path, made_in: str, stale: int) -> None:
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv").mkdir()
+    folder = tmp_path.resolve() if made_in == "here" else made_in
+    (tmp_path / ".venv/stamp").write_text(f"{folder}\n", "utf-8")
+    done = subprocess.run(["make", "--question", ".venv/stamp"], cwd=tmp_path, check=False)
+    assert done.returncode == stale
 
 
 def test_nothing_of_the_paper_imports_what_lies_beyond_it() -> None:
