@@ -4,6 +4,7 @@
 # make test        lint, types and all tests; those of the pages need the built book and a Chromium
 # make check       lint, types and the quick tests: before every commit
 # make bench       how long the algorithms take
+# make attack      attack letters, files and studies for ten minutes, or SECONDS; with STORE=1 for the page on reliability
 # make study       an experiment of the book again: make study NAME=tune
 # make federation  server and clients as processes over TLS on this machine, compared with the simulator; installs NVFlare
 # make lock        resolve the versions afresh
@@ -15,7 +16,7 @@ PY := .venv/bin/python
 ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: book stale draft test check bench study federation lock clean
+.PHONY: book stale draft test check bench attack study federation lock clean
 
 # Sphinx reads the pages that changed. All are read where more has, or the last build was not good.
 FRAME := _toc.yml _config.yml requirements.lock book/api book/ext book/_assets fedgo
@@ -50,6 +51,9 @@ check test: .venv/test.stamp
 
 bench: .venv/stamp
 	@$(ONE) $(PY) benchmarks/bench.py
+
+attack: .venv/test.stamp
+	@$(ONE) $(PY) tests/attack.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STORE),--store)
 
 study: .venv/stamp
 	@$(ONE) $(PY) -m fedgo.beyond $(NAME)
